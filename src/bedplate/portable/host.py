@@ -1,0 +1,102 @@
+"""A host as the collectors see it: files below a root, and commands.
+
+Tests give another root and canned commands, so that collectors need no machine.
+"""
+
+import os
+import shutil
+import subprocess
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+
+#: Its presence says that kubeadm joined this host to a cluster, so it may carry workload.
+KUBELET_CONFIG = "/etc/kubernetes/kubelet.conf"
+
+
+class Result(NamedTuple):
+    """What a command answered; ``code`` is 127 when there is no such program, 124 on time-out."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """The last line of what it said, errors first: enough for a reason."""
+        lines = (self.err.strip() or self.out.strip()).splitlines()
+        return lines[-1].strip() if lines else "exit status {}, no output".format(self.code)
+
+
+Runner = Callable[[Sequence[str], float, Optional[Dict[str, str]]], Result]
+
+
+def run_command(
+    argv: Sequence[str], timeout: float, environment: Optional[Dict[str, str]] = None
+) -> Result:
+    """Run ``argv`` without a shell and with untranslated messages."""
+    env = dict(os.environ, LC_ALL="C", LANGUAGE="C")
+    env["PATH"] = "/usr/local/sbin:/usr/local/bin:" + env.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    env.update(environment or {})
+    if shutil.which(argv[0], path=env["PATH"]) is None:
+        return Result(127, "", "{}: command not found".format(argv[0]))
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            env=env,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Result(124, "", "no answer from {} within {:.0f} s".format(argv[0], timeout))
+    return Result(
+        done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+        done.stderr.decode("utf-8", "replace"),
+    )
+
+
+class Host:
+    """Files below ``root`` and commands through ``runner``."""
+
+    def __init__(self, root: str = "/", runner: Runner = run_command) -> None:
+        self.root = root
+        self._runner = runner
+
+    def path(self, name: str) -> str:
+        """The real path of the host's ``name`` (absolute)."""
+        return os.path.join(self.root, name.lstrip("/"))
+
+    def exists(self, name: str) -> bool:
+        """Whether the host has ``name``."""
+        return os.path.exists(self.path(name))
+
+    def read(self, name: str) -> Optional[str]:
+        """The text of ``name``, or None where there is no such readable file."""
+        try:
+            with open(self.path(name), encoding="utf-8", errors="replace") as stream:
+                return stream.read()
+        except OSError:
+            return None
+
+    def list(self, name: str) -> List[str]:
+        """The sorted names in folder ``name``; empty where there is no such folder."""
+        try:
+            return sorted(os.listdir(self.path(name)))
+        except OSError:
+            return []
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 60,
+        environment: Optional[Dict[str, str]] = None,
+    ) -> Result:
+        """Run a command on the host."""
+        return self._runner(argv, timeout, environment)
+
+    @property
+    def joined(self) -> bool:
+        """Whether kubeadm has joined this host to a cluster."""
+        return self.exists(KUBELET_CONFIG)
