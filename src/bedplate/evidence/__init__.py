@@ -1,0 +1,1 @@
+"""Reading proof: what the verify steps found, against what the lock decided."""

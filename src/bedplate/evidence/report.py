@@ -1,0 +1,115 @@
+"""The report: what was wished, decided and found, per pool and host, on one self-contained page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bedplate.evidence.model import Evidence, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bedplate.lock import Lock
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """One host of the lock beside its evidence, which may be missing or of another lock."""
+
+    name: str
+    pool: str | None
+    address: str
+    evidence: Evidence | None
+    stale: bool
+
+    @property
+    def result(self) -> Result:
+        """Missing evidence and evidence of another lock both count as a failure."""
+        if self.evidence is None or self.stale:
+            return Result.FAIL
+        return self.evidence.result
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the page shows."""
+
+    site: str
+    lock: Lock
+    wishes: Mapping[str, Mapping[str, Any]]
+    hosts: Sequence[HostRow]
+    cluster: Evidence | None
+    strangers: Sequence[Evidence] = field(default=())
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any of it was found on simulated silicon."""
+        found = [row.evidence for row in self.hosts] + [self.cluster]
+        return any(item is not None and item.simulated for item in found)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many checks passed, failed and were skipped; a host without evidence is one failure."""
+        tally: Counter[str] = Counter({result.value: 0 for result in Result})
+        for row in self.hosts:
+            if row.evidence is None or row.stale:
+                tally[Result.FAIL.value] += 1
+            else:
+                tally.update(check.result.value for check in row.evidence.checks)
+        if self.cluster is not None:
+            tally.update(check.result.value for check in self.cluster.checks)
+        return tally
+
+    @property
+    def result(self) -> Result:
+        """The verdict over all hosts and the cluster."""
+        results = [row.result for row in self.hosts]
+        if self.cluster is not None:
+            results.append(self.cluster.result)
+        if Result.FAIL in results or not results:
+            return Result.FAIL
+        return Result.PASS if Result.PASS in results else Result.SKIPPED
+
+
+def assemble(
+    site: str,
+    lock: Lock,
+    lock_digest: str,
+    evidence: Sequence[Evidence],
+    wishes: Mapping[str, Mapping[str, Any]],
+) -> Report:
+    """Put evidence beside the hosts of the lock.
+
+    A host of the lock without evidence is shown as such; evidence about a host that the lock does
+    not know (one that was taken out of the site) is listed apart and judged by nobody.
+    """
+    by_host = {item.subject.name: item for item in evidence if item.subject.kind == "host"}
+    rows = tuple(
+        HostRow(
+            name=name,
+            pool=host.pool,
+            address=str(host.address),
+            evidence=by_host.get(name),
+            stale=name in by_host and by_host[name].lock != lock_digest,
+        )
+        for name, host in sorted(lock.hosts.items())
+    )
+    cluster = next((item for item in evidence if item.subject.kind == "cluster"), None)
+    strangers = tuple(item for name, item in sorted(by_host.items()) if name not in lock.hosts)
+    return Report(site, lock, wishes, rows, cluster, strangers)
+
+
+def render(report: Report) -> str:
+    """Render the page: HTML with its style inside and no script, readable from a file."""
+    environment = Environment(
+        loader=PackageLoader("bedplate.evidence", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(report=report)

@@ -1,0 +1,67 @@
+"""What holds for every layer: long sweeps are left out of the default run, and the summary says so.
+
+Under pytest-xdist tests run in workers while the summary is printed by the controller: what the
+summary needs travels in the workers' output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+LEFT_OUT = pytest.StashKey[set[str]]()
+FIGURES = pytest.StashKey[dict[str, dict[str, float]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start with nothing left out and no figures."""
+    config.stash[LEFT_OUT] = set()
+    config.stash[FIGURES] = {}
+
+
+@pytest.fixture(scope="session")
+def figures(pytestconfig: pytest.Config) -> dict[str, dict[str, float]]:
+    """Collect named figures (such as the seconds of each phase) for the summary: {title: {label: value}}."""
+    return pytestconfig.stash[FIGURES]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests marked `prove`, unless the user selects by marker."""
+    if config.getoption("markexpr"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("prove")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+        config.stash[LEFT_OUT] |= {item.nodeid for item in left_out}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: hand the summary's parts to the controller."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = sorted(session.config.stash[LEFT_OUT])
+        output["figures"] = session.config.stash[FIGURES]
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """In the controller: take what a worker handed over (a crashed one hands over nothing)."""
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[LEFT_OUT] |= set(output.get("left_out", []))
+    node.config.stash[FIGURES].update(output.get("figures", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the figures, what the default layer left out, and how to run that."""
+    for title, values in sorted(config.stash[FIGURES].items()):
+        terminalreporter.section(title)
+        for label, value in values.items():
+            terminalreporter.line(f"{label:40} {value:10.2f}")
+    if names := sorted(config.stash[LEFT_OUT]):
+        terminalreporter.section("left out of the default layer")
+        for name in names:
+            terminalreporter.line(name)
+        terminalreporter.line("run them with: make prove AREA=<folder of tests>")

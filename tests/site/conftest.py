@@ -1,0 +1,59 @@
+"""One substrate and one cluster for all end-to-end tests: a copy of the demo's site with a fourth
+host, on a network of its own, so that a running demo is not disturbed."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.substrate.commands import ROOT, STACKS, SiteCommands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DEMO_SUBNET, SUBNET = "10.213.0.", "10.213.1."
+EXTRA = "gpu-c"
+
+
+def copy_site(folder: Path) -> Path:
+    """Copy the demo's wishes to *folder* on the other subnet, with `gpu-c` beside `gpu-b`."""
+    source = ROOT / "inventories" / "demo"
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(".bedplate*"))
+    for path in folder.rglob("*.yml"):
+        path.write_text(path.read_text().replace(DEMO_SUBNET, SUBNET))
+    hosts = yaml.safe_load((folder / "hosts.yml").read_text())
+    pool = hosts["all"]["children"]["gpu_pools"]["children"]["pool_class"]["hosts"]
+    pool[EXTRA] = {"ansible_host": f"{SUBNET}23"}
+    (folder / "hosts.yml").write_text(yaml.safe_dump(hosts, sort_keys=False))
+    return folder
+
+
+def copy_description(path: Path) -> Path:
+    """Describe the copied site's hardware: the demo's, and `gpu-c` equal to `gpu-b`."""
+    text = (ROOT / "tests/substrate/hosts/demo.yml").read_text().replace(DEMO_SUBNET, SUBNET)
+    description = yaml.safe_load(text)
+    description["network"]["name"] = "bedplate-e2e"
+    description["hosts"][EXTRA] = description["hosts"]["gpu-b"] | {"address": f"{SUBNET}23"}
+    path.write_text(yaml.safe_dump(description, sort_keys=False))
+    return path
+
+
+@pytest.fixture(scope="session")
+def site(
+    tmp_path_factory: pytest.TempPathFactory, figures: dict[str, dict[str, float]]
+) -> Iterator[SiteCommands]:
+    """The site with its bare hosts running: nothing is planned or installed yet."""
+    folder = tmp_path_factory.mktemp("site")
+    commands = SiteCommands(copy_site(folder / "e2e"), copy_description(folder / "e2e.yml"))
+    try:
+        commands.substrate("up")
+        yield commands
+    finally:
+        commands.substrate("down")
+        for stack in STACKS:
+            (ROOT / "stacks" / stack / "Pulumi.e2e.yaml").unlink(missing_ok=True)
+        figures["end-to-end site: seconds by command"] = commands.phases

@@ -1,0 +1,52 @@
+"""What the end-to-end tests look at on a host: its whole state, for comparison with another's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from tests.substrate.commands import SiteCommands
+
+# Everything that an installation may leave: packages with their holds, unit states, and each file
+# and link under the folders that the roles write to. What names the host itself is left out.
+SNAPSHOT = r"""
+set -e
+dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n'
+echo == holds; apt-mark showhold
+echo == units; systemctl list-unit-files --state=enabled,masked --no-legend | awk '{print $1, $2}'
+echo == active; systemctl list-units --type=service --state=active,failed --no-legend --plain | awk '{print $1, $3}'
+echo == modules; cut -d' ' -f1 /proc/modules | sort
+echo == files
+find /etc /opt /usr/local/bin \( -type f -o -type l \) \
+  ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' ! -path '/etc/resolv.conf' \
+  ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' ! -path '/etc/bedplate/simulation/*' \
+  -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) | sed 's/ \/.*$//' | sort
+"""
+
+
+def on_host(site: SiteCommands, host: str, script: str) -> str:
+    """Run a script on a host over SSH with the run's key and known host keys; return its output.
+
+    Raises:
+        subprocess.CalledProcessError: the script failed.
+    """
+    keys = site.site / ".bedplate" / "ssh"
+    address = yaml.safe_load(site.description.read_text())["hosts"][host]["address"]
+    done = subprocess.run(
+        ["ssh", "-i", keys / "id_ed25519", "-o", f"UserKnownHostsFile={keys / 'known_hosts'}",
+         "-o", "ConnectTimeout=10", f"root@{address}", "bash -s"],
+        input=script, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise subprocess.CalledProcessError(done.returncode, f"on {host}", done.stdout, done.stderr)
+    return done.stdout
+
+
+def snapshot(site: SiteCommands, host: str) -> list[str]:
+    """Return the state of a host as comparable lines, the host's own name written as HOST."""
+    text = on_host(site, host, SNAPSHOT)
+    return re.sub(rf"\b{host}\b", "HOST", text).splitlines()

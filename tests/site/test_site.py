@@ -1,0 +1,260 @@
+"""The whole site, end to end, on real parts: from no hosts to a pod that sees its GPU, and back.
+
+The tests share one substrate and run in the order in which they stand here: each goes on from the
+state that the one before it left, as a site's life does. `pytest tests/site` runs them all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.site.hosts import on_host, snapshot
+from tests.substrate.commands import ROOT, STACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.substrate.commands import SiteCommands
+
+pytestmark = pytest.mark.xdist_group("site")
+
+GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
+PLUGIN_CONFIG = "/etc/bedplate/device-plugin-config.yaml"
+
+
+def kill_when(site: SiteCommands, command: list[str], reached: Callable[[str], bool]) -> str:
+    """Start a command in a process group of its own and SIGKILL the group when *reached* says so.
+
+    Returns:
+        What the command had printed. The test fails if the command ends by itself first.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=site.environment() | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    seen = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        seen.append(line)
+        print(line, end="")
+        if reached(line):
+            time.sleep(1.5)  # into the middle of the step, not at its border
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return "".join(seen)
+    pytest.fail(f"{command} ended with {process.wait()} before it was to be killed: {seen[-20:]}")
+
+
+def node(site: SiteCommands, name: str) -> dict[str, Any]:
+    """Return a Node object."""
+    return json.loads(site.kubectl("get", "node", name, "-o", "json").stdout)
+
+
+def node_names(site: SiteCommands) -> set[str]:
+    """Name the nodes that the cluster has."""
+    return set(site.kubectl("get", "nodes", "-o", "name").stdout.replace("node/", "").split())
+
+
+def allocatable(site: SiteCommands) -> dict[str, int]:
+    """Return each node's allocatable GPUs, nodes without any left out."""
+    listed = json.loads(site.kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    counts = {n["metadata"]["name"]: n["status"]["allocatable"].get("nvidia.com/gpu") for n in listed}
+    return {name: int(count) for name, count in counts.items() if count is not None}
+
+
+def ready(site: SiteCommands, name: str) -> bool:
+    """Tell whether a node says of itself that it is ready."""
+    conditions = {c["type"]: c["status"] for c in node(site, name)["status"]["conditions"]}
+    return conditions["Ready"] == "True"
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180) -> None:
+    """Wait until a condition holds; fail with *what* when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:.0f} s: {what}")
+        time.sleep(2)
+
+
+def recap(output: str) -> dict[str, dict[str, int]]:
+    """Read the play recap: for each host, its counters."""
+    lines = output.split("PLAY RECAP")[-1].splitlines()[1:]
+    rows = [line.split(":", 1) for line in lines if "changed=" in line]
+    return {
+        name.strip(): {k: int(v) for k, v in (pair.split("=") for pair in counters.split())}
+        for name, counters in rows
+    }
+
+
+def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) -> None:
+    site.plan()
+    play = ["ansible-playbook", "-i", str(site.site), "site.yml"]
+    for task in ("nvidia_driver : Install", "container_runtime : Install", "kubernetes_node : "):
+        kill_when(site, [*play, "--limit", "gpu-c"], lambda line, t=task: f"TASK [bedplate.gpu.{t}" in line)
+    done = site.playbook()
+    assert all(row["failed"] == row["unreachable"] == 0 for row in recap(done.stdout).values())
+    undisturbed, killed = snapshot(site, "gpu-b"), snapshot(site, "gpu-c")
+    assert len(undisturbed) > 200, "the snapshot looked at too little"
+    assert killed == undisturbed
+
+
+def test_engine_killed_in_the_middle_of_the_joins(site: SiteCommands) -> None:
+    site.select("cluster")
+    up = ["pulumi", "up", "--yes", "--skip-preview", "-C", "stacks/cluster", "--stack", site.stack_name]
+    kill_when(site, up, lambda line: ":Node " in line and "creating" in line)
+    site.pulumi("cluster", "cancel", "--yes")
+    site.up("cluster")
+    assert node_names(site) == {"cp1", *GPUS}
+    assert allocatable(site) == GPUS
+    for name in GPUS:
+        joined = on_host(site, name, "ls /var/lib/kubelet/pki/kubelet-client-*.pem | grep -vc current")
+        assert int(joined) == 1, f"{name} went through the join more than once"
+
+
+def test_a_pod_names_the_right_model(site: SiteCommands) -> None:
+    for stack in ("schedulers", "frameworks"):
+        site.select(stack)
+        site.up(stack)
+    logs = site.pulumi("frameworks", "stack", "output", "logs", quiet=True).stdout
+    assert logs.count("GPU 0: ") == 1
+    assert "NVIDIA H100 PCIe" in logs or "Tesla T4" in logs
+    for name, product in {"gpu-a": "NVIDIA-H100-PCIe", "gpu-b": "Tesla-T4"}.items():
+        labels = node(site, name)["metadata"]["labels"]
+        assert labels["nvidia.com/gpu.product"] == product
+        assert labels["nvidia.com/gpu.count"] == str(GPUS[name])
+
+
+def test_a_pod_that_asks_for_nine_stays_pending_and_says_why(site: SiteCommands) -> None:
+    site.kubectl(
+        "run", "nine", "--image=docker.io/library/debian:12-slim", "--restart=Never",
+        '--overrides={"spec":{"containers":[{"name":"nine","image":"docker.io/library/debian:12-slim",'
+        '"command":["true"],"resources":{"limits":{"nvidia.com/gpu":"9"}}}]}}',
+    )  # fmt: skip
+    pod: dict[str, Any] = {}
+
+    def told() -> bool:
+        pod.update(json.loads(site.kubectl("get", "pod", "nine", "-o", "json").stdout))
+        return bool(pod["status"].get("conditions"))
+
+    wait_for("the scheduler's word on the pod", told, 60)
+    scheduled = next(c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled")
+    assert pod["status"]["phase"] == "Pending"
+    assert "Insufficient nvidia.com/gpu" in scheduled["message"]
+    site.kubectl("delete", "pod", "nine", "--now")
+
+
+def test_second_run_changes_nothing(site: SiteCommands) -> None:
+    site.plan("--check")
+    done = site.playbook()
+    rows = recap(done.stdout)
+    assert set(rows) >= {"cp1", *GPUS}
+    assert {name: row["changed"] for name, row in rows.items()} == dict.fromkeys(rows, 0)
+    for stack in STACKS:
+        site.pulumi(stack, "preview", "--expect-no-changes")
+
+
+def test_evidence_and_report(site: SiteCommands) -> None:
+    site.playbook("playbooks/verify.yml")
+    site.run("report", ["bedplate", "report", str(site.site)])
+    results = site.site / ".bedplate"
+    page = (results / "report.html").read_text()
+    assert "Simulated silicon." in page
+    assert 'class="badge fail"' not in page
+    cluster = json.loads((results / "evidence" / "cluster.json").read_text())
+    assert {check["result"] for check in cluster["checks"]} == {"pass"}
+    for name, count in GPUS.items():
+        host = json.loads((results / "evidence" / f"host-{name}.json").read_text())
+        assert host["simulated"] is True
+        assert host["labels"]["nvidia.com/gpu.count"] == str(count)
+        assert "fail" not in {check["result"] for check in host["checks"]}
+    assert (results / "junit.xml").stat().st_size > 0
+    assert (results / "kubeconfig").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_rebooted_host_comes_back_with_its_gpus(site: SiteCommands) -> None:
+    before = on_host(site, "gpu-b", "cat /proc/sys/kernel/random/boot_id")
+    site.substrate("reboot", "gpu-b")
+    wait_for("SSH on gpu-b", lambda: site.run("ping", ["ansible", "-i", str(site.site), "gpu-b", "-m", "ping"],
+                                              quiet=True, check=False).returncode == 0, 90)  # fmt: skip
+    assert on_host(site, "gpu-b", "cat /proc/sys/kernel/random/boot_id") != before
+    wait_for("gpu-b Ready with its GPUs", lambda: ready(site, "gpu-b") and allocatable(site) == GPUS)
+    site.playbook("playbooks/verify.yml", "--limit", "gpu-b")
+
+
+def test_a_worker_taken_out_is_drained_and_removed_alone(site: SiteCommands) -> None:
+    hosts = site.site / "hosts.yml"
+    with_all = hosts.read_text()
+    wishes = yaml.safe_load(with_all)
+    del wishes["all"]["children"]["gpu_pools"]["children"]["pool_class"]["hosts"]["gpu-c"]
+    others = {name: node(site, name)["metadata"]["uid"] for name in ("cp1", "gpu-a", "gpu-b")}
+    hosts.write_text(yaml.safe_dump(wishes, sort_keys=False))
+    assert site.plan("--check", check=False).returncode == 2
+    site.plan()
+    done = site.up("cluster")
+    hosts.write_text(with_all)
+    assert "replaced" not in done.stdout
+    assert {name: node(site, name)["metadata"]["uid"] for name in node_names(site)} == others
+    left = on_host(site, "gpu-c", "ls /etc/kubernetes/manifests /var/lib/etcd 2>/dev/null | wc -l; ls /etc/kubernetes/*.conf 2>/dev/null | wc -l")
+    assert left.split()[-1] == "0"
+
+
+def test_a_plugin_that_cannot_start_holds_up_nobody_else(site: SiteCommands) -> None:
+    """gpu-c comes back into the site with a plugin whose configuration is broken."""
+    good = on_host(site, "gpu-c", f"cat {PLUGIN_CONFIG}")
+    on_host(site, "gpu-c", f"printf 'version: v1\\nflags: [broken\\n' > {PLUGIN_CONFIG}")
+    site.plan()
+    done = site.up("cluster", check=False)
+    assert done.returncode != 0
+    assert node_names(site) == {"cp1", *GPUS}
+    assert "gpu-c" in done.stdout
+    assert "nvidia.com/gpu" in done.stdout
+    assert "unable to" in done.stdout, "the plugin's own last lines are not in the reason"
+    state = json.loads(site.pulumi("cluster", "stack", "export", quiet=True).stdout)
+    kept = [r for r in state["deployment"]["resources"] if r["type"].endswith(":GpuReady")]
+    assert len(kept) == len(GPUS)
+    assert [r["urn"].split("::")[-1] for r in kept if r.get("initErrors")] == [
+        r["urn"].split("::")[-1] for r in kept if "gpu-c" in r["urn"]
+    ]
+    on_host(site, "gpu-c", f"cat > {PLUGIN_CONFIG} <<'END'\n{good}END\n")
+    site.up("cluster")
+    assert allocatable(site) == GPUS
+    site.playbook()
+
+
+def test_no_secret_lies_in_the_open(site: SiteCommands) -> None:
+    kubeconfig = yaml.safe_load((site.site / ".bedplate" / "kubeconfig").read_text())
+    key = kubeconfig["users"][0]["user"]["client-key-data"]
+    state = site.pulumi("cluster", "stack", "export", quiet=True).stdout
+    assert "kubeconfig" in state
+    assert key not in state
+    for path in Path(site.site).rglob("*"):
+        if path.is_file() and path.name != "kubeconfig":
+            assert key.encode() not in path.read_bytes(), path
+
+
+def test_destroy_leaves_hosts_clean_enough_for_a_new_cluster(site: SiteCommands) -> None:
+    refused = site.pulumi("cluster", "destroy", "--yes", "--skip-preview", check=False)
+    assert refused.returncode != 0
+    assert "frameworks" in refused.stdout or "schedulers" in refused.stdout
+    for stack in reversed(STACKS):
+        site.pulumi(stack, "destroy", "--yes", "--skip-preview")
+    for name in ("cp1", *GPUS):
+        assert on_host(site, name, "ls -A /etc/kubernetes/manifests | wc -l; crictl ps -q | wc -l").split() == ["0", "0"]
+    site.up("cluster")
+    assert allocatable(site) == GPUS

@@ -1,0 +1,130 @@
+"""The commands that a user of a site types, run one by one and shown before they run.
+
+The demo and the end-to-end tests go through these, so that what they prove is what a user does.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.substrate.pulumi import environment
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+STACKS = ("cluster", "schedulers", "frameworks")
+
+
+@dataclass
+class SiteCommands:
+    """The native commands for one site and its substrate.
+
+    Attributes:
+        site: the site's directory (an Ansible inventory).
+        description: the substrate's description of the hosts that stand for the site's hardware.
+        phases: seconds that each finished command took, by its label, in order.
+    """
+
+    site: Path
+    description: Path
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def stack_name(self) -> str:
+        """Stacks are named as their site is."""
+        return self.site.name
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that put this checkout's programs and the Pulumi parts on PATH."""
+        prepared = os.environ | environment(self.site)
+        return prepared | {"PATH": f"{BIN}:{prepared['PATH']}", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+
+    def substrate(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start, stop or reboot the hosts."""
+        site = ["--site", self.show(self.site)] if verb in {"up", "down"} else []
+        command = ["python", "-m", "tests.substrate", verb, self.show(self.description), *site]
+        return self.run(f"hosts {verb}", [*command, *arguments])
+
+    def plan(self, *arguments: str, **options: bool) -> subprocess.CompletedProcess[str]:
+        """Decide every version: writes the site's lock."""
+        return self.run("plan", ["bedplate", "plan", self.show(self.site), *arguments], **options)
+
+    def playbook(
+        self, playbook: str = "site.yml", *arguments: str, **options: bool
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a playbook on the site's hosts."""
+        command = ["ansible-playbook", "-i", self.show(self.site), playbook, *arguments]
+        return self.run(f"ansible {playbook}", command, **options)
+
+    def select(self, stack: str) -> None:
+        """Make the site's stack of a project, once."""
+        done = self.run(
+            f"pulumi select {stack}",
+            ["pulumi", "stack", "select", "--create", self.stack_name, "-C", f"stacks/{stack}"],
+        )
+        assert done.returncode == 0
+        site = os.path.relpath(self.site, ROOT)
+        if site != f"inventories/{self.stack_name}":
+            self.pulumi(stack, "config", "set", "bedplate:site", str(self.site))
+
+    def pulumi(self, stack: str, *arguments: str, **options: bool) -> subprocess.CompletedProcess[str]:
+        """Run a Pulumi command in a stack's project, on the site's stack."""
+        command = ["pulumi", *arguments, "-C", f"stacks/{stack}", "--stack", self.stack_name]
+        return self.run(f"pulumi {arguments[0]} {stack}", command, **options)
+
+    def up(self, stack: str, **options: bool) -> subprocess.CompletedProcess[str]:
+        """Bring a stack up without asking."""
+        return self.pulumi(stack, "up", "--yes", "--skip-preview", **options)
+
+    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Ask the cluster through the kubeconfig that the cluster stack wrote."""
+        return self.run("kubectl", ["kubectl", *arguments], quiet=True, check=False)
+
+    def run(
+        self, label: str, command: list[str], *, quiet: bool = False, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command at the repository's root; show it first, its output as it comes.
+
+        Args:
+            label: what the command's time is kept under.
+            command: the words of the command.
+            quiet: keep the output to the caller instead of showing it too.
+            check: end with the command's own exit status when it fails.
+
+        Raises:
+            subprocess.CalledProcessError: it failed and *check* is set; its output is attached.
+        """
+        if not quiet:
+            print(f"\n$ {shlex.join(command)}", flush=True)
+        started = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        lines = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if not quiet:
+                print(line, end="", flush=True)
+        process.wait()
+        self.phases[label] = self.phases.get(label, 0.0) + time.monotonic() - started
+        done = subprocess.CompletedProcess(command, process.returncode, "".join(lines), "")
+        if check:
+            done.check_returncode()
+        return done
+
+    @staticmethod
+    def show(path: Path) -> str:
+        """Write a path as a user at the repository's root would type it."""
+        return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

@@ -1,0 +1,61 @@
+"""The demo: three bare hosts to a GPU pod that runs, every command shown before it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from tests.substrate.commands import ROOT, STACKS, SiteCommands
+
+SITE = ROOT / "inventories" / "demo"
+DESCRIPTION = ROOT / "tests" / "substrate" / "hosts" / "demo.yml"
+
+
+def summary(demo: SiteCommands, seconds: float) -> str:
+    """Tell what came out: nodes, GPUs per node, a pod's own view, and where to go from here."""
+    columns = "NAME:.metadata.name,VERSION:.status.nodeInfo.kubeletVersion"
+    gpus = f"{columns},GPUS:.status.allocatable.nvidia\\.com/gpu,MODEL:.metadata.labels.nvidia\\.com/gpu\\.product"
+    nodes = demo.kubectl("get", "nodes", "-o", f"custom-columns={gpus}").stdout
+    pod = demo.pulumi("frameworks", "stack", "output", "logs", quiet=True).stdout
+    site = demo.show(SITE)
+    return f"""
+Nodes and their GPUs:
+{nodes}
+`nvidia-smi -L` from inside a pod that asked for one GPU (simulated silicon):
+{pod}
+Report:     {site}/.bedplate/report.html
+kubectl:    export KUBECONFIG=$PWD/{site}/.bedplate/kubeconfig
+Pulumi:     eval "$(.venv/bin/python -m tests.substrate.pulumi --print-env {site})"
+Take down:  make clean
+Took {seconds / 60:.1f} minutes.
+"""
+
+
+def main() -> int:
+    """Run the demo's commands in order; the first that fails ends it with its own exit status."""
+    started = time.monotonic()
+    demo = SiteCommands(SITE, DESCRIPTION)
+    try:
+        demo.substrate("up")
+        demo.plan()
+        demo.playbook()
+        for stack in STACKS:
+            demo.select(stack)
+            demo.up(stack)
+        demo.playbook("playbooks/verify.yml")
+        demo.run("report", ["bedplate", "report", demo.show(SITE)])
+    except subprocess.CalledProcessError as error:
+        print(
+            f"\nThe demo stopped: `{' '.join(error.cmd)}` ended with status {error.returncode}; its own"
+            " message stands above. Running `make demo` again goes on from what is there;"
+            " `make clean` takes everything down.",
+            file=sys.stderr,
+        )
+        return error.returncode
+    print(summary(demo, time.monotonic() - started))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
