@@ -1,0 +1,1 @@
+"""What stands in for bare metal: hosts, GPUs, the mirror, and the tools built for them."""

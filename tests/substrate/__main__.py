@@ -1,0 +1,103 @@
+"""Command line of the substrate: ``python -m tests.substrate up|down|reboot|status``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.substrate.hosts import description, lifecycle, machine, network
+from tests.substrate.hosts.errors import SubstrateError
+from tests.substrate.hosts.shell import say, step
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    top = argparse.ArgumentParser(
+        prog="python -m tests.substrate",
+        description="Bare hosts for the demo and the tests: systemd containers with simulated GPUs"
+        " on this machine, and the mirror that they install from.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="start hosts and mirror; changes nothing when they run")
+    down = commands.add_parser("down", help="remove hosts, volumes, network and mirror processes")
+    reboot = commands.add_parser("reboot", help="restart one host in order and wait for its SSH")
+    status = commands.add_parser("status", help="show the hosts; status 1 unless all are running")
+    for command in (up, reboot, status):
+        command.add_argument("description", type=Path, help="such as tests/substrate/hosts/demo.yml")
+    up.add_argument(
+        "--site",
+        type=Path,
+        required=True,
+        help="inventory directory: SSH key, known hosts and the mirror's index go to its .bedplate/",
+    )
+    up.add_argument("--no-mirror", action="store_true", help="hosts only")
+    which = down.add_mutually_exclusive_group(required=True)
+    which.add_argument("description", type=Path, nargs="?")
+    which.add_argument("--all", action="store_true", help="every substrate on this machine")
+    down.add_argument("--site", type=Path, help="forget this site's SSH key and mirror index too")
+    reboot.add_argument("host")
+    return top
+
+
+def up(arguments: argparse.Namespace) -> int:
+    """Bring the hosts and the mirror up."""
+    wanted = description.load(arguments.description)
+    with machine.exclusive(wanted.network):
+        lifecycle.up(wanted, arguments.site)
+        if not arguments.no_mirror:
+            from tests.substrate import images  # noqa: PLC0415 - hosts alone need no mirror
+
+            images.up(wanted.network, wanted.gateway, arguments.site)
+    return 0
+
+
+def down(arguments: argparse.Namespace) -> int:
+    """Take the hosts and the mirror down."""
+    machine.check()
+    if arguments.all:
+        names = network.ours()
+    else:
+        names = [description.load(arguments.description).network]
+    for name in names:
+        with machine.exclusive(name), step(f"taking {name} down"):
+            lifecycle.down(name)
+    if arguments.site:
+        lifecycle.forget(arguments.site)
+    return 0
+
+
+def reboot(arguments: argparse.Namespace) -> int:
+    """Restart one host."""
+    wanted = description.load(arguments.description)
+    seconds = lifecycle.reboot(wanted, wanted.host(arguments.host))
+    say(f"{arguments.host} is back after {seconds:.1f} s")
+    return 0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Show the hosts."""
+    wanted = description.load(arguments.description)
+    states = lifecycle.status(wanted)
+    for host in wanted.hosts:
+        cards = f"{host.gpus.count} x {host.gpus.model}" if host.gpus else "no GPU"
+        print(f"{host.name:12} {host.address:16} {host.os:12} {cards:22} {states[host.name]}")
+    return 0 if set(states.values()) == {"running"} else 1
+
+
+def main() -> int:
+    """Run a command; a user's own mistake is one line on standard error and status 1."""
+    arguments = parser().parse_args()
+    commands = {"up": up, "down": down, "reboot": reboot, "status": status}
+    try:
+        return commands[arguments.command](arguments)
+    except SubstrateError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped: the same command goes on from what is there", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Bare hosts for the demo and the tests: systemd containers with simulated GPUs, reached by SSH."""

@@ -1,0 +1,164 @@
+"""Hosts as systemd containers: the commands that make, start, restart and remove them.
+
+Every container, volume and network carries a label, and only what carries it is ever removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import resource
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.substrate.hosts.shell import run, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.substrate.hosts.description import Description, Host
+
+LABEL = "io.bedplate.substrate"
+SPEC = "io.bedplate.spec"
+NOFILE = 1048576
+NPROC = 32768
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What matters about the machine below: cgroup version and the limits it can pass on."""
+
+    cgroup: int
+    nofile: int
+    nproc: int
+
+    @classmethod
+    def here(cls) -> Machine:
+        """Look at this machine."""
+        unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        return cls(
+            cgroup=2 if unified else 1,
+            nofile=_limit(resource.RLIMIT_NOFILE, NOFILE),
+            nproc=_limit(resource.RLIMIT_NPROC, NPROC),
+        )
+
+
+def _limit(which: int, wanted: int) -> int:
+    hard = resource.getrlimit(which)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def create_command(
+    description: Description,
+    host: Host,
+    image: str,
+    machine: Machine,
+    cgroup_v1_environment: Mapping[str, str],
+) -> list[str]:
+    """Return the podman command that creates a host's container.
+
+    ``--systemd=false`` with a private cgroup namespace is right for both cgroup versions: podman's
+    own systemd mode would put every host on cgroup v1 into the machine's one systemd hierarchy,
+    and on v2 a privileged container has its namespace's tree mounted writable without it.
+    """
+    name = description.container(host)
+    command = ["podman", "create", "--name", name, "--hostname", host.name]
+    command += ["--label", f"{LABEL}={description.network}"]
+    command += ["--label", f"{SPEC}={spec_digest(description, host)}"]
+    command += ["--network", description.network, "--ip", host.address, "--no-hosts"]
+    command += ["--runtime", "runc", "--privileged", "--cgroupns=private", "--systemd=false"]
+    command += ["--stop-signal", "SIGRTMIN+3", "--stop-timeout", "15", "--restart=always"]
+    command += ["--env", "container=podman"]
+    if machine.cgroup == 1:
+        for key, value in cgroup_v1_environment.items():
+            command += ["--env", f"{key}={value}"]
+    command += ["--tmpfs", "/run:rw,mode=755", "--tmpfs", "/run/lock", "--tmpfs", "/tmp"]
+    # Without limits of its own, runc inside the host fails to set those of a pod.
+    command += ["--ulimit", f"nofile={machine.nofile}:{machine.nofile}"]
+    command += ["--ulimit", f"nproc={machine.nproc}:{machine.nproc}", "--pids-limit", "-1"]
+    # A container runtime in the host keeps its overlays under /var: that needs a real file system.
+    command += ["--volume", f"{volume(name)}:/var"]
+    return [*command, "--log-driver", "k8s-file", image, "/usr/lib/substrate/init"]
+
+
+def spec_digest(description: Description, host: Host) -> str:
+    """Return a digest of what the description says of a host: it tells when that has changed."""
+    parts = [description.network, description.subnet, *map(str, (host.address, host.os, host.gpus))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def volume(container: str) -> str:
+    """Return the name of the volume that is a host's /var."""
+    return f"{container}-var"
+
+
+@dataclass(frozen=True)
+class State:
+    """A container as podman sees it."""
+
+    name: str
+    running: bool
+    image: str
+    spec: str
+
+
+def states(network: str) -> dict[str, State]:
+    """Return the containers of a substrate by name."""
+    listed = run(["podman", "ps", "--all", "--filter", f"label={LABEL}={network}", "--format", "json"])
+    return {
+        entry["Names"][0]: State(
+            entry["Names"][0],
+            entry["State"] == "running",
+            entry["Image"],
+            entry["Labels"].get(SPEC, ""),
+        )
+        for entry in json.loads(listed or "[]")
+    }
+
+
+def create(command: list[str], name: str, network: str, files: Mapping[str, bytes]) -> None:
+    """Create a container with its volume, place files (paths relative to /) in it, and start it."""
+    run(["podman", "volume", "create", "--label", f"{LABEL}={network}", volume(name)])
+    run(command)
+    run(["podman", "cp", "-", f"{name}:/"], stdin=archive(files))
+    start(name)
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive of files that root owns; only those under /root are private."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for folder in sorted({str(p) for f in files for p in Path(f).parents} - {"."}):
+            entry = tarfile.TarInfo(folder)
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o700 if folder.split("/")[0] == "root" else 0o755
+            tar.addfile(entry)
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o600 if name.startswith("root/") else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def start(name: str) -> None:
+    """Start a container that exists."""
+    run(["podman", "start", name], fix=f"see 'podman logs {name}'")
+
+
+def execute(name: str, *command: str, stdin: bytes | None = None) -> str:
+    """Run a command in a host, behind SSH's back: for the substrate's own needs only."""
+    flags = ["--interactive"] if stdin is not None else []
+    return run(["podman", "exec", *flags, name, *command], stdin=stdin)
+
+
+def remove(name: str) -> None:
+    """Remove a container and its volume; fine if they are gone already."""
+    if succeeds(["podman", "container", "exists", name]):
+        # A host that goes for good need not shut down in order.
+        run(["podman", "rm", "--force", "--time", "0", "--volumes", name])
+    if succeeds(["podman", "volume", "exists", volume(name)]):
+        run(["podman", "volume", "rm", volume(name)])

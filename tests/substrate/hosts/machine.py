@@ -1,0 +1,70 @@
+"""What the machine below must offer before hosts can run on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.substrate.hosts.errors import SubstrateError
+from tests.substrate.hosts.image import cache
+from tests.substrate.hosts.shell import run, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGES = Path(__file__).parents[1] / "packages.txt"
+PROGRAMS = ("podman", "runc", "mmdebstrap", "ssh-keygen", "ip", "tar")
+# A container can't load kernel modules that a cluster on it needs.
+MODULES = ("overlay", "br_netfilter", "vxlan", "ip_vs", "nf_conntrack")
+
+
+def check() -> None:
+    """Raise `SubstrateError` if hosts can't run here."""
+    if os.geteuid() != 0:
+        raise SubstrateError(
+            "hosts need root",
+            "this user",
+            f"uid {os.geteuid()}",
+            "root: systemd containers with networks of their own",
+            "run the command with sudo",
+        )
+    missing = [program for program in PROGRAMS if not shutil.which(program)]
+    if missing:
+        packages = [x for x in PACKAGES.read_text().splitlines() if x and not x.startswith("#")]
+        raise SubstrateError(
+            "programs are missing",
+            "PATH",
+            f"no {', '.join(missing)}",
+            "the packages of tests/substrate/packages.txt",
+            f"run 'apt-get install --no-install-recommends {' '.join(packages)}'",
+        )
+
+
+def load_modules() -> None:
+    """Load the kernel modules that hosts use; a kernel without loadable modules has them built in."""
+    folder = Path("/lib/modules") / platform.release()
+    if not folder.is_dir() or not shutil.which("modprobe"):
+        return
+    run(
+        ["modprobe", "--all", *MODULES],
+        fix="install this kernel's modules (on cloud images: the linux-image package without 'cloud')",
+    )
+
+
+@contextmanager
+def exclusive(network: str) -> Iterator[None]:
+    """Hold a substrate's lock, so that two commands on it take turns."""
+    folder = cache() / "substrate"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{network}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another command on {network} to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
