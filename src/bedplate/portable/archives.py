@@ -1,0 +1,235 @@
+"""Release archives side by side by version, each complete or absent, and the links to them."""
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+import tempfile
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from .fetch import FetchError, Opener, download, is_digest, open_url, resolve_digest
+from .message import problem
+from .unpack import UnpackError, place_file, unpack_tar
+
+#: What a complete folder carries; written last, before the folder gets its name.
+MARKER = ".bedplate.json"
+
+
+class Archive(NamedTuple):
+    """One archive to have.
+
+    ``sha256`` is the digest or the URL of a checksum file. ``layout`` is ``tar`` or ``file``.
+    ``links`` maps a path to a file in ``dest``; a path that ends in a slash is a folder that gets
+    a link for every executable in the named folder of ``dest``.
+    """
+
+    name: str
+    version: str
+    url: str
+    sha256: str
+    dest: str
+    layout: str = "tar"
+    strip: int = 0
+    members: Tuple[str, ...] = ()
+    links: Tuple[Tuple[str, str], ...] = ()
+
+
+class Outcome(NamedTuple):
+    """What was done (or would be, in check mode), held back, and refused."""
+
+    changes: List[str]
+    pending: List[str]
+    problems: List[str]
+
+
+def _marker(dest: str) -> Dict[str, Any]:
+    try:
+        with open(os.path.join(dest, MARKER), encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _print(path: str) -> List[int]:
+    """Size, time and mode of a file: enough to notice a change without reading 100 MB."""
+    info = os.lstat(path)
+    return [info.st_size, info.st_mtime_ns, stat.S_IMODE(info.st_mode)]
+
+
+def defect(archive: Archive) -> str:
+    """Say what keeps ``archive`` from being installed as wished; empty if nothing does."""
+    if not os.path.isdir(archive.dest):
+        return "absent"
+    marker = _marker(archive.dest)
+    if marker.get("format") != 1:
+        return "incomplete"
+    wished = marker.get("sha256") if is_digest(archive.sha256) else marker.get("checksum")
+    if wished != archive.sha256:
+        return "another archive (sha256:{})".format(marker.get("sha256"))
+    if set(archive.members) - set(marker["files"]) or marker.get("strip") != archive.strip:
+        return "unpacked otherwise"
+    for name, expected in sorted(marker["files"].items()):
+        path = os.path.join(archive.dest, name)
+        if not os.path.lexists(path):
+            return f"{name} is missing"
+        if _print(path) != expected:
+            return f"{name} was changed"
+    return ""
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _install(archive: Archive, opener: Opener) -> None:
+    parent = os.path.dirname(archive.dest)
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    prefix = f".{os.path.basename(archive.dest)}."
+    with open(os.path.join(parent, ".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in os.listdir(parent):
+            if name.startswith(prefix):  # left by a run that was killed
+                shutil.rmtree(os.path.join(parent, name))
+        work = tempfile.mkdtemp(prefix=prefix, dir=parent)
+        try:
+            digest = resolve_digest(archive.sha256, archive.url, opener)
+            packed = os.path.join(work, archive.url.rsplit("/", 1)[-1] or "download")
+            download(archive.url, digest, packed, opener)
+            new = os.path.join(work, "new")
+            os.mkdir(new)
+            os.chmod(new, 0o755)  # noqa: S103 - programs for every user; mkdir minds the umask
+            if archive.layout == "file":
+                files = place_file(packed, new, archive.members[0])
+            else:
+                files = unpack_tar(packed, new, archive.strip, archive.members)
+            marker = {
+                "format": 1,
+                "name": archive.name,
+                "version": archive.version,
+                "sha256": digest,
+                "checksum": "" if is_digest(archive.sha256) else archive.sha256,
+                "strip": archive.strip,
+                "files": {name: _print(os.path.join(new, name)) for name in files},
+            }
+            with open(os.path.join(new, MARKER), "w", encoding="utf-8") as stream:
+                json.dump(marker, stream, indent=1, sort_keys=True)
+                stream.flush()
+                os.fsync(stream.fileno())
+            _sync(new)
+            if os.path.lexists(archive.dest):
+                os.rename(archive.dest, os.path.join(work, "old"))
+            os.rename(new, archive.dest)
+            _sync(parent)
+        finally:
+            shutil.rmtree(work)
+
+
+def _expand(archive: Archive) -> List[Tuple[str, str]]:
+    """The links of ``archive`` one by one, as (path, target).
+
+    In check mode an archive may not be there yet; then the executables of a folder are unknown,
+    and its links are left out.
+    """
+    wanted: List[Tuple[str, str]] = []
+    files = _marker(archive.dest).get("files", {})
+    for path, target in archive.links:
+        if not path.endswith("/"):
+            wanted.append((path, os.path.join(archive.dest, target)))
+            continue
+        inside = os.path.normpath(target)
+        for name, expected in sorted(files.items()):
+            if os.path.normpath(os.path.dirname(name) or ".") == inside and expected[2] & 0o111:
+                link = os.path.join(path, os.path.basename(name))
+                wanted.append((link, os.path.join(archive.dest, name)))
+    return wanted
+
+
+def _set_link(path: str, target: str) -> None:
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    work = tempfile.mkdtemp(prefix=".bedplate.", dir=folder)
+    try:
+        os.symlink(target, os.path.join(work, "link"))
+        os.replace(os.path.join(work, "link"), path)
+    finally:
+        shutil.rmtree(work)
+
+
+def _links(archive: Archive, check: bool, hold: bool, outcome: Outcome) -> None:
+    store = os.path.dirname(os.path.dirname(archive.dest)) + "/"
+    for path, target in _expand(archive):
+        present = os.readlink(path) if os.path.islink(path) else None
+        if present == target:
+            continue
+        if os.path.lexists(path) and not (present or "").startswith(store):
+            outcome.problems.append(
+                problem(
+                    "the link would replace a file that Bedplate does not own",
+                    path,
+                    f"a link to {present}" if present else "a file",
+                    f"nothing there, or a link into {store}",
+                    "Move it away, or remove the package that owns it, and run again.",
+                )
+            )
+        elif present and hold:
+            outcome.pending.append(f"{path}: {present} -> {target}")
+        else:
+            outcome.changes.append("{}: {} -> {}".format(path, present or "absent", target))
+            if not check:
+                _set_link(path, target)
+
+
+def _unwritable(archive: Archive, error: OSError) -> str:
+    return problem(
+        "the archive cannot be installed",
+        archive.dest,
+        str(error),
+        "a writable file system with room for the archive and its content",
+        "Free some space or mend the file system, and run again.",
+    )
+
+
+def pending_links(archives: Sequence[Archive]) -> List[str]:
+    """Say which links do not name the wished version, as ``path: present -> wished``."""
+    outcome = Outcome([], [], [])
+    for archive in archives:
+        _links(archive, True, False, outcome)
+    return outcome.changes + outcome.problems
+
+
+def ensure(
+    archives: Sequence[Archive],
+    check: bool = False,
+    hold_links: bool = False,
+    opener: Opener = open_url,
+) -> Outcome:
+    """Have every archive unpacked in its folder and every link set.
+
+    A folder appears complete or not at all, also when the process is killed. With ``hold_links``
+    a link that names another version stays, and is reported as pending. One archive that fails
+    does not keep the others from being installed; its problem is in the outcome.
+    """
+    outcome = Outcome([], [], [])
+    for archive in archives:
+        wrong = defect(archive)
+        if wrong:
+            outcome.changes.append(f"{archive.dest}: {wrong} -> {archive.version}")
+            if not check:
+                try:
+                    _install(archive, opener)
+                except (FetchError, UnpackError) as error:
+                    outcome.changes.pop()
+                    outcome.problems.append(f"{archive.name} {archive.version}: {error}")
+                    continue
+                except OSError as error:
+                    outcome.changes.pop()
+                    outcome.problems.append(_unwritable(archive, error))
+                    continue
+        _links(archive, check, hold_links, outcome)
+    return outcome

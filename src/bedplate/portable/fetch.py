@@ -1,0 +1,129 @@
+"""Downloads that are known by their digest before they are used."""
+
+import hashlib
+import os
+import re
+import urllib.error
+import urllib.request
+from typing import IO, Callable
+
+from .message import problem
+
+_HEX = re.compile(r"^[0-9a-f]{64}$")
+_CHUNK = 1 << 20
+_TIMEOUT = 60.0
+
+Opener = Callable[[str], "IO[bytes]"]
+
+
+class FetchError(Exception):
+    """A download that did not come, or is not what was asked for; the text says how to fix it."""
+
+
+def open_url(url: str) -> "IO[bytes]":
+    """Open ``url`` (http, https or file); proxies come from the environment, as usual."""
+    if not url.startswith(("http://", "https://", "file://")):
+        raise FetchError(
+            problem(
+                "the address cannot be used",
+                url,
+                url.split(":", 1)[0],
+                "http, https or file",
+                "Give a full URL.",
+            )
+        )
+    return urllib.request.urlopen(url, timeout=_TIMEOUT)  # type: ignore[no-any-return]  # noqa: S310
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` is a SHA-256 in lower-case hexadecimal."""
+    return bool(_HEX.match(text))
+
+
+def _unreachable(url: str, error: Exception) -> FetchError:
+    got = str(getattr(error, "reason", None) or error)
+    if isinstance(error, urllib.error.HTTPError):
+        got = f"HTTP {error.code} {error.reason}"
+    return FetchError(
+        problem(
+            "the download failed",
+            url,
+            got,
+            "a server that answers with the file",
+            "Check the address with curl on this host; behind a proxy, set http_proxy and "
+            "https_proxy in the play's environment.",
+        )
+    )
+
+
+def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
+    """Return the SHA-256 of what ``url`` is to give.
+
+    ``sha256`` is the digest itself, or the URL of a checksum file: one bare digest, or lines of
+    ``<digest>  <file name>`` as sha256sum writes them.
+
+    Raises:
+        FetchError: the checksum file did not come, or does not name the file.
+    """
+    if is_digest(sha256):
+        return sha256
+    try:
+        with opener(sha256) as stream:
+            text = stream.read(_CHUNK).decode("utf-8", "replace")
+    except OSError as error:  # URLError is one
+        raise _unreachable(sha256, error) from None
+    wanted = url.rsplit("/", 1)[-1]
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    if len(rows) == 1 and len(rows[0]) == 1 and is_digest(rows[0][0]):
+        return rows[0][0]
+    for row in rows:
+        if len(row) == 2 and os.path.basename(row[1].lstrip("*")) == wanted and is_digest(row[0]):
+            return row[0]
+    raise FetchError(
+        problem(
+            "the checksum file does not name the download",
+            sha256,
+            f"{len(rows)} line(s), none for {wanted}",
+            "a SHA-256, bare or beside that file name",
+            "Correct the address of the checksum file, or give the digest itself.",
+        )
+    )
+
+
+def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> None:
+    """Write what ``url`` gives to the new file ``target``, which is only kept if the digest fits.
+
+    Raises:
+        FetchError: it did not come, or has another digest.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        with opener(url) as stream, open(target, "xb") as out:
+            while True:
+                block = stream.read(_CHUNK)
+                if not block:
+                    break
+                digest.update(block)
+                size += len(block)
+                out.write(block)
+    except OSError as error:
+        _remove(target)
+        raise _unreachable(url, error) from None
+    if digest.hexdigest() != sha256:
+        _remove(target)
+        raise FetchError(
+            problem(
+                "the download has another digest",
+                url,
+                f"sha256:{digest.hexdigest()} ({size} bytes)",
+                f"sha256:{sha256}",
+                "Nothing was installed. If the source was rebuilt, make the plan and the mirror "
+                "anew; otherwise do not trust this source.",
+            )
+        )
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
