@@ -1,0 +1,1 @@
+"""The Pulumi provider for hosts and nodes: `pulumi-resource-bedplate`."""

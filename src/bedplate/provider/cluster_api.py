@@ -1,0 +1,165 @@
+"""The cluster's API, asked with kubectl on a control plane over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from bedplate.provider.deadline import Deadline
+from bedplate.provider.errors import CommandFailedError
+from bedplate.provider.kubeadm import Invitation, read_invitation
+
+if TYPE_CHECKING:
+    from bedplate.provider.hosts import Hosts
+    from bedplate.provider.model import Machine
+
+KUBECTL = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf")
+FRESH_SECONDS = 1.0
+QUERY_SECONDS = 30.0
+INVITATION_SECONDS = 600.0
+UPPER_STACKS = "app.kubernetes.io/managed-by=bedplate"
+CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
+
+
+class ClusterApi:
+    """One cluster as the provider sees it: shared by all resources, so that waiting for a thousand
+    nodes costs one query a second and their joins one token."""
+
+    def __init__(self, hosts: Hosts, control_plane: Machine) -> None:
+        self._hosts = hosts
+        self.control_plane = control_plane
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._asked = 0.0
+        self._query = asyncio.Lock()
+        self._invitations: dict[bool, tuple[float, Invitation]] = {}
+        self._inviting = asyncio.Lock()
+
+    async def kubectl(self, *argv: str, deadline: Deadline) -> str:
+        """Run kubectl with the administrator's credentials of the control plane."""
+        return await self._hosts.run(self.control_plane, [*KUBECTL, *argv], deadline)
+
+    async def nodes(self) -> dict[str, dict[str, Any]]:
+        """Return all Node objects by name, at most a second old."""
+        asked = time.monotonic()
+        async with self._query:
+            if not self._asked or self._asked < asked - FRESH_SECONDS:
+                deadline = Deadline("asking the API for its nodes", QUERY_SECONDS)
+                text = await self.kubectl("get", "nodes", "-o", "json", deadline=deadline)
+                items = json.loads(text)["items"]
+                self._nodes = {item["metadata"]["name"]: item for item in items}
+                self._asked = time.monotonic()
+            return self._nodes
+
+    async def node(self, name: str) -> dict[str, Any] | None:
+        """Return a Node object, or None if the API knows none of that name."""
+        return (await self.nodes()).get(name)
+
+    async def invitation(self, deadline: Deadline, *, control_plane: bool = False) -> Invitation:
+        """Return what a host needs to join, made now or within the last minutes.
+
+        For a control plane that includes the key of freshly uploaded certificates: an upload makes
+        earlier keys useless, so hosts that join at the same time must share one.
+        """
+        async with self._inviting:
+            made = self._invitations.get(control_plane)
+            if made is None or time.monotonic() - made[0] > INVITATION_SECONDS:
+                key = await self._upload_certificates(deadline) if control_plane else None
+                fresh = read_invitation(await self._join_command(deadline), key)
+                made = (time.monotonic(), fresh)
+                self._invitations[control_plane] = made
+            return made[1]
+
+    async def authority(self, deadline: Deadline) -> str:
+        """Return the digest of the cluster's CA certificate; empty if there is no cluster."""
+        return str((await self.access(deadline))["authority"])
+
+    async def access(self, deadline: Deadline) -> dict[str, Any]:
+        """Return what the control plane's disk says of the cluster; see `on_host.access`."""
+        return await self._hosts.ask(self.control_plane, {"action": "access"}, deadline)
+
+    async def _upload_certificates(self, deadline: Deadline) -> str:
+        shown = await self._hosts.run(
+            self.control_plane,
+            ["kubeadm", "init", "phase", "upload-certs", "--upload-certs"],
+            deadline,
+        )
+        return shown.strip().splitlines()[-1]
+
+    async def _join_command(self, deadline: Deadline) -> str:
+        return await self._hosts.run(
+            self.control_plane,
+            [
+                "kubeadm",
+                "--kubeconfig=/etc/kubernetes/admin.conf",
+                "token",
+                "create",
+                "--ttl=30m",
+                "--description=bedplate: hosts that join now",
+                "--print-join-command",
+            ],
+            deadline,
+        )
+
+    async def drain(self, name: str, deadline: Deadline) -> None:
+        """Cordon a node and evict its pods, those with GPUs and without a controller included."""
+        seconds = max(1, int(deadline.left() - 5))
+        await self.kubectl(
+            "drain",
+            name,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--force",
+            f"--timeout={seconds}s",
+            deadline=deadline,
+        )
+
+    async def forget(self, name: str, deadline: Deadline) -> None:
+        """Delete a Node object; one that is gone already is fine."""
+        await self.kubectl("delete", "node", name, "--ignore-not-found", deadline=deadline)
+        self._asked = 0.0
+
+    async def upper_resources(self, deadline: Deadline) -> list[str]:
+        """Return what the upper stacks have in the cluster, as `kind/name`."""
+        text = await self.kubectl(
+            "get",
+            "namespaces,runtimeclasses",
+            f"--selector={UPPER_STACKS}",
+            "-o",
+            "name",
+            deadline=deadline,
+        )
+        return sorted(text.split())
+
+    async def answers(self, deadline: Deadline) -> bool:
+        """Say whether the API is ready."""
+        try:
+            return (await self.kubectl("get", "--raw=/readyz", deadline=deadline)).strip() == "ok"
+        except CommandFailedError:
+            return False
+
+
+def not_ready_reasons(node: dict[str, Any] | None, name: str) -> list[str]:
+    """Return why a node is not Ready; empty if it is."""
+    if node is None:
+        return [f"the API knows no node {name}"]
+    conditions = {item["type"]: item for item in node.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready")
+    if ready is not None and ready["status"] == "True":
+        return []
+    if ready is None:
+        return [f"node {name} has not reported yet"]
+    return [f"node {name} is not Ready: {ready.get('reason')}: {ready.get('message')}"]
+
+
+def allocatable(node: dict[str, Any] | None, resource: str) -> int:
+    """Return how many of an extended resource pods may ask for on a node."""
+    if node is None:
+        return 0
+    return int(node.get("status", {}).get("allocatable", {}).get(resource, 0))
+
+
+def is_control_plane(node: dict[str, Any]) -> bool:
+    """Say whether a Node object is a control plane's."""
+    return CONTROL_PLANE_LABEL in node["metadata"].get("labels", {})

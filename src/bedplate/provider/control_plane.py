@@ -1,0 +1,145 @@
+"""ControlPlane: a host on which kubeadm runs the cluster's API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bedplate.provider import cluster_api, kubeadm, kubeconfig
+from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
+from bedplate.provider.model import ControlPlaneInputs, Inputs
+from bedplate.provider.resource import Resource, pause
+from bedplate.provider.wire import Secret
+
+if TYPE_CHECKING:
+    from bedplate.provider.deadline import Deadline
+
+
+class ControlPlane(Resource):
+    """The first control plane is initialised, one with `join` joins that first one."""
+
+    token = "bedplate:index:ControlPlane"  # noqa: S105 - a type token, not a credential
+    inputs: ClassVar[type[Inputs]] = ControlPlaneInputs
+    computed = ("kubeconfig", "authority")
+    secret = ("kubeconfig",)
+    fixed = frozenset({"endpoint", "podSubnet", "serviceSubnet"})
+    at_creation = frozenset(
+        {
+            "version",
+            "etcdImageTag",
+            "dnsImageTag",
+            "kubelet",
+            "kubeProxy",
+            "ignorePreflight",
+            "join",
+        }
+    )
+
+    async def ensure(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+        """Initialise or join, or take the control plane that the host already is."""
+        wished: ControlPlaneInputs = self.typed(values)
+        request = {
+            "name": wished.host.name,
+            "endpoint": wished.endpoint,
+            "version": wished.version,
+            "ignore_preflight": list(wished.ignore_preflight),
+        }
+        if wished.join is None:
+            request |= {"action": "init", "config": kubeadm.init_config(wished)}
+        else:
+            first = self.context.cluster(wished.join)
+            invitation = await first.invitation(deadline, control_plane=True)
+            config = kubeadm.join_config(wished.host, wished.endpoint, invitation)
+            authority = await first.authority(deadline)
+            request |= {"action": "join", "config": config, "authority": authority}
+        answer = await self.context.hosts.ask(wished.host, request, deadline)
+        kubeconfig.write(self.context.site, answer["kubeconfig"])
+        outputs = self._outputs(values, answer)
+        await self._until_it_answers(wished, outputs, deadline)
+        return outputs
+
+    async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
+        """Look at the host: without an administrator's configuration it is no control plane."""
+        known: ControlPlaneInputs = self.typed(values)
+        found = await self.context.cluster(known.host).access(deadline)
+        if not found["kubeconfig"]:
+            return None
+        kubeconfig.write(self.context.site, found["kubeconfig"])
+        return self._outputs(values, found)
+
+    async def delete(self, values: dict[str, Any], deadline: Deadline) -> None:
+        """Reset the host; refuse while something still stands on the cluster."""
+        known: ControlPlaneInputs = self.typed(values)
+        host = known.host
+        try:
+            found = await self.context.cluster(host).access(deadline)
+            if known.join is None:
+                if found["phase"] == "done" and not self.context.force:
+                    await self._refuse_if_used(known, deadline)
+            elif found["member"]:
+                await self.context.cluster(known.join).drain(host.name, deadline)
+            request = {"action": "reset", "endpoint": known.endpoint}
+            await self.context.hosts.ask(host, request, deadline)
+        except UnreachableError:
+            if not self.context.force:
+                raise
+        if known.join is not None:
+            await self.context.cluster(known.join).forget(host.name, deadline)
+        else:
+            kubeconfig.remove(self.context.site)
+
+    async def _refuse_if_used(self, known: ControlPlaneInputs, deadline: Deadline) -> None:
+        api = self.context.cluster(known.host)
+        used = await api.upper_resources(deadline)
+        if used:
+            raise ProviderError(
+                message(
+                    "the cluster is still in use by the upper stacks",
+                    f"cluster at {known.endpoint}",
+                    ", ".join(used),
+                    "none of their resources",
+                    "run pulumi destroy in stacks/frameworks, then in stacks/schedulers, first; or "
+                    "set bedplate:force to true to take them down with the cluster",
+                )
+            )
+        others = [
+            name
+            for name, node in (await api.nodes()).items()
+            if not cluster_api.is_control_plane(node)
+        ]
+        if others:
+            raise ProviderError(
+                message(
+                    "the cluster still has workers",
+                    f"cluster at {known.endpoint}",
+                    ", ".join(sorted(others)),
+                    "control planes only",
+                    "drain and delete those nodes first (pulumi destroy does it for its own), or "
+                    "set bedplate:force to true",
+                )
+            )
+
+    async def _until_it_answers(
+        self, wished: ControlPlaneInputs, outputs: dict[str, Any], deadline: Deadline
+    ) -> None:
+        api = self.context.cluster(wished.host)
+        try:
+            while not await api.answers(deadline):
+                if deadline.over():
+                    raise HalfMade(
+                        wished.host.name,
+                        outputs,
+                        [f"the API on {wished.host.name} does not answer at /readyz"],
+                    )
+                await pause()
+        except asyncio.CancelledError:
+            raise HalfMade(
+                wished.host.name, outputs, ["cancelled while waiting for the API to answer"]
+            ) from None
+
+    def _outputs(self, values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **values,
+            "kubeconfig": Secret(found["kubeconfig"]),
+            "authority": found["authority"],
+        }

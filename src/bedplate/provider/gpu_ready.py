@@ -1,0 +1,112 @@
+"""GpuReady: the moment at which a node offers the GPUs that the lock expects of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, ClassVar
+
+from bedplate.provider.cluster_api import allocatable
+from bedplate.provider.deadline import Deadline
+from bedplate.provider.deadline import Deadline
+from bedplate.provider.errors import HalfMade, ProviderError
+from bedplate.provider.model import GpuReadyInputs, Inputs
+from bedplate.provider.resource import Difference, Resource, pause
+
+PLUGIN = "nvidia-device-plugin"
+LOG_LINES = 10
+LOOK_SECONDS = 5.0
+# A plugin that ended this often will not come up by waiting: kubelet's back-off grows from here on.
+HOPELESS_ATTEMPTS = 3
+
+
+class GpuReady(Resource):
+    """Waits until pods may ask for `count` of `resource` on a node."""
+
+    token = "bedplate:index:GpuReady"  # noqa: S105 - a type token, not a credential
+    inputs: ClassVar[type[Inputs]] = GpuReadyInputs
+    computed = ("allocatable",)
+    create_seconds = 300.0
+
+    async def ensure(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+        """Wait; when it is in vain, the plugin's own last words are the reason."""
+        wished: GpuReadyInputs = self.typed(values)
+        api = self.context.cluster(wished.control_plane)
+        found, hopeless, looked = 0, False, time.monotonic()
+        try:
+            while True:
+                try:
+                    found = allocatable(await api.node(wished.host.name), wished.resource)
+                except ProviderError:
+                    # The API may be away for a moment (a control plane that restarts).
+                    if deadline.over():
+                        raise
+                if found >= wished.count:
+                    return {**values, "allocatable": found}
+                if deadline.over() or hopeless:
+                    break
+                await pause()
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    hopeless, looked = await self._hopeless(wished, deadline), time.monotonic()
+        except asyncio.CancelledError:
+            raise HalfMade(
+                wished.host.name,
+                {**values, "allocatable": found},
+                [f"cancelled while {wished.resource} was {found} of {wished.count}"],
+            ) from None
+        reasons = await self._reasons(wished, found)
+        raise HalfMade(wished.host.name, {**values, "allocatable": found}, reasons)
+
+    async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
+        """Look at the Node object; without one there is nothing to be ready."""
+        del deadline  # one query of the API, with its own limit
+        known: GpuReadyInputs = self.typed(values)
+        node = await self.context.cluster(known.control_plane).node(known.host.name)
+        if node is None:
+            return None
+        return {**values, "allocatable": allocatable(node, known.resource)}
+
+    async def delete(self, values: dict[str, Any], deadline: Deadline) -> None:
+        """Do nothing: the GPUs go with the node."""
+
+    def difference(
+        self, state: dict[str, Any], old: dict[str, Any], new: dict[str, Any]
+    ) -> Difference:
+        """Compare inputs, and what was found at the last look with what is wished."""
+        found = super().difference(state, old, new)
+        if state.get("allocatable", 0) < (new["count"] if isinstance(new["count"], int) else 0):
+            return Difference((*found.updates, "allocatable"), found.replaces)
+        return found
+
+    async def _hopeless(self, wished: GpuReadyInputs, deadline: Deadline) -> bool:
+        try:
+            plugin = await self._plugin(wished, deadline)
+        except ProviderError:
+            return False  # no host, no judgement: the deadline decides
+        return bool(
+            plugin["state"] == "CONTAINER_EXITED" and plugin["attempts"] >= HOPELESS_ATTEMPTS
+        )
+
+    async def _reasons(self, wished: GpuReadyInputs, found: int) -> list[str]:
+        name = wished.host.name
+        short = f"{name} offers {found} {wished.resource}, the lock expects {wished.count}"
+        try:
+            plugin = await self._plugin(wished, Deadline("reading the plugin's log", 30.0))
+        except ProviderError as error:
+            return [short, f"its device plugin cannot be asked: {error}"]
+        if not plugin["found"]:
+            return [
+                short,
+                f"no {PLUGIN} container on {name}: run ansible-playbook site.yml for that host, "
+                + "then see `journalctl -u kubelet` on it",
+            ]
+        state = plugin["state"].removeprefix("CONTAINER_").lower()
+        return [
+            short,
+            f"{PLUGIN} on {name} is {state} (attempt {plugin['attempts']}), its last log lines:\n"
+            + plugin["log"],
+        ]
+
+    async def _plugin(self, wished: GpuReadyInputs, deadline: Deadline) -> dict[str, Any]:
+        request = {"action": "container-log", "container": PLUGIN, "lines": LOG_LINES}
+        return await self.context.hosts.ask(wished.host, request, deadline)

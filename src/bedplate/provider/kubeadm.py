@@ -1,0 +1,125 @@
+"""kubeadm's configuration documents (v1beta4), rendered from typed inputs. Pure functions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bedplate.provider.errors import ProviderError
+
+if TYPE_CHECKING:
+    from bedplate.provider.model import ControlPlaneInputs, Machine
+
+DEFAULT_PORT = 6443
+API = "kubeadm.k8s.io/v1beta4"
+CRI_SOCKET = "unix:///run/containerd/containerd.sock"
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a host needs to join: made when used, never kept in state."""
+
+    token: str
+    ca_hash: str
+    certificate_key: str | None = None
+
+
+def init_config(inputs: ControlPlaneInputs) -> str:
+    """Return the documents for `kubeadm init` on the first control plane."""
+    documents: list[dict[str, Any]] = [
+        {
+            "apiVersion": API,
+            "kind": "InitConfiguration",
+            "localAPIEndpoint": _api_address(inputs.host, inputs.endpoint),
+            "nodeRegistration": _registration(inputs.host.name),
+        },
+        {
+            "apiVersion": API,
+            "kind": "ClusterConfiguration",
+            "kubernetesVersion": f"v{inputs.version}",
+            "controlPlaneEndpoint": inputs.endpoint,
+            "networking": {
+                "podSubnet": inputs.pod_subnet,
+                "serviceSubnet": inputs.service_subnet,
+            },
+            "etcd": {"local": {"imageTag": inputs.etcd_image_tag}},
+            "dns": {"imageTag": inputs.dns_image_tag},
+        },
+        {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            # The runtime's cgroups are systemd's; what the site wishes comes on top.
+            "cgroupDriver": "systemd",
+            **inputs.kubelet,
+        },
+    ]
+    if inputs.kube_proxy:
+        documents.append(
+            {
+                "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+                "kind": "KubeProxyConfiguration",
+                **inputs.kube_proxy,
+            }
+        )
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def join_config(host: Machine, endpoint: str, invitation: Invitation) -> str:
+    """Return the document for `kubeadm join`; with a certificate key as a control plane."""
+    document: dict[str, Any] = {
+        "apiVersion": API,
+        "kind": "JoinConfiguration",
+        "discovery": {
+            "bootstrapToken": {
+                "apiServerEndpoint": endpoint,
+                "token": invitation.token,
+                "caCertHashes": [invitation.ca_hash],
+            }
+        },
+        "nodeRegistration": _registration(host.name),
+    }
+    if invitation.certificate_key:
+        document["controlPlane"] = {
+            "certificateKey": invitation.certificate_key,
+            "localAPIEndpoint": _api_address(host, endpoint),
+        }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def read_invitation(join_command: str, certificate_key: str | None = None) -> Invitation:
+    """Read `kubeadm token create --print-join-command`'s line.
+
+    Raises ProviderError when it is none: kubeadm may have printed only warnings.
+    """
+    words = join_command.split()
+    try:
+        token = words[words.index("--token") + 1]
+        ca_hash = words[words.index("--discovery-token-ca-cert-hash") + 1]
+    except (ValueError, IndexError):
+        raise ProviderError(
+            "no join command from kubeadm — first control plane — got "
+            f"{len(words)} words without --token / allowed `kubeadm join …` — see `kubeadm token "
+            "create --print-join-command` on that host"
+        ) from None
+    return Invitation(token, ca_hash, certificate_key)
+
+
+def _registration(node: str) -> dict[str, Any]:
+    return {"name": node, "criSocket": CRI_SOCKET}
+
+
+def _api_address(host: Machine, endpoint: str) -> dict[str, Any]:
+    """Return where this control plane's own API server listens.
+
+    Behind a load balancer that is kubeadm's default port, whatever the balancer's; kubeadm finds an
+    address itself where the host is known by name only.
+    """
+    name, port = endpoint.rsplit(":", 1)
+    listen: dict[str, Any] = {"bindPort": int(port) if name == host.address else DEFAULT_PORT}
+    with suppress(ValueError):
+        listen["advertiseAddress"] = str(ip_address(host.address))
+    return listen

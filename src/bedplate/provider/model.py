@@ -1,0 +1,151 @@
+"""The typed inputs of the provider and its resources, and how their errors are reported."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from bedplate.provider.wire import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+VERSION = re.compile(r"\d+\.\d+\.\d+")
+ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:\d{1,5}")
+NETWORK = re.compile(r"[0-9a-fA-F.:]+/\d{1,3}(,[0-9a-fA-F.:]+/\d{1,3})?")
+PATTERNS = {
+    HOST_NAME: "a node name of lower-case letters, digits, '-' and '.'",
+    VERSION: "a full version as in the lock, like 1.36.3",
+    ENDPOINT: "HOST:PORT, like 192.0.2.10:6443",
+    NETWORK: "a network, like 10.244.0.0/16",
+}
+
+
+def _like(pattern: re.Pattern[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(PATTERNS[pattern])
+        return value
+
+    return AfterValidator(check)
+
+
+HostName = Annotated[str, _like(HOST_NAME)]
+Version = Annotated[str, _like(VERSION)]
+Endpoint = Annotated[str, _like(ENDPOINT)]
+Network = Annotated[str, _like(NETWORK)]
+
+
+class Inputs(BaseModel):
+    """Inputs are frozen, in the engine's camelCase, and refuse what they do not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, strict=True
+    )
+
+
+class Machine(Inputs):
+    """How a host is reached, from the lock."""
+
+    name: HostName
+    address: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: Annotated[str, Field(min_length=1)] = "root"
+
+
+class ProviderInputs(Inputs):
+    """Configuration of the provider."""
+
+    site: Annotated[str, Field(min_length=1)]
+    private_key: str | None = None
+    known_hosts: str | None = None
+    force: bool = False
+    version: str | None = None
+
+
+class ControlPlaneInputs(Inputs):
+    """A control plane: the first is initialised, one with `join` joins that first one."""
+
+    host: Machine
+    version: Version
+    endpoint: Endpoint
+    pod_subnet: Network
+    service_subnet: Network
+    etcd_image_tag: str
+    dns_image_tag: str
+    kubelet: dict[str, Any] = Field(default_factory=dict)
+    kube_proxy: dict[str, Any] = Field(default_factory=dict)
+    ignore_preflight: list[str] = Field(default_factory=list)
+    join: Machine | None = None
+
+
+class NodeInputs(Inputs):
+    """A worker that joins the cluster of `control_plane`."""
+
+    host: Machine
+    control_plane: Machine
+    version: Version
+    endpoint: Endpoint
+    ignore_preflight: list[str] = Field(default_factory=list)
+
+
+class GpuReadyInputs(Inputs):
+    """The extended resource that a node must offer before anything is built on it."""
+
+    host: Machine
+    control_plane: Machine
+    resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-zA-Z0-9._-]+$")] = "nvidia.com/gpu"
+    count: Annotated[int, Field(ge=1)]
+
+
+def path_of(location: Sequence[str | int]) -> str:
+    """Return a property path as the engine writes it: `host.address`, `ignorePreflight[0]`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def failures(model: type[Inputs], values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return every (property path, reason) for which the values are no such inputs.
+
+    What is not known yet during a preview is not judged.
+    """
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        return [
+            (path_of(found["loc"]), _reason(model, found, path_of(found["loc"])))
+            for found in error.errors()
+            if not _undecided(values, found["loc"])
+        ]
+    return []
+
+
+def _undecided(values: Any, location: Sequence[str | int]) -> bool:
+    for part in location:
+        if isinstance(values, Unknown):
+            return True
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return isinstance(values, Unknown)
+
+
+def _reason(model: type[Inputs], found: Any, path: str) -> str:
+    kind = model.__name__.removesuffix("Inputs")
+    if found["type"] == "missing":
+        return f"missing input — {kind}.{path} — got nothing / allowed a value — set `{path}`"
+    if found["type"] == "extra_forbidden":
+        known = ", ".join(sorted(to_camel(name) for name in model.model_fields))
+        return f"unknown input — {kind}.{path} — got {path} / allowed {known} — remove or rename it"
+    allowed = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    return (
+        f"wrong value — {kind}.{path} — got {found['input']!r} / allowed {allowed} — "
+        f"correct `{path}`"
+    )

@@ -1,0 +1,338 @@
+"""The part of the provider that runs on a host: looking, joining and leaving, under one lock.
+
+The provider sends this file's text to the host's `python3` on standard input, followed by one call
+of `main` with a JSON request: secrets never appear in a command line. Everything that decides and
+changes membership happens here in one round trip while a lock on the host is held, so that two
+creates of the same host, or a create that follows a killed engine whose command still runs, never
+join twice. It must run on any supported host: standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARK = "var/lib/bedplate/membership.json"
+LOCK = "run/bedplate-membership.lock"
+CRI = "unix:///run/containerd/containerd.sock"
+OURS_IN_IPTABLES = re.compile(r"KUBE-|FLANNEL-|CNI-(HOSTPORT|DN)-|\bcni0\b")
+LINKS = ("cni0", "flannel.1")
+KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
+
+
+class RefusalError(Exception):
+    """A request that must not be carried out; the text is a complete message for the user."""
+
+
+class FailureError(Exception):
+    """A command that failed; the text carries the command and its last output."""
+
+
+class Host:
+    """The host's file system and commands. `root` is `/` except in tests."""
+
+    def __init__(self, root: Path, budget: float) -> None:
+        self.root = root
+        self.deadline = time.monotonic() + budget
+
+    def path(self, relative: str) -> Path:
+        """Return a path below the root."""
+        return self.root / relative
+
+    def left(self) -> float:
+        """Return the seconds until the deadline, at least one."""
+        return max(1.0, self.deadline - time.monotonic())
+
+    def try_run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command within the budget and return what it did, whatever its exit status."""
+        try:
+            return subprocess.run(  # noqa: S603
+                argv,
+                input=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=self.left(),
+            )
+        except subprocess.TimeoutExpired as error:
+            said = error.output or ""
+            text = said.decode(errors="replace") if isinstance(said, bytes) else said
+            raise FailureError(
+                f"`{argv[0]} {argv[1]}` did not end in time: {tail(text)}"
+            ) from error
+        except FileNotFoundError as error:
+            raise RefusalError(
+                f"{argv[0]} is not installed on this host: prepare it with ansible-playbook site.yml first"
+            ) from error
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        """Run a command and return its output; raise `FailureError` if it fails."""
+        done = self.try_run(*argv, stdin=stdin)
+        if done.returncode:
+            what = " ".join(argv[:2])
+            raise FailureError(f"`{what}` ended with status {done.returncode}: {tail(done.stdout)}")
+        return done.stdout
+
+
+def tail(text: str, lines: int = 25) -> str:
+    """Return the last lines of an output."""
+    return "\n".join(text.strip().splitlines()[-lines:])
+
+
+@contextlib.contextmanager
+def locked(host: Host) -> Iterator[None]:
+    """Hold the host's membership lock; the kernel releases it when this process ends."""
+    path = host.path(LOCK)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > host.deadline:
+                    raise FailureError(
+                        f"another run still holds {path} on this host: see `fuser -v {path}` there"
+                    ) from None
+                time.sleep(0.2)
+        yield
+
+
+def read_mark(host: Host) -> dict[str, Any]:
+    """Return what an earlier run noted about this host's membership; empty if nothing."""
+    try:
+        found = json.loads(host.path(MARK).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_mark(host: Host, mark: dict[str, Any]) -> None:
+    """Note the membership, atomically."""
+    path = host.path(MARK)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(mark, sort_keys=True) + "\n")
+    fresh.replace(path)
+
+
+def authority(host: Host) -> str:
+    """Return the SHA-256 of the cluster's CA certificate on this host, or an empty string."""
+    try:
+        pem = host.path("etc/kubernetes/pki/ca.crt").read_text()
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.strip())).hexdigest()
+    except (FileNotFoundError, ValueError):
+        return ""
+
+
+def leftovers(host: Host) -> list[str]:
+    """Return which files of a cluster lie on this host."""
+    return [name for name in KUBE_FILES if host.path(f"etc/kubernetes/{name}").exists()]
+
+
+def registered(host: Host, name: str) -> bool:
+    """Say whether the API knows this host's node, asked with the kubelet's own credentials."""
+    config = host.path("etc/kubernetes/kubelet.conf")
+    if not config.exists():
+        return False
+    done = host.try_run("kubectl", f"--kubeconfig={config}", "get", "node", name, "-o", "name")
+    if done.returncode and "refused" in done.stdout:
+        # The API may just be starting (a rebooted control plane): that is no reason to reset.
+        raise FailureError(f"the cluster's API does not answer: {tail(done.stdout)}")
+    return done.returncode == 0
+
+
+def look(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Say what this host is: `none`, `half` or `member`, and of which cluster."""
+    found = leftovers(host)
+    mark = read_mark(host)
+    if not found and not mark:
+        return {"state": "none", "authority": "", "mark": mark}
+    whole = "kubelet.conf" in found and mark.get("phase") != "begun"
+    if whole:
+        whole = registered(host, request["name"])
+    return {
+        "state": "member" if whole else "half",
+        "authority": authority(host),
+        "mark": mark,
+    }
+
+
+def check_tools(host: Host, version: str) -> None:
+    """Refuse if kubeadm on this host is not the version that the lock says."""
+    found = host.run("kubeadm", "version", "-o", "short").strip().lstrip("v")
+    if found != version:
+        raise RefusalError(
+            f"kubeadm on this host is {found}, the lock says {version}: "
+            "run ansible-playbook site.yml for this host, then pulumi up"
+        )
+
+
+def kubeadm(host: Host, action: str, request: dict[str, Any]) -> None:
+    """Run `kubeadm init` or `join` with the request's configuration, marked begun and done."""
+    config = host.path("run/bedplate-kubeadm.yaml")
+    mark = {"name": request["name"], "action": action, "endpoint": request["endpoint"]}
+    write_mark(host, {**mark, "phase": "begun"})
+    config.touch(mode=0o600)
+    try:
+        config.write_text(request["config"])
+        host.run("systemctl", "enable", "kubelet")
+        options = [f"--ignore-preflight-errors={','.join(request['ignore_preflight'])}"]
+        if action == "init":
+            options.append("--skip-token-print")
+        host.run("kubeadm", action, f"--config={config}", *options)
+    finally:
+        config.unlink()
+    write_mark(host, {**mark, "phase": "done"})
+
+
+def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Make this host the first control plane, or take the one that it already is."""
+    seen = look(host, request)
+    mark = seen["mark"]
+    if seen["state"] != "none":
+        if not mark:
+            raise RefusalError(
+                "this host already carries a Kubernetes cluster that bedplate did not make "
+                f"({', '.join(leftovers(host))}): run `kubeadm reset` there if it may go, or use "
+                "another host"
+            )
+        if mark.get("endpoint") != request["endpoint"] or mark.get("action") != "init":
+            raise RefusalError(
+                f"this host is a member of another cluster ({mark.get('endpoint')}), wished "
+                f"{request['endpoint']}: destroy that cluster's stack first"
+            )
+    adopted = seen["state"] == "member"
+    if not adopted:
+        check_tools(host, request["version"])
+        if seen["state"] == "half":
+            clean(host)
+        kubeadm(host, "init", request)
+    host.run("systemctl", "start", "kubelet")
+    return {"adopted": adopted, **access(host)}
+
+
+def access(host: Host, _request: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the administrator's configuration, the CA's digest and the phase that was noted."""
+    config = host.path("etc/kubernetes/admin.conf")
+    return {
+        "kubeconfig": config.read_text() if config.exists() else "",
+        "authority": authority(host),
+        "phase": read_mark(host).get("phase", ""),
+        "member": bool(leftovers(host)),
+    }
+
+
+def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Join this host to the cluster, or take the membership that it already has."""
+    seen = look(host, request)
+    foreign = seen["authority"] and seen["authority"] != request["authority"]
+    # Another authority behind our own endpoint: the cluster that this host was in is gone for good.
+    if foreign and seen["mark"].get("endpoint") != request["endpoint"]:
+        raise RefusalError(
+            "this host is a member of another cluster "
+            f"({seen['mark'].get('endpoint', 'not made by bedplate')}), wished "
+            f"{request['endpoint']}: take it out there, or run `kubeadm reset` on it if it may go"
+        )
+    adopted = seen["state"] == "member" and not foreign
+    if not adopted:
+        check_tools(host, request["version"])
+        if seen["state"] != "none":
+            clean(host)
+        kubeadm(host, "join", request)
+    host.run("systemctl", "start", "kubelet")
+    return {"adopted": adopted, **access(host)}
+
+
+def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Take everything of the cluster off this host."""
+    mark = read_mark(host)
+    if not mark and not leftovers(host):
+        return {"changed": False}
+    if mark and mark.get("endpoint") != request["endpoint"]:
+        raise RefusalError(
+            f"this host is a member of another cluster by now ({mark.get('endpoint')}), not of "
+            f"{request['endpoint']}: it is left alone"
+        )
+    clean(host)
+    return {"changed": True}
+
+
+def clean(host: Host) -> None:
+    """Reset by kubeadm, then remove what it leaves: CNI state, links and packet filter rules."""
+    host.run("kubeadm", "reset", "--force", f"--cri-socket={CRI}")
+    for config in host.path("etc/cni/net.d").glob("*flannel*"):
+        config.unlink()
+    for folder in ("var/lib/cni", "run/flannel"):
+        path = host.path(folder)
+        if path.exists():
+            shutil.rmtree(path)
+    for link in LINKS:
+        if host.path(f"sys/class/net/{link}").exists():
+            host.run("ip", "link", "delete", link)
+    for family in ("iptables", "ip6tables"):
+        saved = host.run(f"{family}-save")
+        kept = [line for line in saved.splitlines() if not OURS_IN_IPTABLES.search(line)]
+        if len(kept) != len(saved.splitlines()):
+            host.run(f"{family}-restore", stdin="\n".join(kept) + "\n")
+    with contextlib.suppress(FileNotFoundError):
+        host.path(MARK).unlink()
+
+
+def container_log(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the state and the last log lines of the newest container whose name begins so."""
+    listed = host.run("crictl", "ps", "--all", f"--name=^{request['container']}", "-o", "json")
+    containers = json.loads(listed).get("containers") or []
+    if not containers:
+        return {"found": False, "log": "", "state": "", "attempts": 0}
+    newest = max(containers, key=lambda item: int(item["createdAt"]))
+    log = host.try_run("crictl", "logs", f"--tail={request['lines']}", newest["id"]).stdout
+    return {
+        "found": True,
+        "log": tail(log, request["lines"]),
+        "state": newest["state"],
+        "attempts": int(newest["metadata"].get("attempt", 0)) + 1,
+    }
+
+
+ACTIONS = {
+    "access": access,
+    "init": init,
+    "join": join,
+    "reset": reset,
+    "container-log": container_log,
+}
+UNLOCKED = {"access", "container-log"}  # these only read
+
+
+def main(text: str, root: str = "/") -> int:
+    """Carry out one JSON request and print one JSON answer as the last line of the output."""
+    request = json.loads(text)
+    host = Host(Path(root), float(request.get("budget", 600)))
+    action = ACTIONS[request["action"]]
+    guard = contextlib.nullcontext() if request["action"] in UNLOCKED else locked(host)
+    try:
+        with guard:
+            answer: dict[str, Any] = {"ok": True, **action(host, request)}
+    except (RefusalError, FailureError) as error:
+        kind = "refused" if isinstance(error, RefusalError) else "failed"
+        answer = {"ok": False, "kind": kind, "reason": str(error)}
+    # The reader may be gone (a killed engine): the work is done all the same.
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    return 0

@@ -1,0 +1,132 @@
+"""What every resource of the provider offers, and what it gets to work with."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bedplate.provider.cluster_api import ClusterApi
+from bedplate.provider.errors import ProviderError, message
+from bedplate.provider.wire import UNKNOWN, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from bedplate.provider.deadline import Deadline
+    from bedplate.provider.hosts import Hosts
+    from bedplate.provider.model import Inputs, Machine
+
+POLL_SECONDS = 1.0
+
+
+@dataclass
+class Context:
+    """What resources work with: hosts, the clusters on them, and the site's directory."""
+
+    hosts: Hosts
+    site: Path
+    force: bool = False
+    _clusters: dict[Machine, ClusterApi] = field(default_factory=dict)
+
+    def cluster(self, control_plane: Machine) -> ClusterApi:
+        """Return the one view of the cluster behind a control plane."""
+        return self._clusters.setdefault(control_plane, ClusterApi(self.hosts, control_plane))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between a resource's state and its inputs, as property paths."""
+
+    updates: tuple[str, ...]
+    replaces: tuple[str, ...]
+
+
+class Resource(ABC):
+    """One resource type. Outputs are its inputs, echoed, and what `computed` names."""
+
+    token: ClassVar[str]
+    inputs: ClassVar[type[Inputs]]
+    computed: ClassVar[tuple[str, ...]] = ()
+    secret: ClassVar[tuple[str, ...]] = ()
+    # Property paths: a change of these makes another resource of it …
+    replacing: ClassVar[frozenset[str]] = frozenset({"host.name"})
+    # … of these is only read when it is made …
+    at_creation: ClassVar[frozenset[str]] = frozenset()
+    # … and of these is refused, because nothing could carry it out on a living cluster.
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    create_seconds: ClassVar[float] = 900.0
+    delete_seconds: ClassVar[float] = 600.0
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @abstractmethod
+    async def ensure(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+        """Bring the resource about, from whatever is found, and return its outputs.
+
+        Raises HalfMade when it exists and is not what was wished.
+        """
+
+    @abstractmethod
+    async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
+        """Return the outputs as they are now, or None if the resource is gone."""
+
+    @abstractmethod
+    async def delete(self, values: dict[str, Any], deadline: Deadline) -> None:
+        """Remove the resource, from its state alone; what is gone already is fine."""
+
+    def typed(self, values: dict[str, Any]) -> Any:
+        """Return the typed inputs within a property map; state may hold more than inputs."""
+        known = {info.alias or name for name, info in self.inputs.model_fields.items()}
+        return self.inputs.model_validate({k: v for k, v in values.items() if k in known})
+
+    def identity(self, values: dict[str, Any]) -> str:
+        """Return the resource's id: the name of its host."""
+        return str(values["host"]["name"])
+
+    def planned(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the outputs as far as a preview can know them."""
+        return {**values, **dict.fromkeys(self.computed, UNKNOWN)}
+
+    def difference(
+        self, state: dict[str, Any], old: dict[str, Any], new: dict[str, Any]
+    ) -> Difference:
+        """Compare inputs. Raises ProviderError for a change of what is fixed."""
+        changed = sorted(set(_changed_paths(old, new)))
+        for path in changed:
+            if path in self.fixed:
+                raise ProviderError(
+                    message(
+                        f"{path} cannot change while the cluster lives",
+                        f"{self.token.rsplit(':', 1)[1]} {self.identity(state)}",
+                        _at(new, path),
+                        _at(old, path),
+                        "set it back, or run pulumi destroy and pulumi up for a new cluster",
+                    )
+                )
+        creation = {p for p in changed if p.split(".", 1)[0] in self.at_creation}
+        replaces = tuple(p for p in changed if p in self.replacing)
+        updates = tuple(p for p in changed if p not in creation and p not in replaces)
+        return Difference(updates, replaces)
+
+
+async def pause() -> None:
+    """Wait between two looks at the cluster."""
+    await asyncio.sleep(POLL_SECONDS)
+
+
+def _changed_paths(old: Any, new: Any, path: str = "") -> Iterable[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old.keys() | new.keys():
+            yield from _changed_paths(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(new, Unknown) or old != new:
+        yield path
+
+
+def _at(values: Any, path: str) -> Any:
+    for part in path.split("."):
+        values = values.get(part) if isinstance(values, dict) else None
+    return values

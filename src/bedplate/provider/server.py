@@ -1,0 +1,65 @@
+"""The process behind `pulumi-resource-bedplate`: serves the provider as long as an engine lives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from pulumi.runtime.proto import provider_pb2_grpc
+
+from bedplate.provider.servicer import Provider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bedplate.provider.ssh import Transport
+
+WATCH_SECONDS = 1.0
+# A lock file of a large site and a kubeconfig pass easily; gRPC's default of 4 MiB would, too, until
+# a cluster has a few thousand nodes.
+LIMITS = (
+    ("grpc.max_receive_message_length", 400 << 20),
+    ("grpc.max_send_message_length", 400 << 20),
+)
+
+
+async def serve(
+    transport: Callable[[Path | None, Path | None], Transport] | None = None,
+) -> None:
+    """Serve on a free loopback port, print it, and end on a signal or with the engine.
+
+    A killed engine leaves its plugins running; ours would go on changing hosts that nobody keeps
+    in state. So the process ends when its parent is no longer the engine that started it.
+    """
+    parent = os.getppid()
+    version = metadata.version("bedplate")
+    provider = Provider(transport, version=version) if transport else Provider(version=version)
+    server = grpc.aio.server(options=LIMITS)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # The terminal sends SIGINT to the whole group. The engine answers it with Cancel and ends us.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    while os.getppid() == parent and not ended.is_set():
+        try:
+            await asyncio.wait_for(ended.wait(), WATCH_SECONDS)
+        except TimeoutError:
+            continue
+    await server.stop(grace=None)
+    await provider.close()
+
+
+def main() -> None:
+    """Entry point of `pulumi-resource-bedplate ENGINE_ADDRESS`."""
+    asyncio.run(serve())
