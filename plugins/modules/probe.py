@@ -1,0 +1,102 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: everything that a role's decision or verification reads, in one round trip."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: probe
+short_description: Read files and run read-only commands, in one round trip
+description:
+  - Never changes anything by itself, and therefore runs in check mode too. The commands must be
+    read-only.
+  - A command that fails or is not there is an answer, not an error. The caller decides.
+options:
+  commands:
+    description: Named commands, each a list of arguments; there is no shell.
+    type: dict
+    default: {}
+  files:
+    description: Named paths of text files to read.
+    type: dict
+    default: {}
+  exists:
+    description: Named paths to look for.
+    type: dict
+    default: {}
+author:
+  - The Bedplate authors
+attributes:
+  check_mode:
+    description: Nothing is changed in any mode.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Ask for the active versions
+  bedplate.gpu.probe:
+    commands:
+      kubelet: [kubelet, --version]
+    files:
+      swaps: /proc/swaps
+  register: __kubernetes_node_found
+"""
+
+RETURN = r"""
+commands:
+  description: By name, the exit status (127 if there is no such program, 124 on time-out), what was
+    written to standard output and standard error, and the last line of it all.
+  returned: always
+  type: dict
+  sample: {kubelet: {code: 0, out: "Kubernetes v1.36.3", err: "", said: "Kubernetes v1.36.3"}}
+files:
+  description: By name, the text, or null where there is no such readable file.
+  returned: always
+  type: dict
+  sample: {swaps: "Filename Type Size Used Priority"}
+exists:
+  description: By name, whether the path is there.
+  returned: always
+  type: dict
+  sample: {joined: false}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "commands": {"type": "dict", "default": {}},
+            "files": {"type": "dict", "default": {}},
+            "exists": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    host = Host()
+    answers = {}
+    for name, argv in module.params["commands"].items():
+        answer = host.run([str(word) for word in argv])
+        answers[name] = {
+            "code": answer.code,
+            "out": answer.out.strip(),
+            "err": answer.err.strip(),
+            "said": answer.said,
+        }
+    module.exit_json(
+        changed=False,
+        commands=answers,
+        files={name: host.read(path) for name, path in module.params["files"].items()},
+        exists={name: host.exists(path) for name, path in module.params["exists"].items()},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Configuration files of one owner: written whole or not at all, held, or refused."""
+
+import hashlib
+import os
+import tempfile
+from typing import List, NamedTuple, Optional, Sequence
+
+from .host import Host
+from .message import problem
+
+#: A file with this in its first two lines is ours, and may be replaced.
+MARK = "Managed by Bedplate"
+
+
+class File(NamedTuple):
+    """One file to have; ``refuse_foreign`` keeps a file that is somebody else's."""
+
+    path: str
+    content: str
+    mode: int = 0o644
+    refuse_foreign: bool = False
+
+
+class Change(NamedTuple):
+    """A file that changes: its text before (None: absent) and after."""
+
+    path: str
+    before: Optional[str]
+    after: str
+
+
+class Outcome(NamedTuple):
+    """What was done (or would be, in check mode), held back, and refused."""
+
+    changes: List[Change]
+    pending: List[str]
+    problems: List[str]
+
+
+def is_ours(text: str) -> bool:
+    """Whether a file's text says that Bedplate manages it."""
+    return any(MARK in line for line in text.splitlines()[:2])
+
+
+def is_package_default(host: Host, path: str, text: str) -> bool:
+    """Whether dpkg knows ``path`` as a configuration file, in just this state."""
+    owner = host.run(["dpkg-query", "--search", path])
+    if owner.code != 0 or ":" not in owner.out:
+        return False
+    package = owner.out.split(":", 1)[0].split(",")[0].strip()
+    known = host.run(["dpkg-query", "--show", "--showformat=${Conffiles}", package])
+    digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
+    return any(line.split()[:2] == [path, digest] for line in known.out.splitlines())
+
+
+def _write(real: str, file: File) -> None:
+    folder = os.path.dirname(real)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    # Hidden, because kubelet and containerd read every other file of their folders.
+    handle, work = tempfile.mkstemp(prefix=".bedplate.", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(file.content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(work, file.mode)
+        os.replace(work, real)
+    except BaseException:
+        os.unlink(work)
+        raise
+
+
+def ensure_files(
+    host: Host, files: Sequence[File], check: bool = False, hold: bool = False
+) -> Outcome:
+    """Have every file with its content and mode.
+
+    With ``hold`` a file that is there but differs stays, and is reported as pending. A foreign
+    file is refused before anything is written.
+    """
+    outcome = Outcome([], [], [])
+    for file in files:
+        before = host.read(file.path)
+        if (
+            file.refuse_foreign
+            and before is not None
+            and before != file.content
+            and not is_ours(before)
+            and not is_package_default(host, file.path, before)
+        ):
+            outcome.problems.append(
+                problem(
+                    "the file is somebody else's and would be replaced",
+                    file.path,
+                    f"a file without the mark '{MARK}' that no package installed so",
+                    "no file, the package's default, or a file that Bedplate wrote",
+                    "Move your settings into a drop-in of your own, move the file away, and run "
+                    "again.",
+                )
+            )
+    if outcome.problems:
+        return outcome
+    for file in files:
+        real = host.path(file.path)
+        before = host.read(file.path)
+        same = before == file.content and (os.stat(real).st_mode & 0o7777) == file.mode
+        if same:
+            continue
+        if hold and before is not None:
+            outcome.pending.append(f"{file.path}: another content or mode")
+            continue
+        outcome.changes.append(Change(file.path, before, file.content))
+        if not check:
+            _write(real, file)
+    return outcome
