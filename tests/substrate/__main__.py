@@ -23,17 +23,18 @@ def parser() -> argparse.ArgumentParser:
     down = commands.add_parser("down", help="remove hosts, volumes, network and mirror processes")
     reboot = commands.add_parser("reboot", help="restart one host in order and wait for its SSH")
     status = commands.add_parser("status", help="show the hosts; status 1 unless all are running")
+    example = "such as tests/substrate/hosts/demo.yml"
     for command in (up, reboot, status):
-        command.add_argument("description", type=Path, help="such as tests/substrate/hosts/demo.yml")
+        command.add_argument("description", type=Path, help=example)
     up.add_argument(
         "--site",
         type=Path,
         required=True,
-        help="inventory directory: SSH key, known hosts and the mirror's index go to its .bedplate/",
+        help="inventory directory: SSH key, known hosts and mirror index go to its .bedplate/",
     )
     up.add_argument("--no-mirror", action="store_true", help="hosts only")
     which = down.add_mutually_exclusive_group(required=True)
-    which.add_argument("description", type=Path, nargs="?")
+    which.add_argument("description", type=Path, nargs="?", help=example)
     which.add_argument("--all", action="store_true", help="every substrate on this machine")
     down.add_argument("--site", type=Path, help="forget this site's SSH key and mirror index too")
     reboot.add_argument("host")
@@ -46,7 +47,7 @@ def up(arguments: argparse.Namespace) -> int:
     with machine.exclusive(wanted.network):
         lifecycle.up(wanted, arguments.site)
         if not arguments.no_mirror:
-            from tests.substrate import images  # noqa: PLC0415 - hosts alone need no mirror
+            from tests.substrate import images
 
             images.up(wanted.network, wanted.gateway, arguments.site)
     return 0
@@ -55,11 +56,8 @@ def up(arguments: argparse.Namespace) -> int:
 def down(arguments: argparse.Namespace) -> int:
     """Take the hosts and the mirror down."""
     machine.check()
-    if arguments.all:
-        names = network.ours()
-    else:
-        names = [description.load(arguments.description).network]
-    for name in names:
+    one = None if arguments.all else description.load(arguments.description).network
+    for name in network.ours() if one is None else [one]:
         with machine.exclusive(name), step(f"taking {name} down"):
             lifecycle.down(name)
     if arguments.site:

@@ -23,12 +23,14 @@ def machine_files(root: Path = Path("/etc/apt")) -> list[Path]:
 
 
 def machine_codename(os_release: Path = Path("/etc/os-release")) -> str:
-    """Return the code name of this machine's release, such as ``bookworm``; empty if it has none."""
+    """Return the code name of this machine's release, as ``bookworm``; empty if it has none."""
     match = re.search(r'^VERSION_CODENAME="?([a-z]+)"?$', os_release.read_text(), re.MULTILINE)
     return match[1] if match else ""
 
 
-def derive(files: Iterable[tuple[str, str]], codename: str, release: str, components: list[str]) -> str:
+def derive(
+    files: Iterable[tuple[str, str]], codename: str, release: str, components: list[str]
+) -> str:
     """Return deb822 sources for a Debian release, taken from a machine's own.
 
     ``files`` are pairs of file name and text. Only the release's own suites (and its updates and
@@ -36,7 +38,10 @@ def derive(files: Iterable[tuple[str, str]], codename: str, release: str, compon
 
     Raises `SubstrateError` when the machine has no source of its release.
     """
-    suites = {codename: release, **{f"{codename}-{x}": f"{release}-{x}" for x in ("updates", "security")}}
+    suites = {
+        codename: release,
+        **{f"{codename}-{x}": f"{release}-{x}" for x in ("updates", "security")},
+    }
     found: dict[tuple[str, str], None] = {}
     for name, text in files:
         entries = _deb822(text) if name.endswith(".sources") else _one_line(text)
@@ -72,7 +77,10 @@ def _deb822(text: str) -> list[tuple[str, str]]:
                 key, _, value = line.partition(":")
                 key = key.lower()
                 fields[key] = value.strip()
-        if "deb" in fields.get("types", "").split() and fields.get("enabled", "yes").lower() != "no":
+        if (
+            "deb" in fields.get("types", "").split()
+            and fields.get("enabled", "yes").lower() != "no"
+        ):
             pairs += [(u, s) for u in fields["uris"].split() for s in fields["suites"].split()]
     return pairs
 

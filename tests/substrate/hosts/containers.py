@@ -107,7 +107,9 @@ class State:
 
 def states(network: str) -> dict[str, State]:
     """Return the containers of a substrate by name."""
-    listed = run(["podman", "ps", "--all", "--filter", f"label={LABEL}={network}", "--format", "json"])
+    listed = run(
+        ["podman", "ps", "--all", "--filter", f"label={LABEL}={network}", "--format", "json"]
+    )
     return {
         entry["Names"][0]: State(
             entry["Names"][0],

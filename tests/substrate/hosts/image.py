@@ -60,14 +60,29 @@ def ensure(system: str) -> str:
         wanted.release,
         wanted.components,
     )
-    base_digest = _digest(repr(wanted), sources)
-    digest = _digest(base_digest, *_tree(FILES), *_tree(GPU), *_tree(MACHINE_CERTIFICATES))
+    base_digest = _digest(wanted.release, *wanted.packages, sources)
+    digest = _digest(
+        base_digest, *wanted.mask, *_tree(FILES), *_tree(GPU), *_tree(MACHINE_CERTIFICATES)
+    )
     image = f"{NAME}:{system}-{digest[:12]}"
     if not succeeds(["podman", "image", "exists", image]):
         base = _base(wanted, sources, base_digest)
         with step(f"image {image}: host files and simulated hardware"):
             _layer(base, image, wanted)
+        _drop_older(wanted.os, base, image)
     return image
+
+
+def _drop_older(system: str, base: Path, image: str) -> None:
+    """Remove what this build replaces, so that the disk used does not grow with every change."""
+    for tar in base.parent.glob(f"{system}-*.tar"):
+        if tar != base:
+            tar.unlink()
+    listed = run(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}", NAME])
+    for other in listed.split():
+        if other.startswith(f"{NAME}:{system}-") and other != image:
+            # Podman keeps an image that a host of another substrate runs on: its next turn comes.
+            succeeds(["podman", "image", "rm", other])
 
 
 def _base(wanted: Recipe, sources: str, digest: str) -> Path:
@@ -168,7 +183,7 @@ def _install_gpu(root: Path) -> None:
     # only until its image is built, but a description can be read and checked without one.
     if not GPU.is_dir():  # TEMPORARY
         return
-    from tests.substrate import gpu  # noqa: PLC0415
+    from tests.substrate import gpu
 
     gpu.install(root)
 

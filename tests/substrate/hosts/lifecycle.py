@@ -32,7 +32,10 @@ def up(description: Description, site: Path) -> list[str]:
     """
     machine.check()
     machine.load_modules()
-    images = {system: image.ensure(system) for system in {host.os for host in description.hosts}}
+    with machine.exclusive("images"):
+        images = {
+            system: image.ensure(system) for system in {host.os for host in description.hosts}
+        }
     if network.ensure(description):
         say(f"network {description.network}: {description.subnet}")
     public_key = ssh.ensure_key(site)
@@ -153,7 +156,7 @@ def _files(description: Description, host: Host, public_key: str) -> dict[str, b
     files = {"root/.ssh/authorized_keys": public_key.encode(), "etc/hosts": names.encode()}
     files |= _proxies(description)
     if host.gpus and image.GPU.is_dir():  # TEMPORARY
-        from tests.substrate import gpu  # noqa: PLC0415 - compiles on use; see image.py
+        from tests.substrate import gpu
 
         files |= gpu.plug(host.gpus.model, host.gpus.count)
     return files
@@ -161,7 +164,9 @@ def _files(description: Description, host: Host, public_key: str) -> dict[str, b
 
 def _proxies(description: Description) -> dict[str, bytes]:
     """Carry this machine's proxies into the hosts; their own network is reached directly."""
-    values = {key: os.environ.get(key) or os.environ.get(key.upper(), "") for key in PROXY_VARIABLES}
+    values = {
+        key: os.environ.get(key) or os.environ.get(key.upper(), "") for key in PROXY_VARIABLES
+    }
     if not values["http_proxy"] and not values["https_proxy"]:
         return {}
     direct = [values["no_proxy"], "localhost", "127.0.0.1", description.subnet, description.gateway]

@@ -46,13 +46,13 @@ def check() -> None:
 
 
 def load_modules() -> None:
-    """Load the kernel modules that hosts use; a kernel without loadable modules has them built in."""
+    """Load the kernel modules that hosts use; a kernel without modules has them built in."""
     folder = Path("/lib/modules") / platform.release()
     if not folder.is_dir() or not shutil.which("modprobe"):
         return
     run(
         ["modprobe", "--all", *MODULES],
-        fix="install this kernel's modules (on cloud images: the linux-image package without 'cloud')",
+        fix="install this kernel's modules (a cloud image needs the linux-image without 'cloud')",
     )
 
 

@@ -69,7 +69,9 @@ def _check_ours(description: Description) -> None:
     inspected = json.loads(run(["podman", "network", "inspect", description.network]))[0]
     # Netavark and CNI, podman's two network backends, describe a network alike since podman 4.
     found = [str(subnet["subnet"]) for subnet in inspected.get("subnets") or []]
-    if inspected.get("labels", {}).get(LABEL) != description.network or found != [description.subnet]:
+    if inspected.get("labels", {}).get(LABEL) != description.network or found != [
+        description.subnet
+    ]:
         raise SubstrateError(
             "a podman network of this name exists and is not this substrate's",
             f"{description.path}: network.name",
