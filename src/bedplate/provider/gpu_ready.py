@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from bedplate.provider.cluster_api import allocatable
 from bedplate.provider.deadline import Deadline
-from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import HalfMade, ProviderError
 from bedplate.provider.model import GpuReadyInputs, Inputs
 from bedplate.provider.resource import Difference, Resource, pause
@@ -95,11 +94,8 @@ class GpuReady(Resource):
         except ProviderError as error:
             return [short, f"its device plugin cannot be asked: {error}"]
         if not plugin["found"]:
-            return [
-                short,
-                f"no {PLUGIN} container on {name}: run ansible-playbook site.yml for that host, "
-                + "then see `journalctl -u kubelet` on it",
-            ]
+            fix = "run ansible-playbook site.yml for it, then see `journalctl -u kubelet` there"
+            return [short, f"no {PLUGIN} container has run on {name}: {fix}"]
         state = plugin["state"].removeprefix("CONTAINER_").lower()
         return [
             short,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bedplate.provider.deadline import Deadline
     from bedplate.provider.model import Machine
-    from bedplate.provider.ssh import Transport
+    from bedplate.provider.ssh import Completed, Transport
 
 # What the host's part may need to end by itself, and say so, before the connection is given up.
 GRACE_SECONDS = 5.0
@@ -65,16 +65,19 @@ class Hosts:
         if done.status:
             said = (done.errors or done.output).strip()
             raise CommandFailedError(
-                f"{host.name}: `{' '.join(argv[:4])}` ended with status {done.status}: {said[-800:]}",
+                f"{host.name}: `{' '.join(argv[:4])}` ended with status {done.status}: "
+                f"{said[-800:]}",
                 said,
             )
         return done.output
 
-    async def _run(self, host: Machine, argv: Sequence[str], stdin: str, deadline: Deadline) -> Any:
+    async def _run(
+        self, host: Machine, argv: Sequence[str], stdin: str, deadline: Deadline
+    ) -> Completed:
         try:
             return await self._transport.run(host, argv, stdin=stdin, seconds=deadline.left())
         except TimeoutError as error:
             raise ProviderError(
-                f"{host.name}: {deadline.what} did not end within {deadline.seconds:.0f} s; a later "
-                "pulumi up looks at the host and goes on (custom_timeouts gives it more time)"
+                f"{host.name}: {deadline.what} did not end within {deadline.seconds:.0f} s; a "
+                "later pulumi up looks at the host and goes on (custom_timeouts gives it more time)"
             ) from error

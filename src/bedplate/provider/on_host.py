@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MARK = "var/lib/bedplate/membership.json"
 LOCK = "run/bedplate-membership.lock"
@@ -59,7 +59,7 @@ class Host:
     def try_run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command within the budget and return what it did, whatever its exit status."""
         try:
-            return subprocess.run(  # noqa: S603
+            return subprocess.run(
                 argv,
                 input=stdin,
                 stdout=subprocess.PIPE,
@@ -76,7 +76,8 @@ class Host:
             ) from error
         except FileNotFoundError as error:
             raise RefusalError(
-                f"{argv[0]} is not installed on this host: prepare it with ansible-playbook site.yml first"
+                f"{argv[0]} is not installed on this host: prepare it with ansible-playbook "
+                "site.yml first"
             ) from error
 
     def run(self, *argv: str, stdin: str = "") -> str:
@@ -223,10 +224,10 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             clean(host)
         kubeadm(host, "init", request)
     host.run("systemctl", "start", "kubelet")
-    return {"adopted": adopted, **access(host)}
+    return {"adopted": adopted, **access(host, request)}
 
 
-def access(host: Host, _request: dict[str, Any] | None = None) -> dict[str, Any]:
+def access(host: Host, _request: dict[str, Any]) -> dict[str, Any]:
     """Return the administrator's configuration, the CA's digest and the phase that was noted."""
     config = host.path("etc/kubernetes/admin.conf")
     return {
@@ -255,7 +256,7 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             clean(host)
         kubeadm(host, "join", request)
     host.run("systemctl", "start", "kubelet")
-    return {"adopted": adopted, **access(host)}
+    return {"adopted": adopted, **access(host, request)}
 
 
 def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
@@ -309,7 +310,7 @@ def container_log(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-ACTIONS = {
+ACTIONS: dict[str, Callable[[Host, dict[str, Any]], dict[str, Any]]] = {
     "access": access,
     "init": init,
     "join": join,

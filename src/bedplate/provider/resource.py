@@ -95,7 +95,8 @@ class Resource(ABC):
         self, state: dict[str, Any], old: dict[str, Any], new: dict[str, Any]
     ) -> Difference:
         """Compare inputs. Raises ProviderError for a change of what is fixed."""
-        changed = sorted(set(_changed_paths(old, new)))
+        inputs = {key: value for key, value in old.items() if key not in self.computed}
+        changed = sorted(set(_changed_paths(inputs, new)))
         for path in changed:
             if path in self.fixed:
                 raise ProviderError(

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from bedplate.provider.ssh import Transport
 
 WATCH_SECONDS = 1.0
-# A lock file of a large site and a kubeconfig pass easily; gRPC's default of 4 MiB would, too, until
-# a cluster has a few thousand nodes.
+# The engine's own limit: it sends what it likes, and cuts off who takes less.
+MESSAGE_BYTES = 400 << 20
 LIMITS = (
-    ("grpc.max_receive_message_length", 400 << 20),
-    ("grpc.max_send_message_length", 400 << 20),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
 )
 
 

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 RESOURCES: tuple[type[Resource], ...] = (ControlPlane, Node, GpuReady)
-TransportFactory = "Callable[[Path | None, Path | None], Transport]"
 READ_SECONDS = 120.0
 
 
-class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
+class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """Answers the engine. One instance serves one engine, and all its calls at the same time."""
 
     def __init__(

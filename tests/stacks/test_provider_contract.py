@@ -1,0 +1,429 @@
+"""The provider's gRPC contract: a client against the real server process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bedplate.provider import wire
+from tests.stacks.conftest import REPOSITORY, Engine, half_made, machine, start
+from tests.stacks.world import ENVIRONMENT, World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Values = dict[str, Any]
+
+
+def until(condition: Any, seconds: float = 10) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come about"
+        time.sleep(0.05)
+
+
+def test_check_reports_every_failure_with_its_path(engine: Engine, node: Values) -> None:
+    node["host"] = {"name": "GPU_A", "address": "", "port": 70000}
+    node["version"] = "1.36"
+    node["colour"] = "blue"
+    del node["endpoint"]
+    found = engine.check("Node", node)
+    assert sorted(found) == [
+        "colour",
+        "endpoint",
+        "host.address",
+        "host.name",
+        "host.port",
+        "version",
+    ]
+    assert found["host.name"] == (
+        "wrong value — Node.host.name — got 'GPU_A' / allowed a node name of lower-case letters, "
+        "digits, '-' and '.' — correct `host.name`"
+    )
+    assert found["colour"] == (
+        "unknown input — Node.colour — got colour / allowed controlPlane, endpoint, host, "
+        "ignorePreflight, version — remove or rename it"
+    )
+
+
+def test_check_does_not_judge_what_is_not_known_yet(engine: Engine, node: Values) -> None:
+    node["controlPlane"] = wire.UNKNOWN
+    node["host"]["port"] = wire.UNKNOWN
+    assert engine.check("Node", node) == {}
+
+
+def test_preview_contacts_nothing(engine: Engine, world: World, control_plane: Values) -> None:
+    answer = engine.create("ControlPlane", control_plane, preview=True).result()
+    outputs = wire.read(answer.properties)
+    assert outputs["host"] == control_plane["host"]
+    assert outputs["kubeconfig"] is wire.UNKNOWN
+    assert "kubeconfig" in wire.secret_keys(answer.properties)
+    assert world.journal() == []
+
+
+def test_control_plane_hides_its_kubeconfig_and_keeps_it_for_its_owner(
+    engine: Engine, world: World, site: Path, control_plane: Values
+) -> None:
+    answer = engine.create("ControlPlane", control_plane).result()
+    assert answer.id == "cp1"
+    assert "kubeconfig" in wire.secret_keys(answer.properties)
+    assert "Geheimnis" in wire.read(answer.properties)["kubeconfig"]
+    path = site / ".bedplate/kubeconfig"
+    assert "Geheimnis" in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert world.journal("systemctl enable kubelet")
+
+
+def test_control_plane_is_adopted(engine: Engine, world: World, control_plane: Values) -> None:
+    first = engine.create("ControlPlane", control_plane).result()
+    second = engine.create("ControlPlane", control_plane).result()
+    assert first.properties == second.properties
+    assert len(world.journal("kubeadm init --config")) == 1
+
+
+def test_foreign_cluster_is_refused_and_left_alone(
+    engine: Engine, world: World, control_plane: Values
+) -> None:
+    folder = world.root("cp1") / "etc/kubernetes"
+    folder.mkdir(parents=True)
+    (folder / "admin.conf").write_text("somebody else's")
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("ControlPlane", control_plane).result()
+    assert caught.value.details() == (
+        "cp1: this host already carries a Kubernetes cluster that bedplate did not make "
+        "(admin.conf): run `kubeadm reset` there if it may go, or use another host"
+    )
+    assert world.journal("kubeadm reset") == []
+
+
+def test_joins_run_at_the_same_time(engine: Engine, world: World, control_plane: Values) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    names = [f"w{number}" for number in range(6)]
+    for name in names:
+        world.add(name)
+        world.set(name, join_seconds=2)
+    began = time.monotonic()
+    calls = [
+        engine.create(
+            "Node",
+            {
+                "host": machine(name),
+                "controlPlane": machine("cp1"),
+                "version": "1.36.3",
+                "endpoint": "192.0.2.1:6443",
+            },
+        )
+        for name in names
+    ]
+    assert [call.result().id for call in calls] == names
+    # One after the other they would sleep 12 s.
+    assert time.monotonic() - began < 10
+    assert len(world.journal("token create")) == 1
+
+
+def test_two_creates_of_one_host_join_once(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    world.set("gpu-a", join_seconds=1)
+    for call in [engine.create("Node", node) for _ in range(3)]:
+        call.result()
+    assert len(world.journal("gpu-a: kubeadm join")) == 1
+
+
+def test_killed_in_mid_join_and_run_again_joins_once(
+    engine: Engine, world: World, site: Path, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    world.set("gpu-a", join_seconds=2)
+    doomed = start(world)
+    doomed.configure(site)
+    call = doomed.create("Node", node)  # kept: a call that nobody holds is cancelled
+    until(lambda: world.journal("gpu-a: kubeadm join"))
+    doomed.process.kill()
+    doomed.process.wait()
+    assert call.exception() is not None
+    assert engine.create("Node", node).result().id == "gpu-a"
+    assert len(world.journal("gpu-a: kubeadm join")) == 1
+    assert world.journal("gpu-a: kubeadm reset") == []
+
+
+def test_half_joined_host_is_reset_and_joined(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    world.set(
+        "gpu-a",
+        fail="error execution phase kubelet-start: timed out",
+        iptables=(
+            "*nat\n:KUBE-SERVICES - [0:0]\n:MINE - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT"
+        ),
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("Node", node).result()
+    assert caught.value.details() == (
+        "gpu-a: `kubeadm join` ended with status 1: error execution phase kubelet-start: timed out"
+    )
+    world.set("gpu-a", fail="")
+    engine.create("Node", node).result()
+    assert len(world.journal("gpu-a: kubeadm reset --force")) == 1
+    kept = (world.root("gpu-a") / "iptables-restore.txt").read_text()
+    assert kept == "*nat\n:MINE - [0:0]\nCOMMIT\n"
+
+
+def test_wrong_version_on_the_host_is_refused(
+    engine: Engine, world: World, control_plane: Values
+) -> None:
+    world.set("cp1", version="1.35.0")
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("ControlPlane", control_plane).result()
+    assert caught.value.details() == (
+        "cp1: kubeadm on this host is 1.35.0, the lock says 1.36.3: run ansible-playbook site.yml "
+        "for this host, then pulumi up"
+    )
+
+
+def test_node_that_is_not_ready_stays_in_state_and_is_finished_by_update(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    world.set("gpu-a", not_ready="cni plugin not initialized")
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("Node", node, timeout=9).result()
+    detail = half_made(caught.value)
+    assert detail.id == "gpu-a"
+    assert list(detail.reasons) == [
+        "node gpu-a is not Ready: KubeletNotReady: cni plugin not initialized"
+    ]
+    assert wire.read(detail.inputs) == node
+    world.set("gpu-a", not_ready="")
+    engine.update("Node", detail.properties, node)
+    assert len(world.journal("gpu-a: kubeadm join")) == 1
+
+
+def test_missing_gpus_leave_the_plugins_last_words(
+    engine: Engine, world: World, control_plane: Values, node: Values, gpus: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    words = "E1121 main.go:173] error starting plugins: nvml: Driver/library version mismatch"
+    world.set("gpu-a", gpus=0, plugin={"attempts": 4, "state": "CONTAINER_EXITED", "log": words})
+    engine.create("Node", node).result()
+    began = time.monotonic()
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("GpuReady", gpus, timeout=60).result()
+    assert time.monotonic() - began < 20, "a plugin that ended four times is not waited for"
+    detail = half_made(caught.value)
+    assert list(detail.reasons) == [
+        "gpu-a offers 0 nvidia.com/gpu, the lock expects 8",
+        "nvidia-device-plugin on gpu-a is exited (attempt 4), its last log lines:\n" + words,
+    ]
+    world.set("gpu-a", gpus=8)
+    mended = engine.update("GpuReady", detail.properties, gpus)
+    assert wire.read(mended.properties)["allocatable"] == 8
+
+
+def test_cancel_ends_the_wait_and_keeps_the_node(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    world.set("gpu-a", not_ready="no network")
+    call = engine.create("Node", node, timeout=600)
+    until(lambda: "gpu-a" in world.api["nodes"])
+    time.sleep(1.5)
+    engine.cancel()
+    with pytest.raises(grpc.RpcError) as caught:
+        call.result(timeout=5)
+    assert half_made(caught.value).reasons[0] == "cancelled while waiting for it"
+
+
+def test_cancel_before_the_join_leaves_nothing_in_state(
+    engine: Engine, world: World, control_plane: Values
+) -> None:
+    world.set("cp1", join_seconds=3)
+    call = engine.create("ControlPlane", control_plane)
+    until(lambda: world.journal("kubeadm init"))
+    engine.cancel()
+    with pytest.raises(grpc.RpcError) as caught:
+        call.result(timeout=2)
+    assert caught.value.code() == grpc.StatusCode.CANCELLED
+    assert engine.create("ControlPlane", control_plane).result().id == "cp1"
+    assert len(world.journal("kubeadm init --config")) == 1
+
+
+def test_read_notices_a_node_that_left(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    engine.create("Node", node).result()
+    assert engine.read("Node", node).id == "x"
+    api = world.api
+    del api["nodes"]["gpu-a"]
+    world.write_api(api)
+    time.sleep(1.1)  # one query of the API answers for a second
+    assert engine.read("Node", node).id == ""
+
+
+def test_delete_drains_resets_and_forgets(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    state = engine.create("ControlPlane", control_plane).result().properties
+    engine.create("Node", node).result()
+    engine.delete("Node", node)
+    order = [
+        line.split(": ", 1)[1].split(" --")[0].replace("kubectl", "").strip()
+        for line in world.journal()
+        if " drain " in line or "kubeadm reset" in line or " delete node " in line
+    ]
+    assert order == ["", "kubeadm reset", ""]
+    drained = world.journal(" drain ")[0]
+    assert "drain gpu-a --ignore-daemonsets --delete-emptydir-data --force" in drained
+    assert world.api["nodes"].keys() == {"cp1"}
+    engine.delete("Node", node)  # what is gone already is fine
+    assert len(world.journal("kubeadm reset")) == 1
+    engine.delete("ControlPlane", wire.read(state))
+    assert not (world.root("cp1") / "etc/kubernetes").exists()
+
+
+def test_dead_host_is_only_forgotten_by_force(
+    engine: Engine, world: World, site: Path, control_plane: Values, node: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    engine.create("Node", node).result()
+    world.root("gpu-a").rename(world.directory / "gone")
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.delete("Node", node)
+    assert "gpu-a cannot be reached" in caught.value.details()
+    assert "gpu-a" in world.api["nodes"]
+    engine.configure(site, force="true")
+    engine.delete("Node", node)
+    assert "gpu-a" not in world.api["nodes"]
+    assert world.journal(" drain ") == []
+
+
+@pytest.mark.parametrize(
+    ("upper", "workers", "expected"),
+    [
+        (
+            ["namespace/courses", "runtimeclass/nvidia"],
+            [],
+            (
+                "the cluster is still in use by the upper stacks — cluster at 192.0.2.1:6443 — got "
+                "namespace/courses, runtimeclass/nvidia / allowed none of their resources — run pulumi "
+                "destroy in stacks/frameworks, then in stacks/schedulers, first; or set bedplate:force "
+                "to true to take them down with the cluster"
+            ),
+        ),
+        (
+            [],
+            ["gpu-a"],
+            (
+                "the cluster still has workers — cluster at 192.0.2.1:6443 — got gpu-a / allowed "
+                "control planes only — drain and delete those nodes first (pulumi destroy does it for "
+                "its own), or set bedplate:force to true"
+            ),
+        ),
+    ],
+)
+def test_cluster_refuses_to_go_while_it_is_used(
+    engine: Engine,
+    world: World,
+    site: Path,
+    control_plane: Values,
+    upper: list[str],
+    workers: list[str],
+    expected: str,
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    api = world.api
+    nodes = {**api["nodes"], **{name: {"control_plane": False} for name in workers}}
+    world.write_api({**api, "upper": upper, "nodes": nodes})
+    time.sleep(1.1)
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.delete("ControlPlane", control_plane)
+    assert caught.value.details() == expected
+    engine.configure(site, force="true")
+    engine.delete("ControlPlane", control_plane)
+    assert world.journal("kubeadm reset")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "replaces", "diffs"),
+    [
+        ("host.address", "elsewhere", [], ["host"]),
+        ("host.name", "gpu-b", ["host"], ["host"]),
+        ("version", "1.37.0", [], []),
+    ],
+)
+def test_diff_of_a_node(
+    engine: Engine, node: Values, path: str, value: str, replaces: list[str], diffs: list[str]
+) -> None:
+    first, _, second = path.partition(".")
+    news = {**node, first: {**node[first], second: value} if second else value}
+    answer = engine.diff("Node", node, news)
+    assert list(answer.replaces) == replaces
+    assert list(answer.diffs) == diffs
+    assert (answer.changes == answer.DIFF_NONE) == (not diffs)
+
+
+def test_diff_refuses_what_a_living_cluster_cannot_change(
+    engine: Engine, control_plane: Values
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.diff("ControlPlane", control_plane, {**control_plane, "podSubnet": "10.0.0.0/16"})
+    assert caught.value.details() == (
+        "podSubnet cannot change while the cluster lives — ControlPlane cp1 — got 10.0.0.0/16 / "
+        "allowed 10.244.0.0/16 — set it back, or run pulumi destroy and pulumi up for a new cluster"
+    )
+
+
+def test_lost_gpus_are_a_difference(engine: Engine, gpus: Values) -> None:
+    assert list(engine.diff("GpuReady", {**gpus, "allocatable": 7}, gpus).diffs) == ["allocatable"]
+    assert list(engine.diff("GpuReady", {**gpus, "allocatable": 8}, gpus).diffs) == []
+
+
+def test_missing_key_file_is_named(engine: Engine, site: Path) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.configure(site, privateKey="nowhere")
+    assert caught.value.details() == (
+        f"file not found — bedplate:privateKey of the stack — got {site}/nowhere / allowed a file; "
+        "a relative path starts at the site's directory — correct it with `pulumi config set "
+        "bedplate:privateKey PATH`"
+    )
+
+
+def test_provider_ends_with_its_engine(world: World) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'tests.stacks.world.provider', 'x'],"
+        " stdout=subprocess.PIPE)\n"
+        "child.stdout.readline(); print(child.pid, flush=True); time.sleep(60)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY,
+        env={**os.environ, ENVIRONMENT: str(world.directory)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    orphan = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+
+    def gone() -> bool:
+        try:
+            os.kill(orphan, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    until(gone)

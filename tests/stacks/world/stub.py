@@ -1,0 +1,136 @@
+"""The stubs' one program: its first argument is the command that it plays."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from tests.stacks.world import World
+
+# A certificate only in form: its digest is all that is looked at.
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+
+world = World.from_environment()
+host = os.environ["BEDPLATE_TEST_HOST"]
+root = world.root(host)
+kubernetes = root / "etc/kubernetes"
+settings = json.loads((root / "settings.json").read_text())
+name, *arguments = sys.argv[1:]
+
+
+def fail(text: str, status: int = 1) -> None:
+    sys.stderr.write(text + "\n")
+    sys.exit(status)
+
+
+def member(**files: str) -> None:
+    (kubernetes / "pki").mkdir(parents=True, exist_ok=True)
+    for file, text in {"kubelet.conf": "kubelet", **files}.items():
+        (kubernetes / file).write_text(text)
+    api = world.api
+    (kubernetes / "pki/ca.crt").write_text(CERTIFICATE.format(api["authority"]))
+    api["nodes"][host] = {"control_plane": "admin.conf" in files}
+    world.write_api(api)
+
+
+def kubeadm() -> None:
+    if arguments[0] == "version":
+        print("v" + settings.get("version", "1.36.3"))
+    elif arguments[0] in {"init", "join"}:
+        if "upload-certs" in arguments:
+            print("[upload-certs] …\n" + "c" * 64)
+            return
+        if (kubernetes / "kubelet.conf").exists():
+            fail("[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: already exists")
+        kubernetes.mkdir(parents=True, exist_ok=True)
+        (kubernetes / "bootstrap-kubelet.conf").write_text("half")
+        time.sleep(settings.get("join_seconds", 0))
+        if settings.get("fail"):
+            fail(settings["fail"])
+        (kubernetes / "bootstrap-kubelet.conf").unlink()
+        with (world.directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if arguments[0] == "init":
+                count = len(world.journal("kubeadm init --config"))
+                world.write_api({**world.api, "nodes": {}, "authority": f"AAA{count}"})
+                member(**{"admin.conf": "apiVersion: v1\nkind: Config\nplanted: Geheimnis\n"})
+            else:
+                member()
+    elif arguments[0] == "reset":
+        shutil.rmtree(kubernetes, ignore_errors=True)
+    elif "token" in arguments:
+        print(
+            "kubeadm join x:6443 --token abcdef.0123456789abcdef "
+            "--discovery-token-ca-cert-hash sha256:00"
+        )
+    else:
+        fail(f"no such kubeadm command: {arguments}", 64)
+
+
+def node(found: str) -> dict[str, object]:
+    api = world.api
+    there = world.root(found)
+    its = json.loads((there / "settings.json").read_text()) if there.exists() else {}
+    down = its.get("not_ready")
+    labels = {"node-role.kubernetes.io/control-plane": ""}
+    ready = {"type": "Ready", "status": "False" if down else "True"}
+    return {
+        "metadata": {
+            "name": found,
+            "labels": labels if api["nodes"][found]["control_plane"] else {},
+        },
+        "status": {
+            "conditions": [{**ready, "reason": "KubeletNotReady", "message": down or ""}],
+            "allocatable": {"nvidia.com/gpu": str(its.get("gpus", 0))},
+        },
+    }
+
+
+def kubectl() -> None:
+    verb, rest = arguments[1], arguments[2:]
+    config = Path(arguments[0].removeprefix("--kubeconfig="))
+    here = config if config.is_relative_to(root) else root / config.relative_to("/")
+    if not here.exists():
+        fail("The connection to the server localhost:8080 was refused")
+    api = world.api
+    if rest[0] == "nodes":
+        print(json.dumps({"items": [node(found) for found in api["nodes"]]}))
+    elif verb == "get" and rest[0] == "node":
+        if rest[1] not in api["nodes"]:
+            fail(f'Error from server (NotFound): nodes "{rest[1]}" not found')
+        print(f"node/{rest[1]}")
+    elif rest[0] == "--raw=/readyz":
+        print("ok")
+    elif rest[0].startswith("namespaces"):
+        print("\n".join(api["upper"]))
+    elif verb == "delete":
+        api["nodes"].pop(rest[1], None)
+        world.write_api(api)
+    elif verb != "drain":
+        fail(f"no such kubectl command: {arguments}", 64)
+
+
+def crictl() -> None:
+    plugin = settings.get("plugin")
+    if arguments[0] == "ps":
+        meta = {"attempt": plugin["attempts"] - 1} if plugin else {}
+        state = plugin["state"] if plugin else ""
+        item = {"id": "c0ffee", "createdAt": "5", "state": state, "metadata": meta}
+        print(json.dumps({"containers": [item] if plugin else []}))
+    else:
+        print(plugin["log"])
+
+
+world.note(host, " ".join([name, *arguments]))
+if name in {"kubeadm", "kubectl", "crictl"}:
+    {"kubeadm": kubeadm, "kubectl": kubectl, "crictl": crictl}[name]()
+elif name.endswith("-save"):
+    print(settings.get("iptables", "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT"))
+elif name.endswith("-restore"):
+    (root / f"{name}.txt").write_text(sys.stdin.read())
