@@ -181,7 +181,7 @@ def _carry_certificates(root: Path) -> None:
 def _install_gpu(root: Path) -> None:
     # Imported here because it compiles: a substrate of hosts without cards does without a compiler
     # only until its image is built, but a description can be read and checked without one.
-    if not GPU.is_dir():  # TEMPORARY
+    if not (GPU / "__init__.py").is_file():  # TEMPORARY
         return
     from tests.substrate import gpu
 

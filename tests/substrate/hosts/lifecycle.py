@@ -155,7 +155,7 @@ def _files(description: Description, host: Host, public_key: str) -> dict[str, b
     names = f"127.0.0.1 localhost\n{host.address} {host.name}\n"
     files = {"root/.ssh/authorized_keys": public_key.encode(), "etc/hosts": names.encode()}
     files |= _proxies(description)
-    if host.gpus and image.GPU.is_dir():  # TEMPORARY
+    if host.gpus and (image.GPU / "__init__.py").is_file():  # TEMPORARY
         from tests.substrate import gpu
 
         files |= gpu.plug(host.gpus.model, host.gpus.count)

@@ -1,0 +1,47 @@
+"""`molecule test` of every scenario, as its author would type it: in the role's folder, or at the root.
+
+The scenarios share one network of hosts, so they run one after the other, on one worker.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SCENARIOS = sorted(ROOT.glob("roles/*/molecule/*/molecule.yml")) + sorted(
+    ROOT.glob("extensions/molecule/*/molecule.yml")
+)
+
+pytestmark = pytest.mark.xdist_group("molecule")
+
+
+def test_every_role_has_a_scenario() -> None:
+    with_scenario = {path.relative_to(ROOT / "roles").parts[0] for path in ROOT.glob("roles/*/molecule/*/molecule.yml")}
+    assert with_scenario == {path.name for path in (ROOT / "roles").iterdir() if path.is_dir()}
+    assert (ROOT / "extensions/molecule/default/molecule.yml").is_file()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_molecule(scenario: Path, figures: dict[str, dict[str, float]]) -> None:
+    role = scenario.parents[2]
+    started = time.monotonic()
+    done = subprocess.run(
+        [BIN / "molecule", "test", "--scenario-name", scenario.parent.name],
+        cwd=ROOT if role.name == "extensions" else role,
+        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    seconds = figures.setdefault("molecule: seconds by scenario", {})
+    seconds[str(scenario.parent.relative_to(ROOT))] = time.monotonic() - started
+    assert done.returncode == 0, done.stdout[-12000:]
