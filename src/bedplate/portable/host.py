@@ -6,6 +6,7 @@ Tests give another root and canned commands, so that collectors need no machine.
 import os
 import shutil
 import subprocess
+import tempfile
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 #: Its presence says that kubeadm joined this host to a cluster, so it may carry workload.
@@ -23,7 +24,7 @@ class Result(NamedTuple):
     def said(self) -> str:
         """The last line of what it said, errors first: enough for a reason."""
         lines = (self.err.strip() or self.out.strip()).splitlines()
-        return lines[-1].strip() if lines else "exit status {}, no output".format(self.code)
+        return lines[-1].strip() if lines else f"exit status {self.code}, no output"
 
 
 Runner = Callable[[Sequence[str], float, Optional[Dict[str, str]]], Result]
@@ -34,22 +35,23 @@ def run_command(
 ) -> Result:
     """Run ``argv`` without a shell and with untranslated messages."""
     env = dict(os.environ, LC_ALL="C", LANGUAGE="C")
-    env["PATH"] = "/usr/local/sbin:/usr/local/bin:" + env.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    env["PATH"] = "/usr/local/sbin:/usr/local/bin:" + env.get(
+        "PATH", "/usr/sbin:/usr/bin:/sbin:/bin"
+    )
     env.update(environment or {})
     if shutil.which(argv[0], path=env["PATH"]) is None:
-        return Result(127, "", "{}: command not found".format(argv[0]))
+        return Result(127, "", f"{argv[0]}: command not found")
     try:
         done = subprocess.run(
             list(argv),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=timeout,
             env=env,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Result(124, "", "no answer from {} within {:.0f} s".format(argv[0], timeout))
+        return Result(124, "", f"no answer from {argv[0]} within {timeout:.0f} s")
     return Result(
         done.returncode,
         done.stdout.decode("utf-8", "replace"),
@@ -86,6 +88,26 @@ class Host:
             return sorted(os.listdir(self.path(name)))
         except OSError:
             return []
+
+    def write(self, name: str, text: str, mode: int = 0o644) -> None:
+        """Put ``text`` in place in one step: readers and power cuts see the old or the new."""
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bedplate-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    def remove(self, name: str) -> None:
+        """Remove the file ``name``."""
+        os.unlink(self.path(name))
 
     def run(
         self,

@@ -6,4 +6,4 @@ def problem(what: str, where: str, got: str, allowed: str, fix: str) -> str:
 
     ``what`` is a clause without full stop, ``fix`` an imperative sentence.
     """
-    return "{} — {} — got: {}; allowed: {} — {}".format(what, where, got, allowed, fix)
+    return f"{what} — {where} — got: {got}; allowed: {allowed} — {fix}"

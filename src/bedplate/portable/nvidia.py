@@ -10,7 +10,10 @@ from .host import Host
 PROC_VERSION = "/proc/driver/nvidia/version"
 #: A simulated kernel says so in this line; real ones have no such line.
 SIMULATED = "Simulated: bedplate"
-_NVRM = re.compile(r"^NVRM version:.*Kernel Module\s+(?:for \S+\s+)?(?P<version>\d+\.\d+(?:\.\d+)?)\s", re.M)
+_NVRM = re.compile(
+    r"^NVRM version:.*Kernel Module\s+(?:for \S+\s+)?(?P<version>\d+\.\d+(?:\.\d+)?)\s",
+    re.MULTILINE,
+)
 _QUERY = "index,name,uuid,memory.total,persistence_mode,pci.bus_id,driver_version"
 _CDI_INDEX = re.compile(r"^nvidia\.com/gpu=\d+(:\d+)?$")
 
@@ -26,7 +29,7 @@ class LoadedModule(NamedTuple):
 class Gpu(NamedTuple):
     """One GPU as nvidia-smi reports it; memory in MiB."""
 
-    index: int
+    number: int
     name: str
     uuid: str
     memory: int
@@ -62,7 +65,7 @@ def parse_query(text: str) -> List[Gpu]:
         index, name, uuid, memory, persistence, bus, library = row
         found.append(
             Gpu(
-                index=int(index),
+                number=int(index),
                 name=name,
                 uuid=uuid,
                 memory=int(float(memory)) if memory.replace(".", "", 1).isdigit() else 0,

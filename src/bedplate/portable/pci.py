@@ -24,19 +24,19 @@ class PciDevice(NamedTuple):
     @property
     def identifier(self) -> str:
         """``vendor:device`` as a site writes it, for instance ``10de:1eb8``."""
-        return "{}:{}".format(self.vendor, self.device)
+        return f"{self.vendor}:{self.device}"
 
 
 def _hex(host: Host, address: str, name: str) -> Optional[str]:
-    text = host.read("{}/{}/{}".format(DEVICES, address, name))
+    text = host.read(f"{DEVICES}/{address}/{name}")
     if text is None:
         return None
     text = text.strip().lower()
-    return text[2:] if text.startswith("0x") else text
+    return text.removeprefix("0x")
 
 
 def _driver(host: Host, address: str) -> Optional[str]:
-    uevent = host.read("{}/{}/uevent".format(DEVICES, address)) or ""
+    uevent = host.read(f"{DEVICES}/{address}/uevent") or ""
     for line in uevent.splitlines():
         if line.startswith("DRIVER="):
             return line[len("DRIVER=") :]
@@ -74,18 +74,20 @@ def describe(devices: Sequence[PciDevice]) -> str:
     counts: Dict[str, int] = {}
     for device in devices:
         counts[device.identifier] = counts.get(device.identifier, 0) + 1
-    return ", ".join("{} x {}".format(counts[i], i) for i in sorted(counts)) or "no NVIDIA GPU"
+    return ", ".join(f"{counts[i]} x {i}" for i in sorted(counts)) or "no NVIDIA GPU"
 
 
 def _is(device: PciDevice, wish: Mapping[str, Any]) -> bool:
     if device.identifier not in [str(i).lower() for i in wish["pci"]]:
         return False
-    # One identifier can be several cards (10de:25b6 is an A16 or an A2): then the subsystem decides.
+    # One identifier can be several cards (10de:25b6 is A16 or A2): the subsystem decides.
     subsystem = wish.get("subsystem")
     return subsystem is None or device.subsystem == str(subsystem).lower()
 
 
-def compare(present: Sequence[PciDevice], declared: Sequence[Mapping[str, Any]], where: str) -> List[str]:
+def compare(
+    present: Sequence[PciDevice], declared: Sequence[Mapping[str, Any]], where: str
+) -> List[str]:
     """Problems between the GPUs on the bus and those that the pool declares.
 
     ``declared`` holds ``{model, pci: [vendor:device, ...], count[, subsystem]}`` and is not empty.
@@ -93,9 +95,15 @@ def compare(present: Sequence[PciDevice], declared: Sequence[Mapping[str, Any]],
     wished = ", ".join(
         "{} x {} ({})".format(w["count"], w["model"], " or ".join(w["pci"])) for w in declared
     )
-    fix = "Correct bedplate_gpu of this host's pool, or the hardware, and run 'bedplate plan' again."
+    fix = (
+        "Correct bedplate_gpu of this host's pool, or the hardware, and run 'bedplate plan' again."
+    )
     if not present:
-        return [problem("GPUs are declared, but none is on the PCI bus", where, "no NVIDIA GPU", wished, fix)]
+        return [
+            problem(
+                "GPUs are declared, but none is on the PCI bus", where, "no NVIDIA GPU", wished, fix
+            )
+        ]
     problems = []
     for wish in declared:
         count = sum(_is(device, wish) for device in present)
@@ -106,5 +114,7 @@ def compare(present: Sequence[PciDevice], declared: Sequence[Mapping[str, Any]],
             problems.append(problem(what, where, describe(present), wished, fix))
     foreign = [d for d in present if not any(_is(d, w) for w in declared)]
     if foreign and not problems:
-        problems.append(problem("GPUs that are not declared", where, describe(foreign), wished, fix))
+        problems.append(
+            problem("GPUs that are not declared", where, describe(foreign), wished, fix)
+        )
     return problems

@@ -1,0 +1,93 @@
+"""Refuse inventory variables that the lock owns or that no role knows: see the module's text."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from ansible.plugins.action import ActionBase
+
+from bedplate.portable.message import problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COLLECTION = Path(__file__).parents[2]
+#: The wish that decides what a role's lock-owned variables say.
+WISHES = {
+    "host_baseline": "bedplate_host",
+    "nvidia_driver": "bedplate_driver or bedplate_pins.nvidia_driver",
+    "container_runtime": "bedplate_pins.containerd or bedplate_sources",
+    "nvidia_container_toolkit": "bedplate_pins.nvidia_container_toolkit",
+    "kubernetes_node": "bedplate_kubernetes",
+    "nvidia_device_plugin": "bedplate_sharing or bedplate_pins.nvidia_device_plugin",
+    "gpu_verify": "none: it follows from the other wishes",
+}
+
+
+def known_variables(roles: Path) -> dict[str, set[str]]:
+    """The variables that each role's argument_specs name."""
+    known: dict[str, set[str]] = {}
+    for path in sorted(roles.glob("*/meta/argument_specs.yml")):
+        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+        names = {name for entry in specs.values() for name in entry.get("options", {})}
+        known[path.parents[1].name] = names
+    return known
+
+
+def owned_variables(from_lock: Path) -> set[str]:
+    """The variables that the lock sets."""
+    names = yaml.safe_load(from_lock.read_text(encoding="utf-8"))
+    return {name for name in names if not name.startswith("__")}
+
+
+def problems(
+    used: Iterable[str], known: dict[str, set[str]], owned: set[str], host: str
+) -> list[str]:
+    """One message per variable of ``used`` that shadows the lock or that no role knows."""
+    every = sorted(set().union(*known.values()))
+    # The longest prefix is the role: nvidia_driver is not the role of nvidia_device_plugin_x.
+    prefixes = sorted(known, key=len, reverse=True)
+    found = []
+    for name in sorted(used):
+        role = next((p for p in prefixes if name.startswith(f"{p}_")), None)
+        if role is None:
+            continue
+        where = f"inventory variable {name}, host {host}"
+        if name in owned:
+            fix = f"Remove it; the wish for it is {WISHES[role]}, then run 'bedplate plan'."
+            what = "a variable is set that the lock decides"
+            found.append(problem(what, where, "set in the inventory", "only the lock", fix))
+        elif name not in every:
+            near = difflib.get_close_matches(name, every, n=1)
+            mine = ", ".join(sorted(known[role] - owned))
+            fix = f"Did you mean {near[0]}?" if near else "Remove it."
+            found.append(problem("no role knows this variable", where, name, mine, fix))
+    return found
+
+
+class ActionModule(ActionBase):
+    """Runs on the control side only; no host is contacted."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Compare the host's variables with the roles' specs and the lock's names."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        found = problems(
+            (name for name in variables if isinstance(name, str)),
+            known_variables(COLLECTION / "roles"),
+            owned_variables(COLLECTION / "playbooks" / "vars" / "from_lock.yml"),
+            variables["inventory_hostname"],
+        )
+        result["changed"] = False
+        if found:
+            result["failed"] = True
+            result["msg"] = "\n".join(found)
+        return result

@@ -1,0 +1,56 @@
+"""What a lock promises of each node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DOCUMENTATION = r"""
+name: node_expectations
+short_description: What a lock promises of each node of the cluster
+description:
+  - Turns the lock, as the lookup P(bedplate.gpu.lock#lookup) returns it, into what
+    M(bedplate.gpu.cluster_evidence) compares the nodes with.
+positional: _input
+options:
+  _input:
+    description: The lock.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show what each node is to offer
+  ansible.builtin.debug:
+    msg: "{{ lookup('bedplate.gpu.lock', inventory_dir) | bedplate.gpu.node_expectations }}"
+"""
+
+RETURN = r"""
+_value:
+  description: By node name, its Kubernetes version and, for GPU nodes, resource and count.
+  type: dict
+"""
+
+
+def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Map node names to ``{kubernetes[, resource, count]}``."""
+    expected = {}
+    for name, host in lock["hosts"].items():
+        if not {"control_plane", "gpu_pools"} & set(host["groups"]):
+            continue
+        wish: dict[str, Any] = {"kubernetes": lock["cluster"]["kubernetes"]["version"]}
+        # Another stack's plugin may provide the resource: then its GPUs are not the cluster's yet.
+        expects = lock["pools"][host["pool"]].get("expects") if host["pool"] else None
+        if expects and expects["by"] == "cluster":
+            wish |= {"resource": expects["resource"], "count": expects["count"]}
+        expected[name] = wish
+    return expected
+
+
+class FilterModule:
+    """The collection's filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"node_expectations": node_expectations}

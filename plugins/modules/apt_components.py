@@ -1,0 +1,67 @@
+#!/usr/bin/python
+"""Offer more components of the distribution from the package sources that the host already has."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_components
+short_description: Extend existing apt sources by components
+description:
+  - Adds components such as V(non-free) to those entries of the running release that offer V(main),
+    in one-line lists and deb822 files.
+  - Writes no repository address, so a mirror that the user chose stays the mirror.
+  - Does not fetch the index. M(bedplate.gpu.debian_packages) does, when it needs to.
+author: [The Bedplate authors]
+options:
+  components:
+    description: Components that must be offered.
+    type: list
+    elements: str
+    required: true
+attributes:
+  check_mode:
+    description: Says what would change.
+    support: full
+  diff_mode:
+    description: Shows the files before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Offer the driver's components
+  bedplate.gpu.apt_components:
+    components: [contrib, non-free, non-free-firmware]
+"""
+
+RETURN = r"""
+files:
+  description: Files that changed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import debian, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"components": {"type": "list", "elements": "str", "required": True}},
+        supports_check_mode=True,
+    )
+    host = Host()
+    codename = requirements.os_release(host).get("VERSION_CODENAME", "")
+    changes = debian.extend_sources(host, codename, module.params["components"])
+    diff = []
+    for path, (before, after) in sorted(changes.items()):
+        diff.append({"before_header": path, "after_header": path, "before": before, "after": after})
+        if module.check_mode:
+            continue
+        host.write(path, after)
+    module.exit_json(changed=bool(changes), files=sorted(changes), diff=diff)
+
+
+if __name__ == "__main__":
+    main()

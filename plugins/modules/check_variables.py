@@ -1,0 +1,25 @@
+#!/usr/bin/python
+"""Documentation of the action plugin of the same name; nothing runs on the host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: check_variables
+short_description: Refuse inventory variables that the lock owns or that no role knows
+description:
+  - An inventory variable that the lock decides would be ignored without a word, as would a misspelt
+    role variable. Both are refused, with the wish or the name to use instead.
+  - Runs on the control side. No host is contacted.
+author: [The Bedplate authors]
+attributes:
+  check_mode:
+    description: It only reads.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Refuse variables that would be ignored
+  bedplate.gpu.check_variables:
+"""
+
+RETURN = r""" # """

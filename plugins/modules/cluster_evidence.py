@@ -1,0 +1,73 @@
+#!/usr/bin/python
+"""Collect evidence of the cluster from a control plane host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_evidence
+short_description: Check the cluster against the lock, and write evidence
+description:
+  - Asks the API server with the control plane's own kubectl and administrator's configuration.
+  - Where there is no cluster yet, its one check is skipped with that reason.
+  - The action plugin of the same name writes C(cluster.json) on the control side and fails with all
+    failed checks. Evidence never counts as a change.
+author: [The Bedplate authors]
+options:
+  name:
+    description: The cluster's name in messages and evidence.
+    type: str
+    required: true
+  expects:
+    description: By node name, its Kubernetes version and, for GPU nodes, resource and count.
+    type: dict
+    required: true
+  evidence_dir:
+    description: Folder on the control side that takes the evidence. Empty writes none.
+    type: str
+    default: ""
+  lock_digest:
+    description: The digest of the lock that the cluster is checked against.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: It only reads, and writes no evidence in check mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: See whether the cluster offers its GPUs
+  bedplate.gpu.cluster_evidence:
+    name: demo
+    expects:
+      gpu-a: {kubernetes: 1.36.3, resource: nvidia.com/gpu, count: 8}
+"""
+
+RETURN = r"""
+evidence:
+  description: The evidence, as it is written.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import cluster_evidence
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "expects": {"type": "dict", "required": True},
+            "evidence_dir": {"type": "str", "default": ""},
+            "lock_digest": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    collected = cluster_evidence.collect(Host(), module.params["expects"])
+    module.exit_json(changed=False, collected=collected)
+
+
+if __name__ == "__main__":
+    main()

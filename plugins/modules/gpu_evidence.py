@@ -1,0 +1,148 @@
+#!/usr/bin/python
+"""Collect evidence of what a GPU host really has, in one round trip."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_evidence
+short_description: Check a host against what it was to have, and write evidence
+description:
+  - Collects tri-state checks (pass, fail, or skipped with a reason) on the host.
+  - The action plugin of the same name adds subject, time and lock, writes the evidence on the
+    control side where O(evidence_dir) is given, and fails with all failed checks.
+  - Evidence is a report. It never counts as a change.
+author: [The Bedplate authors]
+options:
+  name:
+    description: The host's name in messages and evidence.
+    type: str
+    required: true
+  pool:
+    description: The host's pool. Empty for hosts without one.
+    type: str
+    default: ""
+  areas:
+    description: What to look at.
+    type: list
+    elements: str
+    choices: [driver, gpus, runtime, toolkit, kubernetes, plugin, container]
+    required: true
+  gpus:
+    description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
+    type: list
+    elements: dict
+    default: []
+  driver_version:
+    description: The driver's version.
+    type: str
+    default: ""
+  driver_flavour:
+    description: The flavour of the kernel module.
+    type: str
+    choices: [open, proprietary]
+    default: proprietary
+  driver_packages:
+    description: The driver's packages and their versions.
+    type: dict
+    default: {}
+  containerd_version:
+    description: The container runtime's version. Empty skips the check.
+    type: str
+    default: ""
+  toolkit_version:
+    description: The container toolkit's version. Empty skips the check.
+    type: str
+    default: ""
+  kubelet_version:
+    description: The kubelet's version. Empty skips the check.
+    type: str
+    default: ""
+  plugin_image:
+    description: The device plugin's image. Containers are tried with it.
+    type: str
+    default: ""
+  evidence_dir:
+    description: Folder on the control side that takes the evidence. Empty writes none.
+    type: str
+    default: ""
+  lock_digest:
+    description: The digest of the lock that the host is checked against.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: It only reads, and writes no evidence in check mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: See whether the driver works
+  bedplate.gpu.gpu_evidence:
+    name: "{{ inventory_hostname }}"
+    areas: [driver]
+    gpus: [{model: t4-16gb, pci: ["10de:1eb8"], count: 4}]
+    driver_version: 535.261.03
+    driver_packages: {nvidia-smi: 535.261.03-1~deb12u1}
+"""
+
+RETURN = r"""
+evidence:
+  description: The evidence, as it is written.
+  returned: always
+  type: dict
+summary:
+  description: How many checks passed, failed and were skipped.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import host_evidence
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    text = {"type": "str", "default": ""}
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "pool": text,
+            "areas": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(host_evidence.AREAS),
+                "required": True,
+            },
+            "gpus": {"type": "list", "elements": "dict", "default": []},
+            "driver_version": text,
+            "driver_flavour": {
+                "type": "str",
+                "choices": ["open", "proprietary"],
+                "default": "proprietary",
+            },
+            "driver_packages": {"type": "dict", "default": {}},
+            "containerd_version": text,
+            "toolkit_version": text,
+            "kubelet_version": text,
+            "plugin_image": text,
+            "evidence_dir": text,
+            "lock_digest": text,
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    wishes = host_evidence.Wishes(
+        gpus=wish["gpus"],
+        driver_version=wish["driver_version"],
+        driver_flavour=wish["driver_flavour"],
+        driver_packages=wish["driver_packages"],
+        containerd=wish["containerd_version"],
+        toolkit=wish["toolkit_version"],
+        kubelet=wish["kubelet_version"],
+        plugin_image=wish["plugin_image"],
+    )
+    module.exit_json(changed=False, collected=host_evidence.collect(Host(), wishes, wish["areas"]))
+
+
+if __name__ == "__main__":
+    main()

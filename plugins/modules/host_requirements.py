@@ -1,0 +1,154 @@
+#!/usr/bin/python
+"""Refuse hosts that cannot become what the site declares, before anything is changed on them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_requirements
+short_description: Check system, disk space, ports and GPUs of a host
+description:
+  - Reads everything in one round trip and reports all problems together.
+  - Changes nothing, so it runs in check mode as well.
+author: [The Bedplate authors]
+options:
+  host:
+    description: How the messages name the host.
+    type: str
+    required: true
+  systems:
+    description: Supported operating systems, as V(debian-12). Empty skips this check.
+    type: list
+    elements: str
+    default: []
+  system:
+    description: The operating system that the site declares. Empty accepts any supported one.
+    type: str
+    default: ""
+  disks:
+    description: Folders and the free space that they need.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The folder. It need not exist yet.
+        type: path
+        required: true
+      free_mib:
+        description: Free space needed in MiB.
+        type: int
+        required: true
+  ports:
+    description:
+      - TCP ports that must be free.
+      - Not checked on a host that has joined a cluster, whose kubelet holds them.
+    type: list
+    elements: int
+    default: []
+  gpus:
+    description: GPUs that the site declares. Empty skips this check.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      model:
+        description: The model's name, for messages.
+        type: str
+        required: true
+      pci:
+        description: PCI identifiers of this model, as V(10de:1eb8).
+        type: list
+        elements: str
+        required: true
+      subsystem:
+        description: PCI subsystem identifier, where the device identifier alone is not the card.
+        type: str
+      count:
+        description: How many the host has.
+        type: int
+        required: true
+attributes:
+  check_mode:
+    description: It only reads.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Refuse a host without its GPUs
+  bedplate.gpu.host_requirements:
+    host: "{{ inventory_hostname }}"
+    gpus: [{model: t4-16gb, pci: ["10de:1eb8"], count: 4}]
+"""
+
+RETURN = r"""
+system:
+  description: The operating system found.
+  returned: always
+  type: str
+joined:
+  description: Whether the host has joined a cluster.
+  returned: always
+  type: bool
+gpus:
+  description: PCI identifiers of the GPUs found, one per GPU, by address.
+  returned: always
+  type: dict
+problems:
+  description: All problems, each saying what, where, got, allowed and how to fix.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import pci, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    disk = {
+        "path": {"type": "path", "required": True},
+        "free_mib": {"type": "int", "required": True},
+    }
+    gpu = {
+        "model": {"type": "str", "required": True},
+        "pci": {"type": "list", "elements": "str", "required": True},
+        "subsystem": {"type": "str"},
+        "count": {"type": "int", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "systems": {"type": "list", "elements": "str", "default": []},
+            "system": {"type": "str", "default": ""},
+            "disks": {"type": "list", "elements": "dict", "default": [], "options": disk},
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "gpus": {"type": "list", "elements": "dict", "default": [], "options": gpu},
+        },
+        supports_check_mode=True,
+    )
+    wish, host = module.params, Host()
+    where = wish["host"]
+    present = pci.gpus(pci.scan(host))
+    problems = []
+    if wish["systems"]:
+        problems += requirements.check_system(host, wish["systems"], wish["system"], where)
+    problems += requirements.check_disks(host, wish["disks"], where)
+    if not host.joined:
+        problems += requirements.check_ports(host, wish["ports"], where)
+    if wish["gpus"]:
+        problems += pci.compare(present, wish["gpus"], where)
+    result = {
+        "changed": False,
+        "system": requirements.system_name(host),
+        "joined": host.joined,
+        "gpus": {device.address: device.identifier for device in present},
+        "problems": problems,
+    }
+    if problems:
+        module.fail_json(msg="\n".join(problems), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

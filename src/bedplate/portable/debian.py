@@ -1,0 +1,133 @@
+"""dpkg's state and apt's package sources, read and edited without python3-apt."""
+
+import fcntl
+import re
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .host import Host
+
+STATUS = "${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
+_LINE = re.compile(
+    r"^(?P<head>\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)\s+)(?P<components>[^#\n]*?)(?P<tail>\s*(?:#.*)?)$"
+)
+
+
+class Package(NamedTuple):
+    """An installed package; ``held`` keeps upgrades away from it."""
+
+    version: str
+    held: bool
+
+
+def installed(host: Host, names: Sequence[str]) -> Dict[str, Package]:
+    """Those of ``names`` that are installed and configured."""
+    if not names:
+        return {}
+    answer = host.run(["dpkg-query", "--show", "--showformat=" + STATUS, *sorted(names)])
+    found = {}
+    # dpkg-query exits 1 when it does not know one of the names, and still prints the others.
+    for line in answer.out.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 4 and fields[3] == "installed":
+            found[fields[0].split(":")[0]] = Package(fields[1], fields[2] == "hold")
+    return found
+
+
+def interrupted(host: Host) -> bool:
+    """Whether an earlier dpkg run was cut off, so that ``dpkg --configure -a`` has work to do."""
+    if host.list("/var/lib/dpkg/updates"):
+        return True
+    answer = host.run(["dpkg", "--audit"])
+    return answer.code != 0 or bool(answer.out.strip())
+
+
+def locked(host: Host) -> bool:
+    """Whether a package manager works right now."""
+    with open(host.path("/var/lib/dpkg/lock-frontend"), "a", encoding="utf-8") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def differing(have: Mapping[str, Package], wish: Mapping[str, str]) -> List[str]:
+    """Names whose installed version is not the wished one, sorted."""
+    return sorted(n for n, v in wish.items() if n not in have or have[n].version != v)
+
+
+def _suites(codename: str) -> Sequence[str]:
+    return (codename, codename + "-updates", codename + "-security")
+
+
+def _extended(components: str, wanted: Sequence[str]) -> Optional[str]:
+    have = components.split()
+    if "main" not in have:
+        return None
+    missing = [c for c in wanted if c not in have]
+    return " ".join(have + missing) if missing else None
+
+
+def extend_line_style(text: str, codename: str, wanted: Sequence[str]) -> str:
+    """``sources.list`` text whose entries of this release also offer ``wanted``."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        found = _LINE.match(line.rstrip("\n"))
+        if found and found.group("suite").rstrip("/") in _suites(codename):
+            more = _extended(found.group("components"), wanted)
+            if more is not None:
+                line = found.group("head") + more + found.group("tail") + "\n"
+        lines.append(line)
+    return "".join(lines)
+
+
+def extend_deb822(text: str, codename: str, wanted: Sequence[str]) -> str:
+    """The same for a ``.sources`` file: only ``Components`` of matching stanzas changes."""
+    stanzas = re.split(r"(\n[ \t]*\n)", text)
+    for number, stanza in enumerate(stanzas):
+        fields = {}
+        for line in stanza.splitlines():
+            key, separator, value = line.partition(":")
+            if separator and not line.startswith(("#", " ", "\t")):
+                fields[key.strip().lower()] = value.strip()
+        if not set(fields.get("suites", "").split()) & set(_suites(codename)):
+            continue
+        more = _extended(fields.get("components", ""), wanted)
+        if more is not None:
+            stanzas[number] = re.sub(
+                r"(?mi)^(components[ \t]*:[ \t]*).*$", lambda m, c=more: m.group(1) + c, stanza
+            )
+    return "".join(stanzas)
+
+
+def extend_sources(host: Host, codename: str, wanted: Sequence[str]) -> Dict[str, Tuple[str, str]]:
+    """Files that must change, each with its text before and after.
+
+    Only entries of this release that offer ``main`` are touched, whatever their address is: a
+    mirror stays the mirror that the user chose.
+    """
+    names = ["/etc/apt/sources.list"]
+    names += ["/etc/apt/sources.list.d/" + n for n in host.list("/etc/apt/sources.list.d")]
+    changes = {}
+    for name in names:
+        before = host.read(name)
+        if before is None:
+            continue
+        if name.endswith(".sources"):
+            after = extend_deb822(before, codename, wanted)
+        elif name.endswith(".list"):
+            after = extend_line_style(before, codename, wanted)
+        else:
+            continue
+        if after != before:
+            changes[name] = (before, after)
+    return changes
+
+
+def offers(host: Host, name: str, version: str) -> bool:
+    """Whether apt's index, as it was last fetched, has this very version."""
+    answer = host.run(["apt-cache", "madison", name])
+    return any(
+        len(fields) > 1 and fields[1].strip() == version
+        for fields in (line.split("|") for line in answer.out.splitlines())
+    )

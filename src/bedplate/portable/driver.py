@@ -1,0 +1,89 @@
+"""The driver on a host against the wished one: what differs, and the switch of modules."""
+
+import json
+import platform
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+from . import debian, nvidia
+from .host import Host
+
+#: What was last seen to work: packages, kernel and flavour, for a rollback.
+LAST_GOOD = "/etc/bedplate/driver.json"
+#: Order matters: a module goes only after those that use it.
+MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
+DAEMON = "nvidia-persistenced"
+
+
+class State(NamedTuple):
+    """What the host has; ``differing`` names packages that are not at the wished version."""
+
+    joined: bool
+    present: Dict[str, str]
+    differing: List[str]
+    loaded: Optional[nvidia.LoadedModule]
+
+
+def state(host: Host, packages: Mapping[str, str]) -> State:
+    """Read the driver's state."""
+    have = debian.installed(host, list(packages))
+    return State(
+        joined=host.joined,
+        present={name: package.version for name, package in have.items()},
+        differing=debian.differing(have, packages),
+        loaded=nvidia.loaded_module(host),
+    )
+
+
+def keeps_module(
+    host: Host, loaded: Optional[nvidia.LoadedModule], version: str, change_joined: bool
+) -> bool:
+    """Whether a loaded module of another version stays, because workload may be using it."""
+    return host.joined and not change_joined and loaded is not None and loaded.version != version
+
+
+def pending(now: State, version: str, change_joined: bool) -> List[str]:
+    """What is left alone because the host has joined a cluster; empty where nothing is.
+
+    A first installation disturbs nobody and is never pending.
+    """
+    if not now.joined or change_joined or (not now.present and now.loaded is None):
+        return []
+    found = [f"package {name}" for name in now.differing]
+    if now.loaded is not None and now.loaded.version != version:
+        found.append(f"loaded module {now.loaded.version} instead of {version}")
+    return found
+
+
+def load(host: Host) -> Optional[str]:
+    """Load the modules; the reason where that fails."""
+    for name in ("nvidia", "nvidia_uvm"):
+        answer = host.run(["modprobe", name])
+        if answer.code != 0:
+            return f"modprobe {name}: {answer.said}"
+    return None
+
+
+def unload(host: Host) -> Optional[str]:
+    """Unload the modules after their daemon; the reason where something uses them."""
+    answer = host.run(["systemctl", "stop", DAEMON])
+    if answer.code not in (0, 5):  # 5: there is no such unit
+        return f"stop of {DAEMON}: {answer.said}"
+    for name in MODULES:
+        if not host.exists("/sys/module/" + name):
+            continue
+        answer = host.run(["rmmod", name])
+        if answer.code != 0:
+            return f"rmmod {name}: {answer.said}"
+    return None
+
+
+def last_good(loaded: nvidia.LoadedModule, packages: Mapping[str, str]) -> str:
+    """The record of a driver that works, as text; the same driver gives the same text."""
+    record: Dict[str, Any] = {
+        "format": 1,
+        "version": loaded.version,
+        "flavour": loaded.flavour,
+        "kernel": platform.release(),
+        "packages": dict(packages),
+    }
+    return json.dumps(record, indent=2, sort_keys=True) + "\n"

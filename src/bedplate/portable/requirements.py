@@ -1,0 +1,124 @@
+"""What a host must have before anything is changed on it: system, room, free ports."""
+
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from .host import Host
+from .message import problem
+
+_LISTEN = "0A"
+
+
+def os_release(host: Host) -> Dict[str, str]:
+    """The keys of ``/etc/os-release``; empty where there is none."""
+    found = {}
+    for line in (host.read("/etc/os-release") or "").splitlines():
+        key, separator, value = line.partition("=")
+        if separator:
+            found[key.strip()] = value.strip().strip("\"'")
+    return found
+
+
+def system_name(host: Host) -> str:
+    """``debian-12``: the name that a site's ``bedplate_host.os`` uses."""
+    release = os_release(host)
+    return "{}-{}".format(release.get("ID", "unknown"), release.get("VERSION_ID", "unknown"))
+
+
+def listening(host: Host) -> Dict[int, str]:
+    """TCP ports in use, each with the socket's inode."""
+    found: Dict[int, str] = {}
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in (host.read(name) or "").splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == _LISTEN:
+                found[int(fields[1].rsplit(":", 1)[1], 16)] = fields[9]
+    return found
+
+
+def holder(host: Host, inode: str) -> Optional[str]:
+    """``nginx (pid 812)`` for the process that holds a socket, or None where it can't be seen."""
+    wanted = f"socket:[{inode}]"
+    for pid in host.list("/proc"):
+        if not pid.isdigit():
+            continue
+        for descriptor in host.list(f"/proc/{pid}/fd"):
+            try:
+                target = os.readlink(host.path(f"/proc/{pid}/fd/{descriptor}"))
+            except OSError:
+                continue  # the process ended while we looked
+            if target == wanted:
+                name = (host.read(f"/proc/{pid}/comm") or "").strip()
+                return "{} (pid {})".format(name or "a process", pid)
+    return None
+
+
+def free_mib(host: Host, folder: str) -> int:
+    """MiB that root may still write on the file system that holds, or will hold, ``folder``."""
+    path = host.path(folder)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    state = os.statvfs(path)
+    return state.f_bavail * state.f_frsize // (1024 * 1024)
+
+
+def check_system(host: Host, supported: Sequence[str], declared: str, where: str) -> List[str]:
+    """Problems with the operating system; ``declared`` is empty where the site says nothing."""
+    found = system_name(host)
+    if found not in supported:
+        return [
+            problem(
+                "the operating system is not supported",
+                where,
+                found,
+                ", ".join(supported),
+                "Install a supported system, or take the host out of the inventory.",
+            )
+        ]
+    if declared and found != declared:
+        return [
+            problem(
+                "another operating system than declared",
+                where,
+                found,
+                declared,
+                "Correct bedplate_host.os of this host's pool and run 'bedplate plan' again.",
+            )
+        ]
+    return []
+
+
+def check_disks(host: Host, disks: Sequence[Mapping[str, Any]], where: str) -> List[str]:
+    """Problems with free space; ``disks`` holds ``{path, free_mib}``."""
+    problems = []
+    for disk in disks:
+        free = free_mib(host, disk["path"])
+        if free < int(disk["free_mib"]):
+            problems.append(
+                problem(
+                    "too little disk space",
+                    "{}:{}".format(where, disk["path"]),
+                    f"{free} MiB free",
+                    "at least {} MiB".format(disk["free_mib"]),
+                    "Free space there, or mount a larger disk.",
+                )
+            )
+    return problems
+
+
+def check_ports(host: Host, ports: Sequence[int], where: str) -> List[str]:
+    """Problems with ports that kubeadm will want, on a host that has not joined yet."""
+    taken = listening(host)
+    problems = []
+    for port in sorted(set(ports) & set(taken)):
+        by = holder(host, taken[port]) or "another process"
+        problems.append(
+            problem(
+                "a port that Kubernetes needs is taken",
+                f"{where}:{port}/tcp",
+                f"used by {by}",
+                "a free port",
+                "Stop that program or give it another port.",
+            )
+        )
+    return problems
