@@ -1,0 +1,146 @@
+"""Loaded modules and what follows from them: device nodes, /proc and /sys, bound cards."""
+
+import os
+import shutil
+import stat
+
+from . import cards, driver, libraries, paths
+
+#: What each of NVIDIA's modules needs to be loaded first.
+NEEDS = {"nvidia": (), "nvidia_uvm": ("nvidia",), "nvidia_modeset": ("nvidia",), "nvidia_drm": ("nvidia_modeset",)}
+SIZES = {"nvidia": 56823808, "nvidia_uvm": 1540096, "nvidia_modeset": 1314816, "nvidia_drm": 77824}
+#: Part of the distribution's kernel, for the cards that NVIDIA's modules drive.
+NOUVEAU = "nouveau"
+#: Part of every kernel that hosts are made of, whether built in (as here) or as files.
+COMMON = frozenset(
+    "br_netfilter bridge dummy ip6_tables ip6table_filter ip6table_nat ip_set ip_tables ip_vs ip_vs_rr ip_vs_sh "
+    "ip_vs_wrr iptable_filter iptable_mangle iptable_nat loop nf_conntrack nf_nat nf_tables overlay tun veth "
+    "vxlan wireguard xt_MASQUERADE xt_REDIRECT xt_comment xt_conntrack xt_mark xt_set".split()
+)
+MAJOR, UVM_MAJOR, CONTROL_MINOR, MODESET_MINOR = 195, 510, 255, 254
+
+
+def normal(name):
+    """A module's own name: Debian's nvidia-current-uvm is nvidia_uvm once it is loaded."""
+    name = name.replace("-", "_")
+    if name.startswith("nvidia"):
+        variant = next((w for w in ("current_open", "current", "tesla", "open") if w in name), None)
+        last = name.rsplit("_", 1)[-1]
+        if variant or last.isdigit():
+            return "nvidia_" + last if "nvidia_" + last in NEEDS else "nvidia"
+    return name
+
+
+def loaded():
+    """Loaded modules of the simulation and their versions."""
+    return {name: paths.read(paths.MODULES + "/" + name).strip() for name in paths.names(paths.MODULES)}
+
+
+def built_in(name):
+    """Whether the machine's own kernel has it, as far as can be seen."""
+    machine = paths.MACHINE + "/module/" + name
+    return os.path.isdir(paths.path(machine)) or name in COMMON
+
+
+def users(name):
+    """Loaded modules that need this one, and whether the persistence daemon holds it."""
+    holders = sorted(other for other in loaded() if name in NEEDS.get(other, ()))
+    held = name == "nvidia" and os.path.exists(paths.path("/run/nvidia-persistenced/socket"))
+    return holders, held
+
+
+def insert(name):
+    """Load one module that is there, dependencies aside; the kernel's complaint, or None."""
+    if name in loaded() or (name in COMMON and os.path.isdir(paths.path("/sys/module/" + name))):
+        return None
+    version = ""
+    if name in NEEDS:
+        version = driver.installed().version
+        if name == "nvidia" and not cards.plugged():
+            return "No such device"
+        if any(loaded().get(needed) != version for needed in NEEDS[name]):
+            return "Invalid argument"  # symbols of another version
+    paths.write(paths.MODULES + "/" + name, version + "\n")
+    show()
+    return None
+
+
+def remove(name):
+    """Unload one module that nothing uses."""
+    os.unlink(paths.path(paths.MODULES + "/" + name))
+    show()
+
+
+def show():
+    """Make everything that depends on the loaded modules and plugged cards say so."""
+    now = loaded()
+    _show_modules(now)
+    _show_cards(now)
+    _show_nodes(now)
+    libraries.refresh()
+
+
+def _show_modules(now):
+    folder = paths.SHOWN + "/module"
+    for name in paths.names(folder):
+        entry = paths.path(folder + "/" + name)
+        if not os.path.islink(entry) and name not in now:
+            shutil.rmtree(entry)
+    lines = []
+    for name, version in now.items():
+        holders, held = users(name)
+        size, count = SIZES.get(name, 65536), len(holders) + held
+        lines.append("{} {} {} {} Live 0x0000000000000000\n".format(name, size, count, "".join(h + "," for h in holders) or "-"))
+        if os.path.islink(paths.path(folder + "/" + name)):
+            continue
+        paths.write("{}/{}/refcnt".format(folder, name), "{}\n".format(count))
+        paths.write("{}/{}/initstate".format(folder, name), "live\n")
+        if version:
+            paths.write("{}/{}/version".format(folder, name), version + "\n")
+    paths.write(paths.SHOWN + "/modules", "".join(lines) + (paths.read(paths.MACHINE + "/modules") or ""))
+    shutil.rmtree(paths.path(paths.SHOWN + "/driver/nvidia"), ignore_errors=True)
+    if "nvidia" in now:
+        paths.write(paths.SHOWN + "/driver/nvidia/version", _version_text(now["nvidia"]))
+        for card in cards.plugged():
+            text = "Model: \t\t {name}\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nBus Location: \t {0}\nDevice Minor: \t {minor}\n"
+            where = "{}/driver/nvidia/gpus/{}/information".format(paths.SHOWN, card.address)
+            paths.write(where, text.format(card.address, **card))
+
+
+def _version_text(version):
+    found = driver.installed()
+    is_open = found is not None and found.version == version and found.is_open
+    kernel = "Open Kernel Module for x86_64" if is_open else "x86_64 Kernel Module"
+    # Real drivers end with the compiler's line: the last one here says that there is no silicon.
+    return (
+        "NVRM version: NVIDIA UNIX {}  {}  Release Build\n"
+        "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)\n"
+        "Simulated: bedplate\n"
+    ).format(kernel, version)
+
+
+def _show_cards(now):
+    from . import sysfs
+
+    sysfs.show(cards.plugged(), "nvidia" if "nvidia" in now else None, now)
+
+
+def _show_nodes(now):
+    wanted = {}
+    if "nvidia" in now:
+        wanted["nvidiactl"] = (MAJOR, CONTROL_MINOR)
+        for card in cards.plugged():
+            wanted["nvidia" + card["minor"]] = (MAJOR, int(card["minor"]))
+    if "nvidia_uvm" in now:
+        wanted.update({"nvidia-uvm": (UVM_MAJOR, 0), "nvidia-uvm-tools": (UVM_MAJOR, 1)})
+    if "nvidia_modeset" in now:
+        wanted["nvidia-modeset"] = (MAJOR, MODESET_MINOR)
+    for name in paths.names("/dev"):
+        node = paths.path("/dev/" + name)
+        if name.startswith("nvidia") and name not in wanted and stat.S_ISCHR(os.lstat(node).st_mode):
+            os.unlink(node)
+    for name, numbers in wanted.items():
+        node = paths.path("/dev/" + name)
+        if not os.path.exists(node):
+            os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(*numbers))
+            os.chmod(node, 0o666)

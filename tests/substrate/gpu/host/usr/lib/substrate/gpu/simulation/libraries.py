@@ -1,0 +1,50 @@
+"""Puts the simulated NVML in the place of the one that a driver package installed."""
+
+import glob
+import os
+import re
+
+from . import cards, driver, paths
+
+#: Where Debian's and NVIDIA's packages put the library; links to it are theirs and stay.
+PATTERNS = (
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*",
+    "/usr/lib/x86_64-linux-gnu/nvidia/*/libnvidia-ml.so.*",
+    "/usr/lib64/libnvidia-ml.so.*",
+)
+MARKER = b"\n--simulated-gpus--\n"
+_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+
+
+def refresh():
+    """Bring every installed library up to date with version, loaded module and cards."""
+    for pattern in PATTERNS:
+        for name in glob.glob(paths.path(pattern)):
+            match = _VERSION.search(name)
+            if match and not os.path.islink(name):
+                _replace(name, match.group(1))
+
+
+def table(version):
+    """The device table that a library of this version carries."""
+    loaded = (paths.read(paths.MODULES + "/nvidia") or "").strip()
+    lines = ["library " + version]
+    if loaded:
+        lines += ["loaded " + loaded, "cuda_driver {}".format(driver.cuda(loaded))]
+    for card in cards.plugged():
+        lines += ["gpu"] + ["{} {}".format(key, value) for key, value in card.items()]
+    return "".join(line + "\n" for line in lines)
+
+
+def _replace(name, version):
+    with open(paths.path(paths.LIBRARY), "rb") as stream:
+        wanted = stream.read() + MARKER + table(version).encode()
+    with open(name, "rb") as stream:
+        if stream.read() == wanted:
+            return
+    # Renamed over the old one: who has that mapped (a daemon, a pod) keeps it, as after an upgrade.
+    temporary = name + ".simulated"
+    with open(temporary, "wb") as stream:
+        stream.write(wanted)
+        os.fchmod(stream.fileno(), 0o644)
+    os.rename(temporary, name)
