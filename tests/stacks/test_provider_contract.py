@@ -317,9 +317,9 @@ def test_dead_host_is_only_forgotten_by_force(
             [],
             (
                 "the cluster is still in use by the upper stacks — cluster at 192.0.2.1:6443 — got "
-                "namespace/courses, runtimeclass/nvidia / allowed none of their resources — run pulumi "
-                "destroy in stacks/frameworks, then in stacks/schedulers, first; or set bedplate:force "
-                "to true to take them down with the cluster"
+                "namespace/courses, runtimeclass/nvidia / allowed none of their resources — run "
+                "pulumi destroy in stacks/frameworks, then in stacks/schedulers, first; or set "
+                "bedplate:force to true to take them down with the cluster"
             ),
         ),
         (
@@ -327,8 +327,8 @@ def test_dead_host_is_only_forgotten_by_force(
             ["gpu-a"],
             (
                 "the cluster still has workers — cluster at 192.0.2.1:6443 — got gpu-a / allowed "
-                "control planes only — drain and delete those nodes first (pulumi destroy does it for "
-                "its own), or set bedplate:force to true"
+                "control planes only — drain and delete those nodes first (pulumi destroy does it "
+                "for its own), or set bedplate:force to true"
             ),
         ),
     ],

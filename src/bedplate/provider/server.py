@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bedplate.provider.ssh import Transport
 
 WATCH_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
 # The engine's own limit: it sends what it likes, and cuts off who takes less.
 MESSAGE_BYTES = 400 << 20
 LIMITS = (
@@ -48,15 +49,16 @@ async def serve(
     sys.stdout.flush()
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # The terminal sends SIGINT to the whole group. The engine answers it with Cancel and ends us.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    # The engine ends its plugins with SIGINT; a user's Ctrl-C does not come here but as Cancel.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
     while os.getppid() == parent and not ended.is_set():
         try:
             await asyncio.wait_for(ended.wait(), WATCH_SECONDS)
         except TimeoutError:
             continue
-    await server.stop(grace=None)
+    provider.cancel_all()
+    await server.stop(grace=ANSWER_SECONDS)
     await provider.close()
 
 

@@ -202,9 +202,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Stop waiting, at once. What runs on a host ends there by itself, under its lock."""
         del request, context
+        self.cancel_all()
+        return empty_pb2.Empty()
+
+    def cancel_all(self) -> None:
+        """Cancel what is running; each call answers with what it leaves behind."""
         for task in self._running:
             task.cancel()
-        return empty_pb2.Empty()
 
     async def close(self) -> None:
         """Close the connections to the hosts."""

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from bedplate.provider.model import Machine
 
-COMMANDS = (
-    "kubeadm kubectl crictl systemctl ip iptables-save iptables-restore ip6tables-save "
-    "ip6tables-restore"
-).split()
+COMMANDS = ("kubeadm", "kubectl", "crictl", "systemctl", "ip") + tuple(
+    f"{family}-{verb}" for family in ("iptables", "ip6tables") for verb in ("save", "restore")
+)
 
 
 class WorldTransport:
