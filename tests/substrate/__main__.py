@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.substrate.gpu import SimulationError
 from tests.substrate.hosts import description, lifecycle, machine, network
 from tests.substrate.hosts.errors import SubstrateError
 from tests.substrate.hosts.shell import say, step
@@ -89,7 +90,7 @@ def main() -> int:
     commands = {"up": up, "down": down, "reboot": reboot, "status": status}
     try:
         return commands[arguments.command](arguments)
-    except SubstrateError as error:
+    except (SubstrateError, SimulationError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.substrate import gpu
 from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.description import RECIPES
 from tests.substrate.hosts.errors import SubstrateError
@@ -136,7 +137,7 @@ def _layer(base: Path, image: str, wanted: Recipe) -> None:
         wants.mkdir()
         (wants / "ssh-host-keys.service").symlink_to("../ssh-host-keys.service")
         _carry_certificates(root)
-        _install_gpu(root)
+        gpu.install(root)
         packed = subprocess.Popen(
             ["tar", "--create", "--directory", work, "--numeric-owner", "--xattrs", "."],
             stdout=subprocess.PIPE,
@@ -176,16 +177,6 @@ def _carry_certificates(root: Path) -> None:
     for certificate in certificates:
         shutil.copy(certificate, target / certificate.name)
     run(["chroot", str(root), "update-ca-certificates"])
-
-
-def _install_gpu(root: Path) -> None:
-    # Imported here because it compiles: a substrate of hosts without cards does without a compiler
-    # only until its image is built, but a description can be read and checked without one.
-    if not (GPU / "__init__.py").is_file():  # TEMPORARY
-        return
-    from tests.substrate import gpu
-
-    gpu.install(root)
 
 
 def _tree(folder: Path) -> list[str]:

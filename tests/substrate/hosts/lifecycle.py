@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from tests.substrate import gpu
 from tests.substrate.hosts import containers, image, machine, network, ssh
 from tests.substrate.hosts.errors import SubstrateError
 from tests.substrate.hosts.shell import run, say, step
@@ -155,9 +156,7 @@ def _files(description: Description, host: Host, public_key: str) -> dict[str, b
     names = f"127.0.0.1 localhost\n{host.address} {host.name}\n"
     files = {"root/.ssh/authorized_keys": public_key.encode(), "etc/hosts": names.encode()}
     files |= _proxies(description)
-    if host.gpus and (image.GPU / "__init__.py").is_file():  # TEMPORARY
-        from tests.substrate import gpu
-
+    if host.gpus:
         files |= gpu.plug(host.gpus.model, host.gpus.count)
     return files
 
