@@ -32,11 +32,12 @@ def install(rootfs: Path) -> None:
 
     Raises `SimulationError` when the library can't be built or the root lacks what is replaced.
     """
-    library = build()
+    libraries = build()
     shutil.copytree(
         HOST_FILES, rootfs, dirs_exist_ok=True, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
     )
-    shutil.copy(library, rootfs / HOME / "libnvidia-ml.so")
+    for library in libraries.values():
+        shutil.copy(library, rootfs / HOME / library.name)
     (rootfs / SLOTS).touch()
     wants = rootfs / "etc/systemd/system/sysinit.target.wants"
     wants.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Builds the library that answers as NVML, from its own C files and NVIDIA's header."""
+"""Builds the libraries that answer as NVIDIA's, from our C files and NVIDIA's header."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ INSTALLED_HEADERS = (Path("/usr/include/nvml.h"), Path("/usr/local/cuda/include/
 FLAGS = ("-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wl,--as-needed")
 NOT_SUPPORTED = 3
 _DECLARED = re.compile(r"^nvmlReturn_t DECLDIR (nvml\w+)\(", re.MULTILINE)
-_DEFINED = re.compile(
-    r"^(?:nvmlReturn_t |[A-Z_]+\()(nvml\w+)[(,]", re.MULTILINE
-)  # function, or macro that makes one
+#: A function, or a macro that makes one.
+_DEFINED = re.compile(r"^(?:nvmlReturn_t |[A-Z_]+\()(nvml\w+)[(,]", re.MULTILINE)
 
 
 def cache() -> Path:
@@ -65,34 +64,42 @@ def stubs(declarations: str, sources: list[str]) -> str:
     return "/* Generated from nvml.h: functions that no simulated card supports. */\n" + "".join(lines)
 
 
-def build() -> Path:
-    """Return the library, compiled once for these sources and this header.
+def build() -> dict[str, Path]:
+    """Return the libraries by name, compiled once for these sources and this header.
 
-    Raises `SimulationError` with the compiler's last lines when it doesn't compile.
+    ``libnvidia-ml`` answers as NVML, ``libnvidia-cfg`` is what the persistence daemon uses.
+
+    Raises `SimulationError` with the compiler's last lines when they don't compile.
     """
     nvml = header()
-    sources = sorted(SOURCES.glob("*.c"))
-    digest = hashlib.sha256(repr(FLAGS).encode())
+    digest = hashlib.sha256()
     for path in (nvml, Path(__file__), *sorted(SOURCES.glob("*.[ch]"))):
         digest.update(path.read_bytes())
-    kept = cache() / f"libnvidia-ml-{digest.hexdigest()[:16]}.so"
-    if kept.is_file():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".library-") as work:
-        folder = Path(work)
-        (folder / "nvml.h").write_bytes(nvml.read_bytes())
-        texts = [path.read_text(encoding="utf-8") for path in sources]
-        generated = folder / "stubs.c"
-        generated.write_text(stubs(nvml.read_text(encoding="utf-8"), texts), encoding="utf-8")
-        made = folder / "library.so"
+    kept = cache() / f"libraries-{digest.hexdigest()[:16]}"
+    if not kept.is_dir():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".libraries-") as work:
+            made = Path(work) / "made"
+            made.mkdir()
+            _compile(nvml, Path(work), made)
+            made.rename(kept)
+    return {name: kept / f"{name}.so" for name in ("libnvidia-ml", "libnvidia-cfg")}
+
+
+def _compile(nvml: Path, work: Path, target: Path) -> None:
+    (work / "nvml.h").write_bytes(nvml.read_bytes())
+    table, configuration = SOURCES / "device_table.c", SOURCES / "configuration.c"
+    sources = [path for path in sorted(SOURCES.glob("*.c")) if path != configuration]
+    generated = work / "stubs.c"
+    texts = [path.read_text(encoding="utf-8") for path in sources]
+    generated.write_text(stubs(nvml.read_text(encoding="utf-8"), texts), encoding="utf-8")
+    parts = {"libnvidia-ml": [*sources, generated], "libnvidia-cfg": [table, configuration]}
+    for name, files in parts.items():
         _run(
-            ["gcc", *FLAGS, "-Wl,-soname,libnvidia-ml.so.1", f"-I{folder}", "-o", str(made)]
-            + [*map(str, sources), str(generated), "-ldl", "-lpthread"],
+            ["gcc", *FLAGS, f"-Wl,-soname,{name}.so.1", f"-I{work}", "-o", f"{target / name}.so"]
+            + [*map(str, files), "-ldl", "-lpthread"],
             "install gcc and libc6-dev; if they are, mend the source that the compiler names",
         )
-        made.rename(kept)
-    return kept
 
 
 def _run(command: list[str], fix: str) -> None:

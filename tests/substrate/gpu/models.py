@@ -64,15 +64,26 @@ def without_slot(text: str, slot: int) -> str:
 
     Raises `SimulationError` when there is no such card.
     """
-    cards = [f"gpu\n{card}" for card in text.split("gpu\n")[1:]]
-    kept = [card for card in cards if f"\nslot {slot}\n" not in card]
-    if len(kept) == len(cards):
+    minor_of(text, slot)
+    return "".join(card for card in _cards(text) if f"\nslot {slot}\n" not in card)
+
+
+def minor_of(text: str, slot: int) -> int:
+    """Return N of the /dev/nvidiaN that the card in ``slot`` has.
+
+    Raises `SimulationError` when there is no such card.
+    """
+    taken = [int(card.split("\nslot ")[1].split()[0]) for card in _cards(text)]
+    if slot not in taken:
         raise SimulationError(
-            f"no card in that slot — slot {slot} — got: {slot} / allowed: "
-            f"{', '.join(card.split('slot ')[1].split()[0] for card in cards) or 'no card at all'} — "
-            "name a slot that has one"
+            f"no card in that slot — slots of the host — got: {slot} / "
+            f"allowed: {', '.join(map(str, taken)) or 'none, the host has no card'} — name one that has"
         )
-    return "".join(kept)
+    return taken.index(slot)
+
+
+def _cards(text: str) -> list[str]:
+    return [f"gpu\n{card}" for card in text.split("gpu\n")[1:]]
 
 
 def _fields(data: dict[str, Any]) -> dict[str, object]:

@@ -67,7 +67,7 @@ void host_path(char *out, size_t size, const char *path) {
     snprintf(out, size, "%s%s", root ? root : "", path);
 }
 
-static bool has_node(unsigned int minor) {
+bool has_node(unsigned int minor) {
     char name[32], path[PATH_SIZE];
     snprintf(name, sizeof name, "/dev/nvidia%u", minor);
     host_path(path, sizeof path, name);
@@ -180,22 +180,5 @@ nvmlReturn_t table_read(struct table *table) {
         keep_visible(table);
     }
     free(data);
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t check_device(nvmlDevice_t device) {
-    NEED_INIT();
-    const struct table *table = simulation_table();
-    for (unsigned int i = 0; i < table->count; i++)
-        if (device == &table->gpus[i])
-            return has_node(device->minor) ? NVML_SUCCESS : NVML_ERROR_GPU_IS_LOST;
-    return NVML_ERROR_INVALID_ARGUMENT;
-}
-
-nvmlReturn_t give_text(const char *text, char *out, unsigned int length) {
-    NEED(out);
-    if (strlen(text) + 1 > length)
-        return NVML_ERROR_INSUFFICIENT_SIZE;
-    strcpy(out, text);
     return NVML_SUCCESS;
 }

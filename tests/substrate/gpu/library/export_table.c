@@ -53,7 +53,6 @@ SIXTEEN(8) SIXTEEN(9) SIXTEEN(a) SIXTEEN(b) SIXTEEN(c) SIXTEEN(d) SIXTEEN(e) SIX
 nvmlReturn_t nvmlInternalGetExportTable(const void **table, const void *identifier);
 
 nvmlReturn_t nvmlInternalGetExportTable(const void **table, const void *identifier) {
-    /* Written at the first call: an address is no constant of a shared library. */
     static uintptr_t elements[SIZE];
     static const uintptr_t functions[] = {
         ENTRIES(0) ENTRIES(1) ENTRIES(2) ENTRIES(3) ENTRIES(4) ENTRIES(5) ENTRIES(6) ENTRIES(7)

@@ -81,6 +81,16 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int *sessions,
+                                       unsigned int *frames, unsigned int *latency) {
+    NEED_DEVICE(device);
+    NEED(sessions);
+    NEED(frames);
+    NEED(latency);
+    *sessions = *frames = *latency = 0;
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *least,
                                                           unsigned int *most) {
     NEED_DEVICE(device);

@@ -52,6 +52,9 @@ nvmlReturn_t table_read(struct table *table);
 /* A path on the host; SIMULATED_GPU_ROOT puts another root in front, for tests without a host. */
 void host_path(char *out, size_t size, const char *path);
 
+/* Whether this process has the card's /dev/nvidiaN. */
+bool has_node(unsigned int minor);
+
 /* SUCCESS for a handle that this library gave out, otherwise what NVML answers for it. */
 nvmlReturn_t check_device(nvmlDevice_t device);
 

@@ -19,6 +19,23 @@ const struct table *simulation_table(void) {
     return &table;
 }
 
+nvmlReturn_t check_device(nvmlDevice_t device) {
+    NEED_INIT();
+    const struct table *table = simulation_table();
+    for (unsigned int i = 0; i < table->count; i++)
+        if (device == &table->gpus[i])
+            return has_node(device->minor) ? NVML_SUCCESS : NVML_ERROR_GPU_IS_LOST;
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t give_text(const char *text, char *out, unsigned int length) {
+    NEED(out);
+    if (strlen(text) + 1 > length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(out, text);
+    return NVML_SUCCESS;
+}
+
 static nvmlReturn_t start(void) {
     struct table now;
     char control[4096];

@@ -7,7 +7,13 @@ import stat
 from . import cards, driver, libraries, paths
 
 #: What each of NVIDIA's modules needs to be loaded first.
-NEEDS = {"nvidia": (), "nvidia_uvm": ("nvidia",), "nvidia_modeset": ("nvidia",), "nvidia_drm": ("nvidia_modeset",)}
+NEEDS = {
+    "nvidia": (),
+    "nvidia_uvm": ("nvidia",),
+    "nvidia_modeset": ("nvidia",),
+    "nvidia_drm": ("nvidia_modeset",),
+    "nvidia_peermem": ("nvidia",),
+}
 SIZES = {"nvidia": 56823808, "nvidia_uvm": 1540096, "nvidia_modeset": 1314816, "nvidia_drm": 77824}
 #: Part of the distribution's kernel, for the cards that NVIDIA's modules drive.
 NOUVEAU = "nouveau"
@@ -58,6 +64,8 @@ def insert(name):
         version = driver.installed().version
         if name == "nvidia" and not cards.plugged():
             return "No such device"
+        if name == "nvidia_peermem":
+            return "Invalid argument"  # there is no InfiniBand for it to work with
         if any(loaded().get(needed) != version for needed in NEEDS[name]):
             return "Invalid argument"  # symbols of another version
     paths.write(paths.MODULES + "/" + name, version + "\n")

@@ -1,4 +1,4 @@
-"""Puts the simulated NVML in the place of the one that a driver package installed."""
+"""Puts the simulated libraries in the place of those that driver packages installed."""
 
 import glob
 import os
@@ -6,23 +6,20 @@ import re
 
 from . import cards, driver, paths
 
-#: Where Debian's and NVIDIA's packages put the library; links to it are theirs and stay.
-PATTERNS = (
-    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*",
-    "/usr/lib/x86_64-linux-gnu/nvidia/*/libnvidia-ml.so.*",
-    "/usr/lib64/libnvidia-ml.so.*",
-)
+NAMES = ("libnvidia-ml.so", "libnvidia-cfg.so")
+#: Where Debian's and NVIDIA's packages put libraries; links to them are theirs and stay.
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/*", "/usr/lib64")
 MARKER = b"\n--simulated-gpus--\n"
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 
 
 def refresh():
     """Bring every installed library up to date with version, loaded module and cards."""
-    for pattern in PATTERNS:
-        for name in glob.glob(paths.path(pattern)):
+    for library in NAMES:
+        for name in (n for f in FOLDERS for n in glob.glob(paths.path("{}/{}.*".format(f, library)))):
             match = _VERSION.search(name)
             if match and not os.path.islink(name):
-                _replace(name, match.group(1))
+                _replace(name, library, match.group(1))
 
 
 def table(version):
@@ -36,8 +33,8 @@ def table(version):
     return "".join(line + "\n" for line in lines)
 
 
-def _replace(name, version):
-    with open(paths.path(paths.LIBRARY), "rb") as stream:
+def _replace(name, library, version):
+    with open(paths.path(paths.LIBRARIES + "/" + library), "rb") as stream:
         wanted = stream.read() + MARKER + table(version).encode()
     with open(name, "rb") as stream:
         if stream.read() == wanted:

@@ -132,7 +132,7 @@ def _load(name, parameters, options, configuration, quiet):
         if options & {"-n", "--dry-run", "--show", "-D", "--show-depends"}:
             print("install " + configuration.install[key])
             return 0
-        return _run(configuration.install[key], name, parameters, quiet)
+        return _run("insert", configuration.install[key], name, parameters, quiet)
     if not available(name):
         _say("FATAL: Module {} not found in directory /lib/modules/{}".format(name, driver.release()), quiet)
         return 1
@@ -153,7 +153,7 @@ def _load(name, parameters, options, configuration, quiet):
 def _remove(name, parameters, options, configuration, quiet):
     key, module = name.replace("-", "_"), kernel.normal(name)
     if key in configuration.remove and not options & {"-i", "--ignore-remove"}:
-        return _run(configuration.remove[key], name, parameters, quiet)
+        return _run("remove", configuration.remove[key], name, parameters, quiet)
     if module not in kernel.loaded():
         if module in kernel.COMMON or (kernel.built_in(module) and not available_driver(module)):
             _say("FATAL: Module {} is builtin.".format(name), quiet)
@@ -182,14 +182,14 @@ def available_driver(module):
     return module in kernel.NEEDS or module == kernel.NOUVEAU
 
 
-def _run(command, name, parameters, quiet):
+def _run(verb, command, name, parameters, quiet):
     environment = dict(os.environ, MODPROBE_MODULE=name)
     command = command.replace("$CMDLINE_OPTS", " ".join(shlex.quote(p) for p in parameters))
     code = subprocess.run(["/bin/sh", "-c", command], env=environment, check=False).returncode
     if code:
-        _say("ERROR: ../libkmod/libkmod-module.c:1047 command_do() Error running install command '{}' for "
-             "module {}: retcode {}".format(command, name, code), quiet)  # fmt: skip
-        _say("ERROR: could not insert '{}': Invalid argument".format(name.replace("-", "_")), quiet)
+        _say("ERROR: ../libkmod/libkmod-module.c:1047 command_do() Error running {} command '{}' for "
+             "module {}: retcode {}".format("install" if verb == "insert" else "remove", command, name, code), quiet)  # fmt: skip
+        _say("ERROR: could not {} '{}': Invalid argument".format(verb, name.replace("-", "_")), quiet)
     return 1 if code else 0
 
 

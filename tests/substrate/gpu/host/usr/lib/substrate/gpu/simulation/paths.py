@@ -12,8 +12,8 @@ def path(name):
 
 #: Which cards are plugged: written from outside, survives reboots.
 SLOTS = "/usr/lib/substrate/gpu/slots"
-#: The library without a device table.
-LIBRARY = "/usr/lib/substrate/gpu/libnvidia-ml.so"
+#: The libraries without a device table: libnvidia-ml.so, libnvidia-cfg.so.
+LIBRARIES = "/usr/lib/substrate/gpu"
 #: The kernel's state. Gone after a reboot, as a kernel's is.
 STATE = "/run/substrate/gpu"
 MODULES = STATE + "/modules"
