@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
     from bedplate.provider.model import Machine
 
-COMMANDS = ("kubeadm", "kubectl", "crictl", "systemctl", "ip") + tuple(
-    f"{family}-{verb}" for family in ("iptables", "ip6tables") for verb in ("save", "restore")
+COMMANDS = (
+    "kubeadm",
+    "kubectl",
+    "crictl",
+    "systemctl",
+    "ip",
+    *(f"{family}-{verb}" for family in ("iptables", "ip6tables") for verb in ("save", "restore")),
 )
 
 

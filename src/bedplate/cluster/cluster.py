@@ -1,0 +1,148 @@
+"""The cluster: control planes, network, workers and their GPUs."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.cluster import flannel
+from bedplate.cluster.manifest import Manifest
+from bedplate.provider import sdk
+
+
+class GpuArgs(TypedDict):
+    """What a node must offer."""
+
+    resource: str
+    """Extended resource, like nvidia.com/gpu."""
+    count: int
+    """How many of it."""
+
+
+class ClusterArgs(TypedDict):
+    """Inputs of a Cluster."""
+
+    kubernetes: dict[str, Any]
+    """The lock's `cluster.kubernetes`."""
+    etcd_image_tag: str
+    """Tag of etcd's image."""
+    dns_image_tag: str
+    """Tag of CoreDNS' image."""
+    control_planes: list[sdk.MachineArgs]
+    """Hosts of the control plane; the first by name is initialised, the others join it."""
+    workers: list[sdk.MachineArgs]
+    """Hosts that join as workers, all at the same time."""
+    gpus: dict[str, GpuArgs]
+    """What is waited for on each host, by its name."""
+    gpu_seconds: int
+    """How long a node's GPUs are waited for."""
+    cni_manifest: str
+    """flannel's manifest."""
+
+
+class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
+    """A Kubernetes cluster on hosts that Ansible has prepared."""
+
+    kubeconfig: pulumi.Output[str]
+    endpoint: pulumi.Output[str]
+    nodes: pulumi.Output[list[str]]
+
+    def __init__(
+        self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:cluster:Cluster", name, None, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        first, *others = args["control_planes"]
+        control_plane = sdk.ControlPlane(f"{name}-{first['name']}", _api(args, first), below)
+        members: list[pulumi.Resource] = [control_plane]
+        for host in others:
+            # One after the other: etcd takes in one new member at a time.
+            after = pulumi.ResourceOptions(parent=self, depends_on=members[-1:])
+            api: sdk.ControlPlaneArgs = {**_api(args, host), "join": control_plane.host}
+            members.append(sdk.ControlPlane(f"{name}-{host['name']}", api, after))
+
+        provider = kubernetes.Provider(
+            f"{name}-kubernetes",
+            kubeconfig=control_plane.kubeconfig,
+            # The administrator's rights are enough; what a wrong kubeconfig reaches is an error.
+            suppress_deprecation_warnings=False,
+            opts=below,
+        )
+        network = Manifest(
+            f"{name}-flannel",
+            {"objects": flannel.objects(args["cni_manifest"], args["kubernetes"]["pod_subnet"])},
+            pulumi.ResourceOptions(parent=self, provider=provider),
+        )
+
+        joined: list[pulumi.Output[str]] = []
+        for host in args["workers"]:
+            # After the network, so that nodes leave before it when all is destroyed.
+            after = pulumi.ResourceOptions(parent=self, depends_on=[network, *members])
+            node = sdk.Node(
+                f"{name}-{host['name']}",
+                {
+                    "host": host,
+                    "controlPlane": control_plane.host,
+                    "version": args["kubernetes"]["version"],
+                    "endpoint": args["kubernetes"]["endpoint"],
+                    "ignorePreflight": args["kubernetes"].get("ignore_preflight", []),
+                },
+                after,
+            )
+            joined.append(node.id)
+            self._gpus(name, host, control_plane, node, args)
+
+        self.kubeconfig = pulumi.Output.secret(control_plane.kubeconfig)
+        self.endpoint = pulumi.Output.from_input(args["kubernetes"]["endpoint"])
+        self.nodes = pulumi.Output.all(*joined)
+        self.register_outputs(
+            {"kubeconfig": self.kubeconfig, "endpoint": self.endpoint, "nodes": self.nodes}
+        )
+
+    def _gpus(
+        self,
+        name: str,
+        host: sdk.MachineArgs,
+        control_plane: sdk.ControlPlane,
+        node: sdk.Node,
+        args: ClusterArgs,
+    ) -> None:
+        expected = args["gpus"].get(str(host["name"]))
+        if expected is None:
+            return
+        sdk.GpuReady(
+            f"{name}-{host['name']}-gpus",
+            {
+                "host": host,
+                "controlPlane": control_plane.host,
+                "resource": expected["resource"],
+                "count": expected["count"],
+            },
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[node],
+                # With the node go its GPUs: then there is nothing to ask any more.
+                deleted_with=node,
+                custom_timeouts=pulumi.CustomTimeouts(
+                    create=f"{args['gpu_seconds']}s", update=f"{args['gpu_seconds']}s"
+                ),
+            ),
+        )
+
+
+def _api(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:
+    wished = args["kubernetes"]
+    return {
+        "host": host,
+        "version": wished["version"],
+        "endpoint": wished["endpoint"],
+        "podSubnet": wished["pod_subnet"],
+        "serviceSubnet": wished["service_subnet"],
+        "etcdImageTag": args["etcd_image_tag"],
+        "dnsImageTag": args["dns_image_tag"],
+        "kubelet": wished.get("kubelet") or {},
+        "kubeProxy": wished.get("kube_proxy") or {},
+        "ignorePreflight": wished.get("ignore_preflight") or [],
+    }

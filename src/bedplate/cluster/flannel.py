@@ -1,0 +1,32 @@
+"""flannel: its published manifest with the site's pod network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+SKIP_AWAIT = "pulumi.com/skipAwait"
+
+
+def objects(manifest: str, pod_subnet: str) -> list[dict[str, Any]]:
+    """Return the objects of flannel's manifest for a pod network.
+
+    Raises ValueError if the manifest has no network configuration: then it is not flannel's.
+    """
+    found = [item for item in yaml.safe_load_all(manifest) if item]
+    configured = False
+    for item in found:
+        if item["kind"] == "ConfigMap" and "net-conf.json" in item.get("data", {}):
+            network = json.loads(item["data"]["net-conf.json"])
+            network["Network"] = pod_subnet
+            item["data"]["net-conf.json"] = json.dumps(network, indent=2) + "\n"
+            configured = True
+        if item["kind"] == "DaemonSet":
+            # A node that joins is waited for itself; waiting for the pods here would only hold up
+            # the joins that they wait for.
+            item["metadata"].setdefault("annotations", {})[SKIP_AWAIT] = "true"
+    if not configured:
+        raise ValueError("no ConfigMap with net-conf.json in it")
+    return found

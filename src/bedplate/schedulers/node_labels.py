@@ -1,0 +1,89 @@
+"""What GPU feature discovery found on the hosts, as labels of their Node objects."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypedDict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.stackconfig import StackError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+# The moment of the discovery is no property of the node, and would differ after every run.
+NOT_A_PROPERTY = frozenset({"nvidia.com/gfd.timestamp"})
+
+
+class NodeLabelsArgs(TypedDict):
+    """Inputs of NodeLabels."""
+
+    labels: dict[str, dict[str, str]]
+    """Labels by the node's name."""
+
+
+class NodeLabels(pulumi.ComponentResource):  # type: ignore[misc]
+    """Labels on Node objects, by server-side apply, and read back from the API's answer."""
+
+    applied: pulumi.Output[dict[str, int]]
+
+    def __init__(
+        self, name: str, args: NodeLabelsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:schedulers:NodeLabels", name, None, opts)
+        counts: dict[str, pulumi.Output[int]] = {}
+        for node, labels in sorted(args["labels"].items()):
+            patch = kubernetes.core.v1.NodePatch(
+                f"{name}-{node}",
+                metadata={
+                    "name": node,
+                    "labels": labels,
+                    "annotations": {"pulumi.com/patchForce": "true"},
+                },
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            counts[node] = patch.metadata.apply(
+                lambda found, node=node, labels=labels: asserted(
+                    node, labels, dict(found.labels or {})
+                )
+            )
+        self.applied = pulumi.Output.all(**counts)
+        self.register_outputs({"applied": self.applied})
+
+
+def asserted(node: str, wished: dict[str, str], found: dict[str, str]) -> int:
+    """Return how many labels a Node object has of the wished ones: all, or StackError."""
+    wrong = {key: found.get(key) for key, value in wished.items() if found.get(key) != value}
+    if wrong:
+        raise StackError(
+            f"labels did not reach the node — Node {node} — got {wrong} / allowed "
+            f"{ {key: wished[key] for key in wrong} } — see who else manages these labels: "
+            f"`kubectl get node {node} --show-managed-fields -o yaml`"
+        )
+    return len(wished)
+
+
+def discovered(site: Path, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the labels that verify has written for each GPU host.
+
+    Raises StackError, naming every host without any.
+    """
+    found: dict[str, dict[str, str]] = {}
+    missing: list[str] = []
+    for host in hosts:
+        path = site / ".bedplate" / "evidence" / f"host-{host}.json"
+        labels = json.loads(path.read_text()).get("labels", {}) if path.exists() else {}
+        found[host] = {key: str(value) for key, value in labels.items()}
+        found[host] = {k: v for k, v in found[host].items() if k not in NOT_A_PROPERTY}
+        if not found[host]:
+            missing.append(host)
+    if missing:
+        raise StackError(
+            f"no labels of GPU feature discovery — {site}/.bedplate/evidence — got none for "
+            f"{', '.join(missing)} / allowed labels for every GPU host — run `ansible-playbook "
+            "playbooks/verify.yml` on the site first"
+        )
+    return found

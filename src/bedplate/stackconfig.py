@@ -1,0 +1,75 @@
+"""What the three stacks read from their Pulumi configuration, and the site behind it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from bedplate.errors import BedplateError
+from bedplate.lock import load_lock
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
+
+
+class StackError(pulumi.RunError):  # type: ignore[misc]
+    """A mistake of the user: shown as it is, without a traceback."""
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """Typed configuration of a stack.
+
+    Attributes:
+        site: the site's directory.
+        private_key: SSH key, relative to the site; None for the user's own agent and keys.
+        known_hosts: known hosts, relative to the site; None for the user's own.
+        force: forget hosts that are gone and take a cluster down that is in use.
+        gpu_seconds: how long a node's GPUs are waited for.
+    """
+
+    site: Path
+    private_key: str | None
+    known_hosts: str | None
+    force: bool
+    gpu_seconds: int
+
+    @property
+    def site_from_project(self) -> str:
+        """Return the site's path from the project's directory: the same on every checkout."""
+        return os.path.relpath(self.site, Path.cwd())
+
+
+def read() -> StackConfig:
+    """Read the stack's configuration.
+
+    A relative `bedplate:site` starts at the repository's root; by default the site is the directory
+    under `inventories/` that has the stack's name. Raises StackError if there is none.
+    """
+    config = pulumi.Config("bedplate")
+    named = config.get("site") or f"inventories/{pulumi.get_stack()}"
+    site = (Path.cwd().parents[1] / named).resolve()
+    if not site.is_dir():
+        raise StackError(
+            f"no such site — bedplate:site of stack {pulumi.get_stack()} — got {site} / allowed an "
+            "inventory directory — name it with `pulumi config set bedplate:site PATH`"
+        )
+    return StackConfig(
+        site,
+        config.get("privateKey"),
+        config.get("knownHosts"),
+        config.get_bool("force") or False,
+        config.get_int("gpuSeconds") or 300,
+    )
+
+
+def lock_of(site: Path) -> Lock:
+    """Return the site's lock. Raises StackError with the lock's own message."""
+    try:
+        return load_lock(site)
+    except BedplateError as error:
+        raise StackError(str(error)) from error
