@@ -107,8 +107,8 @@ def test_another_digest_is_refused_and_leaves_nothing(
         (
             f"tool 1.0: the download has another digest — {archive.url} — "
             f"got: sha256:{digest} ({size} bytes); allowed: sha256:{'0' * 64} — Nothing was "
-            "installed. If the source was rebuilt, make the plan and the mirror anew; otherwise do not trust "
-            "this source."
+            "installed. If the source was rebuilt, make the plan and the mirror anew; otherwise do "
+            "not trust this source."
         )
     ]
     assert outcome.changes == []
