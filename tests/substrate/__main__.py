@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     which = down.add_mutually_exclusive_group(required=True)
     which.add_argument("description", type=Path, nargs="?", help=example)
     which.add_argument("--all", action="store_true", help="every substrate on this machine")
-    down.add_argument("--site", type=Path, help="forget this site's SSH key and mirror index too")
+    down.add_argument("--site", type=Path, help="the site to forget; default: that of its 'up'")
     reboot.add_argument("host")
     return top
 
@@ -60,9 +60,10 @@ def down(arguments: argparse.Namespace) -> int:
     one = None if arguments.all else description.load(arguments.description).network
     for name in network.ours() if one is None else [one]:
         with machine.exclusive(name), step(f"taking {name} down"):
+            site = arguments.site or network.site(name)
             lifecycle.down(name)
-    if arguments.site:
-        lifecycle.forget(arguments.site)
+            if site:
+                lifecycle.forget(site)
     return 0
 
 

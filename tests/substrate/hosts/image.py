@@ -52,26 +52,39 @@ def cache() -> Path:
     return Path(os.environ.get("BEDPLATE_CACHE") or default)
 
 
-def ensure(system: str) -> str:
-    """Return the image of an operating system, building what is not there yet."""
+def name(system: str) -> str:
+    """Return the name of the image that an operating system's hosts are made from."""
     wanted = recipe(system)
-    sources = apt_sources.derive(
-        [(path.name, path.read_text()) for path in apt_sources.machine_files()],
-        apt_sources.machine_codename(),
-        wanted.release,
-        wanted.components,
-    )
-    base_digest = _digest(wanted.release, *wanted.packages, sources)
-    digest = _digest(
-        base_digest, *wanted.mask, *_tree(FILES), *_tree(GPU), *_tree(MACHINE_CERTIFICATES)
-    )
-    image = f"{NAME}:{system}-{digest[:12]}"
+    return _name(wanted, _sources(wanted))
+
+
+def ensure(system: str) -> str:
+    """Return the name of an operating system's image, building what is not there yet."""
+    wanted = recipe(system)
+    sources = _sources(wanted)
+    image = _name(wanted, sources)
     if not succeeds(["podman", "image", "exists", image]):
-        base = _base(wanted, sources, base_digest)
+        base = _base(wanted, sources)
         with step(f"image {image}: host files and simulated hardware"):
             _layer(base, image, wanted)
         _drop_older(wanted.os, base, image)
     return image
+
+
+def _sources(wanted: Recipe) -> str:
+    files = [(path.name, path.read_text()) for path in apt_sources.machine_files()]
+    codename = apt_sources.machine_codename()
+    return apt_sources.derive(files, codename, wanted.release, wanted.components)
+
+
+def _base_digest(wanted: Recipe, sources: str) -> str:
+    return _digest(wanted.release, *wanted.packages, sources)
+
+
+def _name(wanted: Recipe, sources: str) -> str:
+    trees = [line for folder in (FILES, GPU, MACHINE_CERTIFICATES) for line in _tree(folder)]
+    digest = _digest(_base_digest(wanted, sources), *wanted.mask, *trees)
+    return f"{NAME}:{wanted.os}-{digest[:12]}"
 
 
 def _drop_older(system: str, base: Path, image: str) -> None:
@@ -86,9 +99,9 @@ def _drop_older(system: str, base: Path, image: str) -> None:
             succeeds(["podman", "image", "rm", other])
 
 
-def _base(wanted: Recipe, sources: str, digest: str) -> Path:
+def _base(wanted: Recipe, sources: str) -> Path:
     folder = cache() / "hosts"
-    base = folder / f"{wanted.os}-{digest[:12]}.tar"
+    base = folder / f"{wanted.os}-{_base_digest(wanted, sources)[:12]}.tar"
     if base.exists():
         return base
     folder.mkdir(parents=True, exist_ok=True)

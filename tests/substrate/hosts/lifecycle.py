@@ -33,15 +33,14 @@ def up(description: Description, site: Path) -> list[str]:
     """
     machine.check()
     machine.load_modules()
-    with machine.exclusive("images"):
-        images = {
-            system: image.ensure(system) for system in {host.os for host in description.hosts}
-        }
-    if network.ensure(description):
+    if network.ensure(description, site):
         say(f"network {description.network}: {description.subnet}")
     public_key = ssh.ensure_key(site)
     found = containers.states(description.network)
     _refuse_changed(description, found)
+    absent = {h.os for h in description.hosts if description.container(h) not in found}
+    with machine.exclusive("images"):
+        images = {system: image.ensure(system) for system in absent}
     here = containers.Machine.here()
 
     def bring(host: Host) -> bool:
@@ -56,7 +55,7 @@ def up(description: Description, site: Path) -> list[str]:
             containers.create(command, name, description.network, files)
         elif not state.running:
             containers.start(name)
-        elif state.image != images[host.os]:
+        elif state.image != image.name(host.os):
             say(f"{host.name} runs on an older image: 'down' and 'up' renew it")
         ssh.wait(name, host.address, BOOT_SECONDS)
         if state is None:
@@ -92,6 +91,14 @@ def forget(site: Path) -> None:
 def reboot(description: Description, host: Host) -> float:
     """Restart a host in order, as its own ``reboot`` does, and return the seconds it took."""
     name = description.container(host)
+    if not _runs(containers.states(description.network).get(name)):
+        raise SubstrateError(
+            "a host that does not run can't be rebooted",
+            f"{description.path}: hosts.{host.name}",
+            status(description)[host.name],
+            "running",
+            f"run 'python -m tests.substrate up {description.path}' first",
+        )
     before = boot_id(name)
     started = time.monotonic()
     containers.execute(name, "systemctl", "reboot", "--no-block")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.substrate.hosts.containers import LABEL
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
     from tests.substrate.hosts.description import Description
 
 
-def ensure(description: Description) -> bool:
+SITE = "io.bedplate.site"
+
+
+def ensure(description: Description, site: Path) -> bool:
     """Make the network if it is not there; return whether it was made.
 
     Raises `SubstrateError` if its name or its addresses belong to something else.
     """
     name = description.network
     if succeeds(["podman", "network", "exists", name]):
-        _check_ours(description)
+        _check_ours(description, site)
         return False
     routes = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "all"]))
     taken = clash(description.subnet, routes)
@@ -33,7 +37,8 @@ def ensure(description: Description) -> bool:
             "a subnet that no interface or route of this machine has",
             "remove what uses it, or choose another subnet in the description and the site",
         )
-    command = ["podman", "network", "create", "--label", f"{LABEL}={name}", "--disable-dns"]
+    command = ["podman", "network", "create", "--disable-dns"]
+    command += ["--label", f"{LABEL}={name}", "--label", f"{SITE}={site.resolve()}"]
     run([*command, "--subnet", description.subnet, "--gateway", description.gateway, name])
     return True
 
@@ -42,6 +47,14 @@ def remove(name: str) -> None:
     """Remove the network if it is there and ours."""
     if name in ours():
         run(["podman", "network", "rm", name])
+
+
+def site(name: str) -> Path | None:
+    """Return the site that a network was made for; None if there is no such network."""
+    if name not in ours():
+        return None
+    labels = json.loads(run(["podman", "network", "inspect", name]))[0]["labels"]
+    return Path(labels[SITE])
 
 
 def ours() -> list[str]:
@@ -65,13 +78,12 @@ def clash(subnet: str, routes: list[dict[str, object]]) -> str:
     return ""
 
 
-def _check_ours(description: Description) -> None:
+def _check_ours(description: Description, site: Path) -> None:
     inspected = json.loads(run(["podman", "network", "inspect", description.network]))[0]
     # Netavark and CNI, podman's two network backends, describe a network alike since podman 4.
     found = [str(subnet["subnet"]) for subnet in inspected.get("subnets") or []]
-    if inspected.get("labels", {}).get(LABEL) != description.network or found != [
-        description.subnet
-    ]:
+    labels = inspected.get("labels") or {}
+    if labels.get(LABEL) != description.network or found != [description.subnet]:
         raise SubstrateError(
             "a podman network of this name exists and is not this substrate's",
             f"{description.path}: network.name",
@@ -79,4 +91,12 @@ def _check_ours(description: Description) -> None:
             f"{description.network} with {description.subnet}, made by 'up'",
             f"run 'podman network rm {description.network}' if it is yours to remove,"
             " or choose another name",
+        )
+    if labels.get(SITE) != str(site.resolve()):
+        raise SubstrateError(
+            "these hosts belong to another site",
+            f"--site {site}",
+            str(site.resolve()),
+            str(labels.get(SITE)),
+            f"give that site, or run 'python -m tests.substrate down {description.path}' first",
         )
