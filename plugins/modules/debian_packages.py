@@ -123,7 +123,7 @@ def install(
                 "Point the sources at a mirror that keeps them, or choose another driver"
                 " and run 'bedplate plan'.",
             )
-    options = [part for o in KEEP_CONFIGURATION for part in ("-o", "Dpkg::Options::=" + o)]
+    options = [part for o in KEEP_CONFIGURATION for part in ("-o", f"Dpkg::Options::={o}")]
     allowed = [
         "--no-install-recommends",
         "--no-remove",
@@ -131,7 +131,9 @@ def install(
         "--allow-change-held-packages",
     ]
     exact = [f"{n}={wish[n]}" for n in sorted(wish)]
-    argv = [*apt, *options, *allowed, "install", *exact]
+    pins = f"{module.tmpdir}/preferences"
+    host.write(pins, debian.preferences(host, wish))
+    argv = [*apt, *options, "-o", f"Dir::Etc::preferences={pins}", *allowed, "install", *exact]
     answer = host.run(argv, timeout=3600, environment=ENVIRONMENT)
     if answer.code != 0:
         errors = [

@@ -124,6 +124,21 @@ def extend_sources(host: Host, codename: str, wanted: Sequence[str]) -> Dict[str
     return changes
 
 
+def preferences(host: Host, wish: Mapping[str, str]) -> str:
+    """apt preferences that also take what the wished packages depend on at the wished versions.
+
+    A driver's packages depend on each other at exactly their own version. Where the index has a
+    newer one too, apt takes that for those which are not named: "held broken packages". What the
+    user prefers stays in front.
+    """
+    mine = [
+        f"Package: ?*\nPin: version {version}\nPin-Priority: 1001\n"
+        for version in sorted(set(wish.values()))
+    ]
+    theirs = host.read("/etc/apt/preferences")
+    return "\n".join(([theirs.rstrip("\n") + "\n"] if theirs else []) + mine)
+
+
 def offers(host: Host, name: str, version: str) -> bool:
     """Whether apt's index, as it was last fetched, has this very version."""
     answer = host.run(["apt-cache", "madison", name])
