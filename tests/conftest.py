@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def figures(pytestconfig: pytest.Config) -> dict[str, dict[str, float]]:
-    """Collect named figures (such as the seconds of each phase) for the summary: {title: {label: value}}."""
+    """Collect figures for the summary: {title: {label: value}}."""
     return pytestconfig.stash[FIGURES]
 
 
@@ -54,7 +54,9 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[FIGURES].update(output.get("figures", {}))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Print the figures, what the default layer left out, and how to run that."""
     for title, values in sorted(config.stash[FIGURES].items()):
         terminalreporter.section(title)

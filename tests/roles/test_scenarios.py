@@ -1,4 +1,4 @@
-"""`molecule test` of every scenario, as its author would type it: in the role's folder, or at the root.
+"""`molecule test` of every scenario as a user types it: in the role's folder, or at the root.
 
 The scenarios share one network of hosts, so they run one after the other, on one worker.
 """
@@ -23,7 +23,10 @@ pytestmark = pytest.mark.xdist_group("molecule")
 
 
 def test_every_role_has_a_scenario() -> None:
-    with_scenario = {path.relative_to(ROOT / "roles").parts[0] for path in ROOT.glob("roles/*/molecule/*/molecule.yml")}
+    with_scenario = {
+        path.relative_to(ROOT / "roles").parts[0]
+        for path in ROOT.glob("roles/*/molecule/*/molecule.yml")
+    }
     assert with_scenario == {path.name for path in (ROOT / "roles").iterdir() if path.is_dir()}
     assert (ROOT / "extensions/molecule/default/molecule.yml").is_file()
 

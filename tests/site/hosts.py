@@ -17,13 +17,16 @@ SNAPSHOT = r"""
 set -e
 dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n'
 echo == holds; apt-mark showhold
-echo == units; systemctl list-unit-files --state=enabled,masked --no-legend | awk '{print $1, $2}'
-echo == active; systemctl list-units --type=service --state=active,failed --no-legend --plain | awk '{print $1, $3}'
+echo == units
+systemctl list-unit-files --state=enabled,masked --no-legend | awk '{print $1, $2}'
+echo == active
+systemctl list-units --type=service --state=active,failed --no-legend --plain |
+  awk '{print $1, $3}'
 echo == modules; cut -d' ' -f1 /proc/modules | sort
 echo == files
 find /etc /opt /usr/local/bin \( -type f -o -type l \) \
-  ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' ! -path '/etc/resolv.conf' \
-  ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' ! -path '/etc/bedplate/simulation/*' \
+  ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' \
+  ! -path '/etc/resolv.conf' ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' ! -path '/etc/bedplate/simulation/*' \
   -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) | sed 's/ \/.*$//' | sort
 """
 

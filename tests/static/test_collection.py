@@ -18,7 +18,9 @@ def defined(path: Path) -> set[str]:
         functions = [node] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
         prefix = ""
         if isinstance(node, ast.ClassDef):
-            functions = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+            functions = [
+                n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
             prefix = f"{node.name}::"
         names |= {f"{prefix}{f.name}" for f in functions if f.name.startswith("test")}
     return {f"{path.relative_to(ROOT)}::{name}" for name in names}

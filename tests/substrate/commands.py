@@ -42,7 +42,10 @@ class SiteCommands:
     def environment(self) -> dict[str, str]:
         """Return the variables that put this checkout's programs and the Pulumi parts on PATH."""
         prepared = os.environ | environment(self.site)
-        return prepared | {"PATH": f"{BIN}:{prepared['PATH']}", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+        return prepared | {
+            "PATH": f"{BIN}:{prepared['PATH']}",
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        }
 
     def substrate(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Start, stop or reboot the hosts."""
@@ -72,7 +75,9 @@ class SiteCommands:
         if site != f"inventories/{self.stack_name}":
             self.pulumi(stack, "config", "set", "bedplate:site", str(self.site))
 
-    def pulumi(self, stack: str, *arguments: str, **options: bool) -> subprocess.CompletedProcess[str]:
+    def pulumi(
+        self, stack: str, *arguments: str, **options: bool
+    ) -> subprocess.CompletedProcess[str]:
         """Run a Pulumi command in a stack's project, on the site's stack."""
         command = ["pulumi", *arguments, "-C", f"stacks/{stack}", "--stack", self.stack_name]
         return self.run(f"pulumi {arguments[0]} {stack}", command, **options)

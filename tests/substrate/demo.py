@@ -15,8 +15,9 @@ DESCRIPTION = ROOT / "tests" / "substrate" / "hosts" / "demo.yml"
 def summary(demo: SiteCommands, seconds: float) -> str:
     """Tell what came out: nodes, GPUs per node, a pod's own view, and where to go from here."""
     columns = "NAME:.metadata.name,VERSION:.status.nodeInfo.kubeletVersion"
-    gpus = f"{columns},GPUS:.status.allocatable.nvidia\\.com/gpu,MODEL:.metadata.labels.nvidia\\.com/gpu\\.product"
-    nodes = demo.kubectl("get", "nodes", "-o", f"custom-columns={gpus}").stdout
+    columns += r",GPUS:.status.allocatable.nvidia\.com/gpu"
+    columns += r",MODEL:.metadata.labels.nvidia\.com/gpu\.product"
+    nodes = demo.kubectl("get", "nodes", "-o", f"custom-columns={columns}").stdout
     pod = demo.pulumi("frameworks", "stack", "output", "logs", quiet=True).stdout
     site = demo.show(SITE)
     return f"""
@@ -47,8 +48,8 @@ def main() -> int:
         demo.run("report", ["bedplate", "report", demo.show(SITE)])
     except subprocess.CalledProcessError as error:
         print(
-            f"\nThe demo stopped: `{' '.join(error.cmd)}` ended with status {error.returncode}; its own"
-            " message stands above. Running `make demo` again goes on from what is there;"
+            f"\nThe demo stopped: `{' '.join(error.cmd)}` ended with status {error.returncode};"
+            " its own message stands above. Running `make demo` again goes on from what is there;"
             " `make clean` takes everything down.",
             file=sys.stderr,
         )

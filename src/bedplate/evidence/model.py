@@ -80,7 +80,7 @@ def load_evidence(site: Path) -> tuple[Evidence, ...]:
     """Read every evidence file of *site*, hosts by name first and the cluster last.
 
     Raises:
-        BedplateError: no evidence was written yet, or a file is not evidence; all bad files at once.
+        BedplateError: there is no evidence yet, or files are not evidence; all at once.
     """
     folder = evidence_folder(site)
     paths = sorted(folder.glob("*.json"))

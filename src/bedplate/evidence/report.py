@@ -53,7 +53,7 @@ class Report:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many checks passed, failed and were skipped; a host without evidence is one failure."""
+        """How many checks passed, failed, were skipped; a host without evidence is a failure."""
         tally: Counter[str] = Counter({result.value: 0 for result in Result})
         for row in self.hosts:
             if row.evidence is None or row.stale:

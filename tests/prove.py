@@ -1,0 +1,66 @@
+"""Run the long sweeps of one area and write what came out to docs/proof/, with commit and counts.
+
+An area is a folder of tests/: `make prove AREA=properties` runs its tests marked `prove`. A sweep
+that finds no test fails: an empty proof would look like a good one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[1]
+
+
+def areas() -> list[str]:
+    """Name the folders that have tests marked `prove`."""
+    marked = [p for p in (ROOT / "tests").rglob("test_*.py") if "mark.prove" in p.read_text()]
+    return sorted({path.relative_to(ROOT / "tests").parts[0] for path in marked})
+
+
+def git(*arguments: str) -> str:
+    """Return what git says."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def main(arguments: list[str]) -> int:
+    """Run one area; the exit status is pytest's, and 2 for an unknown area."""
+    if len(arguments) != 1 or arguments[0] not in areas():
+        got = " ".join(arguments) or "none"
+        print(
+            f"unknown area — AREA — got {got} — allowed: {', '.join(areas())}"
+            " — run: make prove AREA=<one of them>",
+            file=sys.stderr,
+        )
+        return 2
+    area = arguments[0]
+    results = ROOT / ".pytest_cache" / f"prove-{area}.xml"
+    started = time.monotonic()
+    command = ["-m", "pytest", f"tests/{area}", "-m", "prove", f"--junitxml={results}"]
+    status = subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode
+    suite = ElementTree.parse(results).getroot().find("testsuite")  # noqa: S314 our own file
+    assert suite is not None
+    counts = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
+    changed = " (with uncommitted changes)" if git("status", "--porcelain") else ""
+    names = "\n".join(f"- `{case.get('name')}`" for case in suite.findall("testcase"))
+    page = (
+        f"# Proof: {area}\n\n"
+        f"Date {datetime.now(UTC):%Y-%m-%d}, commit {git('rev-parse', 'HEAD')}{changed},"
+        f" {time.monotonic() - started:.0f} s. Run it with `make prove AREA={area}`.\n\n"
+        f"{counts['tests']} tests, {counts['failures']} failed, {counts['errors']} errors,"
+        f" {counts['skipped']} skipped; exit status {status}.\n\n{names}\n"
+    )
+    target = ROOT / "docs" / "proof" / f"{area}.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page, encoding="utf-8")
+    print(page)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
