@@ -34,7 +34,11 @@ def install(rootfs: Path) -> None:
     """
     libraries = build()
     shutil.copytree(
-        HOST_FILES, rootfs, dirs_exist_ok=True, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        HOST_FILES,
+        rootfs,
+        dirs_exist_ok=True,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
     for library in libraries.values():
         shutil.copy(library, rootfs / HOME / library.name)
@@ -69,8 +73,18 @@ def _divert(rootfs: Path) -> None:
         program = Path(path)
         if program.name in KERNEL_PROGRAMS and program.parent.name in ("bin", "sbin"):
             subprocess.run(
-                ["dpkg-divert", "--root", str(rootfs), "--quiet", "--local", "--rename"]
-                + ["--divert", f"{path}.kmod", "--add", path],
+                [
+                    "dpkg-divert",
+                    "--root",
+                    str(rootfs),
+                    "--quiet",
+                    "--local",
+                    "--rename",
+                    "--divert",
+                    f"{path}.kmod",
+                    "--add",
+                    path,
+                ],
                 check=True,
             )
             (rootfs / path.lstrip("/")).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ HEADER_PIN = Path(__file__).parent / "header.txt"
 INSTALLED_HEADERS = (Path("/usr/include/nvml.h"), Path("/usr/local/cuda/include/nvml.h"))
 FLAGS = ("-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wl,--as-needed")
 NOT_SUPPORTED = 3
-_DECLARED = re.compile(r"^nvmlReturn_t DECLDIR (nvml\w+)\(", re.MULTILINE)
+_DECLARED = re.compile(r"^ *nvmlReturn_t +DECLDIR +(nvml\w+) *\(", re.MULTILINE)
 #: A function, or a macro that makes one.
 _DEFINED = re.compile(r"^(?:nvmlReturn_t |[A-Z_]+\()(nvml\w+)[(,]", re.MULTILINE)
 
@@ -32,7 +32,10 @@ def cache() -> Path:
 
 def header() -> Path:
     """Return NVIDIA's nvml.h: the installed one, or the one of the pinned wheel (fetched once)."""
-    for path in (*(Path(p) / "nvidia/nvml_dev/include/nvml.h" for p in sys.path), *INSTALLED_HEADERS):
+    for path in (
+        *(Path(p) / "nvidia/nvml_dev/include/nvml.h" for p in sys.path),
+        *INSTALLED_HEADERS,
+    ):
         if path.is_file():
             return path
     digest = hashlib.sha256(HEADER_PIN.read_bytes()).hexdigest()[:12]
@@ -41,8 +44,20 @@ def header() -> Path:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".header-") as work:
             _run(
-                [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-                + ["--only-binary=:all:", "--dest", work, "--requirement", str(HEADER_PIN)],
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--no-deps",
+                    "--require-hashes",
+                    "--only-binary=:all:",
+                    "--dest",
+                    work,
+                    "--requirement",
+                    str(HEADER_PIN),
+                ],
                 "install Debian's libnvidia-ml-dev, which has the header too",
             )
             (wheel,) = Path(work).glob("*.whl")
@@ -60,8 +75,12 @@ def stubs(declarations: str, sources: list[str]) -> str:
     """
     defined = {name for source in sources for name in _DEFINED.findall(source)}
     missing = sorted(set(_DECLARED.findall(declarations)) - defined)
-    lines = [f"int {name}(void);\nint {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in missing]
-    return "/* Generated from nvml.h: functions that no simulated card supports. */\n" + "".join(lines)
+    lines = [
+        f"int {name}(void);\nint {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in missing
+    ]
+    return "/* Generated from nvml.h: functions that no simulated card supports. */\n" + "".join(
+        lines
+    )
 
 
 def build() -> dict[str, Path]:
@@ -96,8 +115,17 @@ def _compile(nvml: Path, work: Path, target: Path) -> None:
     parts = {"libnvidia-ml": [*sources, generated], "libnvidia-cfg": [table, configuration]}
     for name, files in parts.items():
         _run(
-            ["gcc", *FLAGS, f"-Wl,-soname,{name}.so.1", f"-I{work}", "-o", f"{target / name}.so"]
-            + [*map(str, files), "-ldl", "-lpthread"],
+            [
+                "gcc",
+                *FLAGS,
+                f"-Wl,-soname,{name}.so.1",
+                f"-I{work}",
+                "-o",
+                f"{target / name}.so",
+                *map(str, files),
+                "-ldl",
+                "-lpthread",
+            ],
             "install gcc and libc6-dev; if they are, mend the source that the compiler names",
         )
 

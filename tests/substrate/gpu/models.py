@@ -10,7 +10,24 @@ import yaml
 MODELS = Path(__file__).parent / "models"
 MAX_CARDS = 16
 #: PCI buses of the slots, in the order in which a server numbers its cards.
-BUSES = (0x17, 0x2A, 0x3D, 0x50, 0x65, 0x71, 0x84, 0x8A, 0x9D, 0xA4, 0xB0, 0xB9, 0xC3, 0xCC, 0xD6, 0xDB)
+BUSES = (
+    0x17,
+    0x2A,
+    0x3D,
+    0x50,
+    0x65,
+    0x71,
+    0x84,
+    0x8A,
+    0x9D,
+    0xA4,
+    0xB0,
+    0xB9,
+    0xC3,
+    0xCC,
+    0xD6,
+    0xDB,
+)
 CARDS_PER_SOCKET = 4
 #: NVML_DEVICE_ARCH_* and NVML_BRAND_* of nvml.h.
 ARCHITECTURES = {
@@ -36,7 +53,7 @@ def known_models() -> list[str]:
 
 
 def slots(model: str, count: int) -> str:
-    """Return the text for ``count`` cards of ``model``: lines ``key value``, a line ``gpu`` before each.
+    """Return the text for ``count`` cards of ``model``: a line ``gpu``, then ``key value``, each.
 
     Raises `SimulationError` for a model that there is no file for, or a count that doesn't fit.
     """
@@ -77,7 +94,7 @@ def minor_of(text: str, slot: int) -> int:
     if slot not in taken:
         raise SimulationError(
             f"no card in that slot — slots of the host — got: {slot} / "
-            f"allowed: {', '.join(map(str, taken)) or 'none, the host has no card'} — name one that has"
+            f"allowed: {', '.join(map(str, taken)) or 'none: no card'} — name one that has"
         )
     return taken.index(slot)
 

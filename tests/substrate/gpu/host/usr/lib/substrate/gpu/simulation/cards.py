@@ -23,17 +23,18 @@ def plugged():
     for block in (paths.read(paths.SLOTS) or "").split("gpu\n")[1:]:
         card = Card(line.split(" ", 1) for line in block.splitlines() if " " in line)
         card["minor"] = str(len(cards))
-        card.update(_names(int(card["slot"])))
+        card.update(_names(card))
         cards.append(card)
     return cards
 
 
-def _names(slot):
-    # The same card in the same host has the same names for ever; bed9 tells them from real ones.
-    digest = hashlib.sha256("{}/{}".format(os.uname().nodename, slot).encode()).hexdigest()
+def _names(card):
+    # The same card in the same slot has the same names; bed91a7e says that it is no real one.
+    slot = int(card["slot"])
+    place = "{}/{}/{}".format(os.uname().nodename, slot, card["pci_device"])
+    digest = hashlib.sha256(place.encode()).hexdigest()
+    groups = (digest[:4], "4" + digest[4:7], "8" + digest[7:10], digest[10:20] + f"{slot:02x}")
     return {
-        "uuid": "GPU-bed91a7e-{}-4{}-8{}-{}{:02x}".format(
-            digest[:4], digest[4:7], digest[7:10], digest[10:20], slot
-        ),
-        "serial": "9999{:09d}".format(int(digest[20:27], 16) % 10**9),
+        "uuid": "-".join(("GPU", "bed91a7e", *groups)),
+        "serial": f"9999{int(digest[20:27], 16) % 10**9:09d}",
     }

@@ -25,7 +25,7 @@ class Driver:
         name = module.replace("_", "-")
         if self.variant:
             name = name.replace("nvidia", "nvidia-" + self.variant, 1)
-        return "/lib/modules/{}/updates/dkms/{}.ko".format(release(), name)
+        return f"/lib/modules/{release()}/updates/dkms/{name}.ko"
 
 
 def release():
@@ -41,7 +41,7 @@ def installed():
     found = []
     for name in paths.names("/usr/src"):
         match = _SOURCE.fullmatch(name)
-        if match and paths.read("/usr/src/{}/dkms.conf".format(name)) is not None:
+        if match and paths.read(f"/usr/src/{name}/dkms.conf") is not None:
             words = match.group("variant").split("-")
             variant = "-".join(word for word in words if word and word != "open")
             found.append(Driver(match.group("version"), "open" in words, variant))

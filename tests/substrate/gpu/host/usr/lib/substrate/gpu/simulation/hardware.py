@@ -16,6 +16,10 @@ MOUNTS = {
 }
 
 
+#: Modules, bound drivers and folders of /proc/driver that the machine may have for its own cards.
+DRIVERS = ("nvidia", "nouveau")
+
+
 def boot():
     """Show the machine's own devices and modules beside the simulated ones, then act as udev."""
     for name, target in MOUNTS.items():
@@ -52,11 +56,12 @@ def _adopt(name, target):
     for entry in paths.names(machine):
         if name == "pci-devices" and _nvidia(machine + "/" + entry):
             continue  # this host has the cards that were plugged, not the machine's
-        link = shown + "/" + entry
-        # sysfs has links to relative places: they hold only where they were made.
+        if entry.startswith(DRIVERS):
+            continue
+        # Links of sysfs are relative: they hold only where they were made.
         real = os.path.realpath(target + "/" + entry)
-        own = target + "/" + entry
-        os.symlink(real if not real.startswith(target) else own.replace(target, machine, 1), link)
+        inside = real.startswith(target + "/")
+        os.symlink(real.replace(target, machine, 1) if inside else real, shown + "/" + entry)
 
 
 def _nvidia(device):

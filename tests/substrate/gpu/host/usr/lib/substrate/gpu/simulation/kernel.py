@@ -19,9 +19,13 @@ SIZES = {"nvidia": 56823808, "nvidia_uvm": 1540096, "nvidia_modeset": 1314816, "
 NOUVEAU = "nouveau"
 #: Part of every kernel that hosts are made of, whether built in (as here) or as files.
 COMMON = frozenset(
-    "br_netfilter bridge dummy ip6_tables ip6table_filter ip6table_nat ip_set ip_tables ip_vs ip_vs_rr ip_vs_sh "
-    "ip_vs_wrr iptable_filter iptable_mangle iptable_nat loop nf_conntrack nf_nat nf_tables overlay tun veth "
-    "vxlan wireguard xt_MASQUERADE xt_REDIRECT xt_comment xt_conntrack xt_mark xt_set".split()
+    """
+    br_netfilter bridge dummy ip6_tables ip6table_filter ip6table_nat ip_set ip_tables ip_vs
+    ip_vs_rr ip_vs_sh ip_vs_wrr iptable_filter iptable_mangle iptable_nat loop nf_conntrack
+    nf_nat nf_tables
+    overlay tun veth vxlan wireguard xt_MASQUERADE xt_REDIRECT xt_comment xt_conntrack xt_mark
+    xt_set
+    """.split()  # noqa: SIM905 - a list of thirty lines is no easier to read
 )
 MAJOR, UVM_MAJOR, CONTROL_MINOR, MODESET_MINOR = 195, 510, 255, 254
 
@@ -39,7 +43,9 @@ def normal(name):
 
 def loaded():
     """Loaded modules of the simulation and their versions."""
-    return {name: paths.read(paths.MODULES + "/" + name).strip() for name in paths.names(paths.MODULES)}
+    return {
+        name: paths.read(paths.MODULES + "/" + name).strip() for name in paths.names(paths.MODULES)
+    }
 
 
 def built_in(name):
@@ -98,21 +104,33 @@ def _show_modules(now):
     for name, version in now.items():
         holders, held = users(name)
         size, count = SIZES.get(name, 65536), len(holders) + held
-        lines.append("{} {} {} {} Live 0x0000000000000000\n".format(name, size, count, "".join(h + "," for h in holders) or "-"))
+        lines.append(
+            "{} {} {} {} Live 0x0000000000000000\n".format(
+                name, size, count, "".join(h + "," for h in holders) or "-"
+            )
+        )
         if os.path.islink(paths.path(folder + "/" + name)):
             continue
-        paths.write("{}/{}/refcnt".format(folder, name), "{}\n".format(count))
-        paths.write("{}/{}/initstate".format(folder, name), "live\n")
+        paths.write(f"{folder}/{name}/refcnt", f"{count}\n")
+        paths.write(f"{folder}/{name}/initstate", "live\n")
         if version:
-            paths.write("{}/{}/version".format(folder, name), version + "\n")
-    paths.write(paths.SHOWN + "/modules", "".join(lines) + (paths.read(paths.MACHINE + "/modules") or ""))
+            paths.write(f"{folder}/{name}/version", version + "\n")
+    paths.write(
+        paths.SHOWN + "/modules", "".join(lines) + (paths.read(paths.MACHINE + "/modules") or "")
+    )
     shutil.rmtree(paths.path(paths.SHOWN + "/driver/nvidia"), ignore_errors=True)
     if "nvidia" in now:
         paths.write(paths.SHOWN + "/driver/nvidia/version", _version_text(now["nvidia"]))
         for card in cards.plugged():
-            text = "Model: \t\t {name}\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nBus Location: \t {0}\nDevice Minor: \t {minor}\n"
-            where = "{}/driver/nvidia/gpus/{}/information".format(paths.SHOWN, card.address)
-            paths.write(where, text.format(card.address, **card))
+            where = f"{paths.SHOWN}/driver/nvidia/gpus/{card.address}/information"
+            lines = (
+                f"Model: \t\t {card['name']}",
+                f"GPU UUID: \t {card['uuid']}",
+                "Bus Type: \t PCIe",
+                f"Bus Location: \t {card.address}",
+                f"Device Minor: \t {card['minor']}",
+            )
+            paths.write(where, "".join(line + "\n" for line in lines))
 
 
 def _version_text(version):
@@ -121,10 +139,10 @@ def _version_text(version):
     kernel = "Open Kernel Module for x86_64" if is_open else "x86_64 Kernel Module"
     # Real drivers end with the compiler's line: the last one here says that there is no silicon.
     return (
-        "NVRM version: NVIDIA UNIX {}  {}  Release Build\n"
+        f"NVRM version: NVIDIA UNIX {kernel}  {version}  Release Build\n"
         "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)\n"
         "Simulated: bedplate\n"
-    ).format(kernel, version)
+    )
 
 
 def _show_cards(now):
@@ -145,10 +163,10 @@ def _show_nodes(now):
         wanted["nvidia-modeset"] = (MAJOR, MODESET_MINOR)
     for name in paths.names("/dev"):
         node = paths.path("/dev/" + name)
-        if name.startswith("nvidia") and name not in wanted and stat.S_ISCHR(os.lstat(node).st_mode):
+        if name.startswith("nvidia") and name not in wanted and not os.path.isdir(node):
             os.unlink(node)
     for name, numbers in wanted.items():
         node = paths.path("/dev/" + name)
         if not os.path.exists(node):
             os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(*numbers))
-            os.chmod(node, 0o666)
+            os.chmod(node, 0o666)  # noqa: S103 - as the driver makes them

@@ -16,7 +16,7 @@ _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 def refresh():
     """Bring every installed library up to date with version, loaded module and cards."""
     for library in NAMES:
-        for name in (n for f in FOLDERS for n in glob.glob(paths.path("{}/{}.*".format(f, library)))):
+        for name in (n for f in FOLDERS for n in glob.glob(paths.path(f"{f}/{library}.*"))):
             match = _VERSION.search(name)
             if match and not os.path.islink(name):
                 _replace(name, library, match.group(1))
@@ -27,9 +27,9 @@ def table(version):
     loaded = (paths.read(paths.MODULES + "/nvidia") or "").strip()
     lines = ["library " + version]
     if loaded:
-        lines += ["loaded " + loaded, "cuda_driver {}".format(driver.cuda(loaded))]
+        lines += ["loaded " + loaded, f"cuda_driver {driver.cuda(loaded)}"]
     for card in cards.plugged():
-        lines += ["gpu"] + ["{} {}".format(key, value) for key, value in card.items()]
+        lines += ["gpu"] + [f"{key} {value}" for key, value in card.items()]
     return "".join(line + "\n" for line in lines)
 
 

@@ -9,8 +9,19 @@ import sys
 
 from . import driver, kernel, paths
 
-CONFIGURATION = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
-LOAD_LISTS = ("/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d")
+CONFIGURATION = (
+    "/etc/modprobe.d",
+    "/run/modprobe.d",
+    "/usr/local/lib/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/lib/modprobe.d",
+)
+LOAD_LISTS = (
+    "/etc/modules-load.d",
+    "/run/modules-load.d",
+    "/usr/local/lib/modules-load.d",
+    "/usr/lib/modules-load.d",
+)
 #: Both NVIDIA's module and nouveau claim every display device of the vendor.
 CLAIMS = "pci:v000010DEd*sv*sd*bc03sc*i*"
 WITH_VALUE = ("-C", "-d", "-S", "--config", "--dirname", "--set-version")
@@ -48,7 +59,7 @@ class Configuration:
                         yield line.strip()
 
     def resolve(self, name):
-        """Modules that a name stands for: itself, or what aliases say (less what is blacklisted)."""
+        """Modules that a name stands for: itself, or what aliases say, less the blacklist."""
         dashed = name.replace("_", "-")
         found = [t for a, t in self.aliases if fnmatch.fnmatchcase(dashed, a.replace("_", "-"))]
         if fnmatch.fnmatchcase(name, CLAIMS) or fnmatch.fnmatchcase(CLAIMS, name):
@@ -56,6 +67,7 @@ class Configuration:
             found = [module for module in found if available(module)]
         if not found:
             return None
+        found = list(dict.fromkeys(found))
         return [module for module in found if module.replace("-", "_") not in self.blacklist]
 
 
@@ -69,7 +81,7 @@ def available(name):
 
 def _say(text, quiet=False):
     if not quiet:
-        sys.stderr.write("modprobe: {}\n".format(text))
+        sys.stderr.write(f"modprobe: {text}\n")
 
 
 def main(arguments):
@@ -77,7 +89,7 @@ def main(arguments):
     try:
         options, names = _parse(arguments)
     except ValueError as error:
-        _say("{}".format(error))
+        _say(f"{error}")
         return 1
     configuration = Configuration()
     if options & {"-V", "--version"}:
@@ -90,7 +102,9 @@ def main(arguments):
         _say("ERROR: missing parameters. See -h.")
         return 1
     several = options & {"-a", "--all", "-r", "--remove"}
-    results = [_one(name, names[1:], options, configuration) for name in (names if several else names[:1])]
+    results = [
+        _one(name, names[1:], options, configuration) for name in (names if several else names[:1])
+    ]
     return max(results)
 
 
@@ -115,7 +129,10 @@ def _one(name, parameters, options, configuration):
     modules = configuration.resolve(name)
     if modules is None:
         modules = [name]
-        if options & {"-b", "--use-blacklist"} and name.replace("-", "_") in configuration.blacklist:
+        if (
+            options & {"-b", "--use-blacklist"}
+            and name.replace("-", "_") in configuration.blacklist
+        ):
             return 0
     if options & {"-R", "--resolve-alias"}:
         print("\n".join(kernel.normal(module) for module in modules))
@@ -134,7 +151,7 @@ def _load(name, parameters, options, configuration, quiet):
             return 0
         return _run("insert", configuration.install[key], name, parameters, quiet)
     if not available(name):
-        _say("FATAL: Module {} not found in directory /lib/modules/{}".format(name, driver.release()), quiet)
+        _say(f"FATAL: Module {name} not found in directory /lib/modules/{driver.release()}", quiet)
         return 1
     if dry:
         return 0
@@ -145,7 +162,7 @@ def _load(name, parameters, options, configuration, quiet):
                 return code
     complaint = kernel.insert(module)
     if complaint:
-        _say("ERROR: could not insert '{}': {}".format(key, complaint), quiet)
+        _say(f"ERROR: could not insert '{key}': {complaint}", quiet)
         return 1
     return 0
 
@@ -156,16 +173,16 @@ def _remove(name, parameters, options, configuration, quiet):
         return _run("remove", configuration.remove[key], name, parameters, quiet)
     if module not in kernel.loaded():
         if module in kernel.COMMON or (kernel.built_in(module) and not available_driver(module)):
-            _say("FATAL: Module {} is builtin.".format(name), quiet)
+            _say(f"FATAL: Module {name} is builtin.", quiet)
             return 1
         if not available(name):
-            _say("FATAL: Module {} not found.".format(name), quiet)
+            _say(f"FATAL: Module {name} not found.", quiet)
             return 1
         return 0
     holders, held = kernel.users(module)
     if holders or held:
         by = " by: " + " ".join(holders) if holders else "."
-        _say("FATAL: Module {} is in use{}".format(key, by), quiet)
+        _say(f"FATAL: Module {key} is in use{by}", quiet)
         return 1
     if options & {"-n", "--dry-run", "--show"}:
         return 0
@@ -187,9 +204,14 @@ def _run(verb, command, name, parameters, quiet):
     command = command.replace("$CMDLINE_OPTS", " ".join(shlex.quote(p) for p in parameters))
     code = subprocess.run(["/bin/sh", "-c", command], env=environment, check=False).returncode
     if code:
-        _say("ERROR: ../libkmod/libkmod-module.c:1047 command_do() Error running {} command '{}' for "
-             "module {}: retcode {}".format("install" if verb == "insert" else "remove", command, name, code), quiet)  # fmt: skip
-        _say("ERROR: could not {} '{}': Invalid argument".format(verb, name.replace("-", "_")), quiet)
+        kind = "install" if verb == "insert" else "remove"
+        _say(
+            f"ERROR: Error running {kind} command '{command}' for {name}: retcode {code}",
+            quiet,
+        )
+        _say(
+            "ERROR: could not {} '{}': Invalid argument".format(verb, name.replace("-", "_")), quiet
+        )
     return 1 if code else 0
 
 

@@ -12,7 +12,7 @@ ROM_AND_BARS = 17  # lines of a device's "resource" file
 
 
 def show(cards, driver, loaded):
-    """Show exactly these cards, bound to ``driver`` if there is one; other vendors' devices stay."""
+    """Show exactly these cards, bound to ``driver`` if any; other vendors' devices stay."""
     wanted = {card.address: card for card in cards}
     for name in paths.names(DEVICES):
         entry = paths.path(DEVICES + "/" + name)
@@ -20,8 +20,8 @@ def show(cards, driver, loaded):
             shutil.rmtree(entry)
     for address, card in wanted.items():
         for name, text in _files(card, address, driver).items():
-            paths.write("{}/{}/{}".format(DEVICES, address, name), text)
-        with open(paths.path("{}/{}/config".format(DEVICES, address)), "wb") as stream:
+            paths.write(f"{DEVICES}/{address}/{name}", text)
+        with open(paths.path(f"{DEVICES}/{address}/config"), "wb") as stream:
             stream.write(_config(card))
         _bind(address, driver)
     for name in ("nvidia", "nouveau"):
@@ -35,7 +35,7 @@ def show(cards, driver, loaded):
 
 
 def _bind(address, driver):
-    link = paths.path("{}/{}/driver".format(DEVICES, address))
+    link = paths.path(f"{DEVICES}/{address}/driver")
     if os.path.islink(link):
         os.unlink(link)
     if driver:
@@ -47,36 +47,48 @@ def modalias(card):
     pci_class = int(card["pci_class"], 16)
     sub = int(card["pci_subsystem"], 16)
     return "pci:v000010DEd{:08X}sv{:08X}sd{:08X}bc{:02X}sc{:02X}i{:02X}".format(
-        int(card["pci_device"], 16), sub & 0xFFFF, sub >> 16, pci_class >> 16, pci_class >> 8 & 0xFF, pci_class & 0xFF
+        int(card["pci_device"], 16),
+        sub & 0xFFFF,
+        sub >> 16,
+        pci_class >> 16,
+        pci_class >> 8 & 0xFF,
+        pci_class & 0xFF,
     )
 
 
 def _files(card, address, driver):
     sub = int(card["pci_subsystem"], 16)
     # On a machine without NUMA the kernel says -1.
-    nodes = [n for n in paths.names("/sys/devices/system/node") if n.startswith("node") and n[4:].isdigit()]
+    nodes = [
+        n
+        for n in paths.names("/sys/devices/system/node")
+        if n.startswith("node") and n[4:].isdigit()
+    ]
     numa = int(card["socket"]) if len(nodes) > 1 else -1
-    uevent = "PCI_CLASS={:X}\nPCI_ID=10DE:{:04X}\nPCI_SUBSYS_ID={:04X}:{:04X}\nPCI_SLOT_NAME={}\nMODALIAS={}\n".format(
-        int(card["pci_class"], 16), int(card["pci_device"], 16), sub & 0xFFFF, sub >> 16, address, modalias(card)
+    device, pci_class = int(card["pci_device"], 16), int(card["pci_class"], 16)
+    uevent = (
+        f"PCI_CLASS={pci_class:X}\nPCI_ID=10DE:{device:04X}\n"
+        f"PCI_SUBSYS_ID={sub & 0xFFFF:04X}:{sub >> 16:04X}\n"
+        f"PCI_SLOT_NAME={address}\nMODALIAS={modalias(card)}\n"
     )
     bus = int(card["pci_bus"], 16)
     bars = {0: (0xD0000000 + (bus << 16), 0x1000000), 1: (bus << 40, int(card["bar1_mib"]) << 20)}
     resource = "".join(
-        "0x{:016x} 0x{:016x} 0x{:016x}\n".format(start, start + size - 1 if size else 0, 0x40200 if size else 0)
+        f"0x{start:016x} 0x{start + size - 1 if size else 0:016x} 0x{0x40200 if size else 0:016x}\n"
         for start, size in (bars.get(n, (0, 0)) for n in range(ROM_AND_BARS))
     )
     return {
         "vendor": NVIDIA + "\n",
         "device": "0x{}\n".format(card["pci_device"]),
-        "subsystem_vendor": "0x{:04x}\n".format(sub & 0xFFFF),
-        "subsystem_device": "0x{:04x}\n".format(sub >> 16),
+        "subsystem_vendor": f"0x{sub & 0xFFFF:04x}\n",
+        "subsystem_device": f"0x{sub >> 16:04x}\n",
         "class": card["pci_class"] + "\n",
         "revision": "0xa1\n",
-        "numa_node": "{}\n".format(numa),
+        "numa_node": f"{numa}\n",
         "enable": "1\n" if driver else "0\n",
         "irq": "0\n",
         "modalias": modalias(card) + "\n",
-        "uevent": ("DRIVER={}\n".format(driver) if driver else "") + uevent,
+        "uevent": (f"DRIVER={driver}\n" if driver else "") + uevent,
         "resource": resource,
         "max_link_width": card["pcie_width"] + "\n",
         "current_link_width": card["pcie_width"] + "\n",

@@ -13,13 +13,17 @@ def rmmod(arguments):
         module = kernel.normal(name)
         if module not in kernel.loaded():
             builtin = kernel.built_in(module)
-            sys.stderr.write("rmmod: ERROR: Module {} is {}\n".format(name, "builtin." if builtin else "not currently loaded"))
+            sys.stderr.write(
+                "rmmod: ERROR: Module {} is {}\n".format(
+                    name, "builtin." if builtin else "not currently loaded"
+                )
+            )
             failed = 1
             continue
         holders, held = kernel.users(module)
         if holders or held:
             by = " by: " + " ".join(holders) if holders else ""
-            sys.stderr.write("rmmod: ERROR: Module {} is in use{}\n".format(module, by))
+            sys.stderr.write(f"rmmod: ERROR: Module {module} is in use{by}\n")
             failed = 1
             continue
         kernel.remove(module)
@@ -33,11 +37,13 @@ def insmod(arguments):
         return 1
     module = kernel.normal(os.path.basename(arguments[0]).split(".ko")[0])
     if not modprobe.available(module):
-        sys.stderr.write("insmod: ERROR: could not load module {}: No such file or directory\n".format(arguments[0]))
+        sys.stderr.write(
+            f"insmod: ERROR: could not load module {arguments[0]}: No such file or directory\n"
+        )
         return 1
     complaint = kernel.insert(module)
     if complaint:
-        sys.stderr.write("insmod: ERROR: could not insert module {}: {}\n".format(arguments[0], complaint))
+        sys.stderr.write(f"insmod: ERROR: could not insert module {arguments[0]}: {complaint}\n")
         return 1
     return 0
 
@@ -47,7 +53,11 @@ def lsmod(_arguments):
     print("{:<23} {:<9} Used by".format("Module", " Size").rstrip())
     for line in (paths.read(paths.SHOWN + "/modules") or "").splitlines():
         name, size, count, by = line.split()[:4]
-        print("{:<19} {:>8}  {}{}".format(name, size, count, "" if by == "-" else " " + by.rstrip(",")))
+        print(
+            "{:<19} {:>8}  {}{}".format(
+                name, size, count, "" if by == "-" else " " + by.rstrip(",")
+            )
+        )
     return 0
 
 
@@ -69,7 +79,7 @@ def modinfo(arguments):
     for name in names:
         fields = _fields(name)
         if fields is None:
-            sys.stderr.write("modinfo: ERROR: Module {} not found.\n".format(name))
+            sys.stderr.write(f"modinfo: ERROR: Module {name} not found.\n")
             failed = 1
         elif field is not None:
             if field in fields:
@@ -93,8 +103,13 @@ def _fields(name):
         fields["vermagic"] = driver.release() + " SMP preempt mod_unload modversions "
         return fields
     if module == kernel.NOUVEAU:
-        path = "/lib/modules/{}/kernel/drivers/gpu/drm/nouveau/nouveau.ko".format(driver.release())
-        return {"filename": path, "license": "GPL and additional rights", "alias": modprobe.CLAIMS, "name": module}
+        path = f"/lib/modules/{driver.release()}/kernel/drivers/gpu/drm/nouveau/nouveau.ko"
+        return {
+            "filename": path,
+            "license": "GPL and additional rights",
+            "alias": modprobe.CLAIMS,
+            "name": module,
+        }
     if kernel.built_in(module):
         return {"name": module, "filename": "(builtin)"}
     return None
