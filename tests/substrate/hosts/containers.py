@@ -25,6 +25,7 @@ LABEL = "io.bedplate.substrate"
 SPEC = "io.bedplate.spec"
 NOFILE = 1048576
 NPROC = 32768
+NEVER_STARTED = ("configured", "created", "initialized")
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,10 @@ class State:
 
 
 def states(network: str) -> dict[str, State]:
-    """Return the containers of a substrate by name."""
+    """Return the containers of a substrate by name.
+
+    One that was never started is left out: what made it was interrupted, and `create` replaces it.
+    """
     listed = run(
         ["podman", "ps", "--all", "--filter", f"label={LABEL}={network}", "--format", "json"]
     )
@@ -118,11 +122,16 @@ def states(network: str) -> dict[str, State]:
             entry["Labels"].get(SPEC, ""),
         )
         for entry in json.loads(listed or "[]")
+        if entry["State"] not in NEVER_STARTED
     }
 
 
 def create(command: list[str], name: str, network: str, files: Mapping[str, bytes]) -> None:
-    """Create a container with its volume, place files (paths relative to /) in it, and start it."""
+    """Create a container with its volume, place files (paths relative to /) in it, and start it.
+
+    What an interrupted call has left of it is removed first.
+    """
+    remove(name)
     run(["podman", "volume", "create", "--label", f"{LABEL}={network}", volume(name)])
     run(command)
     run(["podman", "cp", "-", f"{name}:/"], stdin=archive(files))

@@ -43,7 +43,7 @@ def up(description: Description, site: Path) -> list[str]:
         images = {system: image.ensure(system) for system in absent}
     here = containers.Machine.here()
 
-    def bring(host: Host) -> bool:
+    def bring(host: Host) -> None:
         name = description.container(host)
         state = found.get(name)
         if state is None:
@@ -61,7 +61,6 @@ def up(description: Description, site: Path) -> list[str]:
         if state is None:
             _settle(name)
         _authorise(name, public_key)
-        return state is None or not state.running
 
     waiting = [h.name for h in description.hosts if not _runs(found.get(description.container(h)))]
     if waiting:
@@ -76,9 +75,10 @@ def up(description: Description, site: Path) -> list[str]:
 
 def down(name: str) -> None:
     """Remove every container, volume and the network of a substrate, whatever became of them."""
-    listed = ["podman", "volume", "ls", "--quiet", "--filter", f"label={containers.LABEL}={name}"]
-    found = set(containers.states(name))
-    found |= {volume.removesuffix("-var") for volume in run(listed).split()}
+    ours = ["--filter", f"label={containers.LABEL}={name}", "--format"]
+    found = set(run(["podman", "ps", "--all", *ours, "{{.Names}}"]).split())
+    volumes = run(["podman", "volume", "ls", *ours, "{{.Name}}"]).split()
+    found |= {volume.removesuffix("-var") for volume in volumes}
     _together(containers.remove, sorted(found))
     network.remove(name)
 
