@@ -1,0 +1,48 @@
+"""A control plane, and a worker with four GPUs for each name in WORKERS."""
+
+import os
+
+import pulumi
+
+from bedplate.provider import sdk
+
+VERSION, ENDPOINT = "1.36.3", "192.0.2.1:6443"
+
+
+def machine(name: str) -> sdk.MachineArgs:
+    """Return a host's connection data."""
+    return {"name": name, "address": f"{name}.example"}
+
+
+hosts = sdk.Provider("hosts", site=os.environ["SITE"])
+below = pulumi.ResourceOptions(provider=hosts)
+control_plane = sdk.ControlPlane(
+    "cp1",
+    {
+        "host": machine("cp1"),
+        "version": VERSION,
+        "endpoint": ENDPOINT,
+        "podSubnet": "10.244.0.0/16",
+        "serviceSubnet": "10.96.0.0/12",
+        "etcdImageTag": "3.6.5-0",
+        "dnsImageTag": "v1.15.0",
+    },
+    below,
+)
+for name in os.environ["WORKERS"].split():
+    node = sdk.Node(
+        name,
+        {
+            "host": machine(name),
+            "controlPlane": control_plane.host,
+            "version": VERSION,
+            "endpoint": ENDPOINT,
+        },
+        below,
+    )
+    sdk.GpuReady(
+        f"{name}-gpus",
+        {"host": machine(name), "controlPlane": control_plane.host, "count": 4},
+        pulumi.ResourceOptions(provider=hosts, depends_on=[node], deleted_with=node),
+    )
+pulumi.export("kubeconfig", control_plane.kubeconfig)

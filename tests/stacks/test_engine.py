@@ -1,0 +1,146 @@
+"""The provider and the language host under the real engine, hosts played by the test world."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.stacks.world import ENVIRONMENT, World
+from tests.substrate.pulumi import environment
+
+PROGRAM = Path(__file__).with_name("program")
+SECONDS = 120
+
+
+class Stack:
+    """A stack of the test program, in a world and a site of its own."""
+
+    def __init__(self, tmp_path: Path, world: World, site: Path) -> None:
+        self.world = world
+        self.workers = ""
+        # A copy of the program's configuration beside nothing of other tests.
+        self.project = tmp_path / "stacks" / "program"
+        shutil.copytree(PROGRAM, self.project)
+        definition = (PROGRAM / "Pulumi.yaml").read_text()
+        definition = definition.replace("../../../.venv", str(PROGRAM.parents[2] / ".venv"))
+        definition = definition.replace("../plugin", str(PROGRAM.with_name("plugin")))
+        (self.project / "Pulumi.yaml").write_text(definition)
+        self._environment = {
+            **os.environ,
+            **environment(site),
+            ENVIRONMENT: str(world.directory),
+            "SITE": os.path.relpath(site, self.project),
+            "PULUMI_STACK": "world",
+        }
+        self.run("stack", "init", "world")
+        self.run("config", "set", "--path", "pulumi:disable-default-providers[0]", "*")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command of Pulumi."""
+        return subprocess.Popen(
+            ["pulumi", *arguments],
+            cwd=self.project,
+            env={**self._environment, "WORKERS": self.workers},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        """Run a command of Pulumi and return its output."""
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=SECONDS)
+        assert (process.returncode != 0) == (status != 0), output
+        return output
+
+    def up(self, *arguments: str, status: int = 0) -> str:
+        """Bring the stack up."""
+        return self.run("up", "--yes", "--skip-preview", *arguments, status=status)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """A stack with a control plane and three hosts at hand."""
+    world = World(tmp_path / "world")
+    world.add("cp1")
+    for name in ("w1", "w2", "w3"):
+        world.add(name, gpus=4)
+    site = tmp_path / "site"
+    site.mkdir()
+    return Stack(tmp_path, world, site)
+
+
+def test_a_cluster_comes_changes_and_goes(stack: Stack) -> None:
+    stack.workers = "w1 w2 w3"
+    assert "+ 9 to create" in stack.run("preview")
+    assert stack.world.journal() == [], "a preview contacts nothing"
+    assert "+ 9 created" in stack.up()
+    stack.run("preview", "--expect-no-changes")
+    assert "Geheimnis" not in stack.run("stack", "export")
+    assert "Geheimnis" in stack.run("stack", "output", "--show-secrets", "kubeconfig")
+
+    stack.workers = "w1 w2"
+    assert "- 2 deleted" in stack.up()
+    assert [line.split(" drain ")[1].split()[0] for line in stack.world.journal(" drain ")] == [
+        "w3"
+    ]
+    assert stack.world.api["nodes"].keys() == {"cp1", "w1", "w2"}
+
+    stack.run("destroy", "--yes", "--skip-preview")
+    assert not any(
+        (stack.world.root(name) / "etc/kubernetes").exists() for name in ("cp1", "w1", "w2", "w3")
+    )
+
+
+def test_a_plugin_that_cannot_start_holds_nobody_else_up(stack: Stack) -> None:
+    words = "error starting plugins: nvml: Driver/library version mismatch"
+    plugin = {"attempts": 4, "state": "CONTAINER_EXITED", "log": words}
+    stack.world.set("w2", gpus=0, plugin=plugin)
+    stack.workers = "w1 w2"
+    output = stack.up(status=1)
+    assert words in output
+    assert "w2 offers 0 nvidia.com/gpu, the lock expects 4" in output
+    state = stack.run("stack", "export")
+    assert "GpuReady::w1-gpus" in state
+    assert "GpuReady::w2-gpus" in state, "what is half made stays in state"
+    stack.world.set("w2", gpus=4)
+    assert "~ 1 updated" in stack.up()
+    assert len(stack.world.journal("kubeadm join")) == 2
+
+
+def test_killed_in_mid_join_it_goes_on_and_joins_nothing_twice(stack: Stack) -> None:
+    stack.workers = "w1 w2"
+    for name in ("w1", "w2"):
+        stack.world.set(name, join_seconds=5)
+    killed = stack.start("up", "--yes", "--skip-preview")
+    deadline = time.monotonic() + SECONDS
+    while len(stack.world.journal("kubeadm join")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    children = _children(killed.pid)
+    assert any("language_host.py" in line for line in children.values())
+    assert any("stacks.world.provider" in line for line in children.values())
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    deadline = time.monotonic() + 15
+    while left := {pid: line for pid, line in children.items() if Path(f"/proc/{pid}").exists()}:
+        assert time.monotonic() < deadline, f"still running: {left}"
+        time.sleep(0.1)
+    stack.run("cancel", "--yes")
+    stack.up()
+    assert len(stack.world.journal("kubeadm join")) == 2
+    assert stack.world.journal("kubeadm reset") == []
+
+
+def _children(parent: int) -> dict[int, str]:
+    listed = subprocess.run(
+        ["ps", "-wweo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    return {int(pid): args for pid, ppid, args in rows if int(ppid) == parent}
