@@ -188,14 +188,18 @@ def test_module_is_the_installed_one_and_says_it_is_simulated(
     assert capsys.readouterr().out == f"{VERSION}\n"
 
 
-def test_open_modules_are_told_from_the_proprietary_ones(
+def test_of_two_installed_flavours_the_named_one_is_loaded(
     host: Callable[[str, int], Path],
 ) -> None:
     root = host("h100-pcie-80gb", 1)
-    install_driver(root, "580.95.05", "nvidia-current-open")
-    assert modprobe.main(["nvidia"]) == 0
-    loaded = nvidia.loaded_module(Host(str(root)))
-    assert loaded == nvidia.LoadedModule("580.95.05", "open", simulated=True)
+    install_driver(root, VERSION, "nvidia-current-open")
+    (root / f"usr/src/nvidia-current-{VERSION}").mkdir()
+    (root / f"usr/src/nvidia-current-{VERSION}/dkms.conf").write_text("")
+    for name, flavour in (("nvidia-current-open", "open"), ("nvidia-current", "proprietary")):
+        assert modprobe.main([name]) == 0
+        loaded = nvidia.loaded_module(Host(str(root)))
+        assert loaded == nvidia.LoadedModule(VERSION, flavour, simulated=True)
+        unload_all()
 
 
 def test_cards_are_on_the_bus_and_bound_once_the_module_is_loaded(

@@ -13,12 +13,12 @@ _SOURCE = re.compile(r"nvidia-(?P<variant>[a-z0-9-]*?)-?(?P<version>\d{3}\.\d+(?
 
 
 class Driver:
-    """Version ``535.261.03``, whether the modules are the open ones, and Debian's name for them."""
+    """Version ``535.261.03`` and Debian's variant, such as ``current`` or ``current-open``."""
 
-    def __init__(self, version, is_open, variant):
+    def __init__(self, version, variant):
         self.version = version
-        self.is_open = is_open
         self.variant = variant
+        self.is_open = "open" in variant.split("-")
 
     def file(self, module):
         """Path of a module's file, as DKMS would have installed it."""
@@ -33,8 +33,10 @@ def release():
     return (paths.read("/proc/sys/kernel/osrelease") or "").strip()
 
 
-def installed():
+def installed(module="nvidia"):
     """The driver whose module source lies on this host, or None.
+
+    Of several, the one that a module's name (``nvidia-current-open-uvm``) asks for, or newest.
 
     Without kernel headers DKMS only adds the source, so the source stands for the module.
     """
@@ -42,9 +44,11 @@ def installed():
     for name in paths.names("/usr/src"):
         match = _SOURCE.fullmatch(name)
         if match and paths.read(f"/usr/src/{name}/dkms.conf") is not None:
-            words = match.group("variant").split("-")
-            variant = "-".join(word for word in words if word and word != "open")
-            found.append(Driver(match.group("version"), "open" in words, variant))
+            found.append(Driver(match.group("version"), match.group("variant")))
+    wanted = module.replace("_", "-") + "-"
+    named = [d for d in found if d.variant and wanted.startswith("nvidia-" + d.variant + "-")]
+    if named:
+        return max(named, key=lambda d: len(d.variant))
     return max(found, key=lambda d: [int(n) for n in d.version.split(".")]) if found else None
 
 

@@ -44,7 +44,8 @@ def normal(name):
 def loaded():
     """Loaded modules of the simulation and their versions."""
     return {
-        name: paths.read(paths.MODULES + "/" + name).strip() for name in paths.names(paths.MODULES)
+        name: paths.read(paths.MODULES + "/" + name).partition("\n")[0]
+        for name in paths.names(paths.MODULES)
     }
 
 
@@ -61,20 +62,25 @@ def users(name):
     return holders, held
 
 
-def insert(name):
-    """Load one module that is there, dependencies aside; the kernel's complaint, or None."""
+def insert(requested):
+    """Load one module that is there, dependencies aside; the kernel's complaint, or None.
+
+    Of several installed drivers, the requested name (``nvidia-current-open``) says which.
+    """
+    name = normal(requested)
     if name in loaded() or (name in COMMON and os.path.isdir(paths.path("/sys/module/" + name))):
         return None
-    version = ""
+    version, flavour = "", ""
     if name in NEEDS:
-        version = driver.installed().version
+        found = driver.installed(requested)
+        version, flavour = found.version, "open" if found.is_open else "proprietary"
         if name == "nvidia" and not cards.plugged():
             return "No such device"
         if name == "nvidia_peermem":
             return "Invalid argument"  # there is no InfiniBand for it to work with
         if any(loaded().get(needed) != version for needed in NEEDS[name]):
             return "Invalid argument"  # symbols of another version
-    paths.write(paths.MODULES + "/" + name, version + "\n")
+    paths.write(paths.MODULES + "/" + name, f"{version}\n{flavour}\n")
     show()
     return None
 
@@ -134,9 +140,8 @@ def _show_modules(now):
 
 
 def _version_text(version):
-    found = driver.installed()
-    is_open = found is not None and found.version == version and found.is_open
-    kernel = "Open Kernel Module for x86_64" if is_open else "x86_64 Kernel Module"
+    flavour = paths.read(paths.MODULES + "/nvidia").split()[1]
+    kernel = "Open Kernel Module for x86_64" if flavour == "open" else "x86_64 Kernel Module"
     # Real drivers end with the compiler's line: the last one here says that there is no silicon.
     return (
         f"NVRM version: NVIDIA UNIX {kernel}  {version}  Release Build\n"

@@ -24,7 +24,7 @@ def refresh():
 
 def table(version):
     """The device table that a library of this version carries."""
-    loaded = (paths.read(paths.MODULES + "/nvidia") or "").strip()
+    loaded = (paths.read(paths.MODULES + "/nvidia") or "").partition("\n")[0]
     lines = ["library " + version]
     if loaded:
         lines += ["loaded " + loaded, f"cuda_driver {driver.cuda(loaded)}"]

@@ -160,7 +160,7 @@ def _load(name, parameters, options, configuration, quiet):
             code = _load(needed, [], {"-i"}, configuration, quiet)
             if code:
                 return code
-    complaint = kernel.insert(module)
+    complaint = kernel.insert(name)
     if complaint:
         _say(f"ERROR: could not insert '{key}': {complaint}", quiet)
         return 1

@@ -35,7 +35,7 @@ def insmod(arguments):
     if not arguments:
         sys.stderr.write("insmod: ERROR: missing filename.\n")
         return 1
-    module = kernel.normal(os.path.basename(arguments[0]).split(".ko")[0])
+    module = os.path.basename(arguments[0]).split(".ko")[0]
     if not modprobe.available(module):
         sys.stderr.write(
             f"insmod: ERROR: could not load module {arguments[0]}: No such file or directory\n"
@@ -91,7 +91,7 @@ def modinfo(arguments):
 
 
 def _fields(name):
-    module, found = kernel.normal(name), driver.installed()
+    module, found = kernel.normal(name), driver.installed(name)
     if module in kernel.NEEDS:
         if found is None:
             return None
