@@ -316,8 +316,8 @@ def test_faults_reach_who_waits_for_events(host: Callable[[str, int], Path]) -> 
     assert nvml("EventSetCreate", ctypes.byref(events)) == 0
     assert nvml("DeviceRegisterEvents", nvml.handle(1), ctypes.c_ulonglong(8), events) == 0
     assert nvml("EventSetWait_v2", events, data, ctypes.c_uint(0)) == 10  # time-out
-    (root / "run").mkdir(exist_ok=True)
-    (root / "run/nvidia-simulated-faults").write_text("0 48\n1 79\n")
+    paths.write(paths.FAULTS, "0 48\n1 79\n")
+    libraries.refresh()
     assert nvml("EventSetWait_v2", events, data, ctypes.c_uint(0)) == 0
     assert (data[0], data[1], data[2]) == (nvml.handle(1).value, 8, 79)
     assert nvml("EventSetWait_v2", events, data, ctypes.c_uint(0)) == 10

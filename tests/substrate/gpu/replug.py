@@ -14,7 +14,7 @@ from tests.substrate.gpu import SLOTS
 from tests.substrate.gpu.models import SimulationError, minor_of, slots, without_slot
 
 REFRESH = "/usr/lib/substrate/gpu/simulated-gpus"
-FAULTS = "/run/nvidia-simulated-faults"
+FAULTS = "/run/substrate/gpu/faults"
 
 
 def replug(container: str, text: str) -> None:
@@ -32,9 +32,10 @@ def plugged(container: str) -> str:
 
 
 def fault(container: str, slot: int, xid: int) -> None:
-    """Make the card in a slot report an XID error to whoever waits for events."""
+    """Make the card in a slot report an XID error to whoever waits for events, until a reboot."""
     line = f"{minor_of(plugged(container), slot)} {xid}\n"
     _in(container, ["tee", "--append", FAULTS], line)
+    _in(container, [REFRESH, "libraries"])
 
 
 def _in(container: str, command: list[str], stdin: str = "") -> str:

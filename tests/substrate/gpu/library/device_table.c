@@ -94,6 +94,12 @@ static void set_field(struct nvmlDevice_st *gpu, const char *key, const char *va
     }
 }
 
+static void add_fault(struct table *table, const char *value) {
+    struct fault fault;
+    if (table->fault_count < MAX_FAULTS && sscanf(value, "%u %llu", &fault.minor, &fault.xid) == 2)
+        table->faults[table->fault_count++] = fault;
+}
+
 /* Lines of "key value"; a line "gpu" starts the next card. Unknown keys are the host's affair. */
 static void parse(struct table *table, char *text) {
     struct nvmlDevice_st *gpu = NULL;
@@ -118,6 +124,8 @@ static void parse(struct table *table, char *text) {
             set_text(table->loaded, value);
         else if (strcmp(line, "cuda_driver") == 0)
             set_text(table->cuda_driver, value);
+        else if (strcmp(line, "fault") == 0)
+            add_fault(table, value);
     }
 }
 

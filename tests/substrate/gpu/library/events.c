@@ -1,21 +1,18 @@
-/* Events: whoever waits gets the XID errors that the host writes into a file of faults.
+/* Events: whoever waits gets the XID errors that the host adds to the device table.
  *
- * A line "MINOR XID" in /run/nvidia-simulated-faults is one error of /dev/nvidiaMINOR. Each event
- * set reports every line once, also those from before it was made: faults outlast their reader.
+ * The table is read anew at every poll, for the host replaces the file. Each event set reports
+ * every fault of a registered card once, also those from before it was made: faults last.
  */
 #include "simulation.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
-#define FAULTS "/run/nvidia-simulated-faults"
-#define POLL_MS 100
+#define POLL_MS 500
 
 struct nvmlEventSet_st {
     bool registered[256]; /* by minor number */
-    long seen;            /* bytes of the file that were reported */
+    unsigned int seen;    /* faults of the table that were reported */
 };
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
@@ -57,28 +54,22 @@ static nvmlDevice_t by_minor(unsigned int minor) {
 }
 
 static bool next_fault(nvmlEventSet_t set, nvmlEventData_t *data) {
-    char path[4096], line[64];
-    host_path(path, sizeof path, FAULTS);
-    FILE *stream = fopen(path, "r");
-    if (!stream)
+    struct table now;
+    if (table_read(&now) != NVML_SUCCESS)
         return false;
-    bool found = false;
-    fseek(stream, set->seen, SEEK_SET);
-    while (!found && fgets(line, sizeof line, stream)) {
-        unsigned int minor;
-        unsigned long long xid;
-        set->seen = ftell(stream);
-        if (sscanf(line, "%u %llu", &minor, &xid) != 2 || minor > 255 || !set->registered[minor])
+    while (set->seen < now.fault_count) {
+        const struct fault *fault = &now.faults[set->seen++];
+        nvmlDevice_t device = by_minor(fault->minor);
+        if (!device || fault->minor > 255 || !set->registered[fault->minor])
             continue;
-        data->device = by_minor(minor);
+        data->device = device;
         data->eventType = nvmlEventTypeXidCriticalError;
-        data->eventData = xid;
+        data->eventData = fault->xid;
         data->gpuInstanceId = 0xffffffff;
         data->computeInstanceId = 0xffffffff;
-        found = data->device != NULL;
+        return true;
     }
-    fclose(stream);
-    return found;
+    return false;
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) {

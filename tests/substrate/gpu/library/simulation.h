@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define MAX_GPUS 16
+#define MAX_FAULTS 64
 #define TEXT 96
 #define MIB (1024ULL * 1024ULL)
 
@@ -31,11 +32,19 @@ struct nvmlDevice_st {
     char uuid[TEXT], name[TEXT], serial[TEXT], part_number[TEXT], vbios[TEXT], inforom[TEXT];
 };
 
+/* An XID error of one card. */
+struct fault {
+    unsigned int minor;
+    unsigned long long xid;
+};
+
 /* The device table: what the host says of itself. */
 struct table {
     char library[TEXT];       /* version of the package that this file stands for */
     char loaded[TEXT];        /* version of the loaded kernel module; empty when none is */
     char cuda_driver[TEXT];   /* CUDA version that this driver branch supports, 12020 for 12.2 */
+    unsigned int fault_count; /* oldest first */
+    struct fault faults[MAX_FAULTS];
     unsigned int count;
     struct nvmlDevice_st gpus[MAX_GPUS];
 };

@@ -28,6 +28,7 @@ def table(version):
     lines = ["library " + version]
     if loaded:
         lines += ["loaded " + loaded, f"cuda_driver {driver.cuda(loaded)}"]
+    lines += ["fault " + line for line in (paths.read(paths.FAULTS) or "").splitlines()]
     for card in cards.plugged():
         lines += ["gpu"] + [f"{key} {value}" for key, value in card.items()]
     return "".join(line + "\n" for line in lines)

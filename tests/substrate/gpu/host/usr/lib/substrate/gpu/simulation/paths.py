@@ -17,6 +17,8 @@ LIBRARIES = "/usr/lib/substrate/gpu"
 #: The kernel's state. Gone after a reboot, as a kernel's is.
 STATE = "/run/substrate/gpu"
 MODULES = STATE + "/modules"
+#: XID errors, a line "MINOR XID" each, oldest first: written from outside.
+FAULTS = STATE + "/faults"
 #: What is mounted over the machine's own, inside this host only.
 SHOWN = STATE + "/shown"
 MACHINE = STATE + "/machine"
