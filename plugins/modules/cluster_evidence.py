@@ -46,7 +46,7 @@ EXAMPLES = r"""
 RETURN = r"""
 evidence:
   description: The evidence, as it is written.
-  returned: always
+  returned: success
   type: dict
 """
 

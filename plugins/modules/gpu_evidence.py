@@ -88,7 +88,7 @@ EXAMPLES = r"""
 RETURN = r"""
 evidence:
   description: The evidence, as it is written.
-  returned: always
+  returned: success
   type: dict
 summary:
   description: How many checks passed, failed and were skipped.

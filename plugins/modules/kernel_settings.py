@@ -9,7 +9,8 @@ short_description: Keep kernel modules, blacklist, module options and sysctls
 description:
   - Writes one file below each of C(/etc/modules-load.d), C(/etc/modprobe.d) and C(/etc/sysctl.d)
     that has something to say, and removes those that no longer have.
-  - Loads the modules and sets the sysctls that differ now. Nothing is unloaded.
+  - Loads the modules and sets the sysctls that differ now.
+  - Unloads blacklisted modules where nothing uses them.
   - One round trip for all of it.
 author: [The Bedplate authors]
 options:
@@ -169,6 +170,13 @@ def main() -> None:
                 value,
                 "Check that the kernel has this key and that nothing locks it.",
             )
+
+    blacklisted = [m for m in wish["blacklist"] if host.exists("/sys/module/" + m)]
+    for name in blacklisted:
+        # A module in use stays until the next reboot, and is reported; nothing is forced.
+        if module.check_mode or host.run(["rmmod", name]).code == 0:
+            diff.append({"before": f"module {name} loaded\n", "after": ""})
+            differences.append(f"module {name} is loaded")
 
     module.exit_json(
         changed=bool(diff),

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def now() -> str:
+    """Return the time as evidence states it: UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def write(folder: Path, document: Mapping[str, Any]) -> Path:
     """Write evidence in one step as ``host-<name>.json`` or ``cluster.json``."""
     subject = document["subject"]
@@ -64,19 +69,20 @@ class EvidenceAction(ActionBase):
             name=wish["name"],
             pool=wish.get("pool"),
             lock=wish.get("lock_digest") or "",
-            checked=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            checked=now(),
             content=collected,
         )
         if wish.get("evidence_dir") and not self._task.check_mode:
             result["path"] = str(write(Path(wish["evidence_dir"]), document))
         result["changed"] = False
-        result["evidence"] = document
         result["summary"] = evidence.summary(document["checks"])
         failures = evidence.failures(document["checks"], wish["name"])
         if failures:
             result["failed"] = True
             result["msg"] = "\n".join(failures)
         else:
+            # A failed task prints all that it returns: there the message is enough.
+            result["evidence"] = document
             result["msg"] = result["summary"]
 
     def _unreachable(self, reason: str) -> dict[str, Any]:

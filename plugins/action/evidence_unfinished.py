@@ -1,0 +1,44 @@
+"""Evidence of a host on which the work has not come to its end: see the module's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import now, write
+
+from bedplate.portable import evidence
+
+
+class ActionModule(ActionBase):
+    """Writes on the control side only; no host is contacted."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Replace the host's evidence by one failed check that gives the reason."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        wish = self._task.args
+        check = evidence.failed(
+            "site.finished",
+            "site.yml came to its end on this host",
+            wish["reason"],
+            "Mend what it says and run site.yml for this host again.",
+            "all roles and the verification",
+        )
+        document = evidence.document(
+            kind="host",
+            name=wish["name"],
+            pool=wish.get("pool"),
+            lock=wish.get("lock_digest") or "",
+            checked=now(),
+            content={"checks": [check]},
+        )
+        if not self._task.check_mode:
+            result["path"] = str(write(Path(wish["evidence_dir"]), document))
+        result["changed"] = False
+        return result

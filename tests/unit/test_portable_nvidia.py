@@ -1,0 +1,86 @@
+"""Reading NVIDIA's own words: the loaded module, nvidia-smi and nvidia-ctk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import nvidia
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+PROPRIETARY = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Tue Jun 24 23:04:02 UTC 2025\n"
+)
+OPEN = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (root@x)\n"
+)
+
+
+def answering(out: str, code: int = 0, err: str = "") -> Host:
+    def runner(argv: Sequence[str], timeout: float, environment: dict[str, str] | None) -> Result:
+        return Result(code, out, err)
+
+    return Host("/nonexistent", runner)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (PROPRIETARY, nvidia.LoadedModule("535.261.03", "proprietary", False)),
+        (OPEN, nvidia.LoadedModule("580.65.06", "open", False)),
+        (
+            PROPRIETARY + "GCC version:  12\nSimulated: bedplate\n",
+            nvidia.LoadedModule("535.261.03", "proprietary", True),
+        ),
+        ("something else\n", None),
+    ],
+)
+def test_loaded_module(tmp_path: Path, text: str, expected: nvidia.LoadedModule | None) -> None:
+    folder = tmp_path / "proc/driver/nvidia"
+    folder.mkdir(parents=True)
+    (folder / "version").write_text(text)
+    assert nvidia.loaded_module(Host(str(tmp_path))) == expected
+
+
+def test_no_module_is_loaded(tmp_path: Path) -> None:
+    assert nvidia.loaded_module(Host(str(tmp_path))) is None
+
+
+def test_query() -> None:
+    uuid = "GPU-bed91a7e-900b-4a1d-8bb6-d4711ea93200"
+    row = f"0, Tesla T4, {uuid}, 15360, Enabled, 00000000:17:00.0, 535.261.03\n"
+    assert nvidia.query(answering(row)) == (
+        [
+            nvidia.Gpu(
+                0,
+                "Tesla T4",
+                uuid,
+                15360,
+                True,
+                "00000000:17:00.0",
+                "535.261.03",
+            )
+        ],
+        None,
+    )
+
+
+def test_a_failed_query_gives_its_reason() -> None:
+    said = "Failed to initialize NVML: Driver/library version mismatch\nNVML library: 535.309\n"
+    assert nvidia.query(answering(said, code=18)) == ([], "NVML library: 535.309")
+
+
+def test_an_unexpected_row_is_a_reason_and_not_a_gpu() -> None:
+    found, reason = nvidia.query(answering("No devices were found\n"))
+    assert found == []
+    assert reason == "nvidia-smi printed an unexpected row: No devices were found"
+
+
+def test_cdi_devices_are_counted_once() -> None:
+    names = "nvidia.com/gpu=0\nnvidia.com/gpu=1\nnvidia.com/gpu=GPU-bed91a7e\nnvidia.com/gpu=all\n"
+    assert nvidia.cdi_devices(answering(names)) == (["nvidia.com/gpu=0", "nvidia.com/gpu=1"], None)
