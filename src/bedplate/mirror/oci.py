@@ -1,0 +1,236 @@
+"""Images as the OCI specification describes them, and pushing them to a registry over HTTP.
+
+Layers are tar files in which nothing depends on when or where they were made.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import io
+import json
+import tarfile
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from bedplate.mirror.errors import MirrorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+EPOCH = "1970-01-01T00:00:00Z"
+# Fast rather than small: everything stays on this machine.
+COMPRESSION = 1
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A compressed layer on disk: its digest and size, and the digest of the plain tar."""
+
+    path: Path
+    digest: str
+    diff_id: str
+    size: int
+
+
+class _Hashing(io.RawIOBase):
+    """Pass bytes on and hash them on the way."""
+
+    def __init__(self, target: IO[bytes]) -> None:
+        self.target = target
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        block = bytes(memoryview(data))  # type: ignore[arg-type] # any buffer
+        self.sha256.update(block)
+        return self.target.write(block)
+
+
+def pack(target: Path, members: Iterable[tuple[str, Path | bytes | None, int]]) -> Layer:
+    """Write a deterministic tar.gz.
+
+    Args:
+        target: where to.
+        members: (name, content, mode): a file's path or its bytes; None for a directory.
+    """
+    with target.open("wb") as file, _compressor(file) as compressed:
+        plain = _Hashing(compressed)
+        with tarfile.open(fileobj=plain, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            for name, content, mode in members:
+                entry = tarfile.TarInfo(name)
+                entry.mode = mode
+                if content is None:
+                    entry.type = tarfile.DIRTYPE
+                    archive.addfile(entry)
+                elif isinstance(content, bytes):
+                    entry.size = len(content)
+                    archive.addfile(entry, io.BytesIO(content))
+                else:
+                    entry.size = content.stat().st_size
+                    with content.open("rb") as source:
+                        archive.addfile(entry, source)
+    return _layer(target, plain)
+
+
+def compress(tar: Path, target: Path) -> Layer:
+    """Make a layer of a plain tar file."""
+    with tar.open("rb") as source, target.open("wb") as file, _compressor(file) as compressed:
+        plain = _Hashing(compressed)
+        while block := source.read(1 << 20):
+            plain.write(block)
+    return _layer(target, plain)
+
+
+def _compressor(file: IO[bytes]) -> gzip.GzipFile:
+    return gzip.GzipFile("", "wb", COMPRESSION, file, mtime=0)
+
+
+def _layer(path: Path, plain: _Hashing) -> Layer:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Layer(
+        path, f"sha256:{digest}", f"sha256:{plain.sha256.hexdigest()}", path.stat().st_size
+    )
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry on this machine that takes pushes without a login."""
+
+    port: int
+
+    def has(self, kind: str, repository: str, digest: str) -> bool:
+        """Say whether a repository holds a ``manifests`` or ``blobs`` entry of this digest."""
+        status, _, _ = self._ask("HEAD", f"/v2/{repository}/{kind}/{digest}")
+        return status == 200
+
+    def is_intact(self, name: str, digest: str) -> bool:
+        """Say whether an image is there whole: tag, manifest, and each blob's very bytes."""
+        repository, tag = split(name)
+        status, headers, body = self._ask("GET", f"/v2/{repository}/manifests/{tag}")
+        if status != 200 or headers.get("Docker-Content-Digest") != digest:
+            return False
+        if f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
+            return False
+        manifest = json.loads(body)
+        return all(
+            self._blob_digest(repository, blob["digest"]) == blob["digest"]
+            for blob in [manifest["config"], *manifest["layers"]]
+        )
+
+    def push(self, name: str, layers: list[Layer], config: Mapping[str, object]) -> tuple[str, int]:
+        """Push an image under its official name; return its digest and its size in bytes.
+
+        *config* is the image configuration's ``config`` object: entrypoint, environment, labels.
+        """
+        repository, tag = split(name)
+        for layer in layers:
+            with layer.path.open("rb") as file:
+                self._push_blob(repository, layer.digest, layer.size, file)
+        body = _json(
+            {
+                "created": EPOCH,
+                "architecture": "amd64",
+                "os": "linux",
+                "config": config,
+                "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+                "history": [{"created": EPOCH, "created_by": "bedplate"} for _ in layers],
+            }
+        )
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        self._push_blob(repository, digest, len(body), io.BytesIO(body))
+        manifest = _json(
+            {
+                "schemaVersion": 2,
+                "mediaType": MANIFEST,
+                "config": {"mediaType": CONFIG, "digest": digest, "size": len(body)},
+                "layers": [
+                    {"mediaType": LAYER, "digest": layer.digest, "size": layer.size}
+                    for layer in layers
+                ],
+            }
+        )
+        path = f"/v2/{repository}/manifests/{tag}"
+        status, _, said = self._ask("PUT", path, manifest, {"Content-Type": MANIFEST})
+        self._expect(201, status, path, said)
+        size = sum(layer.size for layer in layers)
+        return f"sha256:{hashlib.sha256(manifest).hexdigest()}", size
+
+    def _push_blob(self, repository: str, digest: str, size: int, file: IO[bytes]) -> None:
+        if self._blob_digest(repository, digest) == digest:
+            return
+        status, headers, said = self._ask("POST", f"/v2/{repository}/blobs/uploads/")
+        self._expect(202, status, f"/v2/{repository}/blobs/uploads/", said)
+        location = headers["Location"]
+        path = f"{location}{'&' if '?' in location else '?'}digest={digest}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        status, _, said = self._ask("PUT", path, file, headers)
+        self._expect(201, status, path, said)
+
+    def _blob_digest(self, repository: str, digest: str) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.request("GET", f"/v2/{repository}/blobs/{digest}")
+            response = connection.getresponse()
+            if response.status != 200:
+                return ""
+            found = hashlib.sha256()
+            while block := response.read(1 << 20):
+                found.update(block)
+        except http.client.IncompleteRead:
+            return ""  # shorter on disk than the registry says
+        finally:
+            connection.close()
+        return f"sha256:{found.hexdigest()}"
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | IO[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            accept = {"Accept": MANIFEST}
+            connection.request(method, path, body, accept | dict(headers or {}))
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    def _expect(self, wanted: int, status: int, path: str, said: bytes) -> None:
+        if status != wanted:
+            raise MirrorError(
+                "the registry refused a push",
+                path,
+                f"status {status}: {said.decode(errors='replace')[:300]}",
+                f"status {wanted}",
+                "check the free space of the mirror's directory",
+            )
+
+
+def split(name: str) -> tuple[str, str]:
+    """Return an official name's repository, host first, and its tag."""
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag or "." not in repository.split("/")[0]:
+        raise MirrorError(
+            "not an official image name",
+            "recipe",
+            name,
+            "HOST/PATH:TAG",
+            "write the registry's host and a tag",
+        )
+    return repository, tag
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

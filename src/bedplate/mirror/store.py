@@ -1,0 +1,112 @@
+"""The mirror's root on disk: files by digest, the registry's data, and the record of both."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from bedplate.mirror import atomic
+from bedplate.mirror.index import Contents, FileEntry, ImageEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def cache() -> Path:
+    """Return the directory outside the checkout that keeps what is costly to make."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bedplate"
+    return Path(os.environ.get("BEDPLATE_CACHE") or default)
+
+
+def digest_of(file: IO[bytes]) -> str:
+    """Return the SHA-256 of an open file, in hexadecimal."""
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Store:
+    """A mirror's root. ``files/`` is served as it is; ``registry/`` belongs to the registry."""
+
+    root: Path
+
+    @property
+    def registry(self) -> Path:
+        """The registry's own directory."""
+        return self.root / "registry"
+
+    @property
+    def files(self) -> Path:
+        """What is served below ``/files/``."""
+        return self.root / "files"
+
+    def contents(self) -> Contents:
+        """Return what the record says is here; a record that can't be read counts as empty."""
+        try:
+            return Contents.model_validate_json((self.root / "contents.json").read_text())
+        except (FileNotFoundError, ValidationError):
+            return Contents()  # everything is made again: slow, and right
+
+    def record(self, contents: Contents) -> None:
+        """Replace the record."""
+        atomic.write(self.root / "contents.json", contents.model_dump_json(indent=2) + "\n")
+
+    def add_file(self, made: Path, name: str, *, version: str, recipe: str) -> FileEntry:
+        """Copy a file in under its digest and return its entry.
+
+        What is written is what was hashed: the bytes are read once.
+        """
+        incoming = self.files / "incoming" / name
+        running = hashlib.sha256()
+        with made.open("rb") as source, atomic.writing(incoming) as target:
+            while block := source.read(1 << 20):
+                running.update(block)
+                target.write(block)
+        sha256 = running.hexdigest()
+        final = self.files / "sha256" / sha256 / name
+        final.parent.mkdir(parents=True, exist_ok=True)
+        incoming.replace(final)
+        return FileEntry(
+            version=version,
+            path=f"/files/sha256/{sha256}/{name}",
+            sha256=sha256,
+            size=final.stat().st_size,
+            recipe=recipe,
+        )
+
+    def file_is_intact(self, entry: FileEntry) -> bool:
+        """Say whether a file is there with the bytes of its entry (reads all of it)."""
+        path = self.root / entry.path.removeprefix("/")
+        if not path.is_file() or path.stat().st_size != entry.size:
+            return False
+        with path.open("rb") as file:
+            return digest_of(file) == entry.sha256
+
+    def image_is_recorded(self, name: str, recipe: str) -> ImageEntry | None:
+        """Return the entry of an image made from this recipe, if the record has one."""
+        entry = self.contents().images.get(name)
+        return entry if entry and entry.recipe == recipe else None
+
+    def remove_unlisted_files(self, contents: Contents) -> list[str]:
+        """Remove files that no entry names, so that the root does not grow with every version."""
+        kept = {entry.sha256 for entry in contents.files.values()}
+        folder = self.files / "sha256"
+        gone = [path for path in sorted(folder.glob("*")) if path.name not in kept]
+        for path in gone:
+            shutil.rmtree(path)
+        return [path.name for path in gone]
+
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """Hold the root's lock: two fills take turns."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

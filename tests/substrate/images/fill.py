@@ -1,0 +1,242 @@
+"""Filling a mirror's root: makes what is missing or damaged, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bedplate.mirror import oci, service
+from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.index import Contents, FileEntry, ImageEntry
+from tests.substrate.hosts import apt_sources
+from tests.substrate.hosts.shell import run
+from tests.substrate.images import recipes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bedplate.mirror.store import Store
+    from tests.substrate.images.recipes import Base, File, Image, Tool
+
+RELEASE = "bookworm"
+COMPONENTS = ["main"]
+NOT_THE_VENDORS = (
+    "Assembled on this machine from source builds and Debian packages; not the vendor's"
+)
+# Files are dated alike wherever and whenever a base is made.
+SOURCE_DATE_EPOCH = "0"
+COMPILE = ["gcc", "-Os", "-Wall", "-static", "-s", "-DVERSION=3.10.2"]
+NO_DOCUMENTS = [
+    f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")
+]
+
+
+def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False) -> Contents:
+    """Bring a mirror's root up to the recipes and return what it holds.
+
+    Every file and blob is read and compared with its digest, so damage is found and mended.
+
+    Args:
+        store: the root.
+        tools: what is packed, by name; see `recipes.known_tools`.
+        skip_missing: leave out, with a line that says so, what needs tools that are not built.
+
+    Raises:
+        MirrorError: a tool is not built, or the registry refuses.
+    """
+    wanted_files, wanted_images = recipes.files(tools), recipes.images(tools)
+    needed = {f.tool for f in wanted_files} | {t for i in wanted_images for t in i.tools}
+    absent = sorted(name for name in needed | {"registry"} if not tools[name].built)
+    if absent and (not skip_missing or "registry" in absent):
+        raise MirrorError(
+            "tools that the mirror is filled from are not built",
+            str(tools[absent[0]].folder.parent),
+            f"no {', '.join(absent)}",
+            "all of tests/substrate/tools/tools.toml",
+            f"run 'python tests/substrate/tools/build.py {' '.join(absent)}'",
+        )
+    if absent:
+        _say(f"left out: whatever needs {', '.join(absent)}")
+    started = time.monotonic()
+    with ExitStack() as stack:
+        stack.enter_context(store.filling())
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=store.root, prefix=".w-")))
+        port = stack.enter_context(
+            service.writable_registry(store, tools["registry"].program("registry"))
+        )
+        filler = _Filler(store, tools, oci.Registry(port), work)
+        for file in wanted_files:
+            if file.tool not in absent:
+                filler.file(file)
+        for image in wanted_images:
+            if not set(image.tools) & set(absent):
+                filler.image(image)
+        store.record(filler.done)
+        store.remove_unlisted_files(filler.done)
+    count = f"{len(filler.done.files)} files, {len(filler.done.images)} images"
+    _say(f"{count}, {filler.made} made, in {time.monotonic() - started:.1f} s")
+    return filler.done
+
+
+class _Filler:
+    """One run of `fill`; what is done is recorded at once, so an interrupted run loses little."""
+
+    def __init__(
+        self, store: Store, tools: Mapping[str, Tool], registry: oci.Registry, work: Path
+    ) -> None:
+        self.store, self.tools, self.registry, self.work = store, tools, registry, work
+        self.before = store.contents()
+        self.done = Contents()
+        self.made = 0
+        self.layers: dict[str, oci.Layer] = {}
+
+    def file(self, wanted: File) -> None:
+        recipe = recipes.digest(wanted, self.tools)
+        entry = self.before.files.get(wanted.artifact)
+        if entry is None or entry.recipe != recipe or not self.store.file_is_intact(entry):
+            started = time.monotonic()
+            entry = self._make_file(wanted, recipe)
+            self.made += 1
+            _say(f"file {wanted.artifact}: {_size(entry.size)} in {_since(started)}")
+        self._keep(
+            self.done.model_copy(update={"files": {**self.done.files, wanted.artifact: entry}})
+        )
+
+    def image(self, wanted: Image) -> None:
+        base = _base_digest(recipes.bases()[wanted.base]) if wanted.base else ""
+        recipe = recipes.digest(wanted, self.tools, base)
+        entry = self.before.images.get(wanted.name)
+        if (
+            entry is None
+            or entry.recipe != recipe
+            or not self.registry.is_intact(wanted.name, entry.digest)
+        ):
+            started = time.monotonic()
+            entry = self._make_image(wanted, recipe)
+            self.made += 1
+            _say(f"image {wanted.name}: {_size(entry.size)} in {_since(started)}")
+        self._keep(
+            self.done.model_copy(update={"images": {**self.done.images, wanted.name: entry}})
+        )
+
+    def _keep(self, done: Contents) -> None:
+        self.done = done
+        self.store.record(
+            Contents(files=self.before.files | done.files, images=self.before.images | done.images)
+        )
+
+    def _make_file(self, wanted: File, recipe: str) -> FileEntry:
+        tool = self.tools[wanted.tool]
+        if wanted.as_is:
+            made = tool.program(wanted.as_is)
+        else:
+            made = self.work / "archive"
+            prefix = "" if wanted.into == "." else f"{wanted.into}/"
+            oci.pack(made, [(prefix + x, tool.program(x), 0o755) for x in sorted(wanted.files)])
+        return self.store.add_file(made, wanted.name, version=tool.version, recipe=recipe)
+
+    def _make_image(self, wanted: Image, recipe: str) -> ImageEntry:
+        layers = [self._base(wanted.base)] if wanted.base else []
+        members = [
+            (path.lstrip("/"), None, int(mode, 8)) for path, mode in wanted.directories.items()
+        ]
+        own = [(path.lstrip("/"), *self._content(file)) for path, file in wanted.files.items()]
+        if members or own:
+            layers.append(oci.pack(self.work / "layer", [*members, *own]))
+        config: dict[str, object] = {
+            "Labels": {
+                "io.bedplate.assembled": NOT_THE_VENDORS,
+                "io.bedplate.recipe": recipe,
+                "io.bedplate.tools": " ".join(f"{x}={self.tools[x].version}" for x in wanted.tools),
+            }
+        }
+        settings = {"Entrypoint": wanted.entrypoint, "Cmd": wanted.command, "User": wanted.user}
+        config |= {key: value for key, value in settings.items() if value}
+        environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        config["Env"] = [f"{k}={v}" for k, v in (environment | wanted.environment).items()]
+        content, size = self.registry.push(wanted.name, layers, config)
+        return ImageEntry(digest=content, size=size, recipe=recipe)
+
+    def _content(self, file: str | dict[str, str]) -> tuple[Path | bytes, int]:
+        if isinstance(file, dict):
+            return file["text"].encode(), 0o644
+        tool, _, name = file.partition(":")
+        if tool == "compiled":
+            source = self.tools["kubernetes"].program(f"{name}.c")
+            made = self.work / name
+            run(
+                [*COMPILE, "-o", str(made), str(source)],
+                fix="install gcc and libc6-dev",
+            )
+            return made, 0o755
+        return self.tools[tool].program(name), 0o755
+
+    def _base(self, name: str) -> oci.Layer:
+        """Return a base's layer, kept in the root so that its images share one blob."""
+        if name in self.layers:
+            return self.layers[name]
+        wanted = recipes.bases()[name]
+        kept = self.store.root / "bases" / f"{name}-{_base_digest(wanted)[7:19]}"
+        if not (kept / "layer.json").exists():
+            started = time.monotonic()
+            _say(f"base {name}: Debian's {wanted.variant} and {len(wanted.packages)} packages …")
+            _make_base(wanted, self.work / name)
+            kept.parent.mkdir(exist_ok=True)
+            (self.work / name).rename(kept)
+            _say(f"base {name} in {_since(started)}")
+        facts = json.loads((kept / "layer.json").read_text())
+        self.layers[name] = oci.Layer(path=kept / "layer.tar.gz", **facts)
+        return self.layers[name]
+
+
+def _make_base(wanted: Base, target: Path) -> None:
+    target.mkdir()
+    sources = target / "machine.sources"
+    sources.write_text(_sources())
+    run(
+        [
+            "env",
+            f"SOURCE_DATE_EPOCH={SOURCE_DATE_EPOCH}",
+            "mmdebstrap",
+            "--mode=root",
+            f"--variant={wanted.variant}",
+            "--skip=output/dev",
+            *NO_DOCUMENTS,
+            *([f"--include={','.join(wanted.packages)}"] if wanted.packages else []),
+            RELEASE,
+            str(target / "base.tar"),
+            str(sources),
+        ],
+        fix="check that this machine's own 'apt-get update' works",
+    )
+    layer = oci.compress(target / "base.tar", target / "layer.tar.gz")
+    (target / "base.tar").unlink()
+    facts = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
+    (target / "layer.json").write_text(json.dumps(facts))
+
+
+def _base_digest(wanted: Base) -> str:
+    parts = [recipes.ASSEMBLER, RELEASE, wanted.variant, wanted.packages, _sources()]
+    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+
+
+def _sources() -> str:
+    files = [(path.name, path.read_text()) for path in apt_sources.machine_files()]
+    return apt_sources.derive(files, apt_sources.machine_codename(), RELEASE, COMPONENTS)
+
+
+def _say(text: str) -> None:
+    print(f"[mirror] {text}", flush=True)
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def _since(started: float) -> str:
+    return f"{time.monotonic() - started:.1f} s"

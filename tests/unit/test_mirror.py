@@ -1,0 +1,210 @@
+"""The mirror: its store, index, processes, configurations, images and recipes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.mirror import Contents, MirrorError, atomic, load_index, oci, processes, render
+from bedplate.mirror.index import FileEntry, ImageEntry, write_index
+from bedplate.mirror.store import Store
+from tests.substrate.images import recipes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECIPE = "sha256:" + "a" * 64
+
+
+def filled(tmp_path: Path, content: bytes = b"content") -> tuple[Store, FileEntry]:
+    made = tmp_path / "made"
+    made.write_bytes(content)
+    store = Store(tmp_path / "root")
+    return store, store.add_file(made, "tool.tgz", version="1.0", recipe=RECIPE)
+
+
+def test_a_file_lies_under_its_digest(tmp_path: Path) -> None:
+    store, entry = filled(tmp_path)
+    sha256 = hashlib.sha256(b"content").hexdigest()
+    assert entry.path == f"/files/sha256/{sha256}/tool.tgz"
+    assert (store.root / entry.path[1:]).read_bytes() == b"content"
+    assert (entry.sha256, entry.size) == (sha256, 7)
+    assert store.file_is_intact(entry)
+
+
+@pytest.mark.parametrize("damage", [b"CONTENT", b"conten", b""])
+def test_damage_is_found_and_adding_again_mends_it(tmp_path: Path, damage: bytes) -> None:
+    store, entry = filled(tmp_path)
+    (store.root / entry.path[1:]).write_bytes(damage)
+    assert not store.file_is_intact(entry)
+    assert filled(tmp_path)[1] == entry
+    assert store.file_is_intact(entry)
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    atomic.write(target, "old")
+
+    def interrupted() -> None:
+        with atomic.writing(target) as file:
+            file.write(b"half of the n")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_files_of_older_recipes_go(tmp_path: Path) -> None:
+    store, old = filled(tmp_path, b"old")
+    _, new = filled(tmp_path, b"new")
+    assert store.remove_unlisted_files(Contents(files={"tool": new})) == [old.sha256]
+    assert store.file_is_intact(new)
+
+
+def test_index_round_trip(tmp_path: Path) -> None:
+    _, entry = filled(tmp_path)
+    image = ImageEntry(digest=RECIPE, size=5, recipe=RECIPE)
+    index = Contents(files={"tool": entry}, images={"registry.k8s.io/pause:3": image}).at(
+        "http://192.0.2.1:5080"
+    )
+    assert write_index(tmp_path, index)
+    assert not write_index(tmp_path, index)
+    assert load_index(tmp_path) == index
+    assert index.file_url("tool") == f"http://192.0.2.1:5080{entry.path}"
+    with pytest.raises(MirrorError, match=r"lacks an artifact .* got other / allowed tool"):
+        index.file_url("other")
+
+
+def test_a_missing_index_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(MirrorError) as error:
+        load_index(tmp_path)
+    path = tmp_path / ".bedplate" / "mirror.json"
+    assert str(error.value) == (
+        f"the site's sources are a mirror that has not been made — {path} — got no such file /"
+        " allowed the index that filling and starting the mirror writes — run 'python -m"
+        f" tests.substrate up DESCRIPTION --site {tmp_path}' for the demo, or set"
+        " bedplate_sources.mode to upstream"
+    )
+
+
+def test_a_wrong_index_names_the_place(tmp_path: Path) -> None:
+    index = Contents(files={"tool": filled(tmp_path)[1]}).at("http://192.0.2.1:5080")
+    broken = json.loads(index.model_dump_json())
+    broken["files"]["tool"]["sha256"] = "0"
+    atomic.write(tmp_path / ".bedplate/mirror.json", json.dumps(broken))
+    with pytest.raises(MirrorError, match=r"mirror\.json: files\.tool\.sha256 — got '0'"):
+        load_index(tmp_path)
+
+
+def test_nginx_serves_and_takes_no_pushes(tmp_path: Path) -> None:
+    text = render.nginx(tmp_path / "r", tmp_path / "m", "192.0.2.1", 5080, 4321, as_root=False)
+    assert "listen 192.0.2.1:5080;" in text
+    assert "proxy_pass http://127.0.0.1:4321;" in text
+    assert f'root "{tmp_path}/m";' in text
+    assert text.count("limit_except GET { deny all; }") == 2
+    assert "user " not in text.replace("the user", "")
+    with pytest.raises(MirrorError, match="nginx can't serve from this directory"):
+        render.nginx(tmp_path / 'a"b', tmp_path, "192.0.2.1", 5080, 4321, as_root=False)
+
+
+def test_the_served_registry_is_read_only(tmp_path: Path) -> None:
+    served = json.loads(render.registry(tmp_path, 4321, read_only=True))
+    assert served["storage"]["maintenance"]["readonly"] == {"enabled": True}
+    assert served["http"]["addr"] == "127.0.0.1:4321"
+
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+def test_stop_ends_its_own_process(tmp_path: Path) -> None:
+    record = tmp_path / "p.json"
+    found = processes.start(record, SLEEP, tmp_path / "log", {})
+    assert processes.running(record) == found
+    assert os.getsid(found.pid) == found.pid
+    assert processes.stop(record)
+    assert processes.identity(found.pid) is None
+    assert not record.exists()
+    assert not processes.stop(record)
+
+
+@pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}])
+def test_a_recycled_id_is_left_alone(tmp_path: Path, change: dict[str, int | str]) -> None:
+    with subprocess.Popen(SLEEP) as other:
+        try:
+            theirs = processes.identity(other.pid)
+            assert theirs is not None
+            record = tmp_path / "p.json"
+            record.write_text(json.dumps(asdict(theirs) | change))
+            assert processes.running(record) is None
+            assert not processes.stop(record)
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_archives_do_not_depend_on_time_or_owner(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"x" * 100)
+    members: list[tuple[str, Path | bytes | None, int]] = [
+        ("tmp", None, 0o1777),
+        ("bin/program", program, 0o755),
+        ("etc/passwd", b"root", 0o644),
+    ]
+    first = oci.pack(tmp_path / "a", members)
+    os.utime(program, (1, 1))
+    program.chmod(0o600)
+    second = oci.pack(tmp_path / "b", members)
+    assert (first.digest, first.diff_id) == (second.digest, second.diff_id)
+    assert first.digest == f"sha256:{hashlib.sha256((tmp_path / 'a').read_bytes()).hexdigest()}"
+    with tarfile.open(tmp_path / "a") as archive:
+        assert [(m.name, m.mode, m.size) for m in archive] == [
+            ("tmp", 0o1777, 0),
+            ("bin/program", 0o755, 100),
+            ("etc/passwd", 0o644, 4),
+        ]
+        assert archive.extractfile("etc/passwd").read() == b"root"  # type: ignore[union-attr]
+
+
+def test_a_compressed_base_keeps_its_plain_digest(tmp_path: Path) -> None:
+    plain = io.BytesIO(os.urandom(3 << 20)).getvalue()
+    (tmp_path / "base.tar").write_bytes(plain)
+    layer = oci.compress(tmp_path / "base.tar", tmp_path / "layer")
+    assert layer.diff_id == f"sha256:{hashlib.sha256(plain).hexdigest()}"
+
+
+def test_image_names_begin_with_a_host() -> None:
+    assert oci.split("docker.io/library/debian:12") == ("docker.io/library/debian", "12")
+    for name in ("debian:12", "docker.io/library/debian"):
+        with pytest.raises(MirrorError, match="not an official image name"):
+            oci.split(name)
+
+
+def test_recipe_digest_follows_tool_versions_text_and_base() -> None:
+    tools = recipes.known_tools()
+    image = next(i for i in recipes.images(tools) if "kube-proxy" in i.name)
+    before = recipes.digest(image, tools, "base")
+    assert before == recipes.digest(image, tools, "base")
+    newer = tools | {"kubernetes": replace(tools["kubernetes"], version="9")}
+    other = tools | {"etcd": replace(tools["etcd"], version="9")}
+    assert before != recipes.digest(image, newer, "base")
+    assert before == recipes.digest(image, other, "base")
+    assert before != recipes.digest(image, tools, "another base")
+    assert before != recipes.digest(replace(image, text="{}"), tools, "base")
+
+
+def test_a_program_of_the_machine_is_not_offered_under_a_pinned_version(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/crictl").symlink_to(sys.executable)
+    with pytest.raises(MirrorError, match="can't offer the machine's own program"):
+        recipes.Tool("crictl", "1.36.0", tmp_path).program("crictl")
