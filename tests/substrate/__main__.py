@@ -6,6 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from bedplate.errors import BedplateError
+from bedplate.mirror.index import LOCATION
+from bedplate.mirror.service import run_directory
+from tests.substrate import images
 from tests.substrate.gpu import SimulationError
 from tests.substrate.hosts import description, lifecycle, machine, network
 from tests.substrate.hosts.errors import SubstrateError
@@ -48,8 +52,6 @@ def up(arguments: argparse.Namespace) -> int:
     with machine.exclusive(wanted.network):
         lifecycle.up(wanted, arguments.site)
         if not arguments.no_mirror:
-            from tests.substrate import images
-
             images.up(wanted.network, wanted.gateway, arguments.site)
     return 0
 
@@ -57,14 +59,24 @@ def up(arguments: argparse.Namespace) -> int:
 def down(arguments: argparse.Namespace) -> int:
     """Take the hosts and the mirror down."""
     machine.check()
-    one = None if arguments.all else description.load(arguments.description).network
-    for name in network.ours() if one is None else [one]:
+    if arguments.all:
+        names = sorted({*network.ours(), *mirrored()})
+    else:
+        names = [description.load(arguments.description).network]
+    for name in names:
         with machine.exclusive(name), step(f"taking {name} down"):
             site = arguments.site or network.site(name)
+            images.down(name)
             lifecycle.down(name)
             if site:
                 lifecycle.forget(site)
+                (site / LOCATION).unlink(missing_ok=True)
     return 0
+
+
+def mirrored() -> list[str]:
+    """Return the networks that a mirror was started for, should the network itself be gone."""
+    return [path.parent.name for path in run_directory("any").parent.glob("*/mirror.json")]
 
 
 def reboot(arguments: argparse.Namespace) -> int:
@@ -91,7 +103,7 @@ def main() -> int:
     commands = {"up": up, "down": down, "reboot": reboot, "status": status}
     try:
         return commands[arguments.command](arguments)
-    except (SubstrateError, SimulationError) as error:
+    except (SubstrateError, SimulationError, BedplateError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
