@@ -41,7 +41,7 @@ class Layer:
 class _Hashing(io.RawIOBase):
     """Pass bytes on and hash them on the way."""
 
-    def __init__(self, target: IO[bytes]) -> None:
+    def __init__(self, target: gzip.GzipFile) -> None:
         self.target = target
         self.sha256 = hashlib.sha256()
 

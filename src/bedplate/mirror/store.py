@@ -9,7 +9,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -18,6 +18,7 @@ from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedReader
 
 
 def cache() -> Path:
@@ -26,7 +27,7 @@ def cache() -> Path:
     return Path(os.environ.get("BEDPLATE_CACHE") or default)
 
 
-def digest_of(file: IO[bytes]) -> str:
+def digest_of(file: BufferedReader) -> str:
     """Return the SHA-256 of an open file, in hexadecimal."""
     return hashlib.file_digest(file, "sha256").hexdigest()
 
