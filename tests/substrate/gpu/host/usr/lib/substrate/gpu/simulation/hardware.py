@@ -37,7 +37,8 @@ def boot():
 
 def refresh():
     """Take notice of cards that were plugged or pulled while the host runs."""
-    kernel.show()
+    with paths.locked():
+        kernel.show()
     return 0
 
 

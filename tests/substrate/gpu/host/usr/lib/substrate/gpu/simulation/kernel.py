@@ -67,7 +67,11 @@ def insert(requested):
 
     Of several installed drivers, the requested name (``nvidia-current-open``) says which.
     """
-    name = normal(requested)
+    with paths.locked():
+        return _insert(normal(requested), requested)
+
+
+def _insert(name, requested):
     if name in loaded() or (name in COMMON and os.path.isdir(paths.path("/sys/module/" + name))):
         return None
     version, flavour = "", ""
@@ -87,8 +91,9 @@ def insert(requested):
 
 def remove(name):
     """Unload one module that nothing uses."""
-    os.unlink(paths.path(paths.MODULES + "/" + name))
-    show()
+    with paths.locked():
+        os.unlink(paths.path(paths.MODULES + "/" + name))
+        show()
 
 
 def show():

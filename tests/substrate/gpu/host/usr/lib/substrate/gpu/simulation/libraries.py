@@ -13,6 +13,13 @@ MARKER = b"\n--simulated-gpus--\n"
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 
 
+def main():
+    """What dpkg calls after each of its runs."""
+    with paths.locked():
+        refresh()
+    return 0
+
+
 def refresh():
     """Bring every installed library up to date with version, loaded module and cards."""
     for library in NAMES:

@@ -1,5 +1,7 @@
 """Where the simulation keeps what, relative to a root that tests can replace."""
 
+import contextlib
+import fcntl
 import os
 
 ROOT = os.environ.get("SIMULATED_GPU_ROOT", "")
@@ -46,3 +48,12 @@ def names(name):
         return sorted(os.listdir(path(name)))
     except OSError:
         return []
+
+
+@contextlib.contextmanager
+def locked():
+    """One change of the kernel's state at a time: packages, kubelet and a role may all load."""
+    os.makedirs(path(STATE), exist_ok=True)
+    with open(path(STATE + "/lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
