@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -113,14 +114,16 @@ def run_directory(name: str) -> Path:
     return cache() / "run" / name
 
 
-def stop(name: str) -> list[str]:
-    """End a network's mirror; return the processes that ran. Idempotent."""
+def stop(name: str, *, forget: bool = False) -> list[str]:
+    """End a network's mirror; return the processes that ran. Idempotent.
+
+    Logs and settings stay, so that the mirror can be started under the same name again; with
+    *forget*, for a network that is being removed, they go too.
+    """
     run = run_directory(name)
     stopped = [part for part in ("nginx", "registry") if processes.stop(run / f"{part}.json")]
-    if run.is_dir():
-        # The logs stay for whoever asks why; the rest is made again at the next start.
-        for leftover in ("nginx.conf", "registry.yml", "mirror.json", "nginx.pid"):
-            (run / leftover).unlink(missing_ok=True)
+    if forget and run.is_dir():
+        shutil.rmtree(run)
     return stopped
 
 
@@ -135,8 +138,13 @@ def find(url: str) -> str | None:
 
 @contextmanager
 def writable_registry(store: Store, registry: Path) -> Iterator[int]:
-    """Run a registry that takes pushes, on a loopback port that is yielded, while a fill lasts."""
-    run = run_directory(f".fill-{os.getpid()}")
+    """Run a registry that takes pushes, on a loopback port that is yielded, while a fill lasts.
+
+    The caller holds the store's lock (`Store.filling`).
+    """
+    root = hashlib.sha256(str(store.root.resolve()).encode()).hexdigest()[:12]
+    run = run_directory(f".fill-{root}")
+    processes.stop(run / "registry.json")  # of a fill that was killed: the caller holds the lock
     port = _free_port()
     store.registry.mkdir(parents=True, exist_ok=True)
     atomic.write(run / "registry.yml", render.registry(store.registry, port, read_only=False))

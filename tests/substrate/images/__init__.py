@@ -35,4 +35,4 @@ def up(network: str, gateway: str, site: Path, *, skip_missing: bool = False) ->
 
 def down(network: str) -> None:
     """End a network's mirror; what it served stays in the cache. Idempotent."""
-    service.stop(network)
+    service.stop(network, forget=True)
