@@ -1,0 +1,58 @@
+"""The lock of a site, for plays: see DOCUMENTATION."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: lock
+author: Bedplate
+short_description: The decided versions of a site
+description:
+  - Returns the lock that C(bedplate plan SITE) wrote, together with where its files come from.
+  - Refuses a site without a lock, and a site whose wishes or facts have changed since, with the difference.
+  - What was checked once is kept in C(SITE/.bedplate/) until a file of the site changes, so that a play
+    over many hosts resolves once.
+options:
+  _terms:
+    description: The site's directory, usually C(inventory_dir).
+    type: list
+    elements: path
+    required: true
+notes:
+  - A dynamic inventory whose answer changes while no file does is noticed by C(bedplate plan SITE --check).
+"""
+
+EXAMPLES = r"""
+- name: Show the driver of each pool
+  ansible.builtin.debug:
+    msg: "{{ item.key }}: {{ item.value.nvidia_driver.version }}"
+  loop: "{{ lookup('bedplate.gpu.lock', inventory_dir).pools | dict2items }}"
+"""
+
+RETURN = r"""
+_raw:
+  description:
+    - The lock as a dictionary, with C(artifacts) added. Each artifact has C(version), C(url) and C(sha256), where
+      C(sha256) is a digest in mirror mode and the address of a checksum file in upstream mode, if there is one.
+  type: list
+  elements: dict
+"""
+
+from pathlib import Path
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+
+class LookupModule(LookupBase):
+    """The lock, checked against its site."""
+
+    def run(self, terms, variables=None, **kwargs):
+        """Return one dictionary per site."""
+        from bedplate.errors import BedplateError
+        from bedplate.locked_site import locked_site
+
+        self.set_options(var_options=variables, direct=kwargs)
+        try:
+            return [locked_site(Path(str(term))) for term in terms]
+        except BedplateError as error:
+            raise AnsibleLookupError(str(error)) from error

@@ -1,0 +1,33 @@
+"""What changes from one lock to the next, key by key."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.lock.model import Lock
+
+ABSENT = object()
+
+
+def differences(old: Lock, new: Lock) -> list[str]:
+    """Return one line per key that differs, by key."""
+    return list(_walk("", old.model_dump(mode="json"), new.model_dump(mode="json")))
+
+
+def _walk(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else key
+            yield from _walk(inner, old.get(key, ABSENT), new.get(key, ABSENT))
+    elif old != new:
+        yield f"{path}: {_shown(old)} → {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    if value is ABSENT:
+        return "absent"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

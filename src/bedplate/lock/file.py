@@ -1,0 +1,158 @@
+"""The lock on disk: same decision, same bytes; never half written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from bedplate.errors import LockError, Problem
+from bedplate.lock.model import FORMAT, Lock
+
+NAME = ".bedplate.lock.yml"
+HEADER = "# Written by `bedplate plan`: commit it, review its changes, don't edit it.\n"
+MARKERS = ("<<<<<<< ", "=======", ">>>>>>> ")
+
+
+def lock_path(site: Path) -> Path:
+    """Return where the lock of *site* is."""
+    return site / NAME
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style and no aliases: a review shows one decision per line."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        """Indent lists below their key, as yamllint wants it."""
+        super().increase_indent(flow, indentless=False)
+
+
+def render(lock: Lock) -> str:
+    """Return the lock's text."""
+    content = lock.model_dump(mode="json")
+    if content["sources"]["url"] is None:
+        del content["sources"]["url"]
+    body: str = yaml.dump(
+        content, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=140
+    )
+    return HEADER + body
+
+
+def digest(site: Path) -> str:
+    """Return the digest of the lock's bytes. Raises LockError if there is none."""
+    try:
+        return f"sha256:{hashlib.sha256(lock_path(site).read_bytes()).hexdigest()}"
+    except FileNotFoundError as error:
+        raise _missing(site) from error
+
+
+def write_lock(site: Path, lock: Lock) -> bool:
+    """Write the lock if it changes anything, and return whether it did."""
+    path, text = lock_path(site), render(lock)
+    if path.is_file() and path.read_bytes() == text.encode():
+        return False
+    handle, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=site)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(site, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return True
+
+
+def load_lock(site: Path) -> Lock:
+    """Read the lock of *site*. Raises LockError if it is missing or cannot be used."""
+    path = lock_path(site)
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise _missing(site) from error
+    except UnicodeDecodeError as error:
+        raise _broken(site, None, "bytes that are not UTF-8") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(MARKERS):
+            problem = Problem(
+                "lock has conflict markers",
+                str(path),
+                number,
+                got=line[:20],
+                allowed="what `bedplate plan` writes",
+                fix=f"merge the wishes, then run: bedplate plan {site}",
+                rule="lock",
+            )
+            raise LockError([problem])
+    try:
+        content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None
+        raise _broken(site, line, getattr(error, "problem", None) or "no YAML") from error
+    if not isinstance(content, dict):
+        raise _broken(site, 1, "no mapping")
+    if content.get("format") != FORMAT:
+        problem = Problem(
+            "lock is of another format",
+            str(path),
+            key="format",
+            got=repr(content.get("format")),
+            allowed=str(FORMAT),
+            fix=f"run: bedplate plan {site}",
+            rule="lock",
+        )
+        raise LockError([problem])
+    try:
+        return Lock.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise _broken(site, None, f"{key}: {first['msg']}") from error
+
+
+def _missing(site: Path) -> LockError:
+    return LockError(
+        [
+            Problem(
+                "site has no lock",
+                str(lock_path(site)),
+                got="no file",
+                allowed="what `bedplate plan` writes",
+                fix=f"run: bedplate plan {site}",
+                rule="lock",
+            )
+        ]
+    )
+
+
+def _broken(site: Path, line: int | None, got: str) -> LockError:
+    return LockError(
+        [
+            Problem(
+                "lock cannot be read",
+                str(lock_path(site)),
+                line,
+                got=got,
+                allowed="what `bedplate plan` writes",
+                fix=f"run: bedplate plan {site}",
+                rule="lock",
+            )
+        ]
+    )

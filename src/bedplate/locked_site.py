@@ -1,0 +1,133 @@
+"""A site's lock with its artifacts, refused when stale: what plays read, once per run and host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bedplate.errors import LockError, Problem
+from bedplate.lock.file import load_lock, lock_path
+
+CACHE = "locked-site.json"
+_known: dict[str, tuple[str, dict[str, Any]]] = {}
+
+
+def locked_site(site: Path) -> dict[str, Any]:
+    """Return the lock of *site* with `artifacts`. Raises LockError if it is missing or stale.
+
+    Plays ask for it in every task of every host, each in a process of its own: what was checked
+    once is kept in memory and below the site, under a digest of the files that it came from.
+    """
+    fingerprint = _fingerprint(site)
+    key = str(site.resolve())
+    if key in _known and _known[key][0] == fingerprint:
+        return _known[key][1]
+    cache = site / ".bedplate" / CACHE
+    try:
+        kept = json.loads(cache.read_text(encoding="utf-8"))
+        if kept["of"] == fingerprint:
+            _known[key] = (fingerprint, kept["lock"])
+            return _known[key][1]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, or not ours: it is made anew below
+    found = _checked(site)
+    _known[key] = (fingerprint, found)
+    _keep(cache, {"of": fingerprint, "lock": found})
+    return found
+
+
+def _fingerprint(site: Path) -> str:
+    """Digest name, time and size of everything that the answer depends on."""
+    package = Path(__file__).parent
+    files = [lock_path(site), site / ".bedplate" / "mirror.json"]
+    files += sorted(package.glob("catalogue/facts/*.yml")) + sorted(package.glob("*/*.py"))
+    for folder, names, found in os.walk(site):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        files += [Path(folder, name) for name in sorted(found) if not name.startswith(".")]
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            digest.update(f"{path} -\n".encode())
+        else:
+            digest.update(f"{path} {stat.st_mtime_ns} {stat.st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def _keep(cache: Path, content: dict[str, Any]) -> None:
+    cache.parent.mkdir(mode=0o755, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f"{CACHE}.", dir=cache.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        json.dump(content, out)
+    Path(name).replace(cache)
+
+
+def _checked(site: Path) -> dict[str, Any]:
+    lock = load_lock(site)
+    from bedplate.planning import plan
+
+    planned = plan(site, datetime.now(UTC).date())
+    if not planned.in_step:
+        problems = [
+            Problem(
+                "lock is stale",
+                str(lock_path(site)),
+                key=change.split(": ", 1)[0],
+                got=change.split(": ", 1)[1],
+                allowed="what the site wishes",
+                fix=f"run: bedplate plan {site}",
+                rule="lock",
+            )
+            for change in planned.changes
+        ]
+        raise LockError(problems)
+    content = lock.model_dump(mode="json")
+    return content | {"artifacts": artifacts(site, content)}
+
+
+def artifacts(site: Path, lock: dict[str, Any]) -> dict[str, dict[str, str | None]]:
+    """Return where each file of the lock comes from. Raises LockError without a filled mirror."""
+    if lock["sources"]["mode"] == "mirror":
+        return _mirrored(site, lock["sources"]["url"])
+    from bedplate.catalogue import load_catalogue
+
+    found: dict[str, dict[str, str | None]] = {}
+    for name, fact in sorted(load_catalogue().artifacts.items()):
+        version = lock["cluster"][fact.value.component]["version"]
+        checksum = fact.value.sha256
+        found[name] = {
+            "version": version,
+            "url": fact.value.url.replace("{version}", version),
+            "sha256": checksum.replace("{version}", version) if checksum else None,
+        }
+    return found
+
+
+def _mirrored(site: Path, url: str) -> dict[str, dict[str, str | None]]:
+    path = site / ".bedplate" / "mirror.json"
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["files"].items()
+        return {
+            name: {
+                "version": entry["version"],
+                "url": url.rstrip("/") + entry["path"],
+                "sha256": entry["sha256"],
+            }
+            for name, entry in sorted(entries)
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = Problem(
+            "mirror has no index",
+            str(path),
+            got="no file" if isinstance(error, FileNotFoundError) else f"{error!r}",
+            allowed="the files and images of the mirror",
+            fix="fill the mirror: `bedplate mirror --help`",
+            rule="mirror",
+        )
+        raise LockError([problem]) from error

@@ -1,0 +1,48 @@
+"""Read, resolve and compare: what `bedplate plan` and the lock's lookup have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bedplate.catalogue import load_catalogue
+from bedplate.errors import LockError
+from bedplate.lock import Lock, differences, load_lock, lock_path
+from bedplate.resolver import Plan, Refusal, resolve
+from bedplate.site import load_site
+
+if TYPE_CHECKING:
+    from datetime import date
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan beside the lock that was there before, if it could be read."""
+
+    plan: Plan
+    before: Lock | None
+
+    @property
+    def changes(self) -> list[str]:
+        """Return what the plan changes, key by key; empty when the lock is in step."""
+        return differences(self.before, self.plan.lock) if self.before else []
+
+    @property
+    def in_step(self) -> bool:
+        """Tell whether the lock on disk is the one that was planned."""
+        return self.before == self.plan.lock
+
+
+def plan(site: Path, today: date) -> Planned:
+    """Plan a site. Raises SiteError or Refused with all problems."""
+    before: Lock | None = None
+    if lock_path(site).exists():
+        try:
+            before = load_lock(site)
+        except LockError:
+            before = None  # planned anew: that is what the message about such a lock asks for
+    outcome = resolve(load_site(site), load_catalogue(), today, before)
+    if isinstance(outcome, Refusal):
+        raise outcome.error()
+    return Planned(outcome, before)

@@ -1,0 +1,41 @@
+"""What the resolver answers: one plan or one refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bedplate.errors import Problem, Refused
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a component has its version: `subject` is a pool's name, or `cluster`."""
+
+    subject: str
+    component: str
+    decided: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A lock with what a reviewer wants to know about it."""
+
+    lock: Lock
+    reasons: tuple[Reason, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No lock can satisfy these wishes; all reasons, in order."""
+
+    problems: tuple[Problem, ...]
+
+    def error(self) -> Refused:
+        """Return the refusal as an exception."""
+        return Refused(self.problems)

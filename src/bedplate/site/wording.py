@@ -1,0 +1,118 @@
+"""What Pydantic found, in our words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel
+
+from bedplate.errors import Problem
+from bedplate.nearest import nearest
+from bedplate.site.model import Wishes
+from bedplate.site.places import spelt
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from bedplate.site.ansible_adapter import RawHost
+
+TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+PATTERNS = {
+    "version": "a version like 1.36 or 1.36.3",
+    "endpoint": "host:port",
+    "url": "an http:// or https:// address",
+    "pci": "an identifier like 10de:2331",
+    "subsystem": "an identifier like 10de:1249",
+    "branch": "a branch of three digits like 580",
+    "pod_subnet": "a subnet like 10.244.0.0/16",
+    "service_subnet": "a subnet like 10.96.0.0/12",
+    "model": "a model like h100-pcie-80gb",
+    "os": "a name like debian-12",
+}
+
+
+def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
+    """Return one problem per finding, each at the place of its wish."""
+    return [_problem(detail, host) for detail in error.errors(include_url=False)]
+
+
+def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
+    path = tuple(detail["loc"])
+    kind, value = detail["type"], detail["input"]
+    key = spelt(path)
+    place = host.places.of(_as_written(path, host))
+    name = str(path[-1])
+    what, got = "wrong value", _shown(value)
+    allowed, fix = _allowed(detail, name), "correct it"
+    if kind == "missing":
+        what, got = "wish is missing", "nothing"
+        allowed = PATTERNS.get(name, "a value")
+        fix = f"set {key} in group_vars" if len(path) == 1 else f"add {name}"
+        if len(path) == 1:
+            allowed = "what only you can know"
+    elif kind == "extra_forbidden":
+        known = _fields(path)
+        close = nearest(name, known)
+        what, got, allowed = "unknown key", name, ", ".join(known)
+        fix = f"write {close}" if close else "remove it"
+    elif kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
+        text = getattr(value, "text", str(value))
+        what, got, allowed = "version reads as a number", f"{value!r}", "text"
+        if name not in {"version", "branch"} and "pins" not in str(path[0]):
+            what = "text reads as a number"
+        fix = f'quote it: "{text}"'
+    return Problem(
+        what, place.file, place.line, place.column, key, got, allowed, fix, rule="wish-form"
+    )
+
+
+def _as_written(path: tuple[str | int, ...], host: RawHost) -> tuple[str | int, ...]:
+    """A single GPU may be written without its list: leave out the index that we added."""
+    if path[:1] == ("bedplate_gpu",) and isinstance(host.values.get("bedplate_gpu"), dict):
+        return (path[0], *path[2:])
+    return path
+
+
+def _allowed(detail: ErrorDetails, name: str) -> str:
+    context: dict[str, Any] = detail.get("ctx", {})
+    match detail["type"]:
+        case "literal_error":
+            return str(context["expected"]).replace("'", "").replace(" or ", ", ")
+        case "string_pattern_mismatch":
+            return PATTERNS.get(name, f"text of the form {context['pattern']}")
+        case "greater_than_equal":
+            return f"{context['ge']} or more"
+        case "less_than_equal":
+            return f"{context['le']} or less"
+        case kind:
+            return TYPES.get(kind, detail["msg"])
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _fields(path: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that are known beside the one at *path*."""
+    model: type[BaseModel] = Wishes
+    for part in path[:-1]:
+        if isinstance(part, int) or part not in model.model_fields:
+            continue
+        model = _model_in(model.model_fields[part].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((m for arg in get_args(annotation) if (m := _model_in(arg))), None)
