@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.mirror import service
 from bedplate.mirror.index import write_index
 from bedplate.mirror.store import Store, cache
-from tests.substrate.images.fill import fill
+from tests.substrate.images.filling import fill
 from tests.substrate.images.recipes import known_tools
 
 if TYPE_CHECKING:

@@ -69,7 +69,7 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
         port = stack.enter_context(
             service.writable_registry(store, tools["registry"].program("registry"))
         )
-        filler = _Filler(store, tools, oci.Registry(port), work)
+        filler = _Filler(store, tools, oci.Registry(port, store.registry), work)
         for file in wanted_files:
             if file.tool not in absent:
                 filler.file(file)
