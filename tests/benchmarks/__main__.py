@@ -71,9 +71,8 @@ def main() -> int:
         finally:
             site.substrate("down")
             (ROOT / "stacks" / "cluster" / "Pulumi.e2e.yaml").unlink(missing_ok=True)
-    print(
-        f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {time.monotonic() - started:.0f} s in all"
-    )
+    seconds = time.monotonic() - started
+    print(f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {seconds:.0f} s in all")
     for label, value in [*site.phases.items(), *ratios.items()]:
         print(f"{label:44} {value:10.2f}")
     return 0

@@ -22,7 +22,7 @@ systemctl list-unit-files --state=enabled,masked --no-legend | awk '{print $1, $
 echo == active
 systemctl list-units --type=service --state=active,failed --no-legend --plain |
   awk '{print $1, $3}'
-echo == modules; cut -d' ' -f1 /proc/modules | sort
+echo == modules; lsmod | cut -d' ' -f1 | sort
 echo == files
 find /etc /opt /usr/local/bin \( -type f -o -type l \) \
   ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' \
