@@ -81,11 +81,17 @@ def failures(checks: Iterable[Mapping[str, Any]], where: str) -> List[str]:
     for one in checks:
         if one["result"] != FAIL:
             continue
-        got = _shown(one["found"])
+        wished, found = one["wished"], one["found"]
+        if isinstance(wished, Mapping) and isinstance(found, Mapping):
+            # Only what differs: a driver has a dozen packages, and one may be wrong.
+            names = {n for n in {*wished, *found} if wished.get(n) != found.get(n)}
+            wished = {n: wished[n] for n in names if n in wished}
+            found = {n: found[n] for n in names if n in found}
+        got = _shown(found)
         if one["reason"]:
             got = one["reason"] if one["found"] is None else "{} ({})".format(got, one["reason"])
         where_id = "{} [{}]".format(where, one["id"])
-        messages.append(problem(one["what"], where_id, got, _shown(one["wished"]), one["fix"]))
+        messages.append(problem(one["what"], where_id, got, _shown(wished), one["fix"]))
     return messages
 
 
