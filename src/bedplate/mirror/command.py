@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import urllib.parse
 from pathlib import Path
@@ -13,7 +14,7 @@ from bedplate.mirror.index import load_index
 from bedplate.mirror.store import Store, cache
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Sequence
 
     from bedplate.mirror.index import MirrorIndex
 
@@ -97,3 +98,10 @@ def _registry() -> Path:
             "run 'python tests/substrate/tools/build.py registry' in Bedplate's checkout",
         )
     return Path(found)
+
+
+def run(given: Sequence[str]) -> int:
+    """Parse and run the words after ``bedplate mirror``."""
+    top = argparse.ArgumentParser(prog="bedplate")
+    add_parser(top.add_subparsers(required=True))
+    return main(top.parse_args(["mirror", *given]))
