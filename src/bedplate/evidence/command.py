@@ -6,6 +6,50 @@ from typing import TYPE_CHECKING
 
 from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
+from bedplate.evidence.report import assemble, render
+from bedplate.lock import digest, load_lock
+from bedplate.site import load_site
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+PROVEN, NOT_PROVEN = 0, 2
+
+
+def run(site: Path) -> int:
+    """Write SITE/.bedplate/report.html and junit.xml and print the verdict.
+
+    Returns:
+        0 when every host of the lock has evidence in which nothing failed, else 2.
+
+    Raises:
+        BedplateError: the site, its lock or its evidence is missing or cannot be read.
+    """
+    lock = load_lock(site)
+    evidence = load_evidence(site)
+    # A pool's hosts have equal wishes, or the plan would have refused: the first speaks for all.
+    pools = load_site(site).pools
+    wishes = {
+        name: hosts[0].wishes.model_dump(mode="json", exclude_defaults=True)
+        for name, hosts in pools.items()
+    }
+    report = assemble(site.resolve().name, lock, digest(site), evidence, wishes)
+    folder = site / ".bedplate"
+    (folder / "report.html").write_text(render(report), encoding="utf-8")
+    (folder / "junit.xml").write_text(junit(evidence), encoding="utf-8")
+    counts = report.counts
+    print(
+        f"{report.result.value}: {counts['pass']} checks passed, {counts['fail']} failed,"
+        f" {counts['skipped']} skipped on {len(report.hosts)} hosts"
+        + (" (simulated silicon)" if report.simulated else "")
+    )
+    for row in report.hosts:
+        if row.evidence is None or row.stale:
+            state = "no evidence" if row.evidence is None else "evidence of another lock"
+            print(f"  {row.name}: {state} — run: ansible-playbook -i {site} bedplate.gpu.site")
+            continue
+        for check in row.evidence.checks:
+            if check.result is Result.FAIL:
+                print(f"  {row.name} {check.id}: {check.reason} — {check.fix}")
+    print(f"Wrote {folder}/report.html and junit.xml.")
+    return PROVEN if report.result is Result.PASS else NOT_PROVEN
