@@ -8,9 +8,10 @@ author: Bedplate
 short_description: The decided versions of a site
 description:
   - Returns the lock that C(bedplate plan SITE) wrote, together with where its files come from.
-  - Refuses a site without a lock, and a site whose wishes or facts have changed since, with the difference.
-  - What was checked once is kept in C(SITE/.bedplate/) until a file of the site changes, so that a play
-    over many hosts resolves once.
+  - Refuses a site without a lock, and a site whose wishes or facts have changed since, with the
+    difference.
+  - What was checked once is kept in C(SITE/.bedplate/) until a file of the site changes, so that a
+    play over many hosts resolves once.
 options:
   _terms:
     description: The site's directory, usually C(inventory_dir).
@@ -18,7 +19,8 @@ options:
     elements: path
     required: true
 notes:
-  - A dynamic inventory whose answer changes while no file does is noticed by C(bedplate plan SITE --check).
+  - A dynamic inventory whose answer changes while no file does is noticed by
+    C(bedplate plan SITE --check).
 """
 
 EXAMPLES = r"""
@@ -31,16 +33,16 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - The lock as a dictionary, with C(artifacts) added. Each artifact has C(version), C(url) and C(sha256), where
-      C(sha256) is a digest in mirror mode and the address of a checksum file in upstream mode, if there is one.
+    - The lock as a dictionary, with C(artifacts) added. Each has C(version), C(url) and C(sha256),
+      a digest in mirror mode and the address of a checksum file in upstream mode, if there is one.
   type: list
   elements: dict
 """
 
-from pathlib import Path
+from pathlib import Path  # noqa: E402
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
+from ansible.errors import AnsibleLookupError  # noqa: E402
+from ansible.plugins.lookup import LookupBase  # noqa: E402
 
 
 class LookupModule(LookupBase):

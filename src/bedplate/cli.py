@@ -28,8 +28,8 @@ def _today(text: str) -> date:
         raise argparse.ArgumentTypeError(f"got {text!r}, allowed YYYY-MM-DD") from error
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of `bedplate`."""
+def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of `bedplate`; the mirror brings its own part when it is asked for."""
     top = argparse.ArgumentParser(
         prog="bedplate",
         description="Bare metal in, GPU cluster out: decide once what goes together.",
@@ -58,13 +58,12 @@ def parser() -> argparse.ArgumentParser:
         description="Put the evidence of the verify steps into one HTML page and JUnit XML.",
     )
     report.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
-    mirror = commands.add_parser(
-        "mirror",
-        help="fill and serve a local mirror",
-        description="Fill and serve a local mirror; `bedplate mirror --help` lists its commands.",
-        add_help=False,
-    )
-    mirror.add_argument("arguments", nargs=argparse.REMAINDER)
+    if with_mirror:
+        from bedplate.mirror import command
+
+        command.add_parser(commands)
+    else:
+        commands.add_parser("mirror", help="look after a site's mirror", add_help=False)
     return top
 
 
@@ -72,10 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["mirror"]:
-        # Its own parser has all options: argparse would keep those before the first word.
-        from bedplate.mirror import command as mirror
-
-        return _told(lambda: mirror.run(given[1:]))
+        asked = parser(with_mirror=True).parse_args(given)
+        return _told(lambda: int(asked.run(asked)))
     options = parser().parse_args(given)
     if options.command == "report":
         from bedplate.evidence import command as report
@@ -145,7 +142,7 @@ def _table(site: Path, planned: Planned, *, check: bool, written: bool) -> str:
         rows.append(("cluster", name, part.get("version", part.get("source", ""))))
     for name, pool in lock.pools.items():
         hosts = sum(host.pool == name for host in lock.hosts.values())
-        gpus = ", ".join(f"{gpu.count} × {gpu.model}" for gpu in pool.gpu)
+        gpus = ", ".join(f"{gpu.count} {gpu.model}" for gpu in pool.gpu)
         driver = pool.nvidia_driver
         rows.append((name, "gpu", f"{gpus} in each of {hosts} hosts"))
         rows.append((name, "nvidia_driver", f"{driver.version} {driver.flavour}, {driver.source}"))

@@ -94,7 +94,7 @@ class CatalogueError(BedplateError):
     """Facts that contradict themselves or lack a source."""
 
 
-class Refused(BedplateError):
+class RefusedError(BedplateError):
     """A site that no lock can satisfy."""
 
 

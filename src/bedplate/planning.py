@@ -35,7 +35,7 @@ class Planned:
 
 
 def plan(site: Path, today: date) -> Planned:
-    """Plan a site. Raises SiteError or Refused with all problems."""
+    """Plan a site. Raises SiteError or RefusedError with all problems."""
     before: Lock | None = None
     if lock_path(site).exists():
         try:

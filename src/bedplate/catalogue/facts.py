@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date  # noqa: TC003 - Pydantic needs it when it runs
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

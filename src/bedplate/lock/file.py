@@ -104,8 +104,8 @@ def load_lock(site: Path) -> Lock:
         content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else None
-        raise _broken(site, line, getattr(error, "problem", None) or "no YAML") from error
+        at = mark.line + 1 if mark else None
+        raise _broken(site, at, getattr(error, "problem", None) or "no YAML") from error
     if not isinstance(content, dict):
         raise _broken(site, 1, "no mapping")
     if content.get("format") != FORMAT:

@@ -1,4 +1,4 @@
-"""Wishes × catalogue → one lock or one refusal."""
+"""Wishes and facts to one lock or one refusal."""
 
 from bedplate.resolver.outcome import Plan, Reason, Refusal
 from bedplate.resolver.resolve import resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem, Refused
+from bedplate.errors import Problem, RefusedError
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -36,6 +36,6 @@ class Refusal:
 
     problems: tuple[Problem, ...]
 
-    def error(self) -> Refused:
+    def error(self) -> RefusedError:
         """Return the refusal as an exception."""
-        return Refused(self.problems)
+        return RefusedError(self.problems)

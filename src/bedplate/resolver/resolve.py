@@ -54,7 +54,7 @@ def resolve(
             warnings += _driver_warnings(name, driver, catalogue, today)
     if problems:
         return Refusal(tuple(in_order(problems)))
-    cluster, why = _cluster(site, catalogue)
+    cluster, cluster_why = _cluster(site, catalogue)
     warnings += _site_warnings(site, catalogue)
     lock = Lock(
         format=locked.FORMAT,
@@ -74,7 +74,7 @@ def resolve(
         },
         pools=pools,
     )
-    return Plan(lock, (why, *reasons), tuple(dict.fromkeys(warnings)))
+    return Plan(lock, (cluster_why, *reasons), tuple(dict.fromkeys(warnings)))
 
 
 def _first(site: Site) -> SiteHost:
@@ -120,9 +120,8 @@ def _pool(
         ),
     )
     driver = best.value
-    wished = [
-        (fact.value, gpu.count) for fact, gpu in zip(gpus, host.wishes.bedplate_gpu, strict=True)
-    ]
+    counts = [gpu.count for gpu in host.wishes.bedplate_gpu]
+    wished = [(fact.value, count) for fact, count in zip(gpus, counts, strict=True)]
     total = sum(count for _, count in wished)
     pool = locked.Pool(
         os=host.wishes.bedplate_host.os,

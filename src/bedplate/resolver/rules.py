@@ -29,9 +29,11 @@ def undecided(host: SiteHost) -> Iterator[Problem]:
     found: list[tuple[tuple[str, ...], str, str]] = []
     if wishes.bedplate_sharing.mode != "none":
         found.append((("bedplate_sharing", "mode"), wishes.bedplate_sharing.mode, "none"))
-    for name in ("replicas", "profile"):
-        if (value := getattr(wishes.bedplate_sharing, name)) is not None:
-            found.append((("bedplate_sharing", name), str(value), "nothing"))
+    found += [
+        (("bedplate_sharing", name), str(value), "nothing")
+        for name in ("replicas", "profile")
+        if (value := getattr(wishes.bedplate_sharing, name)) is not None
+    ]
     if wishes.bedplate_host.kind != "bare-metal":
         found.append((("bedplate_host", "kind"), wishes.bedplate_host.kind, "bare-metal"))
     if wishes.bedplate_host.kernel is not None:
@@ -42,9 +44,11 @@ def undecided(host: SiteHost) -> Iterator[Problem]:
         found.append((("bedplate_kubernetes", "cni"), wishes.bedplate_kubernetes.cni, "flannel"))
     if wishes.bedplate_rdma is not None:
         found.append((("bedplate_rdma",), wishes.bedplate_rdma.stack, "nothing"))
-    for key in ("bedplate_cuda", "bedplate_schedulers", "bedplate_frameworks"):
-        if values := getattr(wishes, key):
-            found.append(((key,), ", ".join(values), "nothing"))
+    found += [
+        ((key,), ", ".join(values), "nothing")
+        for key in ("bedplate_cuda", "bedplate_schedulers", "bedplate_frameworks")
+        if (values := getattr(wishes, key))
+    ]
     found += [
         (("bedplate_pins", name), version, "nvidia_driver")
         for name, version in sorted(wishes.bedplate_pins.items())
@@ -253,7 +257,7 @@ def drivers_for(
         narrowed = [f for f in fitting if types[f.value.branch] == wished.policy or pin is not None]
         path, got, rule = ("bedplate_driver", "policy"), wished.policy, "policy-packaged"
         offered = ", ".join(f"{kind} ({branch})" for branch, kind in sorted(types.items()))
-        fix = f"write {sorted(types.values())[0]}"
+        fix = f"write {min(types.values())}"
     if not narrowed:
         got = f"{got} on {wishes.bedplate_host.os} with source {wished.source}"
         return [], [refused(rule, host, path, got, offered, fix)]

@@ -2,7 +2,8 @@
 
 Values go through Ansible's own inventory, variable and template machinery, so that vault, group
 inheritance, ranges, dynamic inventories and `{{ }}` work as users know them. Positions come from
-the Origin tags of ansible-core, an internal API: `tests/unit/test_site_canary.py` says when it moves.
+the Origin tags of ansible-core, an internal API:
+`tests/unit/test_site_canary.py` says when it moves.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def _check_yaml(path: Path, text: str, loader: DataLoader, positions: Positions)
         fix = "remove it from the site"
         return [Problem("file is binary", str(path), allowed="YAML", fix=fix, rule="readable")]
     try:
-        content = loader.load_from_file(str(path.resolve()))
+        content = loader.load_from_file(str(path.resolve()), cache="none")
     except AnsibleError as error:
         what = "file cannot be read as YAML"
         return [_unreadable(error, positions, path, what)]

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from bedplate.errors import Problem, SiteError
 from bedplate.nearest import nearest
@@ -304,9 +304,9 @@ def _differences(what: str, hosts: list[SiteHost], keys: Iterable[str], rule: st
 
 def _short(value: Any) -> str:
     def dumped(item: Any) -> Any:
-        return (
-            item.model_dump(mode="json", exclude_none=True) if hasattr(item, "model_dump") else item
-        )
+        if isinstance(item, BaseModel):
+            return item.model_dump(mode="json", exclude_none=True)
+        return item
 
     plain = [dumped(item) for item in value] if isinstance(value, list) else dumped(value)
     return json.dumps(plain, sort_keys=True)

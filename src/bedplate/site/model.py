@@ -47,7 +47,7 @@ class Host(Wish):
 
 
 class Kubernetes(Wish):
-    """The cluster. `kubelet` and `kube_proxy` are upstream's configuration fields, as spelt there."""
+    """The cluster; `kubelet` and `kube_proxy` are configuration fields as upstream spells them."""
 
     version: Annotated[str, Field(pattern=r"^1\.[0-9]+(\.[0-9]+)?$")]
     endpoint: Annotated[str, Field(pattern=ENDPOINT)]

@@ -1,0 +1,65 @@
+"""What plays get, and when they get nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bedplate.errors import LockError
+from bedplate.lock import load_lock
+from bedplate.locked_site import locked_site
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+FILES = {"files": {"runc": {"version": "1", "path": "/files/sha256/ab/runc", "sha256": "ab"}}}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Copy the demo site with its lock and a mirror's index."""
+    copy = tmp_path / "site"
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate"))
+    (copy / ".bedplate").mkdir()
+    (copy / ".bedplate" / "mirror.json").write_text(json.dumps(FILES))
+    return copy
+
+
+def test_lock_with_artifacts(site: Path) -> None:
+    found = locked_site(site)
+    assert found["pools"]["pool_train"]["expects"]["count"] == 8
+    assert found["artifacts"]["runc"] == {
+        "version": "1",
+        "url": "http://10.213.0.1:5080/files/sha256/ab/runc",
+        "sha256": "ab",
+    }
+
+
+def test_no_lock_names_the_command(site: Path) -> None:
+    (site / ".bedplate.lock.yml").unlink()
+    with pytest.raises(LockError, match=f"run: bedplate plan {site}"):
+        locked_site(site)
+
+
+def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) -> None:
+    locked_site(site)
+    pool = site / "group_vars" / "pool_train.yml"
+    pool.write_text(pool.read_text().replace("count: 8", "count: 10"))
+    with pytest.raises(LockError, match="pools.pool_train.expects.count — got 8 → 10"):
+        locked_site(site)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("format: 1\n<<<<<<< HEAD\n", "lock has conflict markers — .*:2 — "),
+        ("format: 0\n", "lock is of another format — .* format — got 0 / allowed 1"),
+        ("[garbage", "lock cannot be read"),
+        ("format: 1\n", "lock cannot be read"),
+    ],
+)
+def test_unusable_locks(site: Path, text: str, message: str) -> None:
+    (site / ".bedplate.lock.yml").write_text(text)
+    with pytest.raises(LockError, match=message):
+        load_lock(site)

@@ -1,0 +1,93 @@
+"""Broken sites, as data: the whole message is fixed, nothing is written and no host is contacted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(__file__).parent / "broken_sites"
+CASES = yaml.safe_load((FOLDER / "cases.yml").read_text(encoding="utf-8"))
+
+
+def broken(folder: Path, case: dict) -> Path:
+    """Make the site of a case below *folder*."""
+    site = folder / "site"
+    ignore = shutil.ignore_patterns(".bedplate*")
+    shutil.copytree(ROOT / "inventories" / "demo", site, ignore=ignore)
+    for name, text in case.get("write", {}).items():
+        (site / name).write_text(text, encoding="utf-8")
+    for name, (old, new) in case.get("replace", {}).items():
+        text = (site / name).read_text(encoding="utf-8")
+        assert old in text, f"{name} no longer has {old!r}: the case would prove nothing"
+        (site / name).write_text(text.replace(old, new), encoding="utf-8")
+    for name, text in case.get("append", {}).items():
+        with (site / name).open("a", encoding="utf-8") as out:
+            out.write(text)
+    return site
+
+
+def plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `bedplate plan site` in *folder*, with an `ssh` that leaves a trace when it is used."""
+    trap = folder / "bin"
+    trap.mkdir(exist_ok=True)
+    (trap / "ssh").write_text(f"#!/bin/sh\ntouch {folder}/contacted\nexit 255\n")
+    (trap / "ssh").chmod(0o755)
+    return subprocess.run(
+        [sys.executable, "-m", "bedplate.cli", "plan", "site", *arguments],
+        cwd=folder,
+        env=os.environ | {"PATH": f"{trap}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_broken_site_is_refused_in_these_words(name: str, tmp_path: Path) -> None:
+    site = broken(tmp_path, CASES[name])
+    done = plan(tmp_path)
+    assert done.stderr == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    assert done.stdout == ""
+    assert done.returncode == 3
+    assert not (site / ".bedplate.lock.yml").exists()
+    assert not (tmp_path / "contacted").exists()
+
+
+def test_every_expectation_has_its_case() -> None:
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(CASES)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'bedplate_gpu: "\xff"\n', "file is not UTF-8 text — site/group_vars/pool_train.yml:1 — "),
+        (b"\x00\x01\x02", "file is binary — site/group_vars/pool_train.yml — "),
+    ],
+)
+def test_bytes_that_are_no_text(content: bytes, message: str, tmp_path: Path) -> None:
+    site = broken(tmp_path, {})
+    (site / "group_vars" / "pool_train.yml").write_bytes(content)
+    done = plan(tmp_path)
+    assert done.stderr.startswith(message)
+    assert done.returncode == 3
+
+
+def test_a_sound_copy_is_planned(tmp_path: Path) -> None:
+    """The cases start from a site that works: a refusal is the change's own."""
+    site = broken(tmp_path, {})
+    assert plan(tmp_path).returncode == 0
+    lock = (ROOT / "inventories" / "demo" / ".bedplate.lock.yml").read_bytes()
+    assert (site / ".bedplate.lock.yml").read_bytes() == lock
+    assert plan(tmp_path, "--check").returncode == 0
+    before = (site / "hosts.yml").read_text()
+    (site / "hosts.yml").write_text(before.replace("10.213.0.22", "10.213.0.23"))
+    assert plan(tmp_path, "--check").returncode == 2
+    assert (site / ".bedplate.lock.yml").read_bytes() == lock
