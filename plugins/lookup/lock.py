@@ -57,4 +57,4 @@ class LookupModule(LookupBase):
         try:
             return [locked_site(Path(str(term))) for term in terms]
         except BedplateError as error:
-            raise AnsibleLookupError(str(error)) from error
+            raise AnsibleLookupError(str(error)) from None  # the chain would say it twice

@@ -1,4 +1,4 @@
-"""What holds for every site: an answer always, the same one always, and stable under its own lock."""
+"""What holds for every site: one answer, always the same, stable under its own lock."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
 from bedplate.site.places import Places
 
+SYSTEMS = ["debian-12", "debian-12", "ubuntu-24.04", "x"]
 TODAY = date(2026, 11, 21)
 CATALOGUE = load_catalogue()
 KUBERNETES = {"version": "1.36", "endpoint": "k8s.example:6443"}
@@ -25,7 +26,7 @@ def sites(draw: st.DrawFn) -> Site:
     """Sites of one system, any mix of pools, right and wrong."""
     shared = {
         "bedplate_kubernetes": KUBERNETES | {"version": draw(st.sampled_from(["1.36", "1.35"]))},
-        "bedplate_host": {"os": draw(st.sampled_from(["debian-12", "debian-12", "ubuntu-24.04", "x"]))},
+        "bedplate_host": {"os": draw(st.sampled_from(SYSTEMS))},
     }
     hosts = {}
     for number in range(draw(st.integers(0, 4))):
@@ -41,9 +42,7 @@ def sites(draw: st.DrawFn) -> Site:
             "model": draw(st.sampled_from([*sorted(CATALOGUE.gpus), "none-such"])),
             "count": draw(st.integers(1, 10)),
         }
-        wishes = Wishes.model_validate(
-            shared | {"bedplate_gpu": gpu, "bedplate_driver": driver}
-        )
+        wishes = Wishes.model_validate(shared | {"bedplate_gpu": gpu, "bedplate_driver": driver})
         pool = f"pool_{number}"
         for member in range(draw(st.integers(1, 2))):
             name = f"g{number}{member}"

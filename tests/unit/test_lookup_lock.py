@@ -46,7 +46,7 @@ def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) ->
     locked_site(site)
     pool = site / "group_vars" / "pool_train.yml"
     pool.write_text(pool.read_text().replace("count: 8", "count: 10"))
-    with pytest.raises(LockError, match="pools.pool_train.expects.count — got 8 → 10"):
+    with pytest.raises(LockError, match=r"pools\.pool_train\.expects\.count — got 8 → 10"):
         locked_site(site)
 
 

@@ -1,4 +1,4 @@
-"""Broken sites, as data: the whole message is fixed, nothing is written and no host is contacted."""
+"""Broken sites, as data: the whole message is fixed, nothing is written, no host contacted."""
 
 from __future__ import annotations
 
