@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from bedplate.errors import BedplateError, Problem
+
 
 def message(what: str, where: str, got: object, allowed: object, fix: str) -> str:
     """Return a message of the one form: what — where — got / allowed — how to fix."""
     return f"{what} — {where} — got {got} / allowed {allowed} — {fix}"
 
 
-class ProviderError(Exception):
+class ProviderError(BedplateError):
     """A request that cannot be carried out; its text is complete and fit for the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__([Problem(text, rule="provider")])
 
 
 class UnreachableError(ProviderError):

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from bedplate.provider.model import Machine
 
 CONNECT_SECONDS = 20.0
-# sshd's MaxSessions is 10 by default; one is left for the administrator's own multiplexing.
-SESSIONS = 9
+# sshd's MaxSessions is 10 by default, and it counts a session for a moment after its end.
+SESSIONS = 6
+AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class SshTransport:
             connection = await self._connection(host)
             async with self._sessions.setdefault(host, asyncio.Semaphore(SESSIONS)):
                 try:
-                    done = await connection.run(shlex.join(words), input=stdin, check=False)
+                    done = await _run(connection, shlex.join(words), stdin)
                 except (asyncssh.Error, OSError) as error:
                     self._connections.pop(host, None)
                     raise UnreachableError(
@@ -143,6 +144,21 @@ class SshTransport:
                     "bedplate:force to true to forget it",
                 )
             ) from error
+
+
+async def _run(
+    connection: asyncssh.SSHClientConnection, command: str, stdin: str
+) -> asyncssh.SSHCompletedProcess:
+    # An empty input is not ended by asyncssh: a command that reads would wait for ever.
+    given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
+    while True:
+        try:
+            return await connection.run(command, check=False, **given)
+        except asyncssh.ChannelOpenError:
+            # The server has no session to spare: nothing was started, so asking again is safe.
+            if connection.is_closed():
+                raise
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
 def _lost(opening: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
