@@ -26,8 +26,9 @@ echo == modules; lsmod | cut -d' ' -f1 | sort
 echo == files
 find /etc /opt /usr/local/bin \( -type f -o -type l \) \
   ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' \
-  ! -path '/etc/resolv.conf' ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' ! -path '/etc/bedplate/simulation/*' \
-  -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) | sed 's/ \/.*$//' | sort
+  ! -path '/etc/resolv.conf' ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' \
+  -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) |
+  sed 's/ \/.*$//' | sort
 """
 
 

@@ -19,6 +19,10 @@ import yaml
 
 from tests.site.hosts import on_host, snapshot
 from tests.substrate.commands import ROOT, STACKS
+from tests.substrate.gpu.models import slots
+from tests.substrate.gpu.replug import plugged, replug
+from tests.substrate.hosts.description import load
+from tests.substrate.hosts.faults import cable_pulled, little_room, port_taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +98,11 @@ def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180) -> 
         time.sleep(2)
 
 
+def unwrapped(output: str) -> str:
+    """Join the lines into which Ansible's YAML output folds long messages."""
+    return " ".join(output.split())
+
+
 def recap(output: str) -> dict[str, dict[str, int]]:
     """Read the play recap: for each host, its counters."""
     lines = output.split("PLAY RECAP")[-1].splitlines()[1:]
@@ -104,10 +113,56 @@ def recap(output: str) -> dict[str, dict[str, int]]:
     }
 
 
-def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) -> None:
+def test_bad_hosts_are_named_and_set_aside_while_the_others_go_on(site: SiteCommands) -> None:
+    """Three bad GPU hosts at once, each in its own way, beside a good control plane."""
     site.plan()
+    description = load(site.description)
+    names = {name: description.container(description.host(name)) for name in GPUS}
+    cards = {name: plugged(container) for name, container in names.items()}
+    replug(names["gpu-a"], "")
+    replug(names["gpu-b"], slots("v100-sxm2-32gb", 4))
+    with cable_pulled(description, description.host("gpu-c")):
+        done = site.playbook(check=False)
+    rows = recap(done.stdout)
+    assert done.returncode != 0
+    assert (rows["cp1"]["failed"], rows["cp1"]["unreachable"]) == (0, 0)
+    assert {name: row["changed"] for name, row in rows.items() if name != "cp1"} == dict.fromkeys(
+        GPUS, 0
+    )
+    assert (
+        "GPUs are declared, but none is on the PCI bus — gpu-a — got: no NVIDIA GPU;"
+        " allowed: 8 x h100-pcie-80gb (10de:2331) — Correct bedplate_gpu" in unwrapped(done.stdout)
+    )
+    assert "another GPU model than declared — gpu-b — got: " in unwrapped(done.stdout)
+    assert rows["gpu-c"]["unreachable"] == 1
+    for name in GPUS:
+        evidence = json.loads((site.site / ".bedplate/evidence" / f"host-{name}.json").read_text())
+        assert [check["result"] for check in evidence["checks"]] == ["fail"]
+    for name, text in cards.items():
+        replug(names[name], text)
+
+
+def test_too_little_disk_and_a_taken_port_are_named(site: SiteCommands) -> None:
+    description = load(site.description)
+    with (
+        port_taken(description, description.host("gpu-a"), 10250),
+        little_room(description, description.host("gpu-b"), "/opt", 16),
+    ):
+        done = site.playbook("site.yml", "--limit", "gpu-a,gpu-b", check=False)
+    assert done.returncode != 0
+    text = unwrapped(done.stdout)
+    assert "a port that Kubernetes needs is taken — gpu-a:10250/tcp — got: used by python3" in text
+    assert "too little disk space — gpu-b:/opt — got: 16 MiB free; allowed: at least 1024" in text
+    assert {row["changed"] for row in recap(done.stdout).values()} == {0}
+
+
+def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) -> None:
     play = ["ansible-playbook", "-i", str(site.site), "site.yml"]
-    for task in ("nvidia_driver : Install", "container_runtime : Install", "kubernetes_node : "):
+    for task in (
+        "nvidia_driver : Install and hold",
+        "container_runtime : Install containerd",
+        "kubernetes_node : Configure crictl",
+    ):
         kill_when(
             site,
             [*play, "--limit", "gpu-c"],

@@ -11,7 +11,7 @@ from .evidence import AGAIN, Checks, check, failed, skipped
 from .host import Host
 
 MANIFEST = "/etc/bedplate/device-plugin.yaml"
-PLACED_MANIFEST = "/etc/kubernetes/manifests/device-plugin.yaml"
+PLACED_MANIFEST = "/etc/kubernetes/manifests/nvidia-device-plugin.yaml"
 DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 NAMESPACE = "k8s.io"
 PENDING = (
