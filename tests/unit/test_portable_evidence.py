@@ -118,7 +118,7 @@ def test_an_older_loaded_module_asks_for_a_reboot(machine: Machine) -> None:
 
 def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
     machine.file("etc/kubernetes/kubelet.conf", "")
-    machine.file("etc/kubernetes/manifests/device-plugin.yaml", f"image: {IMAGE}\n")
+    machine.file("etc/kubernetes/manifests/nvidia-device-plugin.yaml", f"image: {IMAGE}\n")
     old = {"nvidia-kernel-dkms": "535.183.01-1", "nvidia-smi": "535.261.03-1"}
     machine.answers["dpkg-query"] = Result(
         0, "".join(f"{n}\t{v}\thold\tinstalled\n" for n, v in old.items()), ""
