@@ -26,8 +26,9 @@ class StackConfig:
 
     Attributes:
         site: the site's directory.
-        private_key: SSH key, relative to the site; None for the user's own agent and keys.
-        known_hosts: known hosts, relative to the site; None for the user's own.
+        private_key: SSH key, relative to the site: as configured, else the site's own where it has
+            one; None for the user's agent and keys.
+        known_hosts: known hosts, relative to the site, likewise; None for the user's own.
         force: forget hosts that are gone and take a cluster down that is in use.
         gpu_seconds: how long a node's GPUs are waited for.
     """
@@ -60,11 +61,17 @@ def read() -> StackConfig:
         )
     return StackConfig(
         site,
-        config.get("privateKey"),
-        config.get("knownHosts"),
+        config.get("privateKey") or _own(site, "id_ed25519"),
+        config.get("knownHosts") or _own(site, "known_hosts"),
         config.get_bool("force") or False,
         config.get_int("gpuSeconds") or 300,
     )
+
+
+def _own(site: Path, name: str) -> str | None:
+    """Return a file of the site's own SSH directory, relative to the site, if there is one."""
+    relative = Path(".bedplate/ssh") / name
+    return str(relative) if (site / relative).is_file() else None
 
 
 def lock_of(site: Path) -> Lock:

@@ -39,7 +39,6 @@ class Stack:
             "PULUMI_STACK": "world",
         }
         self.run("stack", "init", "world")
-        self.run("config", "set", "--path", "pulumi:disable-default-providers[0]", "*")
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command of Pulumi."""
