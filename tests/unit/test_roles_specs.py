@@ -1,7 +1,7 @@
 """A role says what it takes in three places: specs, defaults and README. They must not drift apart.
 
-README: a table with the columns variable, type, default and meaning, one row for each variable of any
-entry point, the default as YAML in backquotes or the word *required*.
+README: a table with the columns variable, type, default and meaning, one row for each variable of
+any entry point, the default as YAML in backquotes or the word *required*.
 """
 
 from __future__ import annotations
