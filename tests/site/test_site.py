@@ -172,7 +172,7 @@ def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) 
     assert all(row["failed"] == row["unreachable"] == 0 for row in recap(done.stdout).values())
     undisturbed, killed = snapshot(site, "gpu-b"), snapshot(site, "gpu-c")
     assert len(undisturbed) > 200, "the snapshot looked at too little"
-    assert killed == undisturbed
+    assert set(killed) ^ set(undisturbed) == set()
 
 
 def test_engine_killed_in_the_middle_of_the_joins(site: SiteCommands) -> None:
