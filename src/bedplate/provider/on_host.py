@@ -30,6 +30,12 @@ LOCK = "run/bedplate-membership.lock"
 CRI = "unix:///run/containerd/containerd.sock"
 OURS_IN_IPTABLES = re.compile(r"KUBE-|FLANNEL-|CNI-(HOSTPORT|DN)-|\bcni0\b")
 LINKS = ("cni0", "flannel.1")
+# How kubectl words the API's answers 404, 403 and 401 to the question for a node.
+NO_OF_THE_API = re.compile(
+    r'^(Error from server \((NotFound|Forbidden)\): nodes "'
+    r"|error: You must be logged in to the server \()",
+    re.MULTILINE,
+)
 KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
 
 
@@ -146,15 +152,22 @@ def leftovers(host: Host) -> list[str]:
 
 
 def registered(host: Host, name: str) -> bool:
-    """Say whether the API knows this host's node, asked with the kubelet's own credentials."""
+    """Say whether the API knows this host's node, asked with the kubelet's own credentials.
+
+    Only the API's own no is a no. Anything else (a control plane that is just starting, a broken
+    network, a certificate that is not trusted) says nothing about this host, and what is not known
+    must not lead to a reset.
+    """
     config = host.path("etc/kubernetes/kubelet.conf")
-    if not config.exists():
-        return False
     done = host.try_run("kubectl", f"--kubeconfig={config}", "get", "node", name, "-o", "name")
-    if done.returncode and "refused" in done.stdout:
-        # The API may just be starting (a rebooted control plane): that is no reason to reset.
-        raise FailureError(f"the cluster's API does not answer: {tail(done.stdout)}")
-    return done.returncode == 0
+    if done.returncode == 0:
+        return True
+    if NO_OF_THE_API.search(done.stdout):
+        return False
+    raise FailureError(
+        "whether this host is still a member is not known, so it is left alone: the cluster's API "
+        f"did not say: {tail(done.stdout)}"
+    )
 
 
 def look(host: Host, request: dict[str, Any]) -> dict[str, Any]:
@@ -163,14 +176,12 @@ def look(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     mark = read_mark(host)
     if not found and not mark:
         return {"state": "none", "authority": "", "mark": mark}
+    mine = authority(host)
     whole = "kubelet.conf" in found and mark.get("phase") != "begun"
-    if whole:
+    # A member of a cluster with another authority is not asked about: nobody there can say.
+    if whole and mine == request.get("authority", mine):
         whole = registered(host, request["name"])
-    return {
-        "state": "member" if whole else "half",
-        "authority": authority(host),
-        "mark": mark,
-    }
+    return {"state": "member" if whole else "half", "authority": mine, "mark": mark}
 
 
 def check_tools(host: Host, version: str) -> None:

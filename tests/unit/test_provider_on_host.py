@@ -1,0 +1,152 @@
+"""What the provider does to a host that may already be a member: only the API's own no is a no."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.provider import on_host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MINE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+OTHERS = "-----BEGIN CERTIFICATE-----\nBBBB\n-----END CERTIFICATE-----\n"
+ENDPOINT = "192.0.2.1:6443"
+UNREACHABLE = [
+    "The connection to the server 192.0.2.1:6443 was refused - did you specify the right host?",
+    "Unable to connect to the server: dial tcp 192.0.2.1:6443: i/o timeout",
+    "Unable to connect to the server: dial tcp: lookup k8s.example: no such host",
+    (
+        "Unable to connect to the server: tls: failed to verify certificate: x509: "
+        "certificate signed by unknown authority"
+    ),
+    "Unable to connect to the server: EOF",
+    "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
+    "Error from server (InternalError): an error on the server has prevented the request",
+    "Error from server: etcdserver: request timed out",
+    "Error from server (Timeout): the server was unable to return a response in time",
+    "Error from server (NotFound): the server could not find the requested resource",
+    "error loading config file: yaml: line 2: mapping values are not allowed in this context",
+    "",
+]
+NO = [
+    'Error from server (NotFound): nodes "gpu-a" not found',
+    'Error from server (Forbidden): nodes "gpu-a" is forbidden: node "old" cannot read "gpu-a"',
+    "error: You must be logged in to the server (Unauthorized)",
+    (
+        "E1121 memcache.go:265] couldn't get current server API group list\n"
+        "error: You must be logged in to the server (the server has asked for the client to "
+        "provide credentials)"
+    ),
+]
+
+
+class Host(on_host.Host):
+    """A host whose commands only note that they ran; kubectl answers as told."""
+
+    def __init__(self, root: Path, answer: str) -> None:
+        super().__init__(root, budget=5)
+        self.answer = answer
+        self.ran: list[str] = []
+
+    def try_run(
+        self,
+        *argv: str,
+        stdin: str = "",  # noqa: ARG002 - what the real one has
+    ) -> subprocess.CompletedProcess[str]:
+        """Note the command and answer."""
+        self.ran.append(" ".join(argv[:2]))
+        if argv[0] == "kubectl":
+            return subprocess.CompletedProcess(argv, 0 if self.answer == "ok" else 1, self.answer)
+        answers = {"kubeadm version": "v1.36.3\n"}
+        return subprocess.CompletedProcess(argv, 0, answers.get(self.ran[-1], ""))
+
+
+def request(host: Host, **more: Any) -> dict[str, Any]:
+    """A request to join the cluster that the host is a member of."""
+    return {
+        "name": "gpu-a",
+        "version": "1.36.3",
+        "endpoint": ENDPOINT,
+        "config": "",
+        "ignore_preflight": [],
+        "authority": on_host.authority(host),
+        **more,
+    }
+
+
+def member(root: Path, answer: str, action: str = "join") -> Host:
+    """A host that an earlier run has made a member."""
+    for name, text in {
+        "etc/kubernetes/kubelet.conf": "kubelet",
+        "etc/kubernetes/pki/ca.crt": MINE,
+        on_host.MARK: json.dumps(
+            {"name": "gpu-a", "action": action, "endpoint": ENDPOINT, "phase": "done"}
+        ),
+        "run/keep": "",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return Host(root, answer)
+
+
+@pytest.mark.parametrize("action", ["join", "init"])
+@pytest.mark.parametrize("answer", UNREACHABLE)
+def test_what_the_api_did_not_say_leaves_the_host_alone(
+    action: str, answer: str, tmp_path: Path
+) -> None:
+    host = member(tmp_path, answer, action)
+    with pytest.raises(on_host.FailureError) as caught:
+        on_host.ACTIONS[action](host, request(host))
+    assert str(caught.value) == (
+        "whether this host is still a member is not known, so it is left alone: the cluster's API "
+        f"did not say: {answer}"
+    )
+    assert [command.split()[0] for command in host.ran] == ["kubectl"]
+    assert on_host.read_mark(host)["phase"] == "done"
+
+
+@pytest.mark.parametrize("answer", NO)
+def test_a_no_of_the_api_is_a_half_made_membership(answer: str, tmp_path: Path) -> None:
+    host = member(tmp_path, answer)
+    assert not on_host.join(host, request(host))["adopted"]
+    assert host.ran.index("kubeadm reset") < host.ran.index("kubeadm join")
+
+
+def test_a_yes_of_the_api_is_adopted(tmp_path: Path) -> None:
+    host = member(tmp_path, "ok")
+    assert on_host.join(host, request(host))["adopted"]
+    assert not any(command.startswith("kubeadm") for command in host.ran)
+
+
+def test_a_command_that_does_not_end_is_a_failure(tmp_path: Path) -> None:
+    host = on_host.Host(tmp_path, budget=0)
+    with pytest.raises(on_host.FailureError, match=r"^`sleep 9` did not end in time: $"):
+        host.try_run("sleep", "9")
+
+
+def test_the_membership_of_a_cluster_that_is_gone_is_not_asked_about(tmp_path: Path) -> None:
+    """Its own endpoint has another authority now: nobody is left who could say anything."""
+    host = member(tmp_path, UNREACHABLE[3])
+    wished = request(host)
+    (tmp_path / "etc/kubernetes/pki/ca.crt").write_text(OTHERS)
+    assert not on_host.join(host, wished)["adopted"]
+    assert "kubectl" not in " ".join(host.ran)
+    assert "kubeadm reset" in host.ran
+
+
+def test_a_member_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    host = member(tmp_path, "ok")
+    wished = request(host, endpoint="192.0.2.9:6443")
+    (tmp_path / "etc/kubernetes/pki/ca.crt").write_text(OTHERS)
+    with pytest.raises(on_host.RefusalError) as caught:
+        on_host.join(host, wished)
+    assert str(caught.value) == (
+        f"this host is a member of another cluster ({ENDPOINT}), wished 192.0.2.9:6443: take it "
+        "out there, or run `kubeadm reset` on it if it may go"
+    )
+    assert host.ran == []
