@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.substrate.hosts import apt_sources, containers, description, image, network, ssh
+from tests.substrate.hosts import (
+    apt_sources,
+    containers,
+    description,
+    image,
+    machine,
+    network,
+    ssh,
+)
 from tests.substrate.hosts.errors import SubstrateError
 
 HOSTS = Path(description.__file__).parent
@@ -227,3 +235,16 @@ def test_recipes_are_whole(system: str) -> None:
     assert {"systemd", "openssh-server", "python3"} <= set(read.packages)
     assert read.packages == sorted(set(read.packages))
     assert read.mask == sorted(set(read.mask))
+
+
+def test_hosts_beyond_the_kernels_inotify_instances_are_refused(tmp_path: Path) -> None:
+    for pid, target in {"1": "anon_inode:inotify", "2": "/dev/null"}.items():
+        (tmp_path / pid / "fd").mkdir(parents=True)
+        (tmp_path / pid / "fd" / "7").symlink_to(target)
+    assert machine.watchers_in_use(tmp_path) == 1
+    machine.check_watchers(3, limit=128, used=68)
+    with pytest.raises(SubstrateError) as refused:
+        machine.check_watchers(4, limit=128, used=68)
+    assert "got: 60 of 128 left" in str(refused.value)
+    assert "80 for 4 hosts" in str(refused.value)
+    assert "make clean" in str(refused.value)

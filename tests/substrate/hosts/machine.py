@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PACKAGES = Path(__file__).parents[1] / "packages.txt"
 PROGRAMS = ("podman", "runc", "mmdebstrap", "ssh-keygen", "ip", "tar")
 # A container can't load kernel modules that a cluster on it needs.
+WATCHERS_PER_HOST = 20  # seen on a control plane with its pods, the hungriest: 19
+INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 MODULES = ("overlay", "br_netfilter", "vxlan", "ip_vs", "nf_conntrack")
 
 
@@ -42,6 +44,34 @@ def check() -> None:
             f"no {', '.join(missing)}",
             "the packages of tests/substrate/packages.txt",
             f"run 'apt-get install --no-install-recommends {' '.join(packages)}'",
+        )
+
+
+def watchers_in_use(proc: Path = Path("/proc")) -> int:
+    """Count the inotify instances of root's processes on this machine, those in hosts included."""
+    used = 0
+    for descriptor in proc.glob("[0-9]*/fd/*"):
+        try:
+            used += descriptor.readlink().name == "anon_inode:inotify"
+        except OSError:
+            continue  # the process has ended, or closed the file, while we looked
+    return used
+
+
+def check_watchers(new_hosts: int, limit: int, used: int) -> None:
+    """Raise `SubstrateError` if the kernel's inotify instances would not last for more hosts.
+
+    They are counted for root over all containers together; when they run out, kubelet and
+    containerd on some node fail much later with "too many open files".
+    """
+    if new_hosts * WATCHERS_PER_HOST > limit - used:
+        raise SubstrateError(
+            "too few inotify instances for more hosts",
+            "/proc/sys/fs/inotify/max_user_instances",
+            f"{limit - used} of {limit} left",
+            f"{new_hosts * WATCHERS_PER_HOST} for {new_hosts} hosts",
+            "take other hosts down (make clean), or run"
+            " 'sysctl fs.inotify.max_user_instances=1024'",
         )
 
 
