@@ -35,21 +35,27 @@ def run(site: Path) -> int:
     }
     report = assemble(site.resolve().name, lock, digest(site), evidence, wishes)
     folder = site / ".bedplate"
-    (folder / "report.html").write_text(render(report), encoding="utf-8")
-    (folder / "junit.xml").write_text(junit(evidence), encoding="utf-8")
+    page = render(report)
+    # A lone surrogate, as JSON can hold it, has no UTF-8: a question mark is no reason to fail.
+    (folder / "report.html").write_text(page, encoding="utf-8", errors="replace")
+    (folder / "junit.xml").write_text(junit(report), encoding="utf-8")
     counts = report.counts
     print(
         f"{report.result.value}: {counts['pass']} checks passed, {counts['fail']} failed,"
         f" {counts['skipped']} skipped on {len(report.hosts)} hosts"
         + (" (simulated silicon)" if report.simulated else "")
     )
-    for row in report.hosts:
-        if row.evidence is None or row.stale:
-            state = "no evidence" if row.evidence is None else "evidence of another lock"
-            print(f"  {row.name}: {state} — run: ansible-playbook -i {site} bedplate.gpu.site")
+    subjects = [(row.name, row.evidence, row.stale) for row in report.hosts]
+    if report.cluster is not None:
+        subjects.append(("cluster", report.cluster, report.cluster_stale))
+    for name, found, stale in subjects:
+        if found is None or stale or not found.checks:
+            state = "no evidence" if found is None else "evidence of another lock"
+            state = state if found is None or stale else "evidence without a check"
+            print(f"  {name}: {state} — run: ansible-playbook -i {site} bedplate.gpu.site")
             continue
-        for check in row.evidence.checks:
+        for check in found.checks:
             if check.result is Result.FAIL:
-                print(f"  {row.name} {check.id}: {check.reason} — {check.fix}")
+                print(f"  {name} {check.id}: {check.reason} — {check.fix}")
     print(f"Wrote {folder}/report.html and junit.xml.")
     return PROVEN if report.result is Result.PASS else NOT_PROVEN

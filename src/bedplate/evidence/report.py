@@ -43,6 +43,7 @@ class Report:
     wishes: Mapping[str, Mapping[str, Any]]
     hosts: Sequence[HostRow]
     cluster: Evidence | None
+    cluster_stale: bool = False
     strangers: Sequence[Evidence] = field(default=())
 
     @property
@@ -53,26 +54,39 @@ class Report:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many checks passed, failed, were skipped; a host without evidence is a failure."""
+        """How many checks passed, failed, were skipped.
+
+        What has no evidence, evidence of another lock or evidence without a check is one failure.
+        """
         tally: Counter[str] = Counter({result.value: 0 for result in Result})
         for row in self.hosts:
-            if row.evidence is None or row.stale:
-                tally[Result.FAIL.value] += 1
-            else:
-                tally.update(check.result.value for check in row.evidence.checks)
+            tally.update(_results(row.evidence, stale=row.stale))
         if self.cluster is not None:
-            tally.update(check.result.value for check in self.cluster.checks)
+            tally.update(_results(self.cluster, stale=self.cluster_stale))
         return tally
+
+    @property
+    def cluster_result(self) -> Result:
+        """The verdict over the cluster; nothing is asked of a cluster without evidence."""
+        if self.cluster is None:
+            return Result.SKIPPED
+        return Result.FAIL if self.cluster_stale else self.cluster.result
 
     @property
     def result(self) -> Result:
         """The verdict over all hosts and the cluster."""
         results = [row.result for row in self.hosts]
         if self.cluster is not None:
-            results.append(self.cluster.result)
+            results.append(self.cluster_result)
         if Result.FAIL in results or not results:
             return Result.FAIL
         return Result.PASS if Result.PASS in results else Result.SKIPPED
+
+
+def _results(evidence: Evidence | None, *, stale: bool) -> list[str]:
+    if evidence is None or stale or not evidence.checks:
+        return [Result.FAIL.value]
+    return [check.result.value for check in evidence.checks]
 
 
 def assemble(
@@ -100,7 +114,8 @@ def assemble(
     )
     cluster = next((item for item in evidence if item.subject.kind == "cluster"), None)
     strangers = tuple(item for name, item in sorted(by_host.items()) if name not in lock.hosts)
-    return Report(site, lock, wishes, rows, cluster, strangers)
+    cluster_stale = cluster is not None and cluster.lock != lock_digest
+    return Report(site, lock, wishes, rows, cluster, cluster_stale, strangers)
 
 
 def render(report: Report) -> str:
