@@ -304,14 +304,15 @@ def _container(host: Host, wish: Wishes, to: Collected) -> None:
         return
     answer = _in_container(host, wish.plugin_image, "smi", ["nvidia-smi", "-L"])
     if answer.code != 0:
-        to.checks.append(failed("container.gpus", what, answer.said, AGAIN))
+        to.checks.append(failed("container.gpus", what, answer.said, AGAIN, "the host's GPUs"))
     else:
         lines = (_GPU_LINE.match(line.strip()) for line in answer.out.splitlines())
         seen = sorted(line.group("uuid") for line in lines if line)
         mine = sorted(g.uuid for g in nvidia.query(host)[0])
         one = check("container.gpus", what, mine, seen, AGAIN)
         if not mine:
-            one = failed("container.gpus", what, "the host itself sees no GPU", AGAIN)
+            reason = "the host itself sees no GPU"
+            one = failed("container.gpus", what, reason, AGAIN, "the host's GPUs")
         to.checks.append(one)
     what = "GPU feature discovery describes the GPUs"
     argv = [
