@@ -8,6 +8,7 @@ the Origin tags of ansible-core, an internal API:
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from ansible._internal._datatag._tags import Origin
 from ansible.errors import AnsibleError
+from ansible.inventory.data import InventoryData
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import inventory_loader
 from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 
 from bedplate.errors import Problem, SiteError
+from bedplate.site.aliases import unfolds
 from bedplate.site.places import KeyPath, Place, Places, key_before, lines_of, spelt
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 PREFIX = "bedplate_"
 CONNECTION = ("ansible_host", "ansible_port", "ansible_user")
+#: Directories beside the inventory's own files.
+VARIABLES = {"group_vars", "host_vars"}
 LARGEST = 10 * 1024 * 1024
 IGNORED = re.compile(r"^\.|~$|\.(orig|bak|ini|cfg|retry|pyc|pyo)$")
 
@@ -148,6 +154,8 @@ def _unreadable(error: AnsibleError, positions: Positions, fallback: Path, what:
     else:
         place = Place(str(fallback))
     fix = "correct it; `ansible-inventory --list` shows what Ansible makes of it"
+    if "VaultSecretsContext" in text:
+        text = "an encrypted value, and no vault password"
     if "vault" in text.lower():
         fix = "set ANSIBLE_VAULT_PASSWORD_FILE, or vault_password_file in ansible.cfg"
     return Problem(what, place.file, place.line, place.column, got=text, fix=fix, rule="readable")
@@ -155,6 +163,7 @@ def _unreadable(error: AnsibleError, positions: Positions, fallback: Path, what:
 
 def _check_files(site: Path, loader: DataLoader, positions: Positions) -> list[Problem]:
     problems = []
+    groups = InventoryData()
     for path in files_of(site):
         if path.stat().st_mode & 0o111:
             continue  # a dynamic inventory: a program in whatever language
@@ -188,9 +197,35 @@ def _check_files(site: Path, loader: DataLoader, positions: Positions) -> list[P
                 )
             )
             continue
-        if path.suffix in {".yml", ".yaml"}:
+        # A file of variables may be YAML without saying so in its name.
+        if path.suffix in {".yml", ".yaml", ".json", ""} and (found := unfolds(text)):
+            line, got, allowed = found
+            what, fix = "YAML unfolds too far", "write out what is meant"
+            problems.append(
+                Problem(what, str(path), line, got=got, allowed=allowed, fix=fix, rule="readable")
+            )
+        elif path.suffix in {".yml", ".yaml"}:
             problems += _check_yaml(path, text, loader, positions)
+            if not problems and not VARIABLES & set(path.relative_to(site).parts):
+                problems += _check_groups(path, loader, positions, groups)
     return problems
+
+
+def _check_groups(
+    path: Path, loader: DataLoader, positions: Positions, groups: InventoryData
+) -> list[Problem]:
+    """Add one file to *groups* by Ansible's yaml plugin: Ansible itself only warns, and goes on.
+
+    Groups that contain each other are found here, where the file can be named.
+    """
+    content = loader.load_from_file(str(path.resolve()), cache="none")
+    if not content or "plugin" in content:
+        return []  # the configuration of another inventory plugin
+    try:
+        inventory_loader.get("yaml").parse(groups, loader, str(path.resolve()))
+    except AnsibleError as error:
+        return [_unreadable(error, positions, path, "file cannot be read as an inventory")]
+    return []
 
 
 def _check_yaml(path: Path, text: str, loader: DataLoader, positions: Positions) -> list[Problem]:
@@ -232,6 +267,19 @@ def _loader(site: Path) -> DataLoader:
     return loader
 
 
+@contextlib.contextmanager
+def _unparsed_is_failed() -> Iterator[None]:
+    """Let no source be left out with a warning: its hosts would be missing from the lock."""
+    from ansible import constants
+
+    before = constants.INVENTORY_ANY_UNPARSED_IS_FAILED
+    constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
+    try:
+        yield
+    finally:
+        constants.INVENTORY_ANY_UNPARSED_IS_FAILED = before
+
+
 def read(site: Path) -> RawSite:
     """Read an inventory directory. Raises SiteError with everything that cannot be read."""
     positions = Positions(site)
@@ -242,7 +290,8 @@ def read(site: Path) -> RawSite:
     if problems := _check_files(site, loader, positions):
         raise SiteError(problems)
     try:
-        inventory = InventoryManager(loader=loader, sources=[str(site.resolve())])
+        with _unparsed_is_failed():
+            inventory = InventoryManager(loader=loader, sources=[str(site.resolve())])
         manager = VariableManager(loader=loader, inventory=inventory)
     except AnsibleError as error:
         what = "inventory cannot be read"
