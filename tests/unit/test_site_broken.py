@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.parsing.vault import VaultLib, VaultSecret
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "broken_sites"
@@ -91,3 +92,31 @@ def test_a_sound_copy_is_planned(tmp_path: Path) -> None:
     (site / "hosts.yml").write_text(before.replace("10.213.0.22", "10.213.0.23"))
     assert plan(tmp_path, "--check").returncode == 2
     assert (site / ".bedplate.lock.yml").read_bytes() == lock
+
+
+def test_an_encrypted_wish_is_read_with_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`bedplate plan` reads vault as ansible-playbook does; a wrong password has a message."""
+    site = broken(tmp_path, {})
+    assert plan(tmp_path).returncode == 0
+    clear = (site / ".bedplate.lock.yml").read_bytes()
+    (tmp_path / "right").write_text("right\n")
+    (tmp_path / "wrong").write_text("wrong\n")
+    pool = site / "group_vars" / "pool_train.yml"
+    vault = VaultLib([("default", VaultSecret(b"right"))])
+    pool.write_bytes(vault.encrypt(pool.read_bytes()))
+
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "right"))
+    done = plan(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (site / ".bedplate.lock.yml").read_bytes() == clear
+
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "wrong"))
+    done = plan(tmp_path)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "file cannot be read as YAML — site/group_vars/pool_train.yml — got Decryption failed (no "
+        "vault secrets were found that could decrypt). — set ANSIBLE_VAULT_PASSWORD_FILE, or "
+        "vault_password_file in ansible.cfg\n\nRefused: 1 to put right.\n"
+    )

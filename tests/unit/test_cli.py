@@ -1,0 +1,169 @@
+"""The contract of `bedplate plan`: what it prints as JSON, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bedplate import cli
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+TODAY = ["--today", "2026-11-21"]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A copy of the demo site with its lock."""
+    copy = tmp_path / "demo"
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate"))
+    return copy
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[str, Any]]:
+    """Run `bedplate plan --json`; the output is one object and nothing else."""
+    status = cli.main(["plan", "--json", *TODAY, *map(str, arguments)])
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    content = json.loads(printed.out)
+    assert list(content) == ["ok", "lock", "refusals", "warnings"]
+    return status, content
+
+
+def misspell(site: Path) -> None:
+    """Add a wish that nobody knows, in the pool's file."""
+    path = site / "group_vars/pool_train.yml"
+    path.write_text(path.read_text() + "bedplate_drivr: {}\n")
+
+
+def test_planned(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / ".bedplate.lock.yml").unlink()
+    status, content = as_json(capsys, site)
+    assert (status, content["ok"], content["refusals"]) == (0, True, [])
+    written = yaml.safe_load((site / ".bedplate.lock.yml").read_text())
+    assert content["lock"] == written
+    assert content["lock"]["pools"]["pool_train"]["expects"] == {
+        "resource": "nvidia.com/gpu",
+        "count": 8,
+        "by": "cluster",
+    }
+
+
+def test_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    misspell(site)
+    before = (site / ".bedplate.lock.yml").read_bytes()
+    status, content = as_json(capsys, site)
+    assert status == 3
+    lines = (site / "group_vars/pool_train.yml").read_text().splitlines()
+    assert content == {
+        "ok": False,
+        "lock": None,
+        "refusals": [
+            {
+                "rule": "known-keys",
+                "what": "unknown wish",
+                "file": f"{site}/group_vars/pool_train.yml",
+                "line": len(lines),
+                "key": "bedplate_drivr",
+                "got": "bedplate_drivr",
+                "allowed": "bedplate_driver",
+                "fix": "write bedplate_driver",
+                "sources": [],
+            }
+        ],
+        "warnings": [],
+    }
+    assert (site / ".bedplate.lock.yml").read_bytes() == before
+
+
+def test_a_rule_names_its_sources(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = site / "group_vars/pool_class.yml"
+    text = path.read_text().replace("t4-16gb", "v100-sxm2-32gb")
+    path.write_text(text + 'bedplate_driver: {branch: "595"}\n')
+    status, content = as_json(capsys, site)
+    assert status == 3
+    sources = [source for refusal in content["refusals"] for source in refusal["sources"]]
+    assert sources
+    assert all(source.startswith("https://") for source in sources)
+
+
+def test_check(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, content = as_json(capsys, "--check", site)
+    assert (status, content["ok"]) == (0, True)
+
+    path = site / "group_vars/pool_train.yml"
+    path.write_text(path.read_text().replace("count: 8", "count: 4"))
+    before = (site / ".bedplate.lock.yml").read_bytes()
+    status, content = as_json(capsys, "--check", site)
+    assert (status, content["ok"], content["refusals"]) == (2, False, [])
+    assert content["lock"]["pools"]["pool_train"]["expects"]["count"] == 4
+    assert (site / ".bedplate.lock.yml").read_bytes() == before
+
+
+def test_check_without_a_lock_is_stale(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / ".bedplate.lock.yml").unlink()
+    status, content = as_json(capsys, "--check", site)
+    assert (status, content["ok"], content["lock"]) == (2, False, None)
+    (refusal,) = content["refusals"]
+    assert refusal["what"] == "site has no lock"
+    assert refusal["fix"] == f"run: bedplate plan {site}"
+    assert not (site / ".bedplate.lock.yml").exists()
+
+
+def test_check_of_a_wrong_site_is_refused_and_not_stale(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    misspell(site)
+    assert as_json(capsys, "--check", site)[0] == 3
+
+
+def test_no_such_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, content = as_json(capsys, tmp_path / "nowhere")
+    assert status == 3
+    assert content["refusals"][0]["what"] == "no such site"
+
+
+def test_only_the_lock_is_written(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def tree() -> dict[str, bytes]:
+        found = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+        return {str(path.relative_to(site)): content for path, content in found.items()}
+
+    before = tree()
+    (site / ".bedplate.lock.yml").unlink()
+    assert cli.main(["plan", *TODAY, str(site)]) == 0
+    assert capsys.readouterr().out.endswith(f"Wrote {site}/.bedplate.lock.yml.\n")
+    assert tree() == before
+
+
+def test_a_lock_that_cannot_be_written(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: object, **_more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (site / ".bedplate.lock.yml").unlink()
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    assert cli.main(["plan", *TODAY, str(site)]) == 3
+    assert capsys.readouterr().err == (
+        f"lock cannot be written — {site} — got [Errno 28] No space left on device — make the "
+        "site's directory writable\n\nRefused: 1 to put right.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["plan"], "the following arguments are required: SITE"),
+        (["paln", "x"], "invalid choice: 'paln'"),
+        (["plan", "--today", "soon", "x"], "got 'soon', allowed YYYY-MM-DD"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(arguments)
+    assert words in capsys.readouterr().err

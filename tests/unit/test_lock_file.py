@@ -1,0 +1,138 @@
+"""A lock that cannot be used says what is wrong and what to run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bedplate.errors import LockError
+from bedplate.lock import digest, load_lock, render, write_lock
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+TEXT = (DEMO / ".bedplate.lock.yml").read_bytes()
+WHOLE = "allowed what `bedplate plan` writes — "
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A directory with the demo's lock."""
+    shutil.copy(DEMO / ".bedplate.lock.yml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            TEXT.replace(b"hosts:\n", b"<<<<<<< HEAD\nhosts:\n=======\n>>>>>>> other\n", 1),
+            "lock has conflict markers — {path}:{marker} — got <<<<<<< HEAD / "
+            + WHOLE
+            + "merge the wishes, then run: bedplate plan {site}",
+        ),
+        (
+            TEXT.replace(b"format: 1", b"format: 0"),
+            (
+                "lock is of another format — {path} format — got 0 / allowed 1 — run: bedplate "
+                "plan {site}"
+            ),
+        ),
+        (
+            TEXT.replace(b"format: 1", b"format: 2"),
+            (
+                "lock is of another format — {path} format — got 2 / allowed 1 — run: bedplate "
+                "plan {site}"
+            ),
+        ),
+        (
+            b"{}",
+            (
+                "lock is of another format — {path} format — got None / allowed 1 — run: bedplate "
+                "plan {site}"
+            ),
+        ),
+        (
+            b"[1, 2",
+            "lock cannot be read — {path}:2 — got did not find expected ',' or ']' / "
+            + WHOLE
+            + "run: bedplate plan {site}",
+        ),
+        (
+            b"\x00\x01",
+            "lock cannot be read — {path} — got no YAML / " + WHOLE + "run: bedplate plan {site}",
+        ),
+        (
+            b"- a\n",
+            "lock cannot be read — {path}:1 — got no mapping / "
+            + WHOLE
+            + "run: bedplate plan {site}",
+        ),
+        (
+            b"",
+            "lock cannot be read — {path}:1 — got no mapping / "
+            + WHOLE
+            + "run: bedplate plan {site}",
+        ),
+        (
+            b"format: 1\nsite: \xff\n",
+            "lock cannot be read — {path} — got bytes that are not UTF-8 / "
+            + WHOLE
+            + "run: bedplate plan {site}",
+        ),
+        (
+            TEXT.replace(b"count: 8", b"count: many", 1),
+            "lock cannot be read — {path} — got pools.pool_train.gpu.0.count: Input should be a "
+            "valid integer, unable to parse string as an integer / "
+            + WHOLE
+            + "run: bedplate plan {site}",
+        ),
+        (
+            TEXT + b"colour: blue\n",
+            "lock cannot be read — {path} — got colour: Extra inputs are not permitted / "
+            + WHOLE
+            + "run: bedplate plan {site}",
+        ),
+    ],
+    ids=[
+        "conflict",
+        "older",
+        "newer",
+        "no-format",
+        "no-yaml",
+        "control",
+        "list",
+        "empty",
+        "no-utf8",
+        "wrong-type",
+        "unknown-key",
+    ],
+)
+def test_unusable_lock(content: bytes, message: str, site: Path) -> None:
+    path = site / ".bedplate.lock.yml"
+    assert content != TEXT
+    path.write_bytes(content)
+    marker = content.split(b"<<<<<<<")[0].count(b"\n") + 1
+    with pytest.raises(LockError) as caught:
+        load_lock(site)
+    assert str(caught.value) == message.format(path=path, site=site, marker=marker)
+
+
+def test_no_lock(tmp_path: Path) -> None:
+    for read in (load_lock, digest):
+        with pytest.raises(LockError) as caught:
+            read(tmp_path)
+        assert str(caught.value) == (
+            f"site has no lock — {tmp_path}/.bedplate.lock.yml — got no file / {WHOLE}"
+            f"run: bedplate plan {tmp_path}"
+        )
+
+
+def test_what_is_read_is_written_byte_for_byte(site: Path) -> None:
+    lock = load_lock(site)
+    assert render(lock).encode() == TEXT
+    assert write_lock(site, lock) is False
+    (site / ".bedplate.lock.yml").unlink()
+    assert write_lock(site, lock) is True
+    assert (site / ".bedplate.lock.yml").read_bytes() == TEXT
+    assert [path.name for path in site.iterdir()] == [".bedplate.lock.yml"]
