@@ -50,6 +50,7 @@ class Registered:
     inputs: dict[str, Any]
     provider: str
     depends_on: set[str]
+    retained: bool
 
 
 class Engine(mocks.MockMonitor):
@@ -68,6 +69,7 @@ class Engine(mocks.MockMonitor):
                     rpc.deserialize_properties(request.object),
                     request.provider,
                     {urn.rsplit("::", 1)[1] for urn in request.dependencies},
+                    request.retainOnDelete,
                 )
             )
         return super().RegisterResource(request)
@@ -196,6 +198,20 @@ def test_nodes_come_after_the_network_and_never_after_each_other(cluster: Cluste
     assert "demo-gpu-a" in engine.one("bedplate:index:GpuReady").depends_on
 
 
+def test_the_guard_depends_on_all_of_the_cluster_so_that_it_goes_first(
+    cluster: ClusterArgs,
+) -> None:
+    engine, _ = up(cluster)
+    guard = engine.one("bedplate:index:DeletionGuard")
+    others = {
+        resource.name
+        for kind, resources in engine.seen.items()
+        if not kind.startswith(("pulumi:providers:", "bedplate:index:DeletionGuard"))
+        for resource in resources
+    }
+    assert others - guard.depends_on == set()
+
+
 def test_more_control_planes_join_the_first_one_by_one(cluster: ClusterArgs) -> None:
     cluster["control_planes"] = [machine("cp1"), machine("cp2"), machine("cp3")]
     engine, _ = up(cluster)
@@ -256,7 +272,9 @@ def test_runtime_class_is_marked_as_an_upper_stacks() -> None:
 def test_labels_are_patched_and_read_back() -> None:
     labels = {"gpu-a": {"nvidia.com/gpu.product": "NVIDIA-H100-PCIe", "nvidia.com/gpu.count": "8"}}
     engine, outputs = run(lambda: {"applied": NodeLabels("gpus", {"labels": labels}).applied})
-    found = engine.one("kubernetes:core/v1:NodePatch").inputs["metadata"]
+    patch = engine.one("kubernetes:core/v1:NodePatch")
+    assert patch.retained, "taking a patch back would make a Node object for a host that has left"
+    found = patch.inputs["metadata"]
     assert found["name"] == "gpu-a"
     assert found["labels"] == labels["gpu-a"]
     assert outputs["applied"] == ({"gpu-a": 2}, False)

@@ -319,7 +319,7 @@ def test_dead_host_is_only_forgotten_by_force(
                 "the cluster is still in use by the upper stacks — cluster at 192.0.2.1:6443 — got "
                 "namespace/courses, runtimeclass/nvidia / allowed none of their resources — run "
                 "pulumi destroy in stacks/frameworks, then in stacks/schedulers, first; or set "
-                "bedplate:force to true to take them down with the cluster"
+                "BEDPLATE_FORCE=true to take them down with the cluster"
             ),
         ),
         (
@@ -353,6 +353,26 @@ def test_cluster_refuses_to_go_while_it_is_used(
     engine.configure(site, force="true")
     engine.delete("ControlPlane", control_plane)
     assert world.journal("kubeadm reset")
+
+
+def test_guard_refuses_before_anything_of_a_used_cluster_goes(
+    engine: Engine, world: World, site: Path, control_plane: Values
+) -> None:
+    guard = {"host": control_plane["host"], "endpoint": control_plane["endpoint"]}
+    engine.create("ControlPlane", control_plane).result()
+    engine.create("DeletionGuard", guard).result()
+    world.write_api({**world.api, "upper": ["namespace/courses"]})
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.delete("DeletionGuard", guard)
+    assert caught.value.details().startswith(
+        "the cluster is still in use by the upper stacks — cluster at 192.0.2.1:6443 — got "
+        "namespace/courses / allowed none of their resources — "
+    )
+    world.write_api({**world.api, "upper": []})
+    engine.delete("DeletionGuard", guard)
+    world.write_api({**world.api, "upper": ["namespace/courses"]})
+    engine.configure(site, force="true")
+    engine.delete("DeletionGuard", guard)
 
 
 @pytest.mark.parametrize(

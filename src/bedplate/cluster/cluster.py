@@ -76,10 +76,11 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
             pulumi.ResourceOptions(parent=self, provider=provider),
         )
 
+        control_planes = list(members)
         joined: list[pulumi.Output[str]] = []
         for host in args["workers"]:
             # After the network, so that nodes leave before it when all is destroyed.
-            after = pulumi.ResourceOptions(parent=self, depends_on=[network, *members])
+            after = pulumi.ResourceOptions(parent=self, depends_on=[network, *control_planes])
             node = sdk.Node(
                 f"{name}-{host['name']}",
                 {
@@ -92,7 +93,12 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
                 after,
             )
             joined.append(node.id)
-            self._gpus(name, host, control_plane, node, args)
+            members += [node, *self._gpus(name, host, control_plane, node, args)]
+        sdk.DeletionGuard(
+            f"{name}-guard",
+            {"host": first, "endpoint": args["kubernetes"]["endpoint"]},
+            pulumi.ResourceOptions(parent=self, depends_on=[network, *members]),
+        )
 
         self.kubeconfig = pulumi.Output.secret(control_plane.kubeconfig)
         self.endpoint = pulumi.Output.from_input(args["kubernetes"]["endpoint"])
@@ -108,11 +114,11 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         control_plane: sdk.ControlPlane,
         node: sdk.Node,
         args: ClusterArgs,
-    ) -> None:
+    ) -> list[pulumi.Resource]:
         expected = args["gpus"].get(str(host["name"]))
         if expected is None:
-            return
-        sdk.GpuReady(
+            return []
+        ready = sdk.GpuReady(
             f"{name}-{host['name']}-gpus",
             {
                 "host": host,
@@ -130,6 +136,7 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
                 ),
             ),
         )
+        return [ready]
 
 
 def _api(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.provider import cluster_api, kubeadm, kubeconfig
+from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
 from bedplate.provider.model import ControlPlaneInputs, Inputs
 from bedplate.provider.resource import Resource, pause
@@ -90,18 +91,7 @@ class ControlPlane(Resource):
 
     async def _refuse_if_used(self, known: ControlPlaneInputs, deadline: Deadline) -> None:
         api = self.context.cluster(known.host)
-        used = await api.upper_resources(deadline)
-        if used:
-            raise ProviderError(
-                message(
-                    "the cluster is still in use by the upper stacks",
-                    f"cluster at {known.endpoint}",
-                    ", ".join(used),
-                    "none of their resources",
-                    "run pulumi destroy in stacks/frameworks, then in stacks/schedulers, first; or "
-                    "set bedplate:force to true to take them down with the cluster",
-                )
-            )
+        await refuse_if_used(api, known.endpoint, deadline)
         others = [
             name
             for name, node in (await api.nodes()).items()

@@ -102,6 +102,13 @@ class GpuReadyInputs(Inputs):
     count: Annotated[int, Field(ge=1)]
 
 
+class DeletionGuardInputs(Inputs):
+    """The cluster that must not go while it is in use."""
+
+    host: Machine
+    endpoint: Endpoint
+
+
 def path_of(location: Sequence[str | int]) -> str:
     """Return a property path as the engine writes it: `host.address`, `ignorePreflight[0]`."""
     path = ""

@@ -75,6 +75,15 @@ class GpuReadyArgs(TypedDict):
     """How many of it the node must offer."""
 
 
+class DeletionGuardArgs(TypedDict):
+    """Inputs of a DeletionGuard."""
+
+    host: pulumi.Input[MachineArgs]
+    """The first control plane."""
+    endpoint: pulumi.Input[str]
+    """HOST:PORT of the cluster's API."""
+
+
 class Provider(pulumi.ProviderResource):  # type: ignore[misc]
     """The connection of the resources to a site's hosts."""
 
@@ -131,3 +140,12 @@ class GpuReady(pulumi.CustomResource):  # type: ignore[misc]
         self, name: str, args: GpuReadyArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:index:GpuReady", name, {**args, "allocatable": None}, opts)
+
+
+class DeletionGuard(pulumi.CustomResource):  # type: ignore[misc]
+    """Refuses to be deleted while upper stacks use the cluster; let it depend on all of that."""
+
+    def __init__(
+        self, name: str, args: DeletionGuardArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:index:DeletionGuard", name, dict(args), opts)

@@ -18,6 +18,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from bedplate.provider import schema, wire
 from bedplate.provider.control_plane import ControlPlane
 from bedplate.provider.deadline import Deadline
+from bedplate.provider.deletion_guard import DeletionGuard
 from bedplate.provider.errors import HalfMade, ProviderError, message
 from bedplate.provider.gpu_ready import GpuReady
 from bedplate.provider.hosts import Hosts
@@ -29,7 +30,7 @@ from bedplate.provider.ssh import SshTransport, Transport
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-RESOURCES: tuple[type[Resource], ...] = (ControlPlane, Node, GpuReady)
+RESOURCES: tuple[type[Resource], ...] = (ControlPlane, Node, GpuReady, DeletionGuard)
 READ_SECONDS = 120.0
 
 

@@ -43,7 +43,9 @@ class NodeLabels(pulumi.ComponentResource):  # type: ignore[misc]
                     "labels": labels,
                     "annotations": {"pulumi.com/patchForce": "true"},
                 },
-                opts=pulumi.ResourceOptions(parent=self),
+                # A patch is taken back by applying less of it, and an apply makes what is not
+                # there: for a node that has left, that would be a Node object without a host.
+                opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
             )
             counts[node] = patch.metadata.apply(
                 lambda found, node=node, labels=labels: asserted(
