@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 # Everything that an installation may leave: packages with their holds, unit states, and each file
 # and link under the folders that the roles write to. What names the host itself is left out; the
-# cards' identities in the CDI specification are made equal.
+# cards' identities in the CDI specification are made equal. An archive's own mark (.bedplate.json)
+# notes when its files were unpacked; the files themselves are compared.
 SNAPSHOT = r"""
 set -e
 dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n'
@@ -28,7 +29,7 @@ echo == files
 find /etc /opt /usr/local/bin \( -type f -o -type l \) \
   ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' \
   ! -path '/etc/resolv.conf' ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' \
-  ! -path '/etc/cdi/nvidia.yaml' \
+  ! -path '/etc/cdi/nvidia.yaml' ! -name .bedplate.json \
   -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) |
   sed 's/ \/.*$//' | sort
 echo == cdi; sed -E 's/GPU-[0-9a-f-]{36}/UUID/g' /etc/cdi/nvidia.yaml | sort
