@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from bedplate.cluster import artifact, flannel
+from bedplate.cluster.cluster import control_plane_args
 from bedplate.cluster.wished import cluster_args
 from bedplate.lock import load_lock
 from bedplate.provider import kubeadm
@@ -29,20 +30,8 @@ def make_cluster(site: SiteCommands) -> float:
     """Initialise, join all at once, wait for the GPUs; return the seconds it took."""
     lock = load_lock(site.site)
     args = cluster_args(lock, artifact.mirrored(site.site, "flannel-manifest"), 300)
-    (first,), wished = args["control_planes"], args["kubernetes"]
-    inputs = ControlPlaneInputs.model_validate(
-        {
-            "host": first,
-            "version": wished["version"],
-            "endpoint": wished["endpoint"],
-            "podSubnet": wished["pod_subnet"],
-            "serviceSubnet": wished["service_subnet"],
-            "etcdImageTag": args["etcd_image_tag"],
-            "dnsImageTag": args["dns_image_tag"],
-            "kubelet": wished.get("kubelet") or {},
-            "kubeProxy": wished.get("kube_proxy") or {},
-        }
-    )
+    (first,) = args["control_planes"]
+    inputs = ControlPlaneInputs.model_validate(control_plane_args(args, first))
     name = str(first["name"])
     started = time.monotonic()
     write(site, name, "/root/init.yaml", kubeadm.init_config(inputs))

@@ -55,12 +55,17 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         super().__init__("bedplate:cluster:Cluster", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         first, *others = args["control_planes"]
-        control_plane = sdk.ControlPlane(f"{name}-{first['name']}", _api(args, first), below)
+        control_plane = sdk.ControlPlane(
+            f"{name}-{first['name']}", control_plane_args(args, first), below
+        )
         members: list[pulumi.Resource] = [control_plane]
         for host in others:
             # One after the other: etcd takes in one new member at a time.
             after = pulumi.ResourceOptions(parent=self, depends_on=members[-1:])
-            api: sdk.ControlPlaneArgs = {**_api(args, host), "join": control_plane.host}
+            api: sdk.ControlPlaneArgs = {
+                **control_plane_args(args, host),
+                "join": control_plane.host,
+            }
             members.append(sdk.ControlPlane(f"{name}-{host['name']}", api, after))
 
         provider = kubernetes.Provider(
@@ -139,7 +144,8 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         return [ready]
 
 
-def _api(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:
+def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:
+    """Return what one control plane of the cluster is made from."""
     wished = args["kubernetes"]
     return {
         "host": host,
