@@ -94,7 +94,8 @@ def refused(facts: Path) -> list[str]:
             [
                 (
                     "fact is malformed — gpu-models.yml gpu/a100-sxm4-80gb — got source.read: "
-                    "Input should be a valid date or datetime, input is too short — correct the fact"
+                    "Input should be a valid date or datetime, input is too short — correct the "
+                    "fact"
                 )
             ],
             id="no-date",

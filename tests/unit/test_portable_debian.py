@@ -1,0 +1,211 @@
+"""dpkg's state and apt's sources: what is read, and that nothing else is changed."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import debian
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WANTED = ["contrib", "non-free", "non-free-firmware"]
+DEB822 = """\
+# See sources.list(5)
+Types: deb
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+components:   main contrib
+
+Types: deb
+URIs: http://vendor.example/tools
+Suites: stable
+Components: main
+"""
+
+
+def host(root: Path, answers: dict[str, Result] | None = None) -> Host:
+    """A host with files below *root* and canned commands, by their first word."""
+
+    def run(argv: list[str], _timeout: float, _environment: object = None) -> Result:
+        return (answers or {})[argv[0]]
+
+    return Host(str(root), run)
+
+
+def put(root: Path, name: str, text: str) -> None:
+    """Write a file of the host."""
+    path = root / name.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_installed_says_what_is_there_and_held(tmp_path: Path) -> None:
+    out = (
+        "libcuda1:amd64\t535.1-1\thold\tinstalled\n"
+        "nvidia-smi\t535.1-1\tinstall\tinstalled\n"
+        "removed\t1\tdeinstall\tconfig-files\n"
+        "half\t1\tinstall\thalf-configured\n"
+        "never\t\tunknown\tnot-installed\n"
+    )
+    answer = Result(1, out, "dpkg-query: no packages found matching absent")
+    found = debian.installed(host(tmp_path, {"dpkg-query": answer}), ["libcuda1", "absent"])
+    assert found == {
+        "libcuda1": debian.Package("535.1-1", True),
+        "nvidia-smi": debian.Package("535.1-1", False),
+    }
+
+
+def test_nobody_is_asked_about_nothing(tmp_path: Path) -> None:
+    assert debian.installed(host(tmp_path), []) == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Result(0, "", ""), False),
+        (Result(0, "The following packages are only half configured\n", ""), True),
+        (Result(2, "", "dpkg: error"), True),
+    ],
+)
+def test_interrupted_by_what_dpkg_says(answer: Result, expected: bool, tmp_path: Path) -> None:
+    assert debian.interrupted(host(tmp_path, {"dpkg": answer})) is expected
+
+
+def test_interrupted_by_a_journal(tmp_path: Path) -> None:
+    put(tmp_path, "/var/lib/dpkg/updates/0001", "")
+    assert debian.interrupted(host(tmp_path))
+
+
+def test_locked_while_another_process_holds_the_lock(tmp_path: Path) -> None:
+    put(tmp_path, "/var/lib/dpkg/lock-frontend", "")
+    lock = tmp_path / "var/lib/dpkg/lock-frontend"
+    assert not debian.locked(host(tmp_path))
+    program = (
+        "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, lock],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert debian.locked(host(tmp_path))
+        other.communicate("")
+    assert not debian.locked(host(tmp_path))
+    with lock.open("a") as again:
+        fcntl.lockf(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_differing() -> None:
+    have = {"a": debian.Package("1", False), "b": debian.Package("1", True)}
+    assert debian.differing(have, {"a": "1"}) == []
+    assert debian.differing(have, {"c": "1", "b": "2", "a": "1"}) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "deb http://m.example/debian bookworm main\n",
+            "deb http://m.example/debian bookworm main contrib non-free non-free-firmware\n",
+        ),
+        (
+            "deb [arch=amd64 signed-by=/k.gpg] http://m.example bookworm-security main  # mine\n",
+            (
+                "deb [arch=amd64 signed-by=/k.gpg] http://m.example bookworm-security main contrib "
+                "non-free non-free-firmware  # mine\n"
+            ),
+        ),
+        (
+            "deb-src http://m.example bookworm-updates main non-free\n",
+            "deb-src http://m.example bookworm-updates main non-free contrib non-free-firmware\n",
+        ),
+    ],
+)
+def test_line_style_is_extended(before: str, after: str) -> None:
+    assert debian.extend_line_style(before, "bookworm", WANTED) == after
+    assert debian.extend_line_style(after, "bookworm", WANTED) == after, "a second time: nothing"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# deb http://m.example/debian bookworm main\n",
+        "deb http://m.example/debian trixie main\n",
+        "deb http://m.example/debian bookworm-backports main\n",
+        "deb http://vendor.example/apt bookworm stable\n",
+        "deb cdrom:[Debian GNU/Linux 12.5.0 _Bookworm_ - Official]/ bookworm main\n",
+        "deb http://vendor.example/flat ./\n",
+        "\n",
+        "no newline at the end",
+        "",
+    ],
+)
+def test_other_lines_stay_as_they_are(text: str) -> None:
+    assert debian.extend_line_style(text, "bookworm", WANTED) == text
+
+
+def test_deb822_changes_components_of_this_release_only() -> None:
+    after = debian.extend_deb822(DEB822, "bookworm", WANTED)
+    changed = [
+        (old, new)
+        for old, new in zip(DEB822.splitlines(), after.splitlines(), strict=True)
+        if old != new
+    ]
+    assert changed == [
+        ("Components: main", "Components: main contrib non-free non-free-firmware"),
+        (
+            "components:   main contrib",
+            "components:   main contrib non-free non-free-firmware",
+        ),
+    ]
+    assert debian.extend_deb822(after, "bookworm", WANTED) == after
+
+
+def test_sources_that_change_are_named_with_both_texts(tmp_path: Path) -> None:
+    line = "deb http://m.example/debian bookworm main\n"
+    put(tmp_path, "/etc/apt/sources.list", line)
+    put(tmp_path, "/etc/apt/sources.list.d/debian.sources", DEB822)
+    put(tmp_path, "/etc/apt/sources.list.d/old.list.save", line)
+    put(tmp_path, "/etc/apt/sources.list.d/vendor.list", "deb http://v.example stable main\n")
+    found = debian.extend_sources(host(tmp_path), "bookworm", WANTED)
+    assert sorted(found) == ["/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"]
+    assert found["/etc/apt/sources.list"][0] == line
+    assert debian.extend_sources(host(tmp_path / "empty"), "bookworm", WANTED) == {}
+
+
+def test_preferences_keep_the_users_in_front(tmp_path: Path) -> None:
+    wish = {"nvidia-smi": "535.1-1", "libcuda1": "535.1-1", "other": "2"}
+    mine = (
+        "Package: ?*\nPin: version 2\nPin-Priority: 1001\n\n"
+        "Package: ?*\nPin: version 535.1-1\nPin-Priority: 1001\n"
+    )
+    assert debian.preferences(host(tmp_path), wish) == mine
+    put(tmp_path, "/etc/apt/preferences", "Package: x\nPin: version 1\nPin-Priority: 500\n\n\n")
+    theirs = "Package: x\nPin: version 1\nPin-Priority: 500\n\n"
+    assert debian.preferences(host(tmp_path), wish) == theirs + mine
+
+
+def test_offers_only_the_very_version(tmp_path: Path) -> None:
+    out = " nvidia-smi | 535.1-1 | http://m.example bookworm/non-free amd64 Packages\n"
+    there = host(tmp_path, {"apt-cache": Result(0, out, "")})
+    assert debian.offers(there, "nvidia-smi", "535.1-1")
+    assert not debian.offers(there, "nvidia-smi", "535.1")
+    silent = host(tmp_path, {"apt-cache": Result(0, "", "")})
+    assert not debian.offers(silent, "nvidia-smi", "535.1-1")

@@ -1,0 +1,175 @@
+"""Kernel settings and a host's requirements, read from files of a host that is only a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bedplate.portable import kernel, requirements
+from bedplate.portable.host import Host
+
+RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\nbroken line\n'
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 4712 1
+   2: cut off
+"""
+TCP6 = """\
+  sl  local_address remote_address st ...
+   0: 00000000000000000000000000000000:280A 00000000000000000000000000000000:0000 0A 0 0 0 0 0 99
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """An empty host."""
+    return Host(str(tmp_path))
+
+
+def put(host: Host, name: str, text: str) -> Path:
+    """Write a file of the host."""
+    path = Path(host.path(name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_modules_are_loaded_or_built_in(host: Host) -> None:
+    assert not kernel.module_present(host, "br_netfilter")
+    assert not kernel.module_present(host, "overlay")
+    put(host, "/proc/filesystems", "nodev\tproc\nnodev\toverlay\n")
+    put(host, "/proc/sys/net/bridge/bridge-nf-call-iptables", "1\n")
+    assert kernel.module_present(host, "overlay")
+    assert kernel.module_present(host, "br_netfilter")
+    put(host, "/sys/module/nvidia_uvm/refcnt", "0")
+    assert kernel.module_present(host, "nvidia-uvm")
+    assert not kernel.module_present(host, "nvidia")
+
+
+def test_a_word_is_not_found_inside_another(host: Host) -> None:
+    put(host, "/proc/filesystems", "nodev\toverlayfs2\n")
+    assert not kernel.module_present(host, "overlay")
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
+        ("net/ipv4/conf/eth0.100/rp_filter", "/proc/sys/net/ipv4/conf/eth0.100/rp_filter"),
+    ],
+)
+def test_sysctl_path(key: str, path: str) -> None:
+    assert kernel.sysctl_path(key) == path
+
+
+def test_sysctl_is_read_and_set(host: Host) -> None:
+    assert kernel.sysctl_now(host, "net.ipv4.ip_forward") == ""
+    assert kernel.set_sysctl(host, "net.ipv4.ip_forward", "1") == "No such file or directory"
+    path = put(host, "/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n")
+    assert kernel.sysctl_now(host, "net.ipv4.ip_local_port_range") == "32768 60999"
+    assert kernel.set_sysctl(host, "net.ipv4.ip_local_port_range", "1024 60999") is None
+    assert path.read_text() == "1024 60999"
+
+
+def test_files_keep_the_settings_in_one_order() -> None:
+    found = kernel.files(
+        "host_baseline",
+        ["overlay", "br_netfilter"],
+        ["nouveau"],
+        {"nvidia": {"b": "2", "a": "1"}, "empty": {}},
+        {"net.ipv4.ip_forward": "1", "fs.a": "2"},
+    )
+    header = "# Managed by Bedplate (role host_baseline): changes here are lost.\n"
+    assert found == {
+        "/etc/modules-load.d/bedplate-host_baseline.conf": header + "overlay\nbr_netfilter\n",
+        "/etc/modprobe.d/bedplate-host_baseline.conf": header
+        + "blacklist nouveau\ninstall nouveau /bin/false\noptions nvidia a=1 b=2\n",
+        "/etc/sysctl.d/60-bedplate-host_baseline.conf": header
+        + "fs.a = 2\nnet.ipv4.ip_forward = 1\n",
+    }
+
+
+def test_files_without_settings_are_not_there() -> None:
+    assert set(kernel.files("x", [], [], {"nvidia": {}}, {}).values()) == {""}
+
+
+def test_system_name(host: Host) -> None:
+    assert requirements.system_name(host) == "unknown-unknown"
+    put(host, "/etc/os-release", RELEASE)
+    assert requirements.os_release(host)["PRETTY_NAME"] == "Debian GNU/Linux 12 (bookworm)"
+    assert requirements.system_name(host) == "debian-12"
+
+
+def test_check_system(host: Host) -> None:
+    put(host, "/etc/os-release", RELEASE)
+    assert requirements.check_system(host, ["debian-12"], "", "gpu-a") == []
+    assert requirements.check_system(host, ["debian-12"], "debian-12", "gpu-a") == []
+    assert requirements.check_system(host, ["ubuntu-24.04", "rocky-9"], "", "gpu-a") == [
+        (
+            "the operating system is not supported — gpu-a — got: debian-12; allowed: "
+            "ubuntu-24.04, rocky-9 — Install a supported system, or take the host out of the "
+            "inventory."
+        )
+    ]
+    assert requirements.check_system(host, ["debian-12"], "ubuntu-24.04", "gpu-a") == [
+        (
+            "another operating system than declared — gpu-a — got: debian-12; allowed: "
+            "ubuntu-24.04 — Correct bedplate_host.os of this host's pool and run 'bedplate plan' "
+            "again."
+        )
+    ]
+
+
+def test_listening_takes_listeners_of_both_families_only(host: Host) -> None:
+    assert requirements.listening(host) == {}
+    put(host, "/proc/net/tcp", TCP)
+    put(host, "/proc/net/tcp6", TCP6)
+    assert requirements.listening(host) == {6443: "4711", 10250: "99"}
+
+
+def test_check_ports_names_who_holds_one(host: Host) -> None:
+    put(host, "/proc/net/tcp", TCP)
+    put(host, "/proc/net/tcp6", TCP6)
+    put(host, "/proc/812/comm", "kubelet\n")
+    folder = Path(host.path("/proc/812/fd"))
+    folder.mkdir()
+    (folder / "3").symlink_to("/dev/null")
+    (folder / "4").symlink_to("socket:[99]")
+    assert requirements.check_ports(host, [2379, 10250, 6443, 6443], "cp1") == [
+        (
+            "a port that Kubernetes needs is taken — cp1:6443/tcp — got: used by another process; "
+            "allowed: a free port — Stop that program or give it another port."
+        ),
+        (
+            "a port that Kubernetes needs is taken — cp1:10250/tcp — got: used by kubelet (pid "
+            "812); allowed: a free port — Stop that program or give it another port."
+        ),
+    ]
+
+
+def test_check_disks_looks_at_the_folder_that_is_there(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    class State:
+        f_bavail, f_frsize = 2048, 1024 * 1024
+
+    def statvfs(path: object) -> State:
+        seen.append(path)
+        return State()
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    Path(host.path("/var")).mkdir()
+    enough = {"path": "/var/lib/containerd", "free_mib": "2048"}
+    assert requirements.check_disks(host, [enough], "gpu-a") == []
+    assert seen == [host.path("/var")]
+    assert requirements.check_disks(host, [{**enough, "free_mib": 2049}], "gpu-a") == [
+        (
+            "too little disk space — gpu-a:/var/lib/containerd — got: 2048 MiB free; allowed: "
+            "at least 2049 MiB — Free space there, or mount a larger disk."
+        )
+    ]
