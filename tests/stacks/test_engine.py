@@ -24,6 +24,7 @@ class Stack:
     def __init__(self, tmp_path: Path, world: World, site: Path) -> None:
         self.world = world
         self.workers = ""
+        self.forgotten = ""
         # A copy of the program's configuration beside nothing of other tests.
         self.project = tmp_path / "stacks" / "program"
         shutil.copytree(PROGRAM, self.project)
@@ -45,7 +46,7 @@ class Stack:
         return subprocess.Popen(
             ["pulumi", *arguments],
             cwd=self.project,
-            env={**self._environment, "WORKERS": self.workers},
+            env={**self._environment, "WORKERS": self.workers, "FORGOTTEN": self.forgotten},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -95,6 +96,13 @@ def test_a_cluster_comes_changes_and_goes(stack: Stack) -> None:
     assert not any(
         (stack.world.root(name) / "etc/kubernetes").exists() for name in ("cp1", "w1", "w2", "w3")
     )
+
+
+def test_a_resource_that_forgot_its_provider_fails(stack: Stack) -> None:
+    assert "+ 3 to create" in stack.run("preview")
+    stack.forgotten = "lost-gpus"
+    output = stack.run("preview", status=1)
+    assert "GpuReady::lost-gpus' must use an explicit provider." in output
 
 
 def test_a_plugin_that_cannot_start_holds_nobody_else_up(stack: Stack) -> None:

@@ -1,4 +1,7 @@
-"""A control plane, and a worker with four GPUs for each name in WORKERS."""
+"""A control plane, and a worker with four GPUs for each name in WORKERS.
+
+FORGOTTEN, if not empty, names a resource that is given no provider.
+"""
 
 import os
 
@@ -44,5 +47,10 @@ for name in os.environ["WORKERS"].split():
         f"{name}-gpus",
         {"host": machine(name), "controlPlane": control_plane.host, "count": 4},
         pulumi.ResourceOptions(provider=hosts, depends_on=[node], deleted_with=node),
+    )
+if os.environ["FORGOTTEN"]:
+    sdk.GpuReady(
+        os.environ["FORGOTTEN"],
+        {"host": machine("w1"), "controlPlane": machine("cp1"), "count": 4},
     )
 pulumi.export("kubeconfig", control_plane.kubeconfig)
