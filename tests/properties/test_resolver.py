@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bedplate.catalogue import load_catalogue
@@ -15,6 +15,8 @@ from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
 from bedplate.site.places import Places
 
+# No time limits: a busy machine is no reason to fail.
+UNHURRIED = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SYSTEMS = ["debian-12", "debian-12", "ubuntu-24.04", "x"]
 TODAY = date(2026, 11, 21)
 CATALOGUE = load_catalogue()
@@ -54,7 +56,7 @@ def _host(name: str, pool: str | None, groups: tuple[str, ...], wishes: Wishes) 
     return SiteHost(name, name, 22, "root", pool, groups, wishes, Places())
 
 
-@settings(max_examples=300, deadline=None)
+@UNHURRIED
 @given(sites(), st.randoms())
 def test_one_answer_whatever_the_order(site: Site, random) -> None:
     """Totality and determinism: a lock or a refusal, the same bytes with the hosts shuffled."""
@@ -73,7 +75,7 @@ def test_one_answer_whatever_the_order(site: Site, random) -> None:
         assert render(first.lock) == render(second.lock)
 
 
-@settings(max_examples=300, deadline=None)
+@UNHURRIED
 @given(sites())
 def test_locks_are_sound_and_stable(site: Site) -> None:
     """No forbidden pair, and its own lock changes nothing."""

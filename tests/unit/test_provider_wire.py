@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from google.protobuf import struct_pb2
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pulumi.runtime import rpc
 
@@ -16,6 +16,8 @@ VALUES = st.recursive(
 )
 
 
+# No time limits: a busy machine is no reason to fail.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(min_size=1), VALUES))
 def test_what_is_written_is_read(values: dict[str, object]) -> None:
     assert wire.read(wire.write(values)) == values
