@@ -255,7 +255,13 @@ def test_type_tokens_are_the_providers(version: str, kind: str, expected: str) -
 
 
 def test_namespaces_come_before_what_lies_in_them() -> None:
-    engine, _ = run(lambda: Manifest("m", {"objects": list(yaml.safe_load_all(MANIFEST))}) and None)
+    objects = list(yaml.safe_load_all(MANIFEST))
+
+    def program() -> None:
+        cluster = pulumi.CustomResource("bedplate:index:ControlPlane", "cp", {})
+        Manifest("m", {"objects": objects, "cluster": cluster})
+
+    engine, _ = run(program)
     assert "m-namespace-kube-flannel" in engine.one("kubernetes:apps/v1:DaemonSet").depends_on
 
 

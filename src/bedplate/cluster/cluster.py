@@ -77,7 +77,10 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         )
         network = Manifest(
             f"{name}-flannel",
-            {"objects": flannel.objects(args["cni_manifest"], args["kubernetes"]["pod_subnet"])},
+            {
+                "objects": flannel.objects(args["cni_manifest"], args["kubernetes"]["pod_subnet"]),
+                "cluster": control_plane,
+            },
             pulumi.ResourceOptions(parent=self, provider=provider),
         )
 

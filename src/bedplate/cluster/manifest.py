@@ -14,6 +14,8 @@ class ManifestArgs(TypedDict):
 
     objects: list[dict[str, Any]]
     """The objects, as their YAML says."""
+    cluster: pulumi.Resource
+    """What the objects live in: when it goes, they are not deleted one by one before it."""
 
 
 class Manifest(pulumi.ComponentResource):  # type: ignore[misc]
@@ -23,14 +25,15 @@ class Manifest(pulumi.ComponentResource):  # type: ignore[misc]
         self, name: str, args: ManifestArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:cluster:Manifest", name, None, opts)
+        below = {"parent": self, "deleted_with": args["cluster"]}
         first = [
-            _resource(name, found, pulumi.ResourceOptions(parent=self))
+            _resource(name, found, pulumi.ResourceOptions(**below))
             for found in args["objects"]
             if found["kind"] in FIRST
         ]
         for found in args["objects"]:
             if found["kind"] not in FIRST:
-                _resource(name, found, pulumi.ResourceOptions(parent=self, depends_on=first))
+                _resource(name, found, pulumi.ResourceOptions(**below, depends_on=first))
         self.register_outputs({})
 
 
