@@ -117,6 +117,15 @@ def test_a_no_of_the_api_is_a_half_made_membership(answer: str, tmp_path: Path) 
     assert host.ran.index("kubeadm reset") < host.ran.index("kubeadm join")
 
 
+@pytest.mark.parametrize("answer", NO)
+def test_a_finished_control_plane_is_never_wiped(answer: str, tmp_path: Path) -> None:
+    host = member(tmp_path, answer, "init")
+    with pytest.raises(on_host.RefusalError, match="has been a whole control plane"):
+        on_host.init(host, request(host))
+    assert not any(command.startswith("kubeadm") for command in host.ran)
+    assert on_host.read_mark(host)["phase"] == "done"
+
+
 def test_a_yes_of_the_api_is_adopted(tmp_path: Path) -> None:
     host = member(tmp_path, "ok")
     assert on_host.join(host, request(host))["adopted"]

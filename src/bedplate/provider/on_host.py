@@ -229,6 +229,14 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 f"{request['endpoint']}: destroy that cluster's stack first"
             )
     adopted = seen["state"] == "member"
+    if seen["state"] == "half" and mark["phase"] == "done":
+        # A finished control plane holds the cluster's data, whatever its API says of its node.
+        raise RefusalError(
+            "this host has been a whole control plane, and its API does not know its node "
+            f"{request['name']} (got phase done, allowed an unfinished one): it is left as it is, "
+            "since a new start would wipe etcd; restart its kubelet and run pulumi up again, or "
+            "run `kubeadm reset` there yourself if the cluster may go"
+        )
     if not adopted:
         check_tools(host, request["version"])
         if seen["state"] == "half":
