@@ -25,6 +25,10 @@ options:
     description: Folder on the control side that takes the evidence. Empty writes none.
     type: str
     default: ""
+  settle_seconds:
+    description: How long a check that fails is looked at again before it counts as failed.
+    type: int
+    default: 0
   lock_digest:
     description: The digest of the lock that the cluster is checked against.
     type: str
@@ -61,11 +65,14 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "expects": {"type": "dict", "required": True},
             "evidence_dir": {"type": "str", "default": ""},
+            "settle_seconds": {"type": "int", "default": 0},
             "lock_digest": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    collected = cluster_evidence.collect(Host(), module.params["expects"])
+    collected = cluster_evidence.collect_settled(
+        Host(), module.params["expects"], module.params["settle_seconds"]
+    )
     module.exit_json(changed=False, collected=collected)
 
 

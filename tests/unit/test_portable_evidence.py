@@ -243,3 +243,30 @@ def test_without_a_cluster_the_check_is_skipped(tmp_path: Path) -> None:
     assert [(c["result"], c["reason"]) for c in found["checks"]] == [
         ("skipped", "there is no cluster yet: the cluster stack makes it")
     ]
+
+
+def test_a_cluster_may_take_its_time_to_settle_and_no_more(tmp_path: Path) -> None:
+    import json
+
+    admin = tmp_path / "etc/kubernetes/admin.conf"
+    admin.parent.mkdir(parents=True)
+    admin.write_text("")
+    waited: list[float] = []
+
+    def run(argv: Sequence[str], *_: object) -> Result:
+        ready = "True" if len(waited) >= 2 else "False"
+        pod = {
+            "metadata": {"name": "coredns"},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }
+        items = [node("cp1", gpus=None)] if "nodes" in argv else [pod]
+        return Result(0, json.dumps({"items": items}), "")
+
+    expects = {"cp1": {"kubernetes": "1.36.3"}}
+    host = Host(str(tmp_path), run)
+    impatient = cluster_evidence.collect_settled(host, expects, 3, waited.append)
+    assert evidence.failures(impatient["checks"], "demo") != []
+    assert waited == [3.0]
+    patient = cluster_evidence.collect_settled(host, expects, 30, waited.append)
+    assert evidence.failures(patient["checks"], "demo") == []
+    assert waited == [3.0, 3.0]

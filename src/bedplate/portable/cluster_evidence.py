@@ -1,11 +1,13 @@
 """Collects the cluster's evidence through kubectl on a control plane host."""
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from .evidence import Checks, check, failed, skipped
+from .evidence import FAIL, Checks, check, failed, skipped
 from .host import Host
 
+SETTLE_PAUSE = 3.0
 ADMIN = "/etc/kubernetes/admin.conf"
 Object = Dict[str, Any]
 
@@ -101,6 +103,25 @@ def _system_pods(host: Host, to: Checks) -> None:
     )
     fix = "See 'kubectl -n kube-system describe pod'."
     to.append(check("cluster.system_pods", what, [], bad, fix, "these are not"))
+
+
+def collect_settled(
+    host: Host,
+    expects: Mapping[str, Any],
+    seconds: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> Dict[str, Any]:
+    """Evidence of the cluster once nothing fails in it, or as it is after ``seconds``.
+
+    A cluster that has just been made has pods that are still starting; that is no fault yet.
+    """
+    left = seconds
+    while True:
+        found = collect(host, expects)
+        if left <= 0 or all(one["result"] != FAIL for one in found["checks"]):
+            return found
+        pause(SETTLE_PAUSE)
+        left -= SETTLE_PAUSE
 
 
 def collect(host: Host, expects: Mapping[str, Any]) -> Dict[str, Any]:
