@@ -9,9 +9,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
+# The end-to-end site and the molecule scenarios: each has one set of hosts and a life of its own.
+ONE_WORKER = ("tests/site/", "tests/roles/")
 LEFT_OUT = pytest.StashKey[set[str]]()
 FIGURES = pytest.StashKey[dict[str, dict[str, float]]]()
+
+
+class FolderScheduling(LoadScopeScheduling):
+    """Keep folders whose tests share hosts on one worker, in order; spread all else."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
+    """Schedule by folder. The group marks of pytest-xdist 3.8 have no effect under pytest 9."""
+    return FolderScheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

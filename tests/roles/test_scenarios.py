@@ -1,6 +1,7 @@
 """`molecule test` of every scenario as a user types it: in the role's folder, or at the root.
 
-The scenarios share one network of hosts, so they run one after the other, on one worker.
+The scenarios share one network of hosts, so they run one after the other, on one worker
+(tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ BIN = Path(sys.executable).parent
 SCENARIOS = sorted(ROOT.glob("roles/*/molecule/*/molecule.yml")) + sorted(
     ROOT.glob("extensions/molecule/*/molecule.yml")
 )
-
-pytestmark = pytest.mark.xdist_group("molecule")
 
 
 def test_every_role_has_a_scenario() -> None:

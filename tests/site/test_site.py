@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-pytestmark = pytest.mark.xdist_group("site")
-
 GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
 PLUGIN_CONFIG = "/etc/bedplate/device-plugin-config.yaml"
 
