@@ -132,7 +132,8 @@ def test_bad_hosts_are_named_and_set_aside_while_the_others_go_on(site: SiteComm
         " allowed: 8 x h100-pcie-80gb (10de:2331) — Correct bedplate_gpu" in unwrapped(done.stdout)
     )
     assert "another GPU model than declared — gpu-b — got: " in unwrapped(done.stdout)
-    assert rows["gpu-c"]["unreachable"] == 1
+    assert (rows["gpu-c"]["failed"], rows["gpu-c"]["unreachable"]) == (1, 0)
+    assert "the host cannot be reached — gpu-c — got: " in unwrapped(done.stdout)
     for name in GPUS:
         evidence = json.loads((site.site / ".bedplate/evidence" / f"host-{name}.json").read_text())
         assert [check["result"] for check in evidence["checks"]] == ["fail"]
