@@ -5,10 +5,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_requirements
-short_description: Check system, disk space, ports and GPUs of a host
+short_description: Check rights, system, disk space, ports and GPUs of a host
 description:
   - Reads everything in one round trip and reports all problems together.
   - Changes nothing, so it runs in check mode as well.
+  - Refuses to be run by another user than root, because the roles need root.
 author: [The Bedplate authors]
 options:
   host:
@@ -25,7 +26,9 @@ options:
     type: str
     default: ""
   disks:
-    description: Folders and the free space that they need.
+    description:
+      - Folders and the free space that they need.
+      - Not checked on a host that has joined a cluster, whose images and workload fill them.
     type: list
     elements: dict
     default: []
@@ -100,9 +103,12 @@ problems:
   elements: str
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import pci, requirements
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 
 def main() -> None:
@@ -131,10 +137,20 @@ def main() -> None:
     where = wish["host"]
     present = pci.gpus(pci.scan(host))
     problems = []
+    if os.geteuid() != 0:
+        problems.append(
+            problem(
+                "the host is not worked on as root",
+                where,
+                f"user id {os.geteuid()}",
+                "root",
+                "Set ansible_become: true for this host, or ansible_user: root.",
+            )
+        )
     if wish["systems"]:
         problems += requirements.check_system(host, wish["systems"], wish["system"], where)
-    problems += requirements.check_disks(host, wish["disks"], where)
     if not host.joined:
+        problems += requirements.check_disks(host, wish["disks"], where)
         problems += requirements.check_ports(host, wish["ports"], where)
     if wish["gpus"]:
         problems += pci.compare(present, wish["gpus"], where)
