@@ -18,11 +18,7 @@ options:
     description: The wished version by package name.
     type: dict
     required: true
-  change_system:
-  description: The operating system, as V(debian-12).
-  returned: always
-  type: str
-joined:
+  change_joined:
     description: Whether a host that has joined a cluster may be changed.
     type: bool
     default: false
