@@ -67,7 +67,8 @@ options:
         default: {}
   hold_links_if_exists:
     description: If this file exists, links that name another version are left alone and reported
-      in RV(pending). Links that are absent are set all the same.
+      in RV(pending), and so are complete folders of another archive. Links that are absent are
+      set all the same.
     type: path
 author:
   - The Bedplate authors
@@ -99,7 +100,7 @@ changes:
   elements: str
   sample: ["/usr/local/bin/crictl: absent -> /opt/bedplate/cri-tools/1.36.0/crictl"]
 pending:
-  description: Links that were left alone because of O(hold_links_if_exists).
+  description: Links and folders that were left alone because of O(hold_links_if_exists).
   returned: always
   type: list
   elements: str

@@ -255,6 +255,34 @@ def test_held_links_stay_and_are_told(make: Callable[..., Archive], tmp_path: Pa
     assert (tmp_path / "usr/tool").read_bytes() == b"2.0"
 
 
+@pytest.mark.parametrize(
+    ("other", "wrong"),
+    [
+        ({"sha256": "0" * 64}, "another archive (sha256:{digest})"),
+        ({"strip": 1}, "unpacked otherwise"),
+    ],
+)
+def test_a_held_folder_is_not_exchanged_under_its_links(
+    make: Callable[..., Archive], tmp_path: Path, other: dict[str, object], wrong: str
+) -> None:
+    archive = make()
+    ensure([archive])
+    told = f"{archive.dest}: {wrong.format(digest=archive.sha256)} -> 1.0"
+    held = ensure([archive._replace(**other)], hold_links=True)  # type: ignore[arg-type]
+    assert held == ([], [told], [])
+    assert defect(archive) == ""
+    assert (tmp_path / "usr/tool").read_bytes() == b"1.0"
+
+
+def test_a_held_folder_that_was_damaged_is_repaired(make: Callable[..., Archive]) -> None:
+    archive = make()
+    ensure([archive])
+    Path(archive.dest, "bin/tool").unlink()
+    outcome = ensure([archive], hold_links=True)
+    assert outcome == ([f"{archive.dest}: bin/tool is missing -> 1.0"], [], [])
+    assert defect(archive) == ""
+
+
 def test_a_users_own_file_is_never_replaced(make: Callable[..., Archive], tmp_path: Path) -> None:
     archive = make()
     (tmp_path / "usr").mkdir()

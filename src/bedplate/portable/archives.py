@@ -212,12 +212,17 @@ def ensure(
     """Have every archive unpacked in its folder and every link set.
 
     A folder appears complete or not at all, also when the process is killed. With ``hold_links``
-    a link that names another version stays, and is reported as pending. One archive that fails
+    a link that names another version stays, and so does a complete folder of the same version from
+    another archive; both are reported as pending. One archive that fails
     does not keep the others from being installed; its problem is in the outcome.
     """
     outcome = Outcome([], [], [])
     for archive in archives:
         wrong = defect(archive)
+        if hold_links and wrong.startswith(("another archive", "unpacked otherwise")):
+            # Complete and in use: to exchange it under its links would exchange what they name.
+            outcome.pending.append(f"{archive.dest}: {wrong} -> {archive.version}")
+            continue
         if wrong:
             outcome.changes.append(f"{archive.dest}: {wrong} -> {archive.version}")
             if not check:
