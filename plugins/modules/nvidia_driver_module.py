@@ -68,7 +68,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import 
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 
-def refuse(module: AnsibleModule, got: str, allowed: str, loaded: str) -> None:
+def refuse(module: AnsibleModule, host: Host, got: str, allowed: str, loaded: str) -> None:
     module.fail_json(
         loaded=loaded,
         msg=problem(
@@ -76,8 +76,7 @@ def refuse(module: AnsibleModule, got: str, allowed: str, loaded: str) -> None:
             os.uname().nodename,
             got,
             allowed,
-            "See 'dkms status' and the kernel's log on the host: the module may not have been built"
-            " for the running kernel, or Secure Boot refuses its signature.",
+            driver.way_out(host, os.uname().release),
         ),
     )
 
@@ -102,11 +101,12 @@ def main() -> None:
         if reason is None:
             failed = driver.load(host)
             if failed:
-                refuse(module, failed, version, "")
+                refuse(module, host, failed, version, "")
         now = nvidia.loaded_module(host)
         if reason is None and (now is None or now.version != version):
             refuse(
                 module,
+                host,
                 now.version if now else "nothing is loaded",
                 version,
                 now.version if now else "",

@@ -12,6 +12,10 @@ LAST_GOOD = "/etc/bedplate/driver.json"
 #: Order matters: a module goes only after those that use it.
 MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 DAEMON = "nvidia-persistenced"
+#: Where DKMS finds the headers of the running kernel.
+HEADERS = "/lib/modules/{}/build"
+#: Holds the cards from boot on, where host_baseline has not yet kept it from being loaded.
+NOUVEAU = "/sys/bus/pci/drivers/nouveau"
 
 
 class State(NamedTuple):
@@ -61,6 +65,24 @@ def load(host: Host) -> Optional[str]:
         if answer.code != 0:
             return f"modprobe {name}: {answer.said}"
     return None
+
+
+def way_out(host: Host, release: str) -> str:
+    """Say what to do about a module that does not load, by what the host lacks."""
+    if any(":" in name for name in host.list(NOUVEAU)):
+        return (
+            "Reboot the host and run site.yml again: nouveau holds the cards, and from the next"
+            " boot on it is not loaded."
+        )
+    if not host.exists(HEADERS.format(release)):
+        return (
+            f"Install linux-headers-{release}, which DKMS needs to build the module for the running"
+            " kernel, and run site.yml again."
+        )
+    return (
+        "See 'dkms status' and the kernel's log on the host: the module may not have been built"
+        " for the running kernel, or Secure Boot refuses its signature."
+    )
 
 
 def unload(host: Host) -> Optional[str]:
