@@ -4,5 +4,5 @@ test: ; @tests/substrate/prepare tools && .venv/bin/python -m pytest
 lint: ; @tests/substrate/prepare && .venv/bin/python -m pytest tests/static
 prove: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.prove $(AREA)
 benchmarks: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.benchmarks
-clean: ; @.venv/bin/python -m tests.substrate down --all
+clean: ; @tests/substrate/prepare && .venv/bin/python -m tests.substrate down --all
 env: ; @tests/substrate/prepare

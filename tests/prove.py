@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
         return 2
     area = arguments[0]
     results = ROOT / ".pytest_cache" / f"prove-{area}.xml"
+    results.unlink(missing_ok=True)
     started = time.monotonic()
     command = ["-m", "pytest", f"tests/{area}", "-m", "prove", f"--junitxml={results}"]
     status = subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode

@@ -46,7 +46,7 @@ def _fingerprint(site: Path) -> str:
     package = Path(__file__).parent
     files = [lock_path(site), site / ".bedplate" / "mirror.json"]
     files += sorted(package.glob("catalogue/facts/*.yml")) + sorted(package.glob("*/*.py"))
-    for folder, names, found in os.walk(site):
+    for folder, names, found in os.walk(site, followlinks=True):
         names[:] = sorted(name for name in names if not name.startswith("."))
         files += [Path(folder, name) for name in sorted(found) if not name.startswith(".")]
     digest = hashlib.sha256()

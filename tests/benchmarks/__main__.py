@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.benchmarks.by_hand import assert_same_network, make_cluster
-from tests.site.conftest import copy_description, copy_site
+from tests.site.conftest import copy_description, copy_site, forget_stacks
 from tests.site.hosts import on_host
-from tests.substrate.commands import ROOT, SiteCommands
+from tests.substrate.commands import SiteCommands
 
 
 def timed(site: SiteCommands, label: str) -> float:
@@ -66,11 +66,13 @@ def main() -> int:
         site = SiteCommands(
             copy_site(Path(folder) / "e2e"), copy_description(Path(folder) / "e2e.yml")
         )
+        site.substrate("down")
+        forget_stacks()
         try:
             ratios = measure(site)
         finally:
             site.substrate("down")
-            (ROOT / "stacks" / "cluster" / "Pulumi.e2e.yaml").unlink(missing_ok=True)
+            forget_stacks()
     seconds = time.monotonic() - started
     print(f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {seconds:.0f} s in all")
     for label, value in [*site.phases.items(), *ratios.items()]:

@@ -3,6 +3,7 @@ host, on a network of its own, so that a running demo is not disturbed."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,12 @@ def copy_description(path: Path) -> Path:
     return path
 
 
+def forget_stacks() -> None:
+    """Remove the copied site's stack configuration from the projects."""
+    for stack in STACKS:
+        (ROOT / "stacks" / stack / "Pulumi.e2e.yaml").unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="session")
 def site(
     tmp_path_factory: pytest.TempPathFactory, figures: dict[str, dict[str, float]]
@@ -49,11 +56,22 @@ def site(
     """The site with its bare hosts running: nothing is planned or installed yet."""
     folder = tmp_path_factory.mktemp("site")
     commands = SiteCommands(copy_site(folder / "e2e"), copy_description(folder / "e2e.yml"))
+    # The user's own backend, if there is one, is not for stacks that live as long as a test.
+    state = folder / "state"
+    state.mkdir()
+    before = os.environ.get("PULUMI_BACKEND_URL")
+    os.environ["PULUMI_BACKEND_URL"] = f"file://{state}"
+    # What a run that was killed has left would belong to another site and passphrase.
+    commands.substrate("down")
+    forget_stacks()
     try:
         commands.substrate("up")
         yield commands
     finally:
         commands.substrate("down")
-        for stack in STACKS:
-            (ROOT / "stacks" / stack / "Pulumi.e2e.yaml").unlink(missing_ok=True)
+        forget_stacks()
+        if before is None:
+            del os.environ["PULUMI_BACKEND_URL"]
+        else:
+            os.environ["PULUMI_BACKEND_URL"] = before
         figures["end-to-end site: seconds by command"] = commands.phases

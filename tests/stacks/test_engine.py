@@ -38,8 +38,16 @@ class Stack:
             ENVIRONMENT: str(world.directory),
             "SITE": os.path.relpath(site, self.project),
             "PULUMI_STACK": "world",
+            # Not the user's own backend, if there is one.
+            "PULUMI_BACKEND_URL": f"file://{self._state(tmp_path)}",
         }
         self.run("stack", "init", "world")
+
+    @staticmethod
+    def _state(folder: Path) -> Path:
+        state = folder / "state"
+        state.mkdir()
+        return state
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command of Pulumi."""

@@ -328,7 +328,7 @@ def test_dead_host_is_only_forgotten_by_force(
             (
                 "the cluster still has workers — cluster at 192.0.2.1:6443 — got gpu-a / allowed "
                 "control planes only — drain and delete those nodes first (pulumi destroy does it "
-                "for its own), or set bedplate:force to true"
+                "for its own), or set BEDPLATE_FORCE=true"
             ),
         ),
     ],

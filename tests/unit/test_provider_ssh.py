@@ -126,5 +126,5 @@ async def test_a_host_that_does_not_answer_is_named(served: Any) -> None:
     assert str(caught.value).startswith("h cannot be reached — root@127.0.0.1:1 — got ")
     assert str(caught.value).endswith(
         "/ allowed an answer over SSH — start the host or correct its address; if it is gone for "
-        "good, set bedplate:force to true to forget it"
+        "good, set BEDPLATE_FORCE=true to forget it"
     )

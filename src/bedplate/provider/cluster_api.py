@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KUBECTL = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf")
 FRESH_SECONDS = 1.0
 QUERY_SECONDS = 30.0
+DRAINS = 4
 INVITATION_SECONDS = 600.0
 UPPER_STACKS = "app.kubernetes.io/managed-by=bedplate"
 CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
@@ -35,6 +36,9 @@ class ClusterApi:
         self._query = asyncio.Lock()
         self._invitations: dict[bool, tuple[float, Invitation]] = {}
         self._inviting = asyncio.Lock()
+        # A drain holds one of the few SSH sessions of the control plane until its pods are gone;
+        # the questions that other resources ask need the rest.
+        self._draining = asyncio.Semaphore(DRAINS)
 
     async def kubectl(self, *argv: str, deadline: Deadline) -> str:
         """Run kubectl with the administrator's credentials of the control plane."""
@@ -103,17 +107,27 @@ class ClusterApi:
         )
 
     async def drain(self, name: str, deadline: Deadline) -> None:
-        """Cordon a node and evict its pods, those with GPUs and without a controller included."""
-        seconds = max(1, int(deadline.left() - 5))
-        await self.kubectl(
-            "drain",
-            name,
-            "--ignore-daemonsets",
-            "--delete-emptydir-data",
-            "--force",
-            f"--timeout={seconds}s",
-            deadline=deadline,
-        )
+        """Cordon a node and evict its pods, those with GPUs and without a controller included.
+
+        A node that cannot be drained takes pods again: the failure is told, and nothing else would
+        ever uncordon it.
+        """
+        async with self._draining:
+            seconds = max(1, int(deadline.left() - 5))
+            try:
+                await self.kubectl(
+                    "drain",
+                    name,
+                    "--ignore-daemonsets",
+                    "--delete-emptydir-data",
+                    "--force",
+                    f"--timeout={seconds}s",
+                    deadline=deadline,
+                )
+            except CommandFailedError:
+                back = Deadline("taking the node back into service", QUERY_SECONDS)
+                await self.kubectl("uncordon", name, deadline=back)
+                raise
 
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Delete a Node object; one that is gone already is fine."""

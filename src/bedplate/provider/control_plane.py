@@ -75,7 +75,7 @@ class ControlPlane(Resource):
         try:
             found = await self.context.cluster(host).access(deadline)
             if known.join is None:
-                if found["phase"] == "done" and not self.context.force:
+                if found["kubeconfig"] and found["phase"] == "done" and not self.context.force:
                     await self._refuse_if_used(known, deadline)
             elif found["member"]:
                 await self.context.cluster(known.join).drain(host.name, deadline)
@@ -105,7 +105,7 @@ class ControlPlane(Resource):
                     ", ".join(sorted(others)),
                     "control planes only",
                     "drain and delete those nodes first (pulumi destroy does it for its own), or "
-                    "set bedplate:force to true",
+                    "set BEDPLATE_FORCE=true",
                 )
             )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bedplate.provider.errors import ProviderError, UnreachableError, message
+from bedplate.provider.errors import CommandFailedError, ProviderError, UnreachableError, message
 from bedplate.provider.model import DeletionGuardInputs, Inputs
 from bedplate.provider.resource import Resource
 
@@ -42,7 +42,9 @@ class DeletionGuard(Resource):
         api = self.context.cluster(known.host)
         try:
             found = await api.access(deadline)
-        except UnreachableError as error:
+            if found["kubeconfig"] and found["phase"] == "done":
+                await refuse_if_used(api, known.endpoint, deadline)
+        except (UnreachableError, CommandFailedError) as error:
             raise ProviderError(
                 message(
                     "whether the cluster is in use cannot be asked",
@@ -52,8 +54,6 @@ class DeletionGuard(Resource):
                     "bring the control plane back, or set BEDPLATE_FORCE=true to forget it",
                 )
             ) from error
-        if found["kubeconfig"] and found["phase"] == "done":
-            await refuse_if_used(api, known.endpoint, deadline)
 
 
 async def refuse_if_used(api: ClusterApi, endpoint: str, deadline: Deadline) -> None:

@@ -58,9 +58,11 @@ class GpuReady(Resource):
 
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
         """Look at the Node object; without one there is nothing to be ready."""
-        del deadline  # one query of the API, with its own limit
         known: GpuReadyInputs = self.typed(values)
-        node = await self.context.cluster(known.control_plane).node(known.host.name)
+        api = self.context.cluster(known.control_plane)
+        if not (await api.access(deadline))["kubeconfig"]:
+            return None
+        node = await api.node(known.host.name)
         if node is None:
             return None
         return {**values, "allocatable": allocatable(node, known.resource)}

@@ -82,6 +82,10 @@ class Node(Resource):
             if not self.context.force:
                 raise
             return False
+        if self.context.force and not await self.context.cluster(known.control_plane).answers(
+            deadline
+        ):
+            return False  # the host is there and its API is not: nothing can be drained
         return bool(found["kubeconfig"])
 
     async def _until_ready(

@@ -229,7 +229,8 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 f"{request['endpoint']}: destroy that cluster's stack first"
             )
     adopted = seen["state"] == "member"
-    if seen["state"] == "half" and mark["phase"] == "done":
+    finished = leftovers(host) or host.path("var/lib/etcd/member").exists()
+    if seen["state"] == "half" and mark["phase"] == "done" and finished:
         # A finished control plane holds the cluster's data, whatever its API says of its node.
         raise RefusalError(
             "this host has been a whole control plane, and its API does not know its node "

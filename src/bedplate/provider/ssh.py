@@ -141,7 +141,7 @@ class SshTransport:
                     str(error) or type(error).__name__,
                     "an answer over SSH",
                     "start the host or correct its address; if it is gone for good, set "
-                    "bedplate:force to true to forget it",
+                    "BEDPLATE_FORCE=true to forget it",
                 )
             ) from error
 

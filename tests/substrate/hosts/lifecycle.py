@@ -86,8 +86,15 @@ def down(name: str) -> None:
 
 
 def forget(site: Path) -> None:
-    """Remove the key and the known hosts of a site whose hosts are gone."""
+    """Remove what is left of a site whose hosts are gone: keys, evidence, and the stacks' state.
+
+    State of a cluster that is no more would make the next `pulumi up` find nothing to do. The
+    passphrase stays: the salts of the stacks' configuration belong to it.
+    """
     shutil.rmtree(ssh.folder(site), ignore_errors=True)
+    for name in ("pulumi", "evidence"):
+        shutil.rmtree(site / ".bedplate" / name, ignore_errors=True)
+    (site / ".bedplate" / "kubeconfig").unlink(missing_ok=True)
 
 
 def reboot(description: Description, host: Host) -> float:

@@ -414,7 +414,8 @@ def main(arguments: list[str]) -> int:
     if options.path:
         print(path(known[options.path]))
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no half build then either
+    for number in (signal.SIGINT, signal.SIGTERM):  # leave no half build then either
+        signal.signal(number, signal.default_int_handler)
     try:
         build_missing(options.tool or list(known), keep_build_cache=options.keep_build_cache)
     except BuildError as error:
