@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -94,3 +95,22 @@ def test_locks_are_sound_and_stable(site: Site) -> None:
         module = {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"}
         package = module[pool.nvidia_driver.flavour]
         assert pool.nvidia_driver.packages[package].startswith(pool.nvidia_driver.version)
+
+
+LONG = settings(UNHURRIED, max_examples=20_000)
+
+
+@pytest.mark.prove
+@LONG
+@given(sites(), st.randoms())
+def test_sweep_one_answer_whatever_the_order(site: Site, random) -> None:
+    """The same over many more sites: `make prove AREA=properties`."""
+    test_one_answer_whatever_the_order.hypothesis.inner_test(site, random)
+
+
+@pytest.mark.prove
+@LONG
+@given(sites())
+def test_sweep_locks_are_sound_and_stable(site: Site) -> None:
+    """The same over many more sites: `make prove AREA=properties`."""
+    test_locks_are_sound_and_stable.hypothesis.inner_test(site)

@@ -26,8 +26,8 @@ def mirrored(site: Path, artifact: str) -> str:
         entry = mirror["files"][artifact]
     except (FileNotFoundError, KeyError) as error:
         raise StackError(
-            f"artifact is not mirrored — {index} — got no {artifact} / allowed the files of "
-            "`bedplate mirror sync` — fill the mirror first"
+            f"artifact is not mirrored — {index} — got no {artifact} / allowed the files that the "
+            "site's mirror serves — fill the mirror and serve it (`bedplate mirror --help`)"
         ) from error
     url = mirror["url"].rstrip("/") + entry["path"]
     try:
