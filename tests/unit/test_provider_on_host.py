@@ -11,6 +11,7 @@ import pytest
 from bedplate.provider import on_host
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MINE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -79,13 +80,13 @@ def request(host: Host, **more: Any) -> dict[str, Any]:
     }
 
 
-def member(root: Path, answer: str, action: str = "join") -> Host:
-    """A host that an earlier run has made a member."""
+def member(root: Path, answer: str, action: str = "join", phase: str = "done") -> Host:
+    """A host that an earlier run has made a member, or had begun to."""
     for name, text in {
         "etc/kubernetes/kubelet.conf": "kubelet",
         "etc/kubernetes/pki/ca.crt": MINE,
         on_host.MARK: json.dumps(
-            {"name": "gpu-a", "action": action, "endpoint": ENDPOINT, "phase": "done"}
+            {"name": "gpu-a", "action": action, "endpoint": ENDPOINT, "phase": phase}
         ),
         "run/keep": "",
     }.items():
@@ -159,3 +160,48 @@ def test_a_member_of_another_cluster_is_refused(tmp_path: Path) -> None:
         "out there, or run `kubeadm reset` on it if it may go"
     )
     assert host.ran == []
+
+
+def test_a_join_that_was_cut_off_after_the_kubelet_had_started_is_not_repeated(
+    tmp_path: Path,
+) -> None:
+    host = member(tmp_path, "ok", phase="begun")
+    left = tmp_path / "etc/kubernetes/bootstrap-kubelet.conf"
+    left.write_text("token")
+    assert on_host.join(host, request(host))["adopted"]
+    assert "kubeadm join" not in host.ran
+    assert "kubeadm reset" not in host.ran
+    assert on_host.read_mark(host)["phase"] == "done"
+    assert not left.exists()
+
+
+def cut_off_before_the_certificate(root: Path) -> None:
+    """The kubelet has only its bootstrap token, and never gets further."""
+    (root / "etc/kubernetes/kubelet.conf").rename(root / "etc/kubernetes/bootstrap-kubelet.conf")
+
+
+def cut_off_in_a_control_plane(root: Path) -> None:
+    """etcd's manifest is there: phases of the join may be missing."""
+    manifest = root / "etc/kubernetes/manifests/etcd.yaml"
+    manifest.parent.mkdir()
+    manifest.write_text("kind: Pod\n")
+
+
+def cut_off_in_another_cluster(root: Path) -> None:
+    """The authority has changed since."""
+    (root / "etc/kubernetes/pki/ca.crt").write_text(OTHERS)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [cut_off_before_the_certificate, cut_off_in_a_control_plane, cut_off_in_another_cluster],
+)
+def test_a_join_that_cannot_end_by_itself_is_reset_and_repeated(
+    state: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_host, "BOOTSTRAP_SECONDS", 0.0)
+    host = member(tmp_path, "ok", phase="begun")
+    wished = request(host)
+    state(tmp_path)
+    assert not on_host.join(host, wished)["adopted"]
+    assert host.ran.index("kubeadm reset") < host.ran.index("kubeadm join")

@@ -37,6 +37,8 @@ NO_OF_THE_API = re.compile(
     re.MULTILINE,
 )
 KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
+# How long a kubelet that kubeadm had already started gets to end its join by itself.
+BOOTSTRAP_SECONDS = 60.0
 
 
 class RefusalError(Exception):
@@ -184,6 +186,30 @@ def look(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     return {"state": "member" if whole else "half", "authority": mine, "mark": mark}
 
 
+def ended_by_itself(host: Host, request: dict[str, Any], seen: dict[str, Any]) -> bool:
+    """Say whether a worker's join that was cut off became a membership all the same.
+
+    kubeadm leaves the rest to the kubelet once it has started it: that asks for its certificate
+    and registers its node, whether kubeadm lives or not. Joining again would do both twice. A
+    control plane's join has phases after that, so it never counts as ended.
+    """
+    mark = seen["mark"]
+    ours = (mark.get("action"), mark.get("endpoint")) == ("join", request["endpoint"])
+    started = {"kubelet.conf", "bootstrap-kubelet.conf"} & set(leftovers(host))
+    worker = not any(host.path("etc/kubernetes/manifests").glob("*"))
+    if not (ours and started and worker and seen["authority"] == request["authority"]):
+        return False
+    host.run("systemctl", "start", "kubelet")
+    until = min(time.monotonic() + BOOTSTRAP_SECONDS, host.deadline)
+    while not ("kubelet.conf" in leftovers(host) and registered(host, request["name"])):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.5)
+    host.path("etc/kubernetes/bootstrap-kubelet.conf").unlink(missing_ok=True)
+    write_mark(host, {**mark, "phase": "done"})
+    return True
+
+
 def check_tools(host: Host, version: str) -> None:
     """Refuse if kubeadm on this host is not the version that the lock says."""
     found = host.run("kubeadm", "version", "-o", "short").strip().lstrip("v")
@@ -272,6 +298,8 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     adopted = seen["state"] == "member" and not foreign
     if not adopted:
         check_tools(host, request["version"])
+        adopted = seen["state"] == "half" and ended_by_itself(host, request, seen)
+    if not adopted:
         if seen["state"] != "none":
             clean(host)
         kubeadm(host, "join", request)
