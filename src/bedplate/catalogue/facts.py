@@ -1,4 +1,7 @@
-"""What a fact is, and what each kind of fact says."""
+"""What a fact is, and what each kind of fact says.
+
+Ranges are inclusive. `…_from` and `…_upto` are versions; an `…_upto` of `1.36` includes 1.36.3.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 Sure = Literal["vendor", "tested", "secondary", "unproved"]
 Flavour = Literal["open", "proprietary"]
 Branch = Annotated[str, Field(pattern=r"^[0-9]{3}$")]
+Version = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$")]
+Pci = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+ComputeCapability = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]$")]
 
 
 class Value(BaseModel):
@@ -19,97 +25,138 @@ class Value(BaseModel):
 
 
 class Source(Value):
-    """Where a fact was read, and when."""
+    """Where a fact was read, and when: an address, or a file of this project's own proof."""
 
-    url: Annotated[str, Field(pattern=r"^https?://\S+$")]
+    url: Annotated[str, Field(pattern=r"^(https?://|tests/|docs/)\S+$")]
     read: date
 
 
 class GpuModel(Value):
-    """A GPU board. From `nvswitch_from` boards on, a host needs Fabric Manager."""
+    """A GPU board.
+
+    `subsystems` narrows `pci` where one device id is several boards. `flavours` is what the board
+    itself can run, whatever the branch; `open_from` is the first driver whose open module lists
+    it, `driver_from` the first driver qualified for it. `fabric` is what joins the GPUs of a host
+    of at least `fabric_from` of them.
+    """
 
     model: str
     name: str
     architecture: str
-    pci: Annotated[list[str], Field(min_length=1)]
-    nvswitch_from: int | None
+    compute_capability: ComputeCapability
+    pci: Annotated[list[Pci], Field(min_length=1)]
+    subsystems: list[Pci] = []
+    market: Literal["data-centre", "workstation", "geforce", "embedded"]
+    memory_gib: int | None = None
+    flavours: Annotated[list[Flavour], Field(min_length=1)]
+    open_from: Version | None = None
+    driver_from: Version | None = None
+    fabric: Literal["nvswitch", "nvlink-5", "imex"] | None = None
+    fabric_from: int | None = None
 
 
 class Architecture(Value):
-    """The driver branches and module flavours that drive an architecture."""
+    """What drives an architecture: branches, module flavours, CUDA, and how MPS limits it.
+
+    `last_branch` is the legacy branch: newer ones do not know the chip, whatever their id lists
+    say. `cuda_upto` is the last CUDA toolkit that compiles for it. `mps_clients` caps what the
+    CUDA version allows.
+    """
 
     architecture: str
-    compute_capabilities: list[str]
+    compute_capabilities: list[ComputeCapability]
     first_branch: Branch
     last_branch: Branch | None
     flavours: Annotated[list[Flavour], Field(min_length=1)]
+    cuda_from: Version
+    cuda_upto: Version | None
+    mps_clients: int | None = None
 
 
 class DriverBranch(Value):
-    """A driver branch and how long its maker looks after it."""
+    """A driver branch, how long its maker looks after it, and the CUDA that it brings.
+
+    `flavours` are the kernel modules that are published for it; `default_flavour` is what its
+    maker recommends for boards that can run both.
+    """
 
     branch: Branch
     type: Literal["lts", "production", "new-feature"]
     end_of_life: date | None
-    cuda: str
+    cuda: Version
+    flavours: Annotated[list[Flavour], Field(min_length=1)]
+    default_flavour: Flavour
 
 
 class DriverPackages(Value):
-    """The packages that bring one driver to one system, with their exact versions."""
+    """The packages that bring one driver to one system, with their exact versions.
+
+    `fabric` are the packages of Fabric Manager and its companions at the same version; null where
+    the source has none. `signed` modules load under Secure Boot without a key of the owner's.
+    `kernels` are the kernel releases that a precompiled module is for.
+    """
 
     os: str
-    source: str
+    source: Literal["distro", "vendor-repo", "runfile", "precompiled"]
     flavour: Flavour
     branch: Branch
-    version: str
-    packages: Annotated[dict[str, str], Field(min_length=1)]
+    version: Version
+    packages: dict[str, str]
+    fabric: dict[str, str] | None = None
+    signed: bool = False
+    kernels: list[str] = []
 
 
 class System(Value):
-    """An operating system."""
+    """An operating system: its current kernel release, cgroup version, and whether it can be a guest."""
 
     os: str
     name: str
+    kernel: str
+    cgroup: Literal[1, 2]
+    guest: bool
+
+
+class Kernel(Value):
+    """A kernel release of a system with the package of its headers; null where there is none."""
+
+    kernel: str
+    os: str
+    headers: str | None
+
+
+class CudaToolkit(Value):
+    """A CUDA toolkit and the first driver with all its features."""
+
+    version: Version
+    driver_from: Version
+
+
+class CudaMajor(Value):
+    """Minor-version compatibility: the first driver that runs any toolkit of a major version."""
+
+    major: str
+    driver_from: Version
+
+
+class ForwardCompatibility(Value):
+    """The driver branches on which the compatibility package of a CUDA version runs."""
+
+    cuda: Version
+    branches: Annotated[list[Branch], Field(min_length=1)]
 
 
 class Tagged(Value):
     """A version and the tag of its image."""
 
-    version: str
+    version: Version
     image_tag: str
 
 
 class Versioned(Value):
     """A version."""
 
-    version: str
-
-
-class Named(Value):
-    """A version of something that was chosen."""
-
-    name: str
-    version: str
-
-
-class Sourced(Value):
-    """A version and the form in which it comes."""
-
-    version: str
-    source: Literal["archive", "distro"]
-
-
-class FromDistro(Value):
-    """Whatever the distribution has."""
-
-    source: Literal["distro"]
-
-
-class PluginImage(Value):
-    """A version and its image."""
-
-    version: str
-    image: str
+    version: Version
 
 
 class CgroupV1(Value):
@@ -119,20 +166,179 @@ class CgroupV1(Value):
 
 
 class KubernetesRelease(Value):
-    """A Kubernetes release with the components that go with it."""
+    """A Kubernetes release with what kubeadm of that release pulls."""
 
-    version: str
+    version: Version
     etcd: Tagged
     coredns: Tagged
     pause: Versioned
-    cni: Named
-    cni_plugins: Versioned
-    containerd: Sourced
-    runc: FromDistro
-    cri_tools: Versioned
-    nvidia_container_toolkit: Sourced
-    nvidia_device_plugin: PluginImage
-    cgroup_v1: CgroupV1
+    cgroup_v1: CgroupV1 | None = None
+
+
+class ContainerRuntime(Value):
+    """A container runtime, the Kubernetes releases that it serves, and whether it speaks CDI.
+
+    `os` is the system whose distribution packages it; null for release archives.
+    """
+
+    runtime: Literal["containerd", "cri-o", "docker"]
+    version: Version
+    source: Literal["archive", "distro"]
+    os: str | None = None
+    kubernetes_from: Version | None
+    kubernetes_upto: Version | None
+    cdi: bool
+
+
+class Component(Value):
+    """A part of every cluster, with the Kubernetes releases and drivers that it goes with."""
+
+    component: Literal[
+        "flannel",
+        "cilium",
+        "cni_plugins",
+        "cri_tools",
+        "runc",
+        "nvidia_container_toolkit",
+        "nvidia_device_plugin",
+    ]
+    version: Version
+    kubernetes_from: Version | None = None
+    kubernetes_upto: Version | None = None
+    driver_from: Version | None = None
+    image: str | None = None
+
+
+class Addon(Value):
+    """A scheduler, operator or driver that goes into the cluster when it is wished for.
+
+    `owns` are the extended resources that its own device plugin registers: on every node, or with
+    `owns_in_mode` only on nodes of pools with that sharing mode. `excludes` are the add-ons that
+    cannot be beside it, `needs` those that must.
+    """
+
+    addon: str
+    kind: Literal["scheduler", "operator", "dra"]
+    version: Version
+    kubernetes_from: Version
+    kubernetes_upto: Version | None
+    driver_from: Version | None = None
+    owns: list[str] = []
+    owns_in_mode: Literal["hami"] | None = None
+    needs: list[str] = []
+    excludes: list[str] = []
+    chart: str | None = None
+
+
+class FrameworkBuild(Value):
+    """A published build of a framework: what it was compiled with and for.
+
+    `ptx` says that the newest listed architecture is there as PTX too, so that newer chips
+    compile it. `default` builds are what an unqualified installation gets.
+    """
+
+    framework: str
+    version: Version
+    variant: str
+    cuda: Version
+    cudnn: str | None
+    nccl: str | None
+    compute_capabilities: Annotated[list[ComputeCapability], Field(min_length=1)]
+    ptx: bool
+    default: bool
+    python_from: Version | None = None
+    index: str | None = None
+
+
+class MpsLimit(Value):
+    """How many clients one device's MPS server takes, by the CUDA version of the driver."""
+
+    limit: str
+    cuda_from: Version | None
+    cuda_upto: Version | None
+    clients: int
+
+
+class MigGeometry(Value):
+    """How many instances of a profile one board of any of the models holds."""
+
+    geometry: str
+    models: Annotated[list[str], Field(min_length=1)]
+    profile: str
+    instances: Annotated[int, Field(ge=1)]
+
+
+class RdmaPath(Value):
+    """A way of GPUDirect RDMA under a stack, and what it asks of driver, kernel and board."""
+
+    path: str
+    stack: Literal["inbox", "doca"]
+    method: Literal["dma-buf", "peermem"]
+    flavours: Annotated[list[Flavour], Field(min_length=1)]
+    architectures: Annotated[list[str], Field(min_length=1)]
+    kernel_from: Version | None
+    cuda_from: Version | None
+
+
+class Condition(Value):
+    """One side of a known-bad combination; exactly one of `equal`, `range` and `prefix`.
+
+    A range has `from` and `upto`, either of which may be left out.
+    """
+
+    dimension: Literal[
+        "gpu",
+        "architecture",
+        "os",
+        "kernel",
+        "source",
+        "flavour",
+        "branch",
+        "driver",
+        "fabric",
+        "cuda",
+        "kubernetes",
+        "containerd",
+        "nvidia_container_toolkit",
+        "nvidia_device_plugin",
+        "sharing",
+        "framework",
+        "addon",
+        "kind",
+    ]
+    equal: str | None = None
+    prefix: str | None = None
+    name: str | None = None
+    from_: Annotated[Version | None, Field(alias="from")] = None
+    upto: Version | None = None
+
+
+class KnownBad(Value):
+    """A combination that was reported as broken: all conditions together."""
+
+    bad: str
+    all: Annotated[list[Condition], Field(min_length=1)]
+
+
+class Accelerator(Value):
+    """A board of another maker; its device plugin and runtime are data."""
+
+    accelerator: str
+    vendor: str
+    name: str
+    pci: list[Pci]
+    driver: str
+    device_plugin: str
+    device_plugin_version: Version
+    runtime: str | None
+    resource: str
+
+
+class Installable(Value):
+    """What this version's roles and stacks can carry out; what is missing is planned only."""
+
+    dimension: str
+    values: list[str]
 
 
 class Artifact(Value):
@@ -147,7 +353,7 @@ class Artifact(Value):
 class Fact[V: Value](Value):
     """Something the world allows or forbids, with where it was read and how sure it is."""
 
-    id: Annotated[str, Field(pattern=r"^[a-z0-9-]+/[A-Za-z0-9._-]+$")]
+    id: Annotated[str, Field(pattern=r"^[a-z0-9-]+/[A-Za-z0-9._+-]+$")]
     value: V
     when: str | None = None
     reason: Annotated[str, Field(min_length=1)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -12,31 +11,55 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from bedplate.catalogue.facts import (
-    Architecture,
-    Artifact,
-    DriverBranch,
-    DriverPackages,
-    Fact,
-    GpuModel,
-    KubernetesRelease,
-    System,
-    Value,
-)
-from bedplate.errors import CatalogueError, Problem
+from bedplate.catalogue import facts as kinds
+from bedplate.catalogue.check import check, fact_problem
+from bedplate.catalogue.facts import Fact
+from bedplate.errors import CatalogueError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-#: Kind of fact by file, and the field of its value that names it.
-KINDS: dict[str, tuple[type[Value], str]] = {
-    "gpu-models": (GpuModel, "model"),
-    "architectures": (Architecture, "architecture"),
-    "driver-branches": (DriverBranch, "branch"),
-    "driver-packages": (DriverPackages, ""),
-    "systems": (System, "os"),
-    "kubernetes": (KubernetesRelease, "version"),
-    "artifacts": (Artifact, "artifact"),
+    from bedplate.errors import Problem
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fact: what its values are, and the fields that name one, which make its id."""
+
+    prefix: str
+    value: type[kinds.Value]
+    names: tuple[str, ...]
+
+    def name_of(self, value: Any) -> str:
+        """Return what names a value among its kind."""
+        return "-".join(str(getattr(value, field)) for field in self.names if getattr(value, field))
+
+
+#: Kinds of fact by file.
+KINDS: dict[str, Kind] = {
+    "accelerators": Kind("accelerator", kinds.Accelerator, ("accelerator",)),
+    "addons": Kind("addon", kinds.Addon, ("addon", "version")),
+    "architectures": Kind("architecture", kinds.Architecture, ("architecture",)),
+    "artifacts": Kind("artifact", kinds.Artifact, ("artifact",)),
+    "components": Kind("component", kinds.Component, ("component", "version")),
+    "container-runtimes": Kind("runtime", kinds.ContainerRuntime, ("runtime", "version", "os")),
+    "cuda-majors": Kind("cuda-major", kinds.CudaMajor, ("major",)),
+    "cuda-toolkits": Kind("cuda", kinds.CudaToolkit, ("version",)),
+    "driver-branches": Kind("branch", kinds.DriverBranch, ("branch",)),
+    "driver-packages": Kind(
+        "driver", kinds.DriverPackages, ("os", "source", "version", "flavour")
+    ),
+    "forward-compatibility": Kind("forward", kinds.ForwardCompatibility, ("cuda",)),
+    "frameworks": Kind("framework", kinds.FrameworkBuild, ("framework", "version", "variant")),
+    "gpu-models": Kind("gpu", kinds.GpuModel, ("model",)),
+    "installable": Kind("installable", kinds.Installable, ("dimension",)),
+    "kernels": Kind("kernel", kinds.Kernel, ("os", "kernel")),
+    "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
+    "kubernetes": Kind("kubernetes", kinds.KubernetesRelease, ("version",)),
+    "mig-geometries": Kind("mig", kinds.MigGeometry, ("geometry",)),
+    "mps-limits": Kind("mps", kinds.MpsLimit, ("limit",)),
+    "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
+    "systems": Kind("system", kinds.System, ("os",)),
 }
 
 
@@ -44,14 +67,41 @@ KINDS: dict[str, tuple[type[Value], str]] = {
 class Catalogue:
     """All facts, by kind and name."""
 
-    gpus: dict[str, Fact[GpuModel]]
-    architectures: dict[str, Fact[Architecture]]
-    branches: dict[str, Fact[DriverBranch]]
-    drivers: tuple[Fact[DriverPackages], ...]
-    systems: dict[str, Fact[System]]
-    kubernetes: dict[str, Fact[KubernetesRelease]]
-    artifacts: dict[str, Fact[Artifact]]
+    accelerators: dict[str, Fact[kinds.Accelerator]]
+    addons: dict[str, Fact[kinds.Addon]]
+    architectures: dict[str, Fact[kinds.Architecture]]
+    artifacts: dict[str, Fact[kinds.Artifact]]
+    components: dict[str, Fact[kinds.Component]]
+    container_runtimes: dict[str, Fact[kinds.ContainerRuntime]]
+    cuda_majors: dict[str, Fact[kinds.CudaMajor]]
+    cuda_toolkits: dict[str, Fact[kinds.CudaToolkit]]
+    driver_branches: dict[str, Fact[kinds.DriverBranch]]
+    driver_packages: dict[str, Fact[kinds.DriverPackages]]
+    forward_compatibility: dict[str, Fact[kinds.ForwardCompatibility]]
+    frameworks: dict[str, Fact[kinds.FrameworkBuild]]
+    gpu_models: dict[str, Fact[kinds.GpuModel]]
+    installable: dict[str, Fact[kinds.Installable]]
+    kernels: dict[str, Fact[kinds.Kernel]]
+    known_bad: dict[str, Fact[kinds.KnownBad]]
+    kubernetes: dict[str, Fact[kinds.KubernetesRelease]]
+    mig_geometries: dict[str, Fact[kinds.MigGeometry]]
+    mps_limits: dict[str, Fact[kinds.MpsLimit]]
+    rdma_paths: dict[str, Fact[kinds.RdmaPath]]
+    systems: dict[str, Fact[kinds.System]]
     digest: str
+
+    def tables(self) -> dict[str, dict[str, Fact[Any]]]:
+        """Return every table by the name of its file."""
+        return {file: getattr(self, file.replace("-", "_")) for file in KINDS}
+
+    def fact(self, identifier: str) -> Fact[Any]:
+        """Return a fact by its id. Raises KeyError if there is none."""
+        prefix, _, name = identifier.partition("/")
+        for file, kind in KINDS.items():
+            if kind.prefix == prefix:
+                found: Fact[Any] = self.tables()[file][name]
+                return found
+        raise KeyError(identifier)
 
 
 @cache
@@ -62,119 +112,59 @@ def load_catalogue() -> Catalogue:
 
 def read_catalogue(folder: Traversable) -> Catalogue:
     """Read and check a folder of facts. Raises CatalogueError with everything that is wrong."""
-    tables: dict[str, list[Fact[Any]]] = {}
     problems: list[Problem] = []
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for name, (kind, _) in KINDS.items():
-        path = folder / f"{name}.yml"
-        tables[name] = []
-        for number, entry in enumerate(yaml.load(path.read_text(encoding="utf-8"), loader) or []):  # noqa: S506
-            try:
-                tables[name].append(Fact[kind].model_validate(entry))  # type: ignore[valid-type]
-            except ValidationError as error:
-                told = entry.get("id") if isinstance(entry, dict) else None
-                problems += [
-                    _problem(
-                        "fact is malformed",
-                        f"{name}.yml",
-                        told or f"[{number}]",
-                        f"{'.'.join(str(p) for p in detail['loc'])}: {detail['msg']}",
-                    )
-                    for detail in error.errors(include_url=False)
-                ]
+    tables: dict[str, list[Fact[Any]]] = {}
+    content = hashlib.sha256()
+    for file in KINDS:
+        data = (folder / f"{file}.yml").read_bytes()
+        content.update(f"{file} {len(data)}\n".encode() + data)
+        tables[file], wrong = _table(file, data)
+        problems += wrong
     problems += check(tables)
     if problems:
         raise CatalogueError(problems)
-    content = [fact.model_dump(mode="json") for table in tables.values() for fact in table]
-    text = json.dumps(sorted(content, key=lambda f: f["id"]), sort_keys=True, separators=(",", ":"))
+    return assembled(tables, f"sha256:{content.hexdigest()}")
+
+
+def assembled(tables: dict[str, list[Fact[Any]]], digest: str) -> Catalogue:
+    """Return the catalogue of some tables, by file; nothing is checked."""
     named = {
-        name: {getattr(fact.value, field): fact for fact in tables[name]}
-        for name, (_, field) in KINDS.items()
-        if field
+        file.replace("-", "_"): {kind.name_of(fact.value): fact for fact in tables[file]}
+        for file, kind in KINDS.items()
     }
-    return Catalogue(
-        named["gpu-models"],
-        named["architectures"],
-        named["driver-branches"],
-        tuple(tables["driver-packages"]),
-        named["systems"],
-        named["kubernetes"],
-        named["artifacts"],
-        f"sha256:{hashlib.sha256(text.encode()).hexdigest()}",
-    )
+    return Catalogue(**named, digest=digest)
 
 
-def _problem(what: str, file: str, key: str, got: str, allowed: str | None = None) -> Problem:
-    return Problem(
-        what, file, key=key, got=got, allowed=allowed, fix="correct the fact", rule="catalogue"
-    )
-
-
-def check(tables: dict[str, list[Fact[Any]]]) -> list[Problem]:
-    """Return what the facts have wrong about each other."""
+def _table(file: str, data: bytes) -> tuple[list[Fact[Any]], list[Problem]]:
+    kind = KINDS[file]
+    table: list[Fact[Any]] = []
     problems: list[Problem] = []
-    seen: dict[str, str] = {}
-    for name, table in tables.items():
-        for fact in table:
-            if fact.id in seen:
-                problems.append(_problem("id is used twice", f"{name}.yml", fact.id, seen[fact.id]))
-            seen[fact.id] = f"{name}.yml"
-        field = KINDS[name][1]
-        named = [getattr(fact.value, field) for fact in table] if field else []
-        problems += [
-            _problem("two facts say the same", f"{name}.yml", twice, f"{named.count(twice)} facts")
-            for twice in sorted({item for item in named if named.count(item) > 1})
-        ]
-    known = {
-        name: {getattr(fact.value, field) for fact in tables[name]}
-        for name, (_, field) in KINDS.items()
-        if field
-    }
-    references = [
-        ("gpu-models", "architecture", "architectures"),
-        ("driver-packages", "os", "systems"),
-        ("driver-packages", "branch", "driver-branches"),
-    ]
-    for name, field, target in references:
-        problems += [
-            _problem(
-                f"{field} is not in the catalogue",
-                f"{name}.yml",
-                fact.id,
-                getattr(fact.value, field),
-                ", ".join(sorted(known[target])),
-            )
-            for fact in tables[name]
-            if getattr(fact.value, field) not in known[target]
-        ]
-    problems += _overlaps(tables)
-    return problems
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for number, entry in enumerate(yaml.load(data, loader) or []):  # noqa: S506
+        for one in _spread(entry):
+            try:
+                value = kind.value.model_validate(one.get("value"))
+                one = {"id": f"{kind.prefix}/{kind.name_of(value)}"} | one | {"value": value}
+                table.append(Fact[kind.value].model_validate(one))  # type: ignore[name-defined]
+            except ValidationError as error:
+                told = one.get("id") or f"[{number}]"
+                problems += [
+                    fact_problem(
+                        "fact is malformed",
+                        file,
+                        told,
+                        f"{'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}",
+                    )
+                    for detail in error.errors(include_url=False)
+                ]
+    return table, problems
 
 
-def _overlaps(tables: dict[str, list[Fact[Any]]]) -> list[Problem]:
-    problems: list[Problem] = []
-    owner: dict[str, str] = {}
-    for fact in tables["gpu-models"]:
-        for pci in fact.value.pci:
-            if pci in owner:
-                what = "PCI identifier belongs to two models"
-                problems.append(_problem(what, "gpu-models.yml", fact.id, f"{pci} of {owner[pci]}"))
-            owner[pci] = fact.id
-    sets: dict[tuple[str, ...], str] = {}
-    for fact in tables["driver-packages"]:
-        value = fact.value
-        key = (value.os, value.source, value.flavour, value.version)
-        if key in sets:
-            what = "two package sets bring the same driver"
-            problems.append(_problem(what, "driver-packages.yml", fact.id, sets[key]))
-        sets[key] = fact.id
-        if not value.version.startswith(f"{value.branch}."):
-            what = "driver is not of its branch"
-            problems.append(_problem(what, "driver-packages.yml", fact.id, value.version))
-    for fact in tables["architectures"]:
-        value = fact.value
-        if value.last_branch is not None and value.last_branch < value.first_branch:
-            problems.append(
-                _problem("range is empty", "architectures.yml", fact.id, value.last_branch)
-            )
-    return problems
+def _spread(entry: Any) -> list[dict[str, Any]]:
+    """Return the facts of one entry: `values` shares its reason and source among several."""
+    if not isinstance(entry, dict):
+        return [{}]
+    if "values" not in entry:
+        return [entry]
+    rest = {key: value for key, value in entry.items() if key != "values"}
+    return [{"value": value, **rest} for value in entry["values"]]

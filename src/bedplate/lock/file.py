@@ -37,9 +37,7 @@ class _Dumper(yaml.SafeDumper):
 
 def render(lock: Lock) -> str:
     """Return the lock's text."""
-    content = lock.model_dump(mode="json")
-    if content["sources"]["url"] is None:
-        del content["sources"]["url"]
+    content = lock.model_dump(mode="json", exclude_defaults=True)
     body: str = yaml.dump(
         content, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=140
     )

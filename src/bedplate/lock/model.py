@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Part(BaseModel):
@@ -74,8 +74,16 @@ class Image(Part):
     image: str
 
 
+class Addon(Part):
+    """A scheduler, operator or driver that the cluster gets."""
+
+    name: str
+    kind: Literal["scheduler", "operator", "dra"]
+    version: str
+
+
 class Cluster(Part):
-    """What all hosts share."""
+    """What all hosts share. Exactly one of `containerd`, `cri_o` and `docker` is there."""
 
     kubernetes: Kubernetes
     etcd: Tagged
@@ -83,11 +91,14 @@ class Cluster(Part):
     pause: Versioned
     cni: Named
     cni_plugins: Versioned
-    containerd: Sourced
+    containerd: Sourced | None = None
+    cri_o: Sourced | None = None
+    docker: Sourced | None = None
     runc: FromDistro
     cri_tools: Versioned
     nvidia_container_toolkit: Sourced
     nvidia_device_plugin: Image
+    addons: list[Addon] = []
 
 
 class Host(Part):
@@ -114,40 +125,89 @@ class Driver(Part):
     version: str
     branch: str
     flavour: Literal["open", "proprietary"]
-    source: Literal["distro"]
+    source: Literal["distro", "vendor-repo", "runfile", "precompiled"]
+    packages: dict[str, str]
+
+
+class Fabric(Part):
+    """Fabric Manager and its companions: the driver's version to the last digit."""
+
+    version: str
     packages: dict[str, str]
 
 
 class Sharing(Part):
-    """How pods share a GPU."""
+    """How pods share a GPU: shares of a card, or the MIG profile that it is cut into."""
 
-    mode: Literal["none"]
+    mode: Literal["none", "time-slicing", "mps", "mig", "hami"]
+    replicas: int | None = None
+    profile: str | None = None
+
+
+class Framework(Part):
+    """A build of a framework, and the CUDA, cuDNN and NCCL that it brings."""
+
+    name: str
+    version: str
+    variant: str
+    cuda: str
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class Rdma(Part):
+    """The RDMA stack, and how GPUs reach the network cards."""
+
+    stack: Literal["inbox", "doca"]
+    method: Literal["dma-buf", "peermem"]
+
+
+class Accelerator(Part):
+    """The accelerators of another maker in each host."""
+
+    vendor: str
+    model: str
+    count: int
+    driver: str
+    device_plugin: Image
+    runtime: str | None = None
 
 
 class Expects(Part):
-    """What a node of the pool offers once the named stack is up."""
+    """What a node of the pool offers once the named stack is up; `by` slurm is no node at all."""
 
     resource: str
     count: int
-    by: str
+    by: Literal["cluster", "schedulers", "slurm"]
 
 
 class Pool(Part):
-    """What the hosts of a pool have in common."""
+    """What the hosts of a pool have in common. What does not apply is absent.
+
+    `not_yet` says what of this decision no role or stack of this version carries out: such a lock
+    is for planning, and `site.yml` refuses it.
+    """
 
     os: str
-    kind: str
-    gpu: list[Gpu]
-    nvidia_driver: Driver
+    kind: Literal["bare-metal", "passthrough", "hypervisor"]
+    kernel: str | None = None
+    secure_boot: bool = False
+    gpu: list[Gpu] = []
+    accelerator: Accelerator | None = None
+    nvidia_driver: Driver | None = None
+    nvidia_fabric: Fabric | None = None
+    cuda_toolkit: list[str] = []
     sharing: Sharing
-    frameworks: list[str]
-    expects: Expects
+    rdma: Rdma | None = None
+    frameworks: list[Framework] = []
+    expects: Expects | None = None
+    not_yet: list[str] = []
 
 
 class Lock(Part):
     """All decisions about a site."""
 
-    format: Literal[1]
+    format: Literal[2]
     catalogue: str
     site_digest: str
     sources: Sources

@@ -11,6 +11,11 @@ VERSION = r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$"
 PCI = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
 # Named hosts, IPv4, or IPv6 in brackets; a port is part of it.
 ENDPOINT = r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}$"
+KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
+PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
+PROFILE = r"^[1-7]g\.[0-9]+gb(\+[a-z.]+)?$"
+#: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
+NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 
 
@@ -30,26 +35,58 @@ class Gpu(Wish):
 
 
 class Driver(Wish):
-    """Which driver: a policy, or a branch; the module's flavour; where packages come from."""
+    """Which driver: a policy, or a branch; the module's flavour; where packages come from.
+
+    A policy is a preference among the branches that go: where none of its kind drives the GPUs,
+    the next kind is taken and the plan says so. Everything else is kept or refused.
+    """
 
     policy: Literal["lts", "production", "new-feature"] = "lts"
     branch: Annotated[str, Field(pattern=r"^[0-9]{3}$")] | None = None
     flavour: Literal["open", "proprietary"] | None = None
-    source: Literal["distro", "vendor-repo", "runfile", "precompiled"] = "distro"
+    source: Literal["distro", "vendor-repo", "runfile", "precompiled"] | None = None
 
 
 class Host(Wish):
-    """What the hosts are."""
+    """What the hosts are. `kernel` is a release as `uname -r` prints it.
+
+    Under Secure Boot only signed modules load: the driver's own, or those of DKMS where
+    `module_signing` says that the machine owner's key is enrolled.
+    """
 
     os: Annotated[str, Field(pattern=NAME)]
     kind: Literal["bare-metal", "passthrough", "hypervisor"] = "bare-metal"
-    kernel: str | None = None
+    kernel: Annotated[str, Field(pattern=KERNEL)] | None = None
+    secure_boot: bool = False
+    module_signing: Literal["mok"] | None = None
+
+
+class ContainerRuntime(Wish):
+    """What runs containers on all hosts."""
+
+    name: Literal["containerd", "cri-o", "docker"] = "containerd"
+    source: Literal["archive", "distro"] | None = None
+
+
+class Accelerator(Wish):
+    """Accelerators of another maker in each host of a pool."""
+
+    vendor: Literal["amd", "ascend", "kunlun"]
+    model: Annotated[str, Field(pattern=NAME)]
+    count: Annotated[int, Field(ge=1, le=64)]
+
+
+class Passthrough(Wish):
+    """What a hypervisor gives to its guests: PCI addresses, and the IOMMU groups they are in."""
+
+    devices: Annotated[list[Annotated[str, Field(pattern=PCI_ADDRESS)]], Field(min_length=1)]
+    iommu_groups: list[list[Annotated[str, Field(pattern=PCI_ADDRESS)]]]
 
 
 class Kubernetes(Wish):
     """The cluster; `kubelet` and `kube_proxy` are configuration fields as upstream spells them."""
 
-    version: Annotated[str, Field(pattern=r"^1\.[0-9]+(\.[0-9]+)?$")]
+    version: Annotated[str, Field(pattern=r"^1\.[0-9]+(\.[0-9]+)?$")] | None = None
     endpoint: Annotated[str, Field(pattern=ENDPOINT)]
     cni: Literal["flannel", "cilium"] = "flannel"
     pod_subnet: Annotated[str, Field(pattern=CIDR)] = "10.244.0.0/16"
@@ -60,18 +97,25 @@ class Kubernetes(Wish):
 
 
 class Sharing(Wish):
-    """How pods share a GPU."""
+    """How pods share a GPU.
+
+    `replicas` is the number of shares of a card; instead of it, `share` is the part of a card that
+    one user gets. `seats` is how many users the whole pool must have room for at once. `profile`
+    is the MIG profile that every card is cut into.
+    """
 
     mode: Literal["none", "time-slicing", "mps", "mig", "hami"] = "none"
-    replicas: Annotated[int, Field(ge=1)] | None = None
-    profile: str | None = None
+    replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    seats: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    profile: Annotated[str, Field(pattern=PROFILE)] | None = None
 
 
 class Rdma(Wish):
     """The RDMA stack and who owns it."""
 
-    stack: str
-    operator: str | None = None
+    stack: Literal["inbox", "doca"]
+    operator: Annotated[str, Field(pattern=NAMED)] | None = None
 
 
 class Sources(Wish):
@@ -81,6 +125,7 @@ class Sources(Wish):
     url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] | None = None
 
 
+Named = Annotated[str, Field(pattern=NAMED)]
 Component = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Exact = Annotated[str, Field(pattern=VERSION)]
 
@@ -95,17 +140,28 @@ class Wishes(Wish):
 
     bedplate_host: Host
     bedplate_kubernetes: Kubernetes
+    bedplate_container_runtime: ContainerRuntime = ContainerRuntime()
     bedplate_gpu: Annotated[list[Gpu], BeforeValidator(_as_list)] = []
     bedplate_driver: Driver = Driver()
+    bedplate_accelerator: Accelerator | None = None
     bedplate_cuda: list[Exact] = []
+    bedplate_forward_compatibility: bool = False
+    bedplate_passthrough: Passthrough | None = None
     bedplate_sharing: Sharing = Sharing()
     bedplate_rdma: Rdma | None = None
-    bedplate_schedulers: list[str] = []
-    bedplate_frameworks: list[str] = []
+    bedplate_schedulers: list[Named] = []
+    bedplate_operators: list[Named] = []
+    bedplate_frameworks: list[Named] = []
     bedplate_sources: Sources = Sources()
     bedplate_pins: dict[Component, Exact] = {}
 
 
 #: Wishes about what all hosts share: they must be the same everywhere.
-SHARED = ("bedplate_kubernetes", "bedplate_sources", "bedplate_schedulers")
+SHARED = (
+    "bedplate_kubernetes",
+    "bedplate_container_runtime",
+    "bedplate_sources",
+    "bedplate_schedulers",
+    "bedplate_operators",
+)
 KEYS = tuple(Wishes.model_fields)
