@@ -334,6 +334,14 @@ class Accelerator(Value):
     resource: str
 
 
+class FabricSwitch(Value):
+    """A switch that joins the GPUs of a host; its management functions are on the PCI bus."""
+
+    switch: str
+    name: str
+    pci: Annotated[list[Pci], Field(min_length=1)]
+
+
 class Installable(Value):
     """What this version's roles and stacks can carry out; what is missing is planned only."""
 

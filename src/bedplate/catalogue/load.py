@@ -49,6 +49,7 @@ KINDS: dict[str, Kind] = {
     "driver-packages": Kind(
         "driver", kinds.DriverPackages, ("os", "source", "version", "flavour")
     ),
+    "fabric-switches": Kind("switch", kinds.FabricSwitch, ("switch",)),
     "forward-compatibility": Kind("forward", kinds.ForwardCompatibility, ("cuda",)),
     "frameworks": Kind("framework", kinds.FrameworkBuild, ("framework", "version", "variant")),
     "gpu-models": Kind("gpu", kinds.GpuModel, ("model",)),
@@ -77,6 +78,7 @@ class Catalogue:
     cuda_toolkits: dict[str, Fact[kinds.CudaToolkit]]
     driver_branches: dict[str, Fact[kinds.DriverBranch]]
     driver_packages: dict[str, Fact[kinds.DriverPackages]]
+    fabric_switches: dict[str, Fact[kinds.FabricSwitch]]
     forward_compatibility: dict[str, Fact[kinds.ForwardCompatibility]]
     frameworks: dict[str, Fact[kinds.FrameworkBuild]]
     gpu_models: dict[str, Fact[kinds.GpuModel]]
@@ -161,10 +163,17 @@ def _table(file: str, data: bytes) -> tuple[list[Fact[Any]], list[Problem]]:
 
 
 def _spread(entry: Any) -> list[dict[str, Any]]:
-    """Return the facts of one entry: `values` shares its reason and source among several."""
+    """Return the facts of one entry: `values` shares its reason and source among several.
+
+    What all the values of an entry have in common may stand once, under `each`.
+    """
     if not isinstance(entry, dict):
         return [{}]
     if "values" not in entry:
         return [entry]
-    rest = {key: value for key, value in entry.items() if key != "values"}
-    return [{"value": value, **rest} for value in entry["values"]]
+    rest = {key: value for key, value in entry.items() if key not in ("each", "values")}
+    each = entry.get("each", {})
+    return [
+        {"value": each | value if isinstance(value, dict) else value, **rest}
+        for value in entry["values"]
+    ]
