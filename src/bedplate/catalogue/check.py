@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from bedplate.errors import Problem
@@ -30,10 +30,16 @@ REFERENCES = (
     ("systems", "kernel", "kernels", "kernel"),
 )
 
+#: What a condition of a known-bad combination names: dimension, and the file and field of it.
+DIMENSIONS = (
+    ("gpu", "gpu-models", "model"),
+    ("architecture", "architectures", "architecture"),
+    ("os", "systems", "os"),
+    ("branch", "driver-branches", "branch"),
+)
 
-def fact_problem(
-    what: str, file: str, key: str, got: str, allowed: str | None = None
-) -> Problem:
+
+def fact_problem(what: str, file: str, key: str, got: str, allowed: str | None = None) -> Problem:
     """Return a problem of a fact."""
     return Problem(
         what, f"{file}.yml", key=key, got=got, allowed=allowed, fix="correct the fact",
@@ -48,8 +54,11 @@ def check(tables: Tables) -> list[Problem]:
         *_dangling(tables),
         *_empty_ranges(tables),
         *_boards(tables),
+        *_identifiers(tables),
         *_drivers(tables),
         *_mps(fact for fact in tables["mps-limits"]),
+        *_mig(tables),
+        *_known_bad(tables),
     ]
 
 
@@ -92,35 +101,43 @@ def _empty_ranges(tables: Tables) -> Iterator[Problem]:
 
 
 def _boards(tables: Tables) -> Iterator[Problem]:
-    owner: dict[tuple[str, str], str] = {}
-    flavours = {fact.value.architecture: fact.value.flavours for fact in tables["architectures"]}
-    capabilities = {
-        fact.value.architecture: fact.value.compute_capabilities for fact in tables["architectures"]
-    }
+    architectures = {fact.value.architecture: fact.value for fact in tables["architectures"]}
     for fact in tables["gpu-models"]:
         value = fact.value
-        for pci in value.pci:
-            for subsystem in value.subsystems or [""]:
-                if (pci, subsystem) in owner:
-                    got = f"{' '.join((pci, subsystem)).strip()} of {owner[pci, subsystem]}"
-                    what = "PCI identifier belongs to two models"
-                    yield fact_problem(what, "gpu-models", fact.id, got)
-                owner[pci, subsystem] = fact.id
-        for field, known in (
-            ("flavours", set(flavours.get(value.architecture, value.flavours))),
-            (
-                "compute_capability",
-                set(capabilities.get(value.architecture, [value.compute_capability])),
-            ),
-        ):
-            said = getattr(value, field)
-            for item in said if isinstance(said, list) else [said]:
-                if item not in known:
+        if architecture := architectures.get(value.architecture):
+            for field, said, known in (
+                ("flavours", value.flavours, architecture.flavours),
+                (
+                    "compute_capability",
+                    [value.compute_capability],
+                    architecture.compute_capabilities,
+                ),
+            ):
+                for item in (item for item in said if item not in known):
                     what = f"{field} is not one of the architecture's"
-                    yield fact_problem(what, "gpu-models", fact.id, item, ", ".join(sorted(known)))
+                    allowed = ", ".join(sorted(known))
+                    yield fact_problem(what, "gpu-models", fact.id, item, allowed)
         if (value.fabric is None) != (value.fabric_from is None):
             what = "fabric and fabric_from go together"
             yield fact_problem(what, "gpu-models", fact.id, f"{value.fabric}, {value.fabric_from}")
+        if ("open" in value.flavours) != (value.open_from is not None):
+            what = "the flavour open and open_from go together"
+            got = f"{', '.join(value.flavours)}; {value.open_from}"
+            yield fact_problem(what, "gpu-models", fact.id, got)
+
+
+def _identifiers(tables: Tables) -> Iterator[Problem]:
+    """Find identifiers that name two boards or switches; a subsystem makes another one of them."""
+    owner: dict[tuple[str, str], str] = {}
+    for file in ("gpu-models", "accelerators", "fabric-switches"):
+        for fact in tables.get(file, []):
+            subsystems = getattr(fact.value, "subsystems", []) or [""]
+            for key in product(fact.value.pci, subsystems):
+                if key in owner:
+                    got = f"{' '.join(key).strip()} of {owner[key]}"
+                    what = "PCI identifier belongs to two models"
+                    yield fact_problem(what, file, fact.id, got)
+                owner[key] = fact.id
 
 
 def _drivers(tables: Tables) -> Iterator[Problem]:
@@ -147,3 +164,37 @@ def _mps(limits: Iterable[Fact[MpsLimit]]) -> Iterator[Problem]:
         ends = [last(value.cuda_upto) if value.cuda_upto else None for value in (first, second)]
         if (ends[0] is None or begins[1] <= ends[0]) and (ends[1] is None or begins[0] <= ends[1]):
             yield fact_problem("ranges overlap", "mps-limits", other.id, one.id)
+
+
+def _mig(tables: Tables) -> Iterator[Problem]:
+    seen: dict[tuple[str, str], str] = {}
+    for fact in tables["mig-geometries"]:
+        for model in fact.value.models:
+            key = (model, fact.value.profile)
+            if key in seen:
+                what = "a model has the profile twice"
+                got = f"{' '.join(key)} of {seen[key]}"
+                yield fact_problem(what, "mig-geometries", fact.id, got)
+            seen[key] = fact.id
+
+
+def _known_bad(tables: Tables) -> Iterator[Problem]:
+    known = {
+        dimension: {getattr(fact.value, field) for fact in tables[file]}
+        for dimension, file, field in DIMENSIONS
+    }
+    for fact in tables["known-bad"]:
+        for one in fact.value.all:
+            ranged = one.from_ is not None or one.upto is not None
+            said = [one.equal is not None, one.prefix is not None, ranged].count(True)
+            if said > 1 or (said == 0 and one.name is None):
+                what = f"condition on {one.dimension} has to have one of equal, prefix and a range"
+                got = one.model_dump_json(exclude_none=True, by_alias=True)
+                yield fact_problem(what, "known-bad", fact.id, got)
+            if one.from_ and one.upto and number(one.from_) > last(one.upto):
+                what = f"range of {one.dimension} is empty"
+                yield fact_problem(what, "known-bad", fact.id, f"{one.from_} to {one.upto}")
+            names = known.get(one.dimension)
+            if names is not None and one.equal is not None and one.equal not in names:
+                what = f"{one.dimension} is not in the catalogue"
+                yield fact_problem(what, "known-bad", fact.id, one.equal, ", ".join(sorted(names)))
