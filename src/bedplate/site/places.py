@@ -27,17 +27,21 @@ class Place:
 
 @dataclass(frozen=True)
 class Places:
-    """The places of one host's wishes, by key path; an unknown path has its parent's place."""
+    """The places of one host's wishes, by key path; an unknown path has its parent's place.
+
+    `own` are those that it shares with no other host.
+    """
 
     known: Mapping[KeyPath, Place] = field(default_factory=dict)
     fallback: Place = field(default_factory=lambda: Place(""))
+    own: Mapping[KeyPath, Place] = field(default_factory=dict)
 
     def of(self, path: Sequence[str | int]) -> Place:
         """Return the place of the wish, or of the nearest thing around it."""
         wanted = tuple(path)
         while wanted:
-            if wanted in self.known:
-                return self.known[wanted]
+            if found := self.own.get(wanted) or self.known.get(wanted):
+                return found
             wanted = wanted[:-1]
         return self.fallback
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-    from bedplate.site.ansible_adapter import RawHost
+    from bedplate.site.effective import RawHost
 
 TYPES = {
     "string_type": "text",
     "int_type": "a whole number",
+    "float_type": "a number",
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
@@ -32,6 +34,16 @@ PATTERNS = {
     "url": "an http:// or https:// address",
     "pci": "an identifier like 10de:2331",
     "subsystem": "an identifier like 10de:1249",
+    "devices": "an address like 0000:3b:00.0",
+    "iommu_groups": "an address like 0000:3b:00.0",
+    "profile": "a MIG profile like 1g.10gb",
+    "kernel": "a release like 6.1.0-32-amd64, as uname -r prints it",
+    "bedplate_cuda": "a version like 12.9 or 12.9.1",
+    "bedplate_pins": "an exact version like 580.95.05",
+    "bedplate_schedulers": "a name like kueue, or with its version",
+    "bedplate_operators": "a name like gpu-operator, or with its version",
+    "bedplate_frameworks": "a name like pytorch, or with its version: pytorch-2.8",
+    "operator": "a name like network-operator, or with its version",
     "branch": "a branch of three digits like 580",
     "pod_subnet": "a subnet like 10.244.0.0/16",
     "service_subnet": "a subnet like 10.96.0.0/12",
@@ -52,7 +64,9 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     place = host.places.of(_as_written(path, host))
     name = str(path[-1])
     what, got = "wrong value", _shown(value)
-    allowed, fix = _allowed(detail, name), "correct it"
+    # The form of a list's items and of a mapping's values is named by what they are in.
+    around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
+    allowed, fix = _allowed(detail, around), "correct it"
     if kind == "missing":
         what, got = "wish is missing", "nothing"
         allowed = PATTERNS.get(name, "a value")
@@ -64,20 +78,28 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         close = nearest(name, known)
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else "remove it"
-    elif kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
+    elif kind == "string_type" and isinstance(value, int | float | date):
         text = getattr(value, "text", str(value))
-        what, got, allowed = "version reads as a number", f"{value!r}", "text"
-        if name not in {"version", "branch"} and "pins" not in str(path[0]):
-            what = "text reads as a number"
+        read = "true or false" if isinstance(value, bool) else "a number"
+        read = "a date" if isinstance(value, date) else read
+        what, allowed = f"{'version' if _is_version(path) else 'text'} reads as {read}", "text"
         fix = f'quote it: "{text}"'
+        if isinstance(value, bool):
+            fix = "quote it as it is written: YAML takes yes, no, on and off for true and false"
+    elif value is None and kind.endswith("_type"):
+        got, fix = "nothing", "give it a value, or leave it out"
     return Problem(
         what, place.file, place.line, place.column, key, got, allowed, fix, rule="wish-form"
     )
 
 
+def _is_version(path: tuple[str | int, ...]) -> bool:
+    return path[-1] in {"version", "branch"} or path[0] in {"bedplate_pins", "bedplate_cuda"}
+
+
 def _as_written(path: tuple[str | int, ...], host: RawHost) -> tuple[str | int, ...]:
     """A single GPU may be written without its list: leave out the index that we added."""
-    if path[:1] == ("bedplate_gpu",) and isinstance(host.values.get("bedplate_gpu"), dict):
+    if path[:1] == ("bedplate_gpu",) and isinstance(host.wishes.get("bedplate_gpu"), dict):
         return (path[0], *path[2:])
     return path
 
@@ -89,6 +111,10 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
             return str(context["expected"]).replace("'", "").replace(" or ", ", ")
         case "string_pattern_mismatch":
             return PATTERNS.get(name, f"text of the form {context['pattern']}")
+        case "greater_than":
+            return f"more than {context['gt']}"
+        case "too_short":
+            return f"{context['min_length']} or more of them"
         case "greater_than_equal":
             return f"{context['ge']} or more"
         case "less_than_equal":
@@ -98,7 +124,9 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f'"{value}"' if isinstance(value, str | date) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

@@ -1,0 +1,272 @@
+"""The effective variables of each host: combined and looked at once for all that share them.
+
+Ansible combines variables per host; hosts of the same groups differ only in their own. What groups
+say is combined here with Ansible's own functions, in the configured order of precedence.
+`tests/unit/test_site_canary.py` compares the outcome with Ansible's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.inventory.helpers import get_group_vars, sort_groups
+from ansible.template import Templar
+from ansible.utils.vars import combine_vars
+from ansible.vars.manager import VariableManager
+from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
+
+from bedplate.errors import Problem, SiteError
+from bedplate.site.places import KeyPath, Place, Places, spelt
+from bedplate.site.positions import Positions, is_constant, plain, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ansible.inventory.group import Group
+    from ansible.inventory.host import Host
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+
+PREFIX = "bedplate_"
+CONNECTION = ("ansible_host", "ansible_port", "ansible_user")
+#: How alike the first word of a variable must be to be taken for a misspelt prefix.
+ALIKE = 0.8
+#: Ansible's name for when variables are asked for.
+STAGE = "task"
+
+
+@dataclass(frozen=True)
+class RawHost:
+    """One host as Ansible sees it: plain values, and where each was written.
+
+    Hosts with the same wishes have the same object as `wishes`: it is looked at once.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    wishes: Mapping[str, Any]
+    connection: Mapping[str, Any]
+    places: Places
+
+
+@cache
+def is_wish(key: str) -> bool:
+    """Tell whether a variable is a wish, or was meant as one: `bedplat_gpu` is misspelt."""
+    if key.startswith(PREFIX):
+        return True
+    first, _, rest = key.replace("-", "_").lower().partition("_")
+    likeness = difflib.SequenceMatcher(None, first, PREFIX[:-1]).ratio()
+    return bool(rest) and likeness >= ALIKE
+
+
+@dataclass(frozen=True)
+class _Fragment:
+    """One wish as it is written: its value where that is the same for all, its places."""
+
+    raw: object
+    value: Any
+    constant: bool
+    places: Mapping[KeyPath, Place]
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    """Wishes that hosts have in common, with their places."""
+
+    values: Mapping[str, Any]
+    places: Mapping[KeyPath, Place]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What the groups of a host say: the same for all hosts of these groups."""
+
+    names: tuple[str, ...]
+    variables: Mapping[str, Any]
+    wishes: Mapping[str, _Fragment]
+    constant: bool
+
+
+class Reader:
+    """Reads hosts, and what many of them share once."""
+
+    def __init__(
+        self, site: Path, loader: DataLoader, inventory: InventoryManager, positions: Positions
+    ) -> None:
+        self._home = Place(str(site))
+        self._loader, self._inventory, self._positions = loader, inventory, positions
+        #: Magic and extra variables: they win over those of groups and hosts.
+        self._last = VariableManager(loader=loader, inventory=inventory).get_vars(
+            include_hostvars=False
+        )
+        self._layers: dict[tuple[str, ...], _Layer] = {}
+        self._fragments: dict[tuple[str, int], _Fragment] = {}
+        self._known: dict[tuple[object, ...], _Wishes] = {}
+
+    def host(self, host: Host) -> RawHost:
+        """Read one host. Raises SiteError if a wish cannot be evaluated."""
+        layer = self._layer(host)
+        own = combine_vars(host.get_vars(), self._of_plugins([host]))
+        variables: Mapping[str, Any] = layer.variables
+        fragments = layer.wishes
+        if any(is_wish(key) for key in own):
+            variables = combine_vars(layer.variables, own)
+            fragments = self._wishes_in(variables)
+        templar = _Templates(self._loader, layer.variables, own, self._last)
+        wishes = self._evaluated(fragments, templar)
+        connection: dict[str, Any] = {}
+        places: dict[KeyPath, Place] = {}
+        for key in CONNECTION:
+            for source in (self._last, own, layer.variables):
+                if key in source:
+                    fragment = self._fragment(key, source[key], keep=source is not own)
+                    connection[key] = self._value(key, fragment, templar)
+                    places.update(fragment.places)
+                    break
+        home = self._positions.place(host.name) or self._home
+        return RawHost(
+            str(host.name),
+            layer.names,
+            wishes.values,
+            connection,
+            Places(wishes.places, home, places),
+        )
+
+    def _layer(self, host: Host) -> _Layer:
+        names = tuple(sorted(str(group.name) for group in host.get_groups()))
+        if names not in self._layers:
+            variables = self._of_groups(host)
+            wishes = self._wishes_in(variables)
+            constant = all(fragment.constant for fragment in wishes.values())
+            self._layers[names] = _Layer(names, variables, wishes, constant)
+        return self._layers[names]
+
+    def _of_groups(self, host: Host) -> dict[str, Any]:
+        """Combine the variables of a host's groups in the configured order of precedence."""
+        everyone = [self._inventory.groups["all"]]
+        groups: list[Group] = sort_groups(
+            [group for group in host.get_groups() if group.name != "all"]
+        )
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "all_inventory": lambda: get_group_vars(everyone),
+            "groups_inventory": lambda: get_group_vars(groups),
+            "all_plugins_inventory": lambda: self._beside_inventory(everyone),
+            "groups_plugins_inventory": lambda: self._beside_inventory(groups),
+            "all_plugins_play": lambda: self._beside_play(everyone),
+            "groups_plugins_play": lambda: self._beside_play(groups),
+        }
+        found: dict[str, Any] = {}
+        for entry in constants.VARIABLE_PRECEDENCE:
+            if entry in parts:
+                found = combine_vars(found, parts[entry]())
+        return found
+
+    def _beside_inventory(self, of: list[Group] | list[Host]) -> dict[str, Any]:
+        sources = self._inventory._sources  # as VariableManager does
+        found: dict[str, Any] = get_vars_from_inventory_sources(self._loader, sources, of, STAGE)
+        return found
+
+    def _beside_play(self, of: list[Group] | list[Host]) -> dict[str, Any]:
+        basedir = self._loader.get_basedir()
+        found: dict[str, Any] = get_vars_from_path(self._loader, basedir, of, STAGE)
+        return found
+
+    def _of_plugins(self, hosts: list[Host]) -> dict[str, Any]:
+        found: dict[str, Any] = combine_vars(
+            self._beside_inventory(hosts), self._beside_play(hosts)
+        )
+        return found
+
+    def _wishes_in(self, variables: Mapping[str, Any]) -> dict[str, _Fragment]:
+        everything = {**variables, **self._last}
+        return {
+            str(key): self._fragment(str(key), raw, key=key)
+            for key, raw in everything.items()
+            if is_wish(key)
+        }
+
+    def _fragment(
+        self, name: str, raw: object, *, key: object = None, keep: bool = True
+    ) -> _Fragment:
+        if (known := self._fragments.get((name, id(raw)))) is not None:
+            return known
+        path: KeyPath = (name,)
+        places = dict(self._positions.below(raw, path))
+        if path not in places and (place := self._positions.place(key)):
+            places[path] = place
+        constant = is_constant(raw)
+        value = plain(raw, self._positions) if constant else None
+        fragment = _Fragment(raw, value, constant, places)
+        if keep:  # by identity, so that what is kept also keeps the value alive
+            self._fragments[name, id(raw)] = fragment
+        return fragment
+
+    def _evaluated(self, fragments: Mapping[str, _Fragment], templar: _Templates) -> _Wishes:
+        """Return the values of wishes: one object for all hosts that have the same."""
+        values, problems = {}, []
+        known: list[object] = []
+        for name, fragment in fragments.items():
+            try:
+                values[name] = self._value(name, fragment, templar)
+            except SiteError as error:
+                problems += error.problems
+                continue
+            known.append((name, id(fragment)))
+            if not fragment.constant:
+                known.append(json.dumps(values[name], sort_keys=True, default=str))
+        if problems:
+            raise SiteError(problems)
+        shared = tuple(known)
+        if shared not in self._known:
+            places = {path: at for part in fragments.values() for path, at in part.places.items()}
+            self._known[shared] = _Wishes(values, places)
+        return self._known[shared]
+
+    def _value(self, name: str, fragment: _Fragment, templar: _Templates) -> Any:
+        if fragment.constant:
+            return fragment.value
+        try:
+            return plain(templar.template(fragment.raw), self._positions, fragment.raw)
+        except AnsibleError as error:
+            place = fragment.places.get((name,), self._home)
+            what = "wish cannot be evaluated"
+            said = unreadable(error, self._positions, Path(place.file), what)
+            raise SiteError(
+                [
+                    Problem(
+                        said.what,
+                        place.file,
+                        place.line,
+                        place.column,
+                        spelt((name,)),
+                        said.got,
+                        fix=said.fix,
+                        rule=said.rule,
+                    )
+                ]
+            ) from error
+
+
+class _Templates:
+    """Evaluates templates with one host's variables, put together when the first one is there."""
+
+    def __init__(self, loader: DataLoader, *layers: Mapping[str, Any]) -> None:
+        self._loader, self._layers = loader, layers
+        self._templar: Templar | None = None
+
+    def template(self, value: object) -> object:
+        """Return the value. Raises AnsibleError."""
+        if self._templar is None:
+            variables: dict[str, Any] = {}
+            for layer in self._layers:
+                variables = combine_vars(variables, layer)
+            self._templar = Templar(loader=self._loader, variables=variables)
+        found: object = self._templar.template(value)
+        return found

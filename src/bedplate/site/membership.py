@@ -1,0 +1,176 @@
+"""Which groups there are, and which host may be in which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.errors import Problem
+from bedplate.nearest import nearest
+from bedplate.site.places import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from bedplate.site.ansible_adapter import RawSite
+    from bedplate.site.effective import RawHost
+    from bedplate.site.load import SiteHost
+
+CONTROL_PLANE, POOLS, HYPERVISORS, SLURM = "control_plane", "gpu_pools", "hypervisors", "slurm"
+GROUPS = (CONTROL_PLANE, POOLS, HYPERVISORS, SLURM)
+#: The groups that pools are in: their hosts are Kubernetes nodes, hypervisors or Slurm nodes.
+PARENTS = (POOLS, HYPERVISORS, SLURM)
+POOL_PREFIX = "pool_"
+#: How alike a group's name must be to one of ours to be taken for a misspelt one.
+ALIKE = 0.8
+
+
+def at(place: Place, what: str, key: str, got: str, allowed: str, fix: str, rule: str) -> Problem:
+    """Return a problem at a place."""
+    return Problem(what, place.file, place.line, place.column, key, got, allowed, fix, rule)
+
+
+def pools_of(host: RawHost) -> list[str]:
+    """Return the pools that a host is in."""
+    return [group for group in host.groups if group.startswith(POOL_PREFIX)]
+
+
+def of_site(path: Path, raw: RawSite) -> list[Problem]:
+    """Return what is wrong with the groups."""
+    home = Place(str(path))
+    filled = {group for host in raw.hosts for group in host.groups}
+    problems = _misspelt(raw, home)
+    if not filled & set(GROUPS):
+        outside = f"{len(raw.hosts)} hosts outside of Bedplate's groups"
+        problems.append(
+            at(
+                home,
+                "site has no hosts",
+                "",
+                outside if raw.hosts else "none",
+                f"hosts in {', '.join(GROUPS[:2])}",
+                f"put hosts into the groups {CONTROL_PLANE} and {POOLS}",
+                "hosts",
+            )
+        )
+    for pool in sorted(group for group in raw.groups if group.startswith(POOL_PREFIX)):
+        place = raw.places.get(pool, home)
+        parents = [group for group in PARENTS if pool in raw.groups.get(group, ())]
+        if len(parents) != 1:
+            problems.append(
+                at(
+                    place,
+                    f"pool is below {' and '.join(parents)}"
+                    if parents
+                    else f"pool is not below {', '.join(PARENTS[:-1])} or {PARENTS[-1]}",
+                    pool,
+                    ", ".join(parents) or "a group of its own",
+                    f"a child of one of {', '.join(PARENTS)}",
+                    f"list {pool} under the children of one of them",
+                    "one-pool",
+                )
+            )
+        if pool not in filled:
+            fix = "add hosts to it, or remove the group"
+            problems.append(
+                at(place, "pool is empty", pool, "no hosts", "at least one host", fix, "hosts")
+            )
+    return problems
+
+
+def _misspelt(raw: RawSite, home: Place) -> list[Problem]:
+    """Groups that were meant to be ours: Ansible knows no wrong group, and we would not look."""
+    problems = []
+    for host in raw.hosts:
+        if set(host.groups) & set(GROUPS):
+            continue
+        for group in host.groups:
+            close = nearest(group, GROUPS, at_least=ALIKE)
+            if close and group not in GROUPS:
+                place = raw.places.get(group, home)
+                allowed, fix = ", ".join(GROUPS), f"write {close}"
+                problems.append(
+                    at(place, "unknown group", group, group, allowed, fix, "known-groups")
+                )
+    return list(dict.fromkeys(problems))
+
+
+def of_host(raw: RawHost) -> list[Problem]:
+    """Return what is wrong with the groups of a host."""
+    problems = []
+    place, name, pools = raw.places.fallback, raw.name, pools_of(raw)
+    if len(pools) > 1:
+        problems.append(
+            at(
+                place,
+                "host is in two pools",
+                name,
+                ", ".join(pools),
+                "one pool",
+                f"remove {name} from {' or '.join(pools)}",
+                "one-pool",
+            )
+        )
+    if POOLS in raw.groups and not pools:
+        allowed = f"a group {POOL_PREFIX}… below {POOLS}"
+        fix = f"put {name} into one"
+        problems.append(at(place, "GPU host is in no pool", name, POOLS, allowed, fix, "one-pool"))
+    kubernetes = [group for group in (CONTROL_PLANE, POOLS) if group in raw.groups]
+    if SLURM in raw.groups and kubernetes:
+        problems.append(
+            at(
+                place,
+                "host is in Slurm and in Kubernetes",
+                name,
+                ", ".join([SLURM, *kubernetes]),
+                "one of them",
+                f"remove {name} from {SLURM}, or from {' and '.join(kubernetes)}",
+                "slurm-or-kubernetes",
+            )
+        )
+    others = [group for group in GROUPS if group != HYPERVISORS and group in raw.groups]
+    if HYPERVISORS in raw.groups and others:
+        problems.append(
+            at(
+                place,
+                "hypervisor is a node too",
+                name,
+                ", ".join([HYPERVISORS, *others]),
+                f"{HYPERVISORS} alone",
+                f"remove {name} from {' and '.join(others)}, and put its guests there",
+                "hypervisor-bare",
+            )
+        )
+    return problems
+
+
+def of_kinds(hosts: Mapping[str, SiteHost]) -> list[Problem]:
+    """Return the hosts whose kind is not that of their group."""
+    problems = []
+    for _, host in sorted(hosts.items()):
+        kind = host.wishes.bedplate_host.kind
+        if (HYPERVISORS in host.groups) == (kind == "hypervisor"):
+            continue
+        path = ("bedplate_host", "kind")
+        inside = HYPERVISORS in host.groups
+        problems.append(
+            at(
+                host.places.of(path),
+                f"host is in {HYPERVISORS} and of another kind"
+                if inside
+                else f"hypervisor is not in {HYPERVISORS}",
+                ".".join(path),
+                f"{kind} for {host.name}",
+                "hypervisor" if inside else "bare-metal, passthrough",
+                f"set kind: hypervisor in group_vars/{HYPERVISORS}, or move the host"
+                if inside
+                else f"move the host to {HYPERVISORS}, or correct its kind",
+                "hypervisor-bare",
+            )
+        )
+    return _first_of_each_place(problems)
+
+
+def _first_of_each_place(problems: Iterable[Problem]) -> list[Problem]:
+    """One message for a wish that many hosts have from one place."""
+    return list({(p.file, p.line, p.column, p.key): p for p in reversed(list(problems))}.values())

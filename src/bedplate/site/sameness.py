@@ -1,0 +1,104 @@
+"""Wishes that must be the same: in a pool all its own, in the site what all hosts share."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from bedplate.site.files import VARIABLES
+from bedplate.site.membership import at
+from bedplate.site.model import KEYS, SHARED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bedplate.errors import Problem
+    from bedplate.site import Site, SiteHost
+    from bedplate.site.places import Place
+
+
+def problems_of(site: Site) -> list[Problem]:
+    """Return the places that make hosts differ that must not."""
+    problems = []
+    own = [key for key in KEYS if key not in SHARED]
+    for pool, hosts in site.pools.items():
+        what, fix = f"hosts of {pool} differ", "make them equal, or move the host to another pool"
+        problems += _differences(what, hosts, own, fix, "pool-alike")
+    everyone = [host for _, host in sorted(site.hosts.items())]
+    what, fix = "hosts of the cluster differ", "set it once for all hosts, in group_vars/all"
+    problems += _differences(what, everyone, SHARED, fix, "cluster-alike")
+    return problems
+
+
+def _differences(
+    what: str, hosts: Sequence[SiteHost], keys: Iterable[str], fix: str, rule: str
+) -> list[Problem]:
+    # Hosts with equal wishes share them: compared are the few that are distinct.
+    distinct: dict[int, SiteHost] = {}
+    members: Counter[int] = Counter()
+    for host in hosts:
+        distinct.setdefault(id(host.wishes), host)
+        members[id(host.wishes)] += 1
+    if len(distinct) < 2:
+        return []
+    problems = []
+    for key in keys:
+        values: dict[str, SiteHost] = {}
+        votes: Counter[str] = Counter()
+        for which, host in distinct.items():
+            text = _short(getattr(host.wishes, key))
+            values.setdefault(text, host)
+            votes[text] += members[which]
+        if len(values) == 1:
+            continue
+        # What most hosts have is taken as meant; of equally many, what more groups set.
+        usual = max(votes, key=lambda text: (votes[text], _reach(values[text].places.of((key,)))))
+        reference = values[usual]
+        for host in distinct.values():
+            mine = _short(getattr(host.wishes, key))
+            if mine == usual:
+                continue
+            place = host.places.of((key,))
+            alone = _file_of_a_group(place)
+            problems.append(
+                at(
+                    place,
+                    what,
+                    key,
+                    f"{host.name}: {mine}",
+                    f"{usual}, as {reference.name} at {reference.places.of((key,))}",
+                    f"move it to group_vars/all: {alone} is for {PurePath(alone).stem} alone"
+                    if alone and rule == "cluster-alike"
+                    else fix,
+                    rule,
+                )
+            )
+    return list({(p.file, p.line, p.column, p.key): p for p in reversed(problems)}.values())
+
+
+def _file_of_a_group(place: Place) -> str | None:
+    """Return `group_vars/pool_x.yml` where a wish stands in the variables of some hosts alone."""
+    parts = PurePath(place.file).parts
+    for folder in VARIABLES:
+        if folder in parts:
+            below = parts[parts.index(folder) : parts.index(folder) + 2]
+            return None if PurePath(below[-1]).stem == "all" else "/".join(below)
+    return None
+
+
+def _reach(place: Place) -> int:
+    return 1 if _file_of_a_group(place) is None else 0
+
+
+def _short(value: Any) -> str:
+    def dumped(item: Any) -> Any:
+        if isinstance(item, BaseModel):
+            return item.model_dump(mode="json", exclude_none=True)
+        return item
+
+    plain = [dumped(item) for item in value] if isinstance(value, list) else dumped(value)
+    return json.dumps(plain, sort_keys=True)
