@@ -1,0 +1,56 @@
+"""Proposals and differences of all hosts that were read: see the module's text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
+
+from bedplate.discovery import store
+from bedplate.discovery.judge import judge
+from bedplate.errors import BedplateError
+
+
+class ActionModule(ActionBase):
+    """Runs on the control side only; no host is contacted."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Judge all answers, and write what was found."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        # Ansible's own containers and tagged values mean nothing to JSON and Pydantic.
+        wish = plain(self._task.args)
+        if not wish.get("site"):
+            result["failed"] = True
+            result["msg"] = (
+                "no folder to write proposals to — the inventory — got: one that is no directory;"
+                " allowed: a site — Name the site's directory with -i."
+            )
+            return result
+        site, here = Path(wish["site"]), Path.cwd()
+        shown = str(site.relative_to(here) if site.is_relative_to(here) else site)
+        when = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        try:
+            found = judge(site, wish["answers"], wish["inventory"], when, shown)
+        except BedplateError as error:
+            return result | {"failed": True, "msg": str(error)}
+        if not self._task.check_mode:
+            store.write_hosts(site, found.records)
+            store.forget(site, wish["inventory"])
+            store.write_pools(site, found.proposals, shown)
+        return result | {
+            "changed": False,
+            "lines": list(found.lines),
+            "problems": found.problems,
+            "proposals": {
+                one.name: {"hosts": list(one.hosts), "variables": dict(one.variables)}
+                for one in found.proposals
+            },
+        }

@@ -1,0 +1,1 @@
+"""What hosts really are, against wishes and lock, and the pool variables that would fit them."""
