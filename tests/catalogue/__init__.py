@@ -1,0 +1,1 @@
+"""The catalogue compared with sources that nobody here wrote."""
