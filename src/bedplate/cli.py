@@ -143,9 +143,10 @@ def _table(site: Path, planned: Planned, *, check: bool, written: bool) -> str:
     for name, pool in lock.pools.items():
         hosts = sum(host.pool == name for host in lock.hosts.values())
         gpus = ", ".join(f"{gpu.count} {gpu.model}" for gpu in pool.gpu)
-        driver = pool.nvidia_driver
         rows.append((name, "gpu", f"{gpus} in each of {hosts} hosts"))
-        rows.append((name, "nvidia_driver", f"{driver.version} {driver.flavour}, {driver.source}"))
+        if (driver := pool.nvidia_driver) is not None:
+            told = f"{driver.version} {driver.flavour}, {driver.source}"
+            rows.append((name, "nvidia_driver", told))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
     lines += ["", "Why:"]

@@ -6,30 +6,77 @@ from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
 from bedplate.nearest import nearest
+from bedplate.resolver.conflicts import CONTRADICTION
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bedplate.resolver.candidates import Candidates
+    from bedplate.resolver.conflicts import Conflict
+    from bedplate.resolver.wishes import Wish
     from bedplate.site import SiteHost
 
 WHAT = {
-    "gpu-known": "unknown GPU",
-    "gpu-count": "pool has no GPUs",
-    "gpu-mixed": "pool mixes GPU models",
-    "system-known": "unknown operating system",
-    "kubernetes-known": "unknown Kubernetes version",
+    "accelerator-known": "unknown accelerator, or one among others",
+    "addon-driver": "add-on needs a newer driver",
+    "addon-excludes": "add-ons exclude each other",
+    "addon-known": "unknown add-on",
+    "addon-kubernetes": "add-on does not go with this Kubernetes",
+    "addon-needs": "add-on needs another one",
     "branch-known": "unknown driver branch",
-    "branch-drives-gpu": "driver branch does not drive the GPU",
-    "flavour-drives-gpu": "kernel module flavour does not drive the GPU",
-    "driver-packaged": "no package brings such a driver",
-    "policy-packaged": "no driver of this policy is packaged",
-    "pin-known": "pinned driver is not packaged",
+    "cgroup-v1": "Kubernetes refuses cgroup v1",
+    "component-driver": "component needs a newer driver",
+    "component-kubernetes": "component does not go with this Kubernetes",
     "control-plane": "control plane cannot keep a quorum",
+    "cuda-driver": "driver is too old for this CUDA",
+    "cuda-gpu": "CUDA toolkit does not compile for the GPU",
+    "cuda-known": "unknown CUDA toolkit",
+    "driver-packaged": "no package brings such a driver",
     "endpoint-is-host": "endpoint is a host outside of the control plane",
+    "fabric-packaged": "no Fabric Manager at the driver's version",
+    "framework-driver": "driver is too old for this framework's CUDA",
+    "framework-gpu": "framework was not compiled for the GPU",
+    "framework-known": "unknown framework",
+    "gpu-branch": "driver branch does not drive the GPU",
+    "gpu-count": "pool's GPUs cannot be counted",
+    "gpu-flavour": "kernel module flavour does not drive the GPU",
+    "gpu-known": "unknown GPU",
+    "gpu-qualified": "driver is older than the first one for the GPU",
+    "guest-os": "system is not supported as a guest",
+    "hypervisor-bare": "hypervisor and guest are mixed up",
+    "iommu-groups": "card cannot be given away alone",
+    "kernel-headers": "kernel has no headers, or no precompiled module",
+    "kernel-known": "unknown kernel",
+    "kernel-of-system": "kernel is another system's",
+    "known-bad": "this combination was reported as broken",
+    "kubernetes-known": "unknown Kubernetes version",
+    "mig-geometry": "GPU has no such MIG profile",
     "mirror-url": "mirror has no address",
+    "mps-clients": "too many MPS clients on a card",
+    "pin-known": "pin of nothing that is known here",
+    "rdma-path": "GPU and network card have no such path",
+    "resource-owner": "GPUs have two owners",
+    "runtime-cdi": "container runtime cannot give GPUs to containers by CDI",
+    "runtime-kubernetes": "container runtime does not go with this Kubernetes",
+    "runtime-packaged": "container runtime is another system's package",
+    "secure-boot": "Secure Boot does not load an unsigned module",
+    "share-divides": "shares do not add up",
+    "sharing-parameters": "sharing mode and its parameters do not go together",
+    "sharing-scheduler": "sharing mode needs its scheduler",
+    "slurm-or-kubernetes": "host is in Slurm and asked to share as in Kubernetes",
+    "system-known": "unknown operating system",
     "upstream-url": "address without a mirror",
-    "undecided": "not decided by this version",
+    CONTRADICTION: "wishes contradict each other",
+}
+#: What helps beside changing the blamed wish.
+BESIDE = {
+    "addon-needs": "add the one that it needs",
+    "cgroup-v1": "set bedplate_kubernetes.kubelet.failCgroupV1: false",
+    "gpu-branch": "give each model a pool of its own",
+    "gpu-flavour": "give each model a pool of its own",
+    "secure-boot": "enrol a machine owner's key and write module_signing: mok",
+    "sharing-scheduler": "add hami to bedplate_schedulers",
 }
 
 
@@ -65,7 +112,50 @@ def unknown(
     rule: str, host: SiteHost, path: Sequence[str | int], got: str, known: Iterable[str]
 ) -> Problem:
     """Return the refusal of a name that the catalogue does not have."""
-    names = sorted(known)
+    names = sorted(set(known))
     close = nearest(got, names)
-    fix = f"write {close}" if close else f"choose one of {', '.join(names)}"
-    return refused(rule, host, path, got, ", ".join(names), fix)
+    shown = ", ".join(names[:MANY]) + (
+        f" and {len(names) - MANY} more" if len(names) > MANY else ""
+    )
+    fix = f"write {close}" if close else f"choose one of {shown}" if names else "remove it"
+    return refused(rule, host, path, got, shown or "none is known", fix)
+
+
+MANY = 24
+
+
+def explained(conflict: Conflict, candidates: Candidates) -> Problem:
+    """Return a conflict as a problem at the wish that is easiest to change."""
+    wish = conflict.blamed
+    others = [_told(other) for other in conflict.wishes if other != wish]
+    got = wish.label + (f" with {', '.join(others)}" if others else "")
+    facts = [candidates.facts[one] for one in conflict.facts if one in candidates.facts]
+    sources = dict.fromkeys(fact.source.url for fact in facts)
+    shown = _short(conflict.allowed) or conflict.instead or "nothing beside the others"
+    return refused(conflict.rule, wish.host, wish.path, got, shown, _fix(conflict), sorted(sources))
+
+
+def _short(allowed: Sequence[str]) -> str:
+    shown = ", ".join(allowed[-MANY:])
+    return f"{shown} and {len(allowed) - MANY} others" if len(allowed) > MANY else shown
+
+
+def _told(wish: Wish) -> str:
+    return f"{spelt(wish.path).removeprefix('bedplate_')} {wish.label}"
+
+
+def _fix(conflict: Conflict) -> str:
+    wish, rule = conflict.blamed, conflict.rule
+    beside = BESIDE.get(rule)
+    if wish.kind == "gpu":
+        return "give each model a pool of its own" if conflict.wishes[1:] else "remove it"
+    if conflict.instead is not None:
+        main = f"write {conflict.instead}"
+    elif wish.kind == "secure_boot":
+        main = "turn Secure Boot off"
+    else:
+        main = "remove it"
+    one_board = sum(other.kind == "gpu" for other in conflict.wishes) <= 1
+    if beside is None or (rule.startswith("gpu-") and one_board):
+        return main
+    return f"{beside}, or {main}"

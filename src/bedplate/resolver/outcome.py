@@ -9,6 +9,7 @@ from bedplate.errors import Problem, RefusedError
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
+    from bedplate.resolver.conflicts import Conflict
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Refusal:
-    """No lock can satisfy these wishes; all reasons, in order."""
+    """No lock can satisfy these wishes: all reasons in order, and the conflicts among wishes."""
 
     problems: tuple[Problem, ...]
+    conflicts: tuple[Conflict, ...] = ()
 
     def error(self) -> RefusedError:
         """Return the refusal as an exception."""

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bedplate.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
-from bedplate.resolver import rules
-from bedplate.resolver.outcome import Plan, Reason, Refusal
-from bedplate.site.load import CONTROL_PLANE
+from bedplate.resolver import locking, plain, warnings
+from bedplate.resolver.candidates import Candidates
+from bedplate.resolver.conflicts import search
+from bedplate.resolver.encoding import Encoding, Subject
+from bedplate.resolver.explanations import explained
+from bedplate.resolver.outcome import Plan, Refusal
+from bedplate.resolver.solving import Program
+from bedplate.resolver.wishes import (
+    CLUSTER,
+    cluster_wishes,
+    host_wishes,
+    pin_wishes,
+    pool_wishes,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
     from datetime import date
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import DriverPackages, Fact
-    from bedplate.errors import Problem
+    from bedplate.resolver.wishes import Wish
     from bedplate.site import Site, SiteHost
 
-RESOURCE, STACK = "nvidia.com/gpu", "cluster"
+type Values = Mapping[str, str]
 
 
 def resolve(
@@ -36,32 +48,166 @@ def resolve(
     Returns:
         A plan with its lock, or all reasons why there is none.
     """
-    problems: list[Problem] = []
-    for _, host in sorted(site.hosts.items()):
-        problems += rules.undecided(host)
-        problems += rules.system(host, catalogue)
-    problems += rules.shared(site, catalogue)
-    pools: dict[str, locked.Pool] = {}
-    reasons: list[Reason] = []
-    warnings: list[str] = []
-    for name, hosts in site.pools.items():
-        old = previous_lock.pools.get(name) if previous_lock else None
-        decided, wrong = _pool(name, hosts[0], catalogue, old)
-        problems += wrong
-        if decided:
-            pools[name], why, driver = decided
-            reasons += why
-            warnings += _driver_warnings(name, driver, catalogue, today)
-    if problems:
-        return Refusal(tuple(in_order(problems)))
-    cluster, cluster_why = _cluster(site, catalogue)
-    warnings += _site_warnings(site, catalogue)
+    problems = list(plain.check(site, catalogue))
+    candidates = Candidates(catalogue, previous_lock)
+    cluster, pools = subjects(site, catalogue)
+    for pool in pools:
+        candidates.policies[pool.name] = pool.host.wishes.bedplate_driver.policy
+    if not problems:
+        decided = _decide(cluster, pools, candidates)
+        if decided is not None:
+            return _plan(site, candidates, (cluster, pools), decided, today)
+    cluster, pools = _without_problems(cluster, pools, problems)
+    conflicts = search(candidates, cluster, pools)
+    problems += [explained(conflict, candidates) for conflict in conflicts]
+    return Refusal(tuple(in_order(problems)), tuple(conflicts))
+
+
+def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
+    """Return the shared components, and the pools and other hosts that are decided together."""
+    hosts = [host for _, host in sorted(site.hosts.items())]
+    found = [
+        _subject(name, members, list(pool_wishes(name, members, catalogue)))
+        for name, members in site.pools.items()
+    ]
+    others: dict[Hashable, list[SiteHost]] = {}
+    for host in hosts:
+        if host.pool is None:
+            others.setdefault(host.wishes.bedplate_host, []).append(host)
+    for members in others.values():
+        name = members[0].name
+        wishes = [*host_wishes(name, members[0]), *pin_wishes(name, members[0])]
+        found.append(
+            _subject(name, members, [w for w in wishes if w.kind != "pin" or w.subject == CLUSTER])
+        )
+    shared = list(cluster_wishes(hosts[0]))
+    for subject in found:
+        shared += [wish for wish in subject.wishes if wish.subject == CLUSTER]
+    unique = {(wish.path, wish.label, _place(wish)): wish for wish in shared}
+    pools = [
+        replace(one, wishes=tuple(w for w in one.wishes if w.subject != CLUSTER)) for one in found
+    ]
+    return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
+
+
+def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:
+    return Subject(name, len(members), members[0], tuple(wishes))
+
+
+def _place(wish: Wish) -> str:
+    return str(wish.host.places.of(wish.path))
+
+
+def _without_problems(
+    cluster: Subject, pools: Sequence[Subject], problems: Sequence[object]
+) -> tuple[Subject, list[Subject]]:
+    """Leave out the wishes that are refused already: what stands beside them is told as well."""
+    if not problems:
+        return cluster, list(pools)
+    refused = {
+        (
+            getattr(one, "file", None),
+            getattr(one, "line", None),
+            str(getattr(one, "key", "")).split(".")[0].split("[")[0],
+        )
+        for one in problems
+    }
+
+    def fine(wish: Wish) -> bool:
+        place = wish.host.places.of(wish.path)
+        above = wish.host.places.of(wish.path[:1])
+        key = str(wish.path[0])
+        return not {(place.file, place.line, key), (above.file, above.line, key)} & refused
+
+    return (
+        replace(cluster, wishes=tuple(w for w in cluster.wishes if fine(w))),
+        [replace(one, wishes=tuple(w for w in one.wishes if fine(w))) for one in pools],
+    )
+
+
+def _decide(
+    cluster: Subject, pools: Sequence[Subject], candidates: Candidates
+) -> tuple[Values, dict[str, Values]] | None:
+    """Walk the shared choices, best first, to the one that every pool can live with."""
+    hard: list[Subject] = []
+    while True:
+        shared = _solve(candidates, cluster, hard, None)
+        if shared is None:
+            return None
+        fixed = shared[CLUSTER]
+        found: dict[str, Values] = {}
+        shapes: dict[Hashable, Values] = {}
+        for pool in pools:
+            shape = _shape(pool, candidates)
+            if shape not in shapes:
+                one = _solve(candidates, cluster, [pool], fixed)
+                if one is None:
+                    hard.append(pool)
+                    break
+                shapes[shape] = one.get(pool.name, {})
+            found[pool.name] = shapes[shape]
+        else:
+            return fixed, found
+
+
+def _solve(
+    candidates: Candidates, cluster: Subject, pools: Sequence[Subject], fixed: Values | None
+) -> dict[str, dict[str, str]] | None:
+    encoding = Encoding(candidates.catalogue, candidates, wide=False)
+    encoding.cluster(cluster, fixed)
+    encoding.kubelet(cluster.host)
+    for pool in pools:
+        encoding.pool(pool)
+    problem = encoding.finish()
+    model = Program(problem.facts.text(), len(problem.wishes), kept=True).decided()
+    if model is None:
+        return None
+    found: dict[str, dict[str, str]] = {}
+    for (subject, component), value in model.values.items():
+        found.setdefault(subject, {})[component] = value
+    return found
+
+
+def _shape(pool: Subject, candidates: Candidates) -> Hashable:
+    """Return what makes pools be decided alike, however many hosts they have."""
+    wishes = pool.host.wishes
+    before = candidates.previous.pools.get(pool.name) if candidates.previous else None
+    counted = pool.hosts if any(wish.kind == "seats" for wish in pool.wishes) else 0
+    return (
+        tuple((wish.path, wish.label, wish.number) for wish in pool.wishes),
+        wishes.bedplate_driver.policy,
+        wishes.bedplate_forward_compatibility,
+        wishes.bedplate_host,
+        wishes.bedplate_sharing,
+        counted,
+        before.model_dump_json() if before else None,
+    )
+
+
+def _plan(
+    site: Site,
+    candidates: Candidates,
+    asked: tuple[Subject, Sequence[Subject]],
+    decided: tuple[Values, dict[str, Values]],
+    today: date,
+) -> Plan:
+    (cluster, subjects_), (shared, values) = asked, decided
+    catalogue = candidates.catalogue
+    part = locking.cluster(cluster, shared, candidates)
+    pools = {one.name: one for one in subjects_ if one.name in site.pools}
+    locked_pools = {}
+    for name in site.pools:
+        pool = locking.pool(pools[name], values[name], candidates)
+        missing = locking.not_yet(pool, part, catalogue)
+        locked_pools[name] = pool.model_copy(update={"not_yet": missing})
+    wished = cluster.host.wishes.bedplate_sources
+    url = wished.url.rstrip("/") if wished.url else None
     lock = Lock(
         format=locked.FORMAT,
         catalogue=catalogue.digest,
         site_digest=site.digest,
-        sources=_sources(site),
-        cluster=cluster,
+        sources=locked.Sources(mode=wished.mode, url=url),
+        cluster=part,
         hosts={
             name: locked.Host(
                 address=host.address,
@@ -72,106 +218,10 @@ def resolve(
             )
             for name, host in sorted(site.hosts.items())
         },
-        pools=pools,
+        pools=locked_pools,
     )
-    return Plan(lock, (cluster_why, *reasons), tuple(dict.fromkeys(warnings)))
-
-
-def _first(site: Site) -> SiteHost:
-    return site.hosts[min(site.hosts)]
-
-
-def _sources(site: Site) -> locked.Sources:
-    wished = _first(site).wishes.bedplate_sources
-    return locked.Sources(mode=wished.mode, url=wished.url.rstrip("/") if wished.url else None)
-
-
-def _cluster(site: Site, catalogue: Catalogue) -> tuple[locked.Cluster, Reason]:
-    wished = _first(site).wishes.bedplate_kubernetes
-    version = rules.releases(wished.version, catalogue)[0]
-    fact = catalogue.kubernetes[version]
-    parts = fact.value.model_dump(mode="json", exclude={"version", "cgroup_v1"})
-    kubernetes = wished.model_dump(mode="json", exclude={"cni"}) | {"version": version}
-    cluster = locked.Cluster.model_validate({"kubernetes": kubernetes, **parts})
-    why = f"newest known release of the wished {wished.version}. {fact.reason}"
-    return cluster, Reason("cluster", "kubernetes", version, why)
-
-
-def _pool(
-    name: str, host: SiteHost, catalogue: Catalogue, old: locked.Pool | None
-) -> tuple[tuple[locked.Pool, list[Reason], Fact[DriverPackages]] | None, list[Problem]]:
-    gpus, problems = rules.gpus_of(host, catalogue)
-    if host.wishes.bedplate_host.os not in catalogue.systems:
-        return None, problems  # refused with the host already
-    problems += rules.driver_wish(host, gpus, catalogue)
-    if problems:
-        return None, problems
-    candidates, problems = rules.drivers_for(host, gpus, catalogue)
-    if problems:
-        return None, problems
-    kept = old.nvidia_driver.version if old else None
-    best = max(
-        candidates,
-        key=lambda fact: (
-            fact.value.branch,
-            fact.value.version == kept,
-            rules.version_key(fact.value.version),
-            fact.value.flavour,  # the last by name: proprietary, which is what most boards run
-        ),
-    )
-    driver = best.value
-    counts = [gpu.count for gpu in host.wishes.bedplate_gpu]
-    wished = [(fact.value, count) for fact, count in zip(gpus, counts, strict=True)]
-    total = sum(count for _, count in wished)
-    pool = locked.Pool(
-        os=host.wishes.bedplate_host.os,
-        kind=host.wishes.bedplate_host.kind,
-        gpu=[locked.Gpu(model=gpu.model, pci=gpu.pci, count=n) for gpu, n in wished],
-        nvidia_driver=locked.Driver(
-            version=driver.version,
-            branch=driver.branch,
-            flavour=driver.flavour,
-            source="distro",
-            packages=dict(sorted(driver.packages.items())),
-        ),
-        sharing=locked.Sharing(mode="none"),
-        frameworks=[],
-        expects=locked.Expects(resource=RESOURCE, count=total, by=STACK),
-    )
-    newest = max((f.value.version for f in candidates), key=rules.version_key)
-    how = "newest" if driver.version == newest else f"kept as locked, {newest} is known"
-    architectures = ", ".join(sorted({fact.value.architecture for fact in gpus}))
-    why = f"{how} of R{driver.branch} that {driver.os} packages for {architectures}. {best.reason}"
-    return (pool, [Reason(name, "nvidia_driver", driver.version, why)], best), []
-
-
-def _driver_warnings(
-    pool: str, driver: Fact[DriverPackages], catalogue: Catalogue, today: date
-) -> list[str]:
-    branch = catalogue.branches[driver.value.branch]
-    end = branch.value.end_of_life
-    found = []
-    if end is not None and end < today:
-        found.append(
-            f"{pool}: driver branch R{branch.value.branch} reached its end of life on {end}; "
-            f"{driver.value.os} packages no newer one for this wish ({branch.source.url})"
-        )
-    if driver.sure in {"unproved", "secondary"}:
-        found.append(f"{pool}: driver packages lean on a fact that is {driver.sure}: {driver.id}")
-    return found
-
-
-def _site_warnings(site: Site, catalogue: Catalogue) -> list[str]:
-    found = []
-    models = {gpu.model for h in site.hosts.values() for gpu in h.wishes.bedplate_gpu if gpu.model}
-    for model in sorted(models):
-        fact = catalogue.gpus[model]
-        if fact.sure in {"unproved", "secondary"}:
-            found.append(f"{model}: leans on a fact that is {fact.sure}: {fact.id}")
-    if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
-        found.append("no host in control_plane: hosts are prepared for a cluster made elsewhere")
-    if _first(site).wishes.bedplate_sources.mode == "upstream":
-        names = [f.value.artifact for f in catalogue.artifacts.values() if f.sure == "unproved"]
-        if names:
-            found.append(f"upstream addresses are unproved facts: {', '.join(sorted(names))}")
-    return found
+    reasons = list(locking.reasons(CLUSTER, shared, candidates))
+    for name in site.pools:
+        reasons += locking.reasons(name, values[name], candidates)
+    told = warnings.of(site, lock, candidates, (shared, values), today)
+    return Plan(lock, tuple(reasons), tuple(dict.fromkeys(told)))

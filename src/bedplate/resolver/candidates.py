@@ -1,0 +1,424 @@
+"""What can be chosen for each component, what a wish leaves of it, and what each choice costs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from bedplate.resolver import preferences as prefer
+from bedplate.resolver.terms import Name, Term, name
+from bedplate.resolver.wishes import CLUSTER, Wish, begins, shares_of, split_named
+from bedplate.versions import last, minor, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.facts import Condition, Fact
+    from bedplate.lock import Lock
+    from bedplate.resolver.encoding import Subject
+
+SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
+CNI = ("flannel", "cilium")
+MODES_WITH_REPLICAS = ("time-slicing", "mps", "hami")
+#: The kinds of fact that a condition of a known-bad combination can be about, by its dimension.
+TABLES = {
+    "gpu": ("gpu_models",),
+    "architecture": ("architectures",),
+    "os": ("systems",),
+    "kernel": ("kernels",),
+    "source": ("driver_packages",),
+    "flavour": ("driver_packages",),
+    "branch": ("driver_packages",),
+    "driver": ("driver_packages",),
+    "fabric": ("driver_packages",),
+    "cuda": ("cuda_toolkits", "frameworks"),
+    "kubernetes": ("kubernetes",),
+    "containerd": ("container_runtimes",),
+    "nvidia_container_toolkit": ("components",),
+    "nvidia_device_plugin": ("components",),
+    "framework": ("frameworks",),
+    "addon": ("addons",),
+}
+#: The field that a condition compares, where it is not the dimension's own name.
+FIELDS = {
+    "gpu": "model",
+    "containerd": "version",
+    "nvidia_container_toolkit": "version",
+    "nvidia_device_plugin": "version",
+    "kubernetes": "version",
+    "framework": "version",
+    "addon": "version",
+    "driver": "version",
+    "fabric": "version",
+}
+#: The field that has to have the condition's name, or the dimension itself.
+NAMED = {
+    "containerd": "runtime",
+    "nvidia_container_toolkit": "component",
+    "nvidia_device_plugin": "component",
+}
+
+
+class Candidates:
+    """All that can be chosen under a catalogue, beside what is locked already."""
+
+    def __init__(self, catalogue: Catalogue, previous: Lock | None) -> None:
+        self.catalogue = catalogue
+        self.previous = previous
+        self.policies: dict[str, str] = {}
+
+    @cached_property
+    def facts(self) -> dict[str, Fact[Any]]:
+        """Every fact by its id."""
+        return {
+            fact.id: fact for table in self.catalogue.tables().values() for fact in table.values()
+        }
+
+    @cached_property
+    def _met(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for bad in self.catalogue.known_bad.values():
+            for index, condition in enumerate(bad.value.all):
+                for table in TABLES.get(condition.dimension, ()):
+                    for fact in getattr(self.catalogue, table).values():
+                        if meets(condition, fact.value):
+                            found.setdefault(fact.id, []).append((bad.id, index))
+        return found
+
+    def conditions_met(self, identifier: str) -> Sequence[tuple[str, int]]:
+        """Return the conditions of known-bad combinations that a thing meets."""
+        return self._met.get(identifier, ())
+
+    def words_met(self, condition: Condition) -> list[str]:
+        """Return the words that meet a condition about something that is no fact."""
+        return (
+            [condition.equal]
+            if condition.dimension in {"sharing", "kind"} and condition.equal
+            else []
+        )
+
+    # ---- choices
+
+    def shared_components(self, _subject: Subject) -> tuple[str, ...]:
+        """Return what is decided for the cluster in any case."""
+        return ("kubernetes", "runtime", *SHARED)
+
+    def pool_components(self, subject: Subject) -> list[Name]:
+        """Return what is decided for a pool or for hosts without GPUs in any case."""
+        wished = {wish.component for wish in subject.wishes}
+        found = [Name("os"), Name("kind"), Name("kernel")]
+        if subject.host.wishes.bedplate_host.kind != "hypervisor":
+            if any(wish.model for wish in subject.wishes):
+                found.append(Name("driver"))
+            found += [
+                Name(key) for key in ("sharing", "replicas", "profile") if Name(key) in wished
+            ]
+        return found
+
+    def of(self, subject: Subject, component: Name, *, wide: bool) -> Sequence[Term]:
+        """Return what can be chosen; unless *wide*, only what the wishes leave."""
+        values = self._all(subject, component, wide=wide)
+        if wide:
+            return values
+        for wish in subject.wishes:
+            if wish.component == component and wish.subject == subject.name and not wish.asks:
+                allowed = set(self.allowed(wish))
+                values = [value for value in values if value in allowed]
+        return values
+
+    def _all(self, subject: Subject, component: Name, *, wide: bool) -> Sequence[Term]:
+        catalogue, wished = self.catalogue, subject.host.wishes
+        system = wished.bedplate_host.os
+        systems = sorted(catalogue.systems) if wide else [system]
+        match component:
+            case "kubernetes":
+                return [fact.id for fact in catalogue.kubernetes.values()]
+            case "runtime":
+                return [fact.id for fact in catalogue.container_runtimes.values()]
+            case "cni":
+                return self._components(*CNI)
+            case "os":
+                return [catalogue.systems[os].id for os in systems if os in catalogue.systems]
+            case "kind":
+                kinds = ("bare-metal", "passthrough")
+                return [name(kind) for kind in kinds] if wide else [name(wished.bedplate_host.kind)]
+            case "kernel":
+                return self._kernels(systems, wished.bedplate_host.kernel)
+            case "driver":
+                return [identifier for os in systems for identifier in self._drivers.get(os, ())]
+            case "sharing":
+                return self._modes(subject, wide=wide)
+            case "replicas":
+                return self._replicas(subject, wide=wide)
+            case "profile":
+                shapes = catalogue.mig_geometries.values()
+                known = {shape.value.profile for shape in shapes} | {
+                    wished.bedplate_sharing.profile or ""
+                }
+                return sorted(known - {""}) if wide else [wished.bedplate_sharing.profile or ""]
+        return self._components(component)
+
+    @cached_property
+    def _drivers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for fact in self.catalogue.driver_packages.values():
+            found.setdefault(fact.value.os, []).append(fact.id)
+        return found
+
+    def _components(self, *names: str) -> list[str]:
+        facts = self.catalogue.components.values()
+        return [fact.id for fact in facts if fact.value.component in names]
+
+    def _kernels(self, systems: Sequence[str], wished: str | None) -> list[str]:
+        found = []
+        for fact in self.catalogue.kernels.values():
+            kernel = fact.value
+            usual = self.catalogue.systems[kernel.os].value.kernel
+            if kernel.os in systems and kernel.kernel in {usual, wished}:
+                found.append(fact.id)
+        if wished is None or len(systems) > 1:
+            return found
+        return [one for one in found if self.facts[one].value.kernel == wished]
+
+    def _modes(self, subject: Subject, *, wide: bool) -> list[Name]:
+        sharing = subject.host.wishes.bedplate_sharing
+        if not wide:
+            return [name(sharing.mode)]
+        if shares_of(subject.host) is not None:
+            return [name(mode) for mode in MODES_WITH_REPLICAS]
+        return [name("mig" if sharing.profile is not None else "none")]
+
+    def _replicas(self, subject: Subject, *, wide: bool) -> list[int]:
+        wished = shares_of(subject.host) or 1
+        found = {wished}
+        if wide:
+            found |= {fact.value.clients for fact in self.catalogue.mps_limits.values()}
+            caps = (fact.value.mps_clients for fact in self.catalogue.architectures.values())
+            found |= {cap for cap in caps if cap is not None}
+            seats = subject.host.wishes.bedplate_sharing.seats
+            cards = subject.hosts * sum(wish.number for wish in subject.wishes if wish.model)
+            if seats and cards:
+                found.add(-(-seats // cards))
+        return sorted(found)
+
+    def of_asked(self, wish: Wish) -> list[str]:
+        """Return every candidate of a component that is decided only because of a wish."""
+        asked = split_named(wish.label)[0]
+        match wish.kind:
+            case "cuda":
+                return [fact.id for fact in self.catalogue.cuda_toolkits.values()]
+            case "framework":
+                builds = self.catalogue.frameworks.values()
+                return [fact.id for fact in builds if fact.value.framework == asked]
+            case "addon":
+                return [f.id for f in self.catalogue.addons.values() if f.value.addon == asked]
+            case "rdma":
+                return [fact.id for fact in self.catalogue.rdma_paths.values()]
+        raise AssertionError(wish)
+
+    def allowed(self, wish: Wish) -> list[Term]:
+        """Return what a wish leaves of its component's candidates."""
+        if wish.kind in {"sharing", "kind"}:
+            return [name(wish.label)]
+        if wish.kind == "replicas":
+            return [wish.number]
+        if wish.kind == "profile":
+            return [wish.label]
+        return [one for one in self._about(wish) if self.fits(wish, self.facts[one].value)]
+
+    def _about(self, wish: Wish) -> list[str]:
+        catalogue = self.catalogue
+        tables: dict[str, Mapping[str, Fact[Any]]] = {
+            "os": catalogue.systems,
+            "kernel": catalogue.kernels,
+            "driver": catalogue.driver_packages,
+            "kubernetes": catalogue.kubernetes,
+            "runtime": catalogue.container_runtimes,
+            "rdma": catalogue.rdma_paths,
+            "cuda": catalogue.cuda_toolkits,
+            "framework": catalogue.frameworks,
+            "addon": catalogue.addons,
+        }
+        component = str(wish.component).partition("(")[0]
+        return [fact.id for fact in tables.get(component, catalogue.components).values()]
+
+    @staticmethod
+    def fits(wish: Wish, value: Any) -> bool:
+        """Tell whether a candidate is what a wish says."""
+        asked, version = split_named(wish.label)
+        match wish.kind:
+            case "pin":
+                return _pinned(wish, value)
+            case "kubernetes" | "cuda":
+                return begins(value.version, wish.label)
+            case "framework":
+                return value.framework == asked and begins(value.version, version)
+            case "addon":
+                return value.addon == asked and begins(value.version, version)
+            case "cni":
+                return bool(value.component == wish.label)
+            case "runtime":
+                field = "source" if wish.path[-1] == "source" else "runtime"
+                return bool(getattr(value, field) == wish.label)
+            case "rdma":
+                return bool(value.stack == wish.label)
+        return bool(getattr(value, wish.kind) == wish.label)
+
+    def label(self, wish: Wish, value: str) -> str:
+        """Return how a candidate is written in a wish of this kind."""
+        if value not in self.facts:
+            if wish.path[-1] == "share":
+                return f"{10000 // int(value) / 10000:g}"
+            return value.replace("_", "-") if wish.kind in {"sharing", "kind"} else value
+        content = self.facts[value].value
+        match wish.kind:
+            case "pin":
+                return str(content.version)
+            case "kubernetes" | "cuda":
+                return str(content.version) if wish.label.count(".") > 1 else minor(content.version)
+            case "framework":
+                return f"{content.framework}-{minor(content.version)}"
+            case "addon":
+                return f"{content.addon}-{content.version}"
+            case "cni":
+                return str(content.component)
+            case "runtime":
+                return str(content.source if wish.path[-1] == "source" else content.runtime)
+            case "rdma":
+                return str(content.stack)
+        return str(getattr(content, wish.kind))
+
+    # ---- preferences
+
+    @cached_property
+    def _driver_ranks(self) -> tuple[dict[str, int], dict[str, int], Any]:
+        drivers = [fact.value for fact in self.catalogue.driver_packages.values()]
+        names = sorted(f"{d.os} {d.source} {d.version} {d.flavour}" for d in drivers)
+        return (
+            prefer.newest(drivers, lambda driver: driver.version),
+            {one: rank for rank, one in enumerate(names)},
+            prefer.catalogue_date(self.catalogue),
+        )
+
+    @cached_property
+    def _build_ranks(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        builds = [fact.value for fact in self.catalogue.frameworks.values()]
+        variants = sorted({build.variant for build in builds})
+        return (
+            prefer.newest(builds, lambda build: build.version),
+            prefer.newest(builds, lambda build: build.cuda),
+            {one: rank for rank, one in enumerate(variants)},
+        )
+
+    @cached_property
+    def _ranks(self) -> dict[str, int]:
+        """Rank of every version of a table among its own; ties, by other fields, by name."""
+        found: dict[str, int] = {}
+        for table in ("kubernetes", "container_runtimes", "components", "addons", "cuda_toolkits"):
+            facts = getattr(self.catalogue, table).values()
+            ranks = prefer.newest(facts, lambda fact: fact.value.version)
+            ordered = sorted(facts, key=lambda fact: (ranks[fact.value.version], fact.id))
+            found |= {fact.id: rank for rank, fact in enumerate(ordered)}
+        return found
+
+    def costs(self, subject: str, component: Name, value: Term) -> Iterator[tuple[int, int]]:
+        """Yield what a choice costs, as level and cost."""
+        kind = component.partition("(")[0]
+        if kind == "driver":
+            driver = self.facts[str(value)].value
+            branch = self.catalogue.driver_branches[driver.branch].value
+            yield from prefer.driver_costs(
+                driver,
+                branch,
+                self.policies[subject],
+                self._locked_driver(subject),
+                self._driver_ranks,
+            )
+        elif kind == "framework":
+            build = self.facts[str(value)].value
+            locked = self._locked_build(subject, build.framework, component)
+            yield from prefer.build_costs(build, locked, self._build_ranks)
+        elif kind == "cuda":
+            yield (
+                prefer.CUDA_LOCKED,
+                int(self.facts[str(value)].value.version not in self._locked_cuda(subject)),
+            )
+            yield prefer.CUDA, self._ranks[str(value)]
+        elif kind == "rdma":
+            yield prefer.RDMA, int(self.facts[str(value)].value.method != "dma-buf")
+        elif subject == CLUSTER:
+            level = {
+                "kubernetes": prefer.KUBERNETES,
+                "runtime": prefer.RUNTIME,
+                "addon": prefer.ADDON,
+            }
+            yield prefer.LOCKED_SHARED, int(not self._locked_shared(component, str(value)))
+            yield level.get(kind, prefer.SHARED), self._ranks[str(value)]
+
+    def _locked_driver(self, subject: str) -> tuple[str, str] | None:
+        pool = self.previous.pools.get(subject) if self.previous else None
+        driver = pool.nvidia_driver if pool else None
+        return (driver.version, driver.flavour) if driver else None
+
+    def _locked_build(
+        self, subject: str, framework: str, component: Name
+    ) -> tuple[str, str] | None:
+        pool = self.previous.pools.get(subject) if self.previous else None
+        version = split_named(component.partition('"')[2].rstrip('")'))[1]
+        for one in pool.frameworks if pool else ():
+            if one.name == framework and begins(one.version, version):
+                return one.version, one.variant
+        return None
+
+    def _locked_cuda(self, subject: str) -> Sequence[str]:
+        pool = self.previous.pools.get(subject) if self.previous else None
+        return pool.cuda_toolkit if pool else ()
+
+    def _locked_shared(self, component: Name, value: str) -> bool:
+        if self.previous is None:
+            return False
+        cluster, content = self.previous.cluster, self.facts[value].value
+        if component.startswith("addon("):
+            return any(
+                (one.name, one.version) == (content.addon, content.version)
+                for one in cluster.addons
+            )
+        field = content.runtime.replace("-", "_") if component == "runtime" else component
+        locked = getattr(cluster, field)
+        if locked is None or locked.version != content.version:
+            return False
+        return bool(component != "cni" or locked.name == content.component)
+
+
+def _pinned(wish: Wish, value: Any) -> bool:
+    if value.version != wish.label:
+        return False
+    pinned = str(wish.path[-1])
+    named = getattr(value, "runtime", None) or getattr(value, "component", None)
+    component = str(wish.component)
+    if component.startswith("addon("):
+        return bool(value.addon == pinned.replace("_", "-"))
+    if component.startswith("framework("):
+        return bool(value.framework == pinned)
+    return named is None or named.replace("-", "_") == pinned
+
+
+def meets(condition: Condition, value: Any) -> bool:
+    """Tell whether a thing meets a condition of a known-bad combination."""
+    dimension = condition.dimension
+    if (field := NAMED.get(dimension)) and getattr(value, field) != dimension:
+        return False
+    if condition.name is not None and getattr(value, dimension, None) != condition.name:
+        return False
+    if dimension == "cuda":
+        told = value.cuda if hasattr(value, "cuda") else value.version
+    else:
+        told = str(getattr(value, FIELDS.get(dimension, dimension)))
+    if condition.equal is not None:
+        return bool(told == condition.equal)
+    if condition.prefix is not None:
+        return bool(told.startswith(condition.prefix))
+    if condition.from_ is not None and number(told) < number(condition.from_):
+        return False
+    return condition.upto is None or number(told) <= last(condition.upto)

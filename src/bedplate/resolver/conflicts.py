@@ -1,0 +1,154 @@
+"""Which wishes do not go together, by which rule, and the nearest change that would help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bedplate.resolver.encoding import Encoding
+from bedplate.resolver.solving import Model, Program
+from bedplate.versions import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bedplate.resolver.candidates import Candidates
+    from bedplate.resolver.encoding import Subject
+    from bedplate.resolver.wishes import Wish
+
+#: The rule of wishes that contradict each other without any fact.
+CONTRADICTION = "wishes-contradict"
+#: The rule of wishes for a driver that leave no package at all.
+UNPACKAGED = "driver-packaged"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Wishes that do not go together; without any one of them the others do.
+
+    Attributes:
+        rules: what forbids it, the first one names it.
+        wishes: all that take part.
+        blamed: the one of them that is easiest to change.
+        allowed: what could be written in its place, the other wishes kept.
+        instead: the nearest of those.
+        facts: the ids of the facts that the rules lean on.
+    """
+
+    rules: tuple[str, ...]
+    wishes: tuple[Wish, ...]
+    blamed: Wish
+    allowed: tuple[str, ...]
+    instead: str | None
+    facts: tuple[str, ...]
+
+    @property
+    def rule(self) -> str:
+        """Return the rule that names the conflict."""
+        if self.rules:
+            return self.rules[0]
+        return UNPACKAGED if self.blamed.component == "driver" else CONTRADICTION
+
+
+class Search:
+    """Looks for the conflicts of a cluster and some pools, every alternative at hand."""
+
+    def __init__(self, candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> None:
+        self.candidates, self.cluster, self.pools = candidates, cluster, pools
+        self.program, self.wishes = self._program([])
+
+    def _program(self, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
+        encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
+        encoding.cluster(self.cluster)
+        encoding.kubelet(self.cluster.host)
+        for pool in self.pools:
+            encoding.pool(pool)
+        for option in options:
+            encoding.option(option)
+        problem = encoding.finish()
+        return Program(problem.facts.text(), len(problem.wishes), kept=False), problem.wishes
+
+    def conflicts(self) -> list[Conflict]:
+        """Return one conflict after the other, each without the wish that the last one blames."""
+        order = sorted(range(len(self.wishes)), key=lambda i: (-self.wishes[i].weight, i))
+        kept, found = order, []
+        while (core := self.program.conflict(kept)) is not None:
+            wishes, rules = core
+            blamed = min(wishes, key=lambda i: (self.wishes[i].weight, -i))
+            kept = [i for i in kept if i != blamed]
+            found.append(self._conflict(blamed, wishes, rules, kept))
+        return found
+
+    def _conflict(
+        self, blamed: int, wishes: list[int], rules: list[str], kept: list[int]
+    ) -> Conflict:
+        wish = self.wishes[blamed]
+        context = kept if self.program.possible(kept) else [i for i in wishes if i != blamed]
+        labels = self._labels(wish)
+        program, all_wishes = self._program(
+            [replace(wish, label=label, number=number) for label, number in labels]
+        )
+        first = len(all_wishes) - len(labels)
+        allowed = [
+            label
+            for offset, (label, _) in enumerate(labels)
+            if program.possible([*context, first + offset])
+        ]
+        others = [rule for rule in self.program.rules if rule not in rules]
+        broken = self.program.best(wishes, others)
+        relaxed = self.program.best(context)
+        return Conflict(
+            tuple(rules),
+            tuple(self.wishes[i] for i in sorted(wishes)),
+            wish,
+            tuple(allowed),
+            self._instead(wish, allowed, relaxed),
+            tuple(sorted({fact for rule, _, fact in broken.broken if rule in rules}))
+            if broken
+            else (),
+        )
+
+    def _labels(self, wish: Wish) -> list[tuple[str, int]]:
+        """Return what else could be written for a wish; numbers with their value."""
+        if wish.component is None:
+            return []
+        if wish.asks:
+            values: Sequence[object] = self.candidates.of_asked(wish)
+        else:
+            subjects = (self.cluster, *self.pools)
+            subject = next(one for one in subjects if one.name == wish.subject)
+            if wish.component.partition("(")[0] in {"cuda", "framework", "addon"}:
+                asking = next(w for w in self.wishes if w.component == wish.component and w.asks)
+                values = self.candidates.of_asked(asking)
+            else:
+                values = self.candidates.of(subject, wish.component, wide=True)
+        found: dict[str, int] = {}
+        for value in values:
+            label = self.candidates.label(wish, str(value))
+            found.setdefault(label, value if isinstance(value, int) else 0)
+        found.pop(wish.label, None)
+        return sorted(found.items(), key=lambda item: (parts(item[0]), item[0]))
+
+    def _instead(self, wish: Wish, allowed: list[str], relaxed: Model | None) -> str | None:
+        if wish.kind == "seats" and relaxed is not None:
+            return str(relaxed.seats.get(wish.subject, 0))
+        if wish.component is None or not allowed:
+            return None
+        if wish.kind == "replicas":
+            fewer = [one for one in allowed if float(one) < float(wish.label)]
+            return max(fewer or allowed, key=float)
+        if not wish.asks and relaxed is not None:
+            value = relaxed.values.get((wish.subject, str(wish.component)))
+            if value is not None and (label := self.candidates.label(wish, value)) in allowed:
+                return label
+        return max(allowed, key=lambda label: (parts(label.rpartition("-")[2]), label))
+
+
+def search(candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> list[Conflict]:
+    """Return the conflicts of each pool with the cluster; of all together if none has any."""
+    found = [
+        conflict
+        for pools_ in ([], *([pool] for pool in pools))
+        for conflict in Search(candidates, cluster, pools_).conflicts()
+    ]
+    return list(dict.fromkeys(found or Search(candidates, cluster, pools).conflicts()))

@@ -1,0 +1,216 @@
+"""From what the solver decided to the lock's parts, with the reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bedplate.lock import model as locked
+from bedplate.resolver.candidates import MODES_WITH_REPLICAS
+from bedplate.resolver.outcome import Reason
+from bedplate.resolver.wishes import shares_of
+from bedplate.site.load import SLURM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.facts import Accelerator, Fact
+    from bedplate.resolver.candidates import Candidates
+    from bedplate.resolver.encoding import Subject
+
+RESOURCE = "nvidia.com/gpu"
+
+
+def cluster(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> locked.Cluster:
+    """Return the lock's shared part from the ids that were decided."""
+    facts = candidates.facts
+    wished = subject.host.wishes.bedplate_kubernetes
+    release = facts[values["kubernetes"]].value
+    runtime = facts[values["runtime"]].value
+    cni = facts[values["cni"]].value
+    parts = {key: facts[values[key]].value for key in ("cni_plugins", "cri_tools")}
+    toolkit = facts[values["nvidia_container_toolkit"]].value
+    plugin = facts[values["nvidia_device_plugin"]].value
+    field = runtime.runtime.replace("-", "_")
+    addons = [
+        facts[value].value for key, value in sorted(values.items()) if key.startswith("addon(")
+    ]
+    settings = wished.model_dump(mode="json", exclude={"cni"})
+    return locked.Cluster.model_validate(
+        {
+            "kubernetes": settings | {"version": release.version},
+            "etcd": release.etcd.model_dump(),
+            "coredns": release.coredns.model_dump(),
+            "pause": release.pause.model_dump(),
+            "cni": {"name": cni.component, "version": cni.version},
+            **{key: {"version": part.version} for key, part in parts.items()},
+            field: {"version": runtime.version, "source": runtime.source},
+            "runc": {"source": "distro"},
+            "nvidia_container_toolkit": {"version": toolkit.version, "source": "archive"},
+            "nvidia_device_plugin": {"version": plugin.version, "image": plugin.image or ""},
+            "addons": [
+                {"name": addon.addon, "kind": addon.kind, "version": addon.version}
+                for addon in addons
+            ],
+        }
+    )
+
+
+def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> locked.Pool:
+    """Return a pool's part of the lock from what was decided for it."""
+    facts, wishes = candidates.facts, subject.host.wishes
+    gpus = [(wish.model.value, wish.number) for wish in subject.wishes if wish.model]
+    content: dict[str, Any] = {
+        "os": wishes.bedplate_host.os,
+        "kind": wishes.bedplate_host.kind,
+        "kernel": wishes.bedplate_host.kernel,
+        "secure_boot": wishes.bedplate_host.secure_boot,
+        "gpu": [{"model": gpu.model, "pci": gpu.pci, "count": count} for gpu, count in gpus],
+        "sharing": {"mode": wishes.bedplate_sharing.mode},
+    }
+    if "driver" in values:
+        driver = facts[values["driver"]].value
+        content["nvidia_driver"] = {
+            "version": driver.version,
+            "branch": driver.branch,
+            "flavour": driver.flavour,
+            "source": driver.source,
+            "packages": dict(sorted(driver.packages.items())),
+        }
+        if any(gpu.fabric_from is not None and count >= gpu.fabric_from for gpu, count in gpus):
+            packages = dict(sorted((driver.fabric or {}).items()))
+            content["nvidia_fabric"] = {"version": driver.version, "packages": packages}
+    mode = wishes.bedplate_sharing.mode
+    if mode in MODES_WITH_REPLICAS:
+        content["sharing"]["replicas"] = shares_of(subject.host)
+    elif mode == "mig":
+        content["sharing"]["profile"] = wishes.bedplate_sharing.profile
+    content["cuda_toolkit"] = _sorted(facts, values, "cuda(", lambda value: value.version)
+    content["frameworks"] = _sorted(facts, values, "framework(", _build)
+    if "rdma" in values:
+        path = facts[values["rdma"]].value
+        content["rdma"] = {"stack": path.stack, "method": path.method}
+    if wishes.bedplate_accelerator is not None:
+        fact = candidates.catalogue.accelerators[wishes.bedplate_accelerator.model]
+        content["accelerator"] = _accelerator(fact, wishes.bedplate_accelerator.count)
+    content["expects"] = _expects(subject, candidates)
+    return locked.Pool.model_validate(content)
+
+
+def _sorted(
+    facts: Mapping[str, Any], values: Mapping[str, str], prefix: str, told: Any
+) -> list[Any]:
+    chosen = {value: None for key, value in sorted(values.items()) if key.startswith(prefix)}
+    return [told(facts[value].value) for value in chosen]
+
+
+def _build(build: Any) -> dict[str, Any]:
+    return {
+        "name": build.framework,
+        "version": build.version,
+        "variant": build.variant,
+        "cuda": build.cuda,
+        "cudnn": build.cudnn,
+        "nccl": build.nccl,
+    }
+
+
+def _accelerator(fact: Fact[Accelerator], count: int) -> dict[str, Any]:
+    board = fact.value
+    plugin = {"version": board.device_plugin_version, "image": board.device_plugin}
+    return {
+        "vendor": board.vendor,
+        "model": board.accelerator,
+        "count": count,
+        "driver": board.driver,
+        "device_plugin": plugin,
+        "runtime": board.runtime,
+    }
+
+
+def _expects(subject: Subject, candidates: Candidates) -> dict[str, Any] | None:
+    wishes = subject.host.wishes
+    if wishes.bedplate_host.kind == "hypervisor":
+        return None
+    stack = "slurm" if SLURM in subject.host.groups else "cluster"
+    if wishes.bedplate_accelerator is not None:
+        board = candidates.catalogue.accelerators[wishes.bedplate_accelerator.model].value
+        count = wishes.bedplate_accelerator.count
+        return {"resource": board.resource, "count": count, "by": stack}
+    sharing, total = wishes.bedplate_sharing, 0
+    for wish in subject.wishes:
+        if wish.model is not None:
+            total += wish.number * _shares(wish.model.value.model, subject, candidates.catalogue)
+    if sharing.mode == "hami":
+        stack = "schedulers"
+    return {"resource": RESOURCE, "count": total, "by": stack}
+
+
+def _shares(model: str, subject: Subject, catalogue: Catalogue) -> int:
+    sharing = subject.host.wishes.bedplate_sharing
+    if sharing.mode in MODES_WITH_REPLICAS:
+        return shares_of(subject.host) or 1
+    for fact in catalogue.mig_geometries.values() if sharing.mode == "mig" else ():
+        if fact.value.profile == sharing.profile and model in fact.value.models:
+            return fact.value.instances
+    return 1
+
+
+def not_yet(part: locked.Pool, shared: locked.Cluster, catalogue: Catalogue) -> list[str]:
+    """Name what of a pool's decision no role or stack of this version carries out."""
+    driver = part.nvidia_driver
+    decided: list[tuple[str, str]] = [("os", part.os), ("kind", part.kind)]
+    decided.append(("sharing", part.sharing.mode))
+    decided.append(("cni", shared.cni.name))
+    decided += [
+        ("runtime", name)
+        for name in ("containerd", "cri_o", "docker")
+        if getattr(shared, name) is not None
+    ]
+    decided += [("addon", addon.name) for addon in shared.addons]
+    if driver is not None:
+        decided.append(("source", driver.source))
+    decided += [
+        ("part", name)
+        for name in (
+            "kernel",
+            "secure_boot",
+            "accelerator",
+            "nvidia_fabric",
+            "cuda_toolkit",
+            "rdma",
+            "frameworks",
+        )
+        if getattr(part, name)
+    ]
+    if part.expects is not None and part.expects.by == "slurm":
+        decided.append(("part", "slurm"))
+    if len({gpu.model for gpu in part.gpu}) > 1:
+        decided.append(("part", "mixed_gpus"))
+    known = {fact.value.dimension: fact.value.values for fact in catalogue.installable.values()}
+    return sorted(f"{kind} {value}" for kind, value in decided if value not in known.get(kind, ()))
+
+
+def reasons(subject: str, values: Mapping[str, str], candidates: Candidates) -> Iterator[Reason]:
+    """Yield why each component has its version."""
+    for component, value in sorted(values.items()):
+        fact = candidates.facts.get(value)
+        if fact is None or component in {"os", "kind", "kernel"}:
+            continue
+        version = getattr(fact.value, "version", None) or getattr(fact.value, "method", value)
+        shown = {"driver": "nvidia_driver", "runtime": getattr(fact.value, "runtime", "")}
+        label = shown.get(component, component)
+        yield Reason(subject, label, str(version), _because(subject, component, fact, candidates))
+
+
+def _because(subject: str, component: str, fact: Fact[Any], candidates: Candidates) -> str:
+    if component == "driver":
+        driver = fact.value
+        branch = candidates.catalogue.driver_branches[driver.branch].value
+        policy = candidates.policies[subject]
+        until = f"until {branch.end_of_life}" if branch.end_of_life else "without a known end"
+        return (
+            f"R{driver.branch} is {branch.type}, supported {until}; the best for policy {policy} "
+            f"that all wishes leave, {driver.flavour} from {driver.source}. {fact.reason}"
+        )
+    return f"the best that all wishes leave. {fact.reason}"

@@ -1,0 +1,319 @@
+"""What is wrong with wishes by themselves, without deciding anything: names nobody knows, sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.resolver.explanations import refused, unknown
+from bedplate.resolver.wishes import (
+    POOL_PINS,
+    SHARED_PINS,
+    begins,
+    model_of,
+    shares_of,
+    split_named,
+)
+from bedplate.site.load import CONTROL_PLANE, SLURM
+from bedplate.versions import minor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.errors import Problem
+    from bedplate.site import Site, SiteHost
+
+#: What each sharing mode needs, and what it has no use for.
+NEEDS_SHARES = ("time-slicing", "mps", "hami")
+IN_KUBERNETES_ONLY = ("time-slicing", "hami")
+
+
+def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield everything that is wrong before there is anything to decide."""
+    hosts = [host for _, host in sorted(site.hosts.items())]
+    for host in hosts:
+        yield from _system(host, catalogue)
+        yield from _passthrough(host)
+    yield from _shared(hosts[0], catalogue)
+    yield from _control_plane(site, hosts)
+    for pool in site.pools.values():
+        yield from _pool(pool[0], catalogue)
+
+
+def _system(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    wished = host.wishes.bedplate_host
+    if wished.os not in catalogue.systems:
+        yield unknown("system-known", host, ("bedplate_host", "os"), wished.os, catalogue.systems)
+    elif wished.kernel is not None:
+        kernels = [f.value.kernel for f in catalogue.kernels.values() if f.value.os == wished.os]
+        if wished.kernel not in kernels:
+            path = ("bedplate_host", "kernel")
+            yield unknown("kernel-known", host, path, wished.kernel, kernels)
+
+
+def _passthrough(host: SiteHost) -> Iterator[Problem]:
+    given = host.wishes.bedplate_passthrough
+    if given is None:
+        return
+    kind = host.wishes.bedplate_host.kind
+    if kind != "hypervisor":
+        fix = "write kind: hypervisor, or remove it"
+        where = ("bedplate_passthrough",)
+        yield refused("hypervisor-bare", host, where, f"kind {kind}", "kind hypervisor", fix)
+    devices = set(given.devices)
+    for index, group in enumerate(given.iommu_groups):
+        inside = devices & set(group)
+        beside = sorted(set(group) - devices)
+        if inside and beside:
+            path: tuple[str | int, ...] = ("bedplate_passthrough", "iommu_groups", index)
+            got = f"{', '.join(sorted(inside))} in one group with {', '.join(beside)}"
+            fix = "give the whole group, or move the card to a slot with ACS"
+            yield refused("iommu-groups", host, path, got, "groups with given devices only", fix)
+    known = {address for group in given.iommu_groups for address in group}
+    for index, address in enumerate(given.devices):
+        if address not in known:
+            path = ("bedplate_passthrough", "devices", index)
+            fix = "turn the IOMMU on, and copy the groups that discover.yml found"
+            yield refused("iommu-groups", host, path, address, "an address in an IOMMU group", fix)
+
+
+def _shared(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    wishes = host.wishes
+    wanted = wishes.bedplate_kubernetes.version
+    if wanted is not None and not any(begins(one, wanted) for one in catalogue.kubernetes):
+        known = {minor(version) for version in catalogue.kubernetes} | set(catalogue.kubernetes)
+        path: tuple[str | int, ...] = ("bedplate_kubernetes", "version")
+        yield unknown("kubernetes-known", host, path, wanted, known)
+    sources = wishes.bedplate_sources
+    if sources.mode == "mirror" and sources.url is None:
+        fix = "add url, or write mode: upstream"
+        yield refused(
+            "mirror-url", host, ("bedplate_sources",), "mode mirror", "mode with url", fix
+        )
+    if sources.mode == "upstream" and sources.url is not None:
+        path, fix = ("bedplate_sources", "url"), "write mode: mirror, or remove url"
+        yield refused("upstream-url", host, path, sources.url, "url with mode mirror", fix)
+    for key in ("bedplate_schedulers", "bedplate_operators"):
+        for index, text in enumerate(getattr(wishes, key)):
+            yield from addon(host, (key, index), text, catalogue)
+
+
+def addon(
+    host: SiteHost, path: Sequence[str | int], text: str, catalogue: Catalogue
+) -> Iterator[Problem]:
+    """Check that an add-on is known, with its version."""
+    versions = [(fact.value.addon, fact.value.version) for fact in catalogue.addons.values()]
+    yield from _named("addon-known", host, path, text, versions)
+
+
+def _named(
+    rule: str,
+    host: SiteHost,
+    path: Sequence[str | int],
+    text: str,
+    versions: Iterable[tuple[str, str]],
+) -> Iterator[Problem]:
+    known = list(versions)
+    name, version = split_named(text)
+    if any(one == name and begins(its, version) for one, its in known):
+        return
+    names = {one for one, _ in known}
+    same = {f"{one}-{its}" for one, its in known if one == name}
+    yield unknown(rule, host, path, text, same or names)
+
+
+def _control_plane(site: Site, hosts: Sequence[SiteHost]) -> Iterator[Problem]:
+    members = [host for host in hosts if CONTROL_PLANE in host.groups]
+    path = ("bedplate_kubernetes", "endpoint")
+    if not members and CONTROL_PLANE not in site.groups:
+        allowed = "an odd number of hosts, or an empty group where the cluster is made elsewhere"
+        fix = f"put hosts into the group {CONTROL_PLANE}"
+        yield refused("control-plane", hosts[0], path, f"no group {CONTROL_PLANE}", allowed, fix)
+    elif members and len(members) % 2 == 0:
+        got, allowed = f"{len(members)} hosts in {CONTROL_PLANE}", "an odd number"
+        fix = f"leave {members[-1].name} out of {CONTROL_PLANE}, or add one host"
+        yield refused("control-plane", members[-1], ("ansible_host",), got, allowed, fix)
+    endpoint = hosts[0].wishes.bedplate_kubernetes.endpoint.rsplit(":", 1)[0].strip("[]")
+    for other in hosts:
+        if endpoint in {other.address, other.name} and members and other not in members:
+            allowed = "a control plane host, or a name that reaches all of them"
+            fix = f"write {members[0].address} or a load balancer's name"
+            got = f"{endpoint}, {other.name}"
+            yield refused("endpoint-is-host", hosts[0], path, got, allowed, fix)
+
+
+def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    wishes = host.wishes
+    if not wishes.bedplate_gpu and wishes.bedplate_accelerator is None:
+        fix = "write {model: …, count: …}; playbooks/discover.yml proposes it"
+        yield refused("gpu-count", host, ("bedplate_gpu",), "none", "at least one", fix)
+    yield from _accelerator(host, catalogue)
+    yield from _gpus(host, catalogue)
+    yield from _driver(host, catalogue)
+    if wishes.bedplate_host.kind == "hypervisor":
+        yield from _bare(host)
+        return
+    yield from _sharing(host, catalogue)
+    for index, text in enumerate(wishes.bedplate_cuda):
+        if not any(begins(version, text) for version in catalogue.cuda_toolkits):
+            known = {minor(version) for version in catalogue.cuda_toolkits}
+            yield unknown("cuda-known", host, ("bedplate_cuda", index), text, known)
+    builds = [(f.value.framework, f.value.version) for f in catalogue.frameworks.values()]
+    for index, text in enumerate(wishes.bedplate_frameworks):
+        yield from _named("framework-known", host, ("bedplate_frameworks", index), text, builds)
+    if wishes.bedplate_rdma is not None and wishes.bedplate_rdma.operator is not None:
+        path = ("bedplate_rdma", "operator")
+        yield from addon(host, path, wishes.bedplate_rdma.operator, catalogue)
+    yield from _pins(host, catalogue)
+
+
+def _accelerator(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    wished = host.wishes.bedplate_accelerator
+    if wished is None:
+        return
+    path = ("bedplate_accelerator", "model")
+    known = [
+        name for name, fact in catalogue.accelerators.items() if fact.value.vendor == wished.vendor
+    ]
+    if wished.model not in known:
+        yield unknown("accelerator-known", host, path, wished.model, known)
+    if host.wishes.bedplate_gpu:
+        fix = "give each kind a pool of its own"
+        got = f"{wished.model} beside {len(host.wishes.bedplate_gpu)} kinds of GPU"
+        yield refused("accelerator-known", host, ("bedplate_gpu",), got, "one maker in a pool", fix)
+    for key in ("bedplate_cuda", "bedplate_frameworks", "bedplate_rdma"):
+        if getattr(host.wishes, key):
+            got = f"set for {wished.vendor} accelerators"
+            yield refused("accelerator-known", host, (key,), got, "nothing", "remove it")
+
+
+def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, gpu in enumerate(host.wishes.bedplate_gpu):
+        path: tuple[str | int, ...] = ("bedplate_gpu", index)
+        fact = model_of(host, index, catalogue)
+        if fact is not None and fact.value.model in seen:
+            fix = "write one entry with the sum"
+            got = f"{fact.value.model} again"
+            yield refused("gpu-count", host, path, got, "each model once", fix)
+        if fact is not None:
+            seen.add(fact.value.model)
+        elif gpu.model is not None and gpu.model not in catalogue.gpu_models:
+            names = catalogue.gpu_models
+            yield unknown("gpu-known", host, (*path, "model"), gpu.model, names)
+        elif gpu.model is not None:
+            known = catalogue.gpu_models[gpu.model].value.pci
+            yield unknown("gpu-known", host, (*path, "pci"), gpu.pci or "", known)
+        elif gpu.pci is None:
+            fix = "write model: or pci:"
+            got = "neither model nor pci"
+            yield refused("gpu-known", host, path, got, "one of them", fix)
+        else:
+            boards = [f.value for f in catalogue.gpu_models.values() if gpu.pci in f.value.pci]
+            if boards:
+                known = [one for board in boards for one in board.subsystems]
+                key = "subsystem" if gpu.subsystem is not None else "pci"
+                got = gpu.subsystem or f"{gpu.pci}, which is {len(boards)} boards by subsystem"
+                yield unknown("gpu-known", host, (*path, key), got, known)
+            else:
+                known = [one for f in catalogue.gpu_models.values() for one in f.value.pci]
+                yield unknown("gpu-known", host, (*path, "pci"), gpu.pci, known)
+
+
+def _driver(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    branch = host.wishes.bedplate_driver.branch
+    if branch is not None and branch not in catalogue.driver_branches:
+        path = ("bedplate_driver", "branch")
+        yield unknown("branch-known", host, path, branch, catalogue.driver_branches)
+
+
+def _bare(host: SiteHost) -> Iterator[Problem]:
+    wishes = host.wishes
+    asked = [
+        ("bedplate_cuda", wishes.bedplate_cuda),
+        ("bedplate_frameworks", wishes.bedplate_frameworks),
+        ("bedplate_rdma", wishes.bedplate_rdma),
+        ("bedplate_sharing", wishes.bedplate_sharing.mode != "none"),
+    ]
+    for key, value in asked:
+        if value:
+            fix = "set it for the pool of the guests"
+            got = "set for a hypervisor, which gives its GPUs away"
+            yield refused("hypervisor-bare", host, (key,), got, "nothing", fix)
+
+
+def _sharing(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    sharing = host.wishes.bedplate_sharing
+    mode, where = sharing.mode, ("bedplate_sharing", "mode")
+    if mode in NEEDS_SHARES and shares_of(host) is None:
+        fix = "add replicas: or share:"
+        yield refused("sharing-parameters", host, where, mode, f"{mode} with replicas", fix)
+    if sharing.replicas is not None and sharing.share is not None:
+        path = ("bedplate_sharing", "share")
+        got = f"share {sharing.share} beside replicas {sharing.replicas}"
+        yield refused("sharing-parameters", host, path, got, "one of them", "remove one")
+    for key in ("replicas", "share"):
+        if getattr(sharing, key) is not None and mode not in NEEDS_SHARES:
+            path, fix = ("bedplate_sharing", key), "remove it, or write mode: mps"
+            got, allowed = f"{key} with mode {mode}", f"{key} with {', '.join(NEEDS_SHARES)}"
+            yield refused("sharing-parameters", host, path, got, allowed, fix)
+    if mode == "mig" and sharing.profile is None:
+        fix = "add profile:, for example 1g.10gb"
+        yield refused("sharing-parameters", host, where, mode, "mig with profile", fix)
+    if sharing.profile is not None:
+        path = ("bedplate_sharing", "profile")
+        known = {fact.value.profile for fact in catalogue.mig_geometries.values()}
+        if mode != "mig":
+            fix = "remove it, or write mode: mig"
+            got = f"profile with mode {mode}"
+            yield refused("sharing-parameters", host, path, got, "profile with mig", fix)
+        elif sharing.profile not in known:
+            yield unknown("mig-geometry", host, path, sharing.profile, known)
+    if SLURM in host.groups and mode in IN_KUBERNETES_ONLY:
+        fix = "write mode: mps, mig or none"
+        got = f"{mode} in Slurm"
+        yield refused("slurm-or-kubernetes", host, where, got, "none, mps, mig", fix)
+
+
+def _pins(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+    """Refuse pins of what is not there, and versions that nobody knows."""
+    wishes = host.wishes
+    addons = [*wishes.bedplate_schedulers, *wishes.bedplate_operators]
+    names = {
+        **dict.fromkeys((*SHARED_PINS, *POOL_PINS)),
+        **{split_named(text)[0]: None for text in wishes.bedplate_frameworks},
+        **{split_named(text)[0].replace("-", "_"): None for text in addons},
+        **({"cuda_toolkit": None} if wishes.bedplate_cuda else {}),
+    }
+    for pinned, version in sorted(wishes.bedplate_pins.items()):
+        path = ("bedplate_pins", pinned)
+        if pinned not in names:
+            yield unknown("pin-known", host, path, pinned, names)
+            continue
+        known = set(_versions(pinned, catalogue))
+        if version not in known:
+            yield unknown("pin-known", host, path, version, known)
+        elif pinned == "cuda_toolkit" and not any(
+            begins(version, one) for one in wishes.bedplate_cuda
+        ):
+            fix = f"add {minor(version)} to bedplate_cuda, or remove the pin"
+            allowed = ", ".join(wishes.bedplate_cuda)
+            yield refused("pin-known", host, path, version, allowed, fix)
+
+
+def _versions(pinned: str, catalogue: Catalogue) -> Iterator[str]:
+    if pinned in POOL_PINS:
+        yield from (fact.value.version for fact in catalogue.driver_packages.values())
+    for table, field in (
+        (catalogue.container_runtimes, "runtime"),
+        (catalogue.components, "component"),
+        (catalogue.frameworks, "framework"),
+        (catalogue.addons, "addon"),
+    ):
+        for fact in table.values():
+            if getattr(fact.value, field).replace("-", "_") == pinned:
+                yield fact.value.version
+    if pinned == "kubernetes":
+        yield from catalogue.kubernetes
+    if pinned == "cuda_toolkit":
+        yield from catalogue.cuda_toolkits

@@ -1,0 +1,101 @@
+"""What a reviewer should know of a plan that goes: ends of life, weak facts, what is not built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.resolver import preferences as prefer
+from bedplate.site.load import CONTROL_PLANE
+from bedplate.versions import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import date
+
+    from bedplate.lock import Lock
+    from bedplate.lock.model import Pool
+    from bedplate.resolver.candidates import Candidates
+    from bedplate.site import Site
+
+    type Values = Mapping[str, str]
+
+WEAK = ("secondary", "unproved")
+
+
+def of(
+    site: Site,
+    lock: Lock,
+    candidates: Candidates,
+    decided: tuple[Values, Mapping[str, Values]],
+    today: date,
+) -> Iterator[str]:
+    """Yield the warnings of a plan."""
+    shared, pools = decided
+    for name, pool in lock.pools.items():
+        yield from _driver(name, pool, candidates, today)
+        yield from _compatibility(name, pool, candidates)
+        weak = [*pools[name].values(), *(f"gpu/{gpu.model}" for gpu in pool.gpu)]
+        yield from _weak(name, weak, candidates)
+        if pool.not_yet:
+            yield (
+                f"{name}: planned, and not installable by this version: {', '.join(pool.not_yet)}; "
+                "site.yml refuses this lock"
+            )
+    yield from _weak("cluster", shared.values(), candidates)
+    if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
+        yield "no host in control_plane: hosts are prepared for a cluster made elsewhere"
+    if lock.sources.mode == "upstream":
+        facts = candidates.catalogue.artifacts.values()
+        if names := sorted(fact.value.artifact for fact in facts if fact.sure == "unproved"):
+            yield f"upstream addresses are unproved facts: {', '.join(names)}"
+
+
+def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Iterator[str]:
+    driver = pool.nvidia_driver
+    if driver is None:
+        return
+    fact = candidates.catalogue.driver_branches[driver.branch]
+    end = fact.value.end_of_life
+    if end is not None and end < today:
+        yield (
+            f"{name}: driver branch R{driver.branch} reached its end of life on {end}; "
+            f"no supported one goes with these wishes ({fact.source.url})"
+        )
+    policy = candidates.policies[name]
+    if fact.value.type != prefer.POLICIES[policy][0]:
+        yield (
+            f"{name}: no {policy} branch goes with these wishes, R{driver.branch} is "
+            f"{fact.value.type}"
+        )
+
+
+def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[str]:
+    driver, catalogue = pool.nvidia_driver, candidates.catalogue
+    if driver is None:
+        return
+    for version in pool.cuda_toolkit:
+        floor = catalogue.cuda_toolkits[version].value.driver_from
+        if number(driver.version) < number(floor):
+            major = catalogue.cuda_majors[version.split(".")[0]].value.driver_from
+            how = "minor-version" if number(driver.version) >= number(major) else "forward"
+            yield (
+                f"{name}: CUDA {version} runs on driver {driver.version} by {how} compatibility "
+                f"only; all its features need {floor}"
+            )
+    for build in pool.frameworks:
+        major = catalogue.cuda_majors[build.cuda.split(".")[0]].value.driver_from
+        if number(driver.version) < number(major):
+            yield (
+                f"{name}: {build.name} {build.version} needs the forward compatibility package of "
+                f"CUDA {build.cuda} on driver {driver.version}"
+            )
+
+
+def _weak(name: str, identifiers: object, candidates: Candidates) -> Iterator[str]:
+    found: dict[str, list[str]] = {}
+    for one in identifiers:  # type: ignore[attr-defined]
+        fact = candidates.facts.get(one)
+        if fact is not None and fact.sure in WEAK:
+            found.setdefault(fact.sure, []).append(fact.id)
+    for sure, ids in sorted(found.items()):
+        yield f"{name}: leans on facts that are {sure}: {', '.join(sorted(set(ids)))}"
