@@ -2,189 +2,165 @@
 
 from __future__ import annotations
 
-import shutil
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-import bedplate.catalogue.load as module
 from bedplate.catalogue import load_catalogue, read_catalogue
+from bedplate.catalogue.check import DIMENSIONS, REFERENCES
+from bedplate.catalogue.load import KINDS
 from bedplate.errors import CatalogueError
 
-FACTS = Path(module.__file__).with_name("facts")
-KNOWN_ARCHITECTURES = ", ".join(sorted(load_catalogue().architectures))
-KNOWN_BRANCHES = ", ".join(sorted(load_catalogue().branches))
-KNOWN_SYSTEMS = ", ".join(sorted(load_catalogue().systems))
-DRIVER = "driver-packages/debian-12-535.309.01-proprietary"
+DATA = Path(__file__).parents[1] / "catalogue" / "data"
+SOUND: dict[str, list[dict[str, Any]]] = yaml.safe_load((DATA / "sound.yml").read_text())
+SPOILT: list[dict[str, Any]] = yaml.safe_load((DATA / "spoilt.yml").read_text())
+REST = {
+    "reason": "For the test.",
+    "source": {"url": "https://example.com/", "read": "2026-11-21"},
+    "sure": "vendor",
+}
 
 
-@pytest.fixture
-def facts(tmp_path: Path) -> Path:
-    """A copy of the facts, to be spoilt."""
-    return shutil.copytree(FACTS, tmp_path / "facts")
+def write(folder: Path, facts: dict[str, Any]) -> Path:
+    """Write facts as files: lists of values, or whole entries where one says what it is."""
+    for file in KINDS:
+        values = facts.get(file, [])
+        entries = values if values and "values" in values[0] else [{"values": values, **REST}]
+        (folder / f"{file}.yml").write_text(yaml.safe_dump(entries))
+    return folder
 
 
-def refused(facts: Path) -> list[str]:
+def refused(folder: Path) -> list[str]:
     """Return what reading the facts is refused with."""
     with pytest.raises(CatalogueError) as caught:
-        read_catalogue(facts)
+        read_catalogue(folder)
     return str(caught.value).splitlines()
 
 
+def test_sound_facts(tmp_path: Path) -> None:
+    catalogue = read_catalogue(write(tmp_path, SOUND))
+    assert sorted(catalogue.gpu_models) == ["a100", "a16", "a2", "v100"]
+    assert catalogue.fact("gpu/v100").value.name == "V100"
+    for missing in ("gpu/v1000", "board/v100"):
+        with pytest.raises(KeyError):
+            catalogue.fact(missing)
+
+
+@pytest.mark.parametrize("spoilt", SPOILT, ids=lambda spoilt: spoilt["case"])
+def test_spoilt_facts(spoilt: dict[str, Any], tmp_path: Path) -> None:
+    facts = deepcopy(SOUND)
+    facts[spoilt["file"]][spoilt["value"]] |= spoilt["change"]
+    told = [f"{message} — correct the fact" for message in spoilt["told"]]
+    assert refused(write(tmp_path, facts)) == told
+
+
+def test_every_reference_is_spoilt_once() -> None:
+    spoilt = {(case["file"], field) for case in SPOILT for field in case["change"]}
+    assert {(file, field) for file, field, _, _ in REFERENCES} <= spoilt
+    conditions = [one for case in SPOILT for one in case["change"].get("all", [])]
+    assert {name for name, _, _ in DIMENSIONS} <= {
+        one["dimension"] for one in conditions if set(one) == {"dimension", "equal"}
+    }
+
+
 @pytest.mark.parametrize(
-    ("file", "old", "new", "messages"),
+    ("changes", "told"),
     [
-        pytest.param(
-            "gpu-models.yml",
-            "architecture: ampere, pci",
-            "architecture: amper, pci",
-            [
-                (
-                    "architecture is not in the catalogue — gpu-models.yml gpu/a100-sxm4-80gb — "
-                    f"got amper / allowed {KNOWN_ARCHITECTURES} — correct the fact"
-                )
-            ],
-            id="dangling-architecture",
+        ({"source": None}, "source: Input should be a valid dictionary or instance of Source"),
+        ({"source": {"url": "https://example.com/"}}, "source.read: Field required"),
+        (
+            {"source": {"url": "https://example.com/", "read": "lately"}},
+            "source.read: Input should be a valid date or datetime, input is too short",
         ),
-        pytest.param(
-            "driver-packages.yml",
-            "os: debian-12\n",
-            "os: debian-99\n",
-            [
-                (
-                    f"os is not in the catalogue — driver-packages.yml {DRIVER} — got debian-99 / "
-                    f"allowed {KNOWN_SYSTEMS} — correct the fact"
-                )
-            ],
-            id="dangling-system",
+        (
+            {"source": {"url": "somewhere", "read": "2026-11-21"}},
+            r"source.url: String should match pattern '^(https?://|tests/|docs/)\S+$'",
         ),
-        pytest.param(
-            "driver-packages.yml",
-            'branch: "535"\n',
-            'branch: "536"\n',
-            [
-                (
-                    f"branch is not in the catalogue — driver-packages.yml {DRIVER} — got 536 / "
-                    f"allowed {KNOWN_BRANCHES} — correct the fact"
-                ),
-                (
-                    f"driver is not of its branch — driver-packages.yml {DRIVER} — got "
-                    "535.309.01 — correct the fact"
-                ),
-            ],
-            id="dangling-branch",
+        (
+            {"sure": "certainly"},
+            "sure: Input should be 'vendor', 'tested', 'secondary' or 'unproved'",
         ),
-        pytest.param(
-            "gpu-models.yml",
-            '  source: {url: "https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/'
-            'README.md", read: 2026-11-21}\n',
-            "",
-            [
-                (
-                    "fact is malformed — gpu-models.yml gpu/a100-sxm4-80gb — got source: Field "
-                    "required — correct the fact"
-                )
-            ],
-            id="no-source",
-        ),
-        pytest.param(
-            "gpu-models.yml",
-            "read: 2026-11-21",
-            "read: lately",
-            [
-                (
-                    "fact is malformed — gpu-models.yml gpu/a100-sxm4-80gb — got source.read: "
-                    "Input should be a valid date or datetime, input is too short — correct the "
-                    "fact"
-                )
-            ],
-            id="no-date",
-        ),
-        pytest.param(
-            "gpu-models.yml",
-            "sure: vendor",
-            "sure: certainly",
-            [
-                (
-                    "fact is malformed — gpu-models.yml gpu/a100-sxm4-80gb — got sure: Input "
-                    "should be 'vendor', 'tested', 'secondary' or 'unproved' — correct the fact"
-                )
-            ],
-            id="unknown-certainty",
-        ),
-        pytest.param(
-            "gpu-models.yml",
-            "id: gpu/h100-pcie-80gb",
-            "id: gpu/t4-16gb",
-            [
-                (
-                    "id is used twice — gpu-models.yml gpu/t4-16gb — got gpu-models.yml — correct "
-                    "the fact"
-                )
-            ],
-            id="id-twice",
-        ),
-        pytest.param(
-            "gpu-models.yml",
-            "model: h100-pcie-80gb",
-            "model: t4-16gb",
-            ["two facts say the same — gpu-models.yml t4-16gb — got 2 facts — correct the fact"],
-            id="name-twice",
-        ),
-        pytest.param(
-            "gpu-models.yml",
-            "10de:2331",
-            "10de:20b2",
-            [
-                (
-                    "PCI identifier belongs to two models — gpu-models.yml gpu/h100-pcie-80gb — "
-                    "got 10de:20b2 of gpu/a100-sxm4-80gb — correct the fact"
-                )
-            ],
-            id="overlapping-pci",
-        ),
-        pytest.param(
-            "architectures.yml",
-            'last_branch: "580"',
-            'last_branch: "390"',
-            ["range is empty — architectures.yml architecture/volta — got 390 — correct the fact"],
-            id="empty-range",
-        ),
+        ({"reason": ""}, "reason: String should have at least 1 character"),
     ],
 )
-def test_spoilt_facts(file: str, old: str, new: str, messages: list[str], facts: Path) -> None:
-    text = (facts / file).read_text()
-    assert old in text, "the case would prove nothing"
-    (facts / file).write_text(text.replace(old, new, 1))
-    assert refused(facts) == messages
+def test_facts_without_source(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    entry = {"values": SOUND["mps-limits"], **REST, **changes}
+    assert refused(write(tmp_path, SOUND | {"mps-limits": [entry]})) == [
+        f"fact is malformed — mps-limits.yml mps/{limit} — got {told} — correct the fact"
+        for limit in ("newer", "older")
+    ]
 
 
-def test_two_package_sets_of_one_driver(facts: Path) -> None:
-    path = facts / "driver-packages.yml"
-    text = path.read_text()
-    first = text[text.index(f"- id: {DRIVER}") :].split("\n- id: ")[0].rstrip()
-    path.write_text(f"{text}\n{first.replace(DRIVER, DRIVER + '-again')}\n")
-    assert refused(facts) == [
+def test_an_id_twice_across_files(tmp_path: Path) -> None:
+    entry = {"values": SOUND["mps-limits"][:1], **REST, "id": "gpu/a100"}
+    assert refused(write(tmp_path, SOUND | {"mps-limits": [entry]})) == [
+        "id is used twice — mps-limits.yml gpu/a100 — got gpu-models.yml — correct the fact"
+    ]
+
+
+def test_two_package_sets_of_one_driver(tmp_path: Path) -> None:
+    facts = deepcopy(SOUND)
+    facts["driver-packages"].append(facts["driver-packages"][0] | {"signed": True})
+    name = "driver/debian-12-distro-580.95.05-proprietary"
+    assert refused(write(tmp_path, facts)) == [
         (
-            f"two package sets bring the same driver — driver-packages.yml {DRIVER}-again — got "
-            f"{DRIVER} — correct the fact"
+            f"id is used twice — driver-packages.yml {name} — got driver-packages.yml — correct "
+            "the fact"
         )
     ]
 
 
-def test_everything_wrong_is_told_at_once(facts: Path) -> None:
-    (facts / "systems.yml").write_text("- 1\n- {id: x}\n")
-    told = refused(facts)
-    assert sum(line.startswith("fact is malformed — systems.yml [0]") for line in told) == 1
-    assert sum(line.startswith("fact is malformed — systems.yml x — ") for line in told) == 5
-    assert sum(line.startswith("os is not in the catalogue") for line in told) >= 3
+def test_what_values_share_stands_once(tmp_path: Path) -> None:
+    older, newer = SOUND["mps-limits"]
+    entry = {
+        "each": {"clients": 48, "cuda_upto": None},
+        "values": [
+            {key: older[key] for key in ("limit", "cuda_from", "cuda_upto")},
+            {key: newer[key] for key in ("limit", "cuda_from")},
+        ],
+        **REST,
+    }
+    limits = read_catalogue(write(tmp_path, SOUND | {"mps-limits": [entry]})).mps_limits
+    assert {name: fact.value.clients for name, fact in limits.items()} == {"older": 48, "newer": 48}
+    assert limits["older"].value.cuda_upto == "13.0"
 
 
-def test_the_digest_is_of_what_the_facts_say(facts: Path) -> None:
-    """Comments and order do not change it; a value does."""
-    before = load_catalogue().digest
-    path = facts / "systems.yml"
-    path.write_text("# a remark\n" + path.read_text())
-    assert read_catalogue(facts).digest == before
-    path.write_text(path.read_text().replace("name: ", "name: New ", 1))
-    assert read_catalogue(facts).digest != before
+def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+    write(tmp_path, SOUND)
+    (tmp_path / "systems.yml").write_text("- 1\n- {id: x}\n")
+    told = refused(tmp_path)
+    wrong = {" — ".join(line.split(" — ")[:2]) for line in told}
+    assert wrong == {
+        "fact is malformed — systems.yml [0]",
+        "fact is malformed — systems.yml x",
+        *(
+            f"os is not in the catalogue — {fact}"
+            for fact in (
+                "driver-packages.yml driver/debian-12-distro-580.95.05-proprietary",
+                "kernels.yml kernel/debian-12-6.1.0-50",
+                "container-runtimes.yml runtime/containerd-1.7.24-debian-12",
+            )
+        ),
+    }
+
+
+def test_the_digest_is_of_the_files(tmp_path: Path) -> None:
+    before = read_catalogue(write(tmp_path, SOUND)).digest
+    assert read_catalogue(tmp_path).digest == before
+    facts = deepcopy(SOUND)
+    facts["gpu-models"][3]["memory_gib"] = 32
+    assert read_catalogue(write(tmp_path, facts)).digest != before
+
+
+def test_bedplates_own_facts(figures: dict[str, dict[str, float]]) -> None:
+    """Reading them is the check."""
+    catalogue = load_catalogue()
+    tables = catalogue.tables()
+    figures["facts in the catalogue"] = {file: len(table) for file, table in tables.items()}
+    assert set(tables) == set(KINDS)
+    for table in tables.values():
+        for fact in table.values():
+            assert catalogue.fact(fact.id) is fact
