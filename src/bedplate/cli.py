@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.errors import BedplateError, LockError
+from bedplate.errors import BedplateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bedplate.lock import Lock
-    from bedplate.planning import Planned
-
-OK, BUG, STALE, REFUSED = 0, 1, 2, 3
+OK, REFUSED = 0, 3
 EPILOG = "Exit status: 0 planned or in step, 2 stale lock (--check), 3 refused, 1 a bug."
 
 
@@ -52,6 +49,32 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         metavar="DATE",
         help="the date that end-of-life warnings are about (default: the clock's)",
     )
+    plan.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="decide anew: what is locked already does not count",
+    )
+    plan.add_argument(
+        "--diff",
+        action="store_true",
+        help="write nothing; show what each host would get, and what that disturbs",
+    )
+    explain = commands.add_parser(
+        "explain",
+        help="why this version, and why not that one",
+        description="Say why a component of a pool (or of `cluster`) has its version, and why not "
+        "another one. Nothing is written.",
+        epilog="Examples: bedplate explain SITE pool_a — bedplate explain SITE pool_a "
+        "nvidia_driver — bedplate explain SITE pool_a nvidia_driver=595.91.07",
+    )
+    explain.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    explain.add_argument("subject", metavar="POOL", help="a pool, or `cluster`")
+    explain.add_argument(
+        "component",
+        nargs="?",
+        metavar="COMPONENT[=VERSION]",
+        help="a component of the plan (default: all of them, briefly)",
+    )
     report = commands.add_parser(
         "report",
         help="evidence to SITE/.bedplate/report.html and junit.xml",
@@ -69,7 +92,15 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); Python must not try to flush once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _run(given: list[str]) -> int:
     if given[:1] == ["mirror"]:
         asked = parser(with_mirror=True).parse_args(given)
         return _told(lambda: int(asked.run(asked)))
@@ -78,8 +109,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bedplate.evidence import command as report
 
         return _told(lambda: report.run(options.site))
-    today = options.today or datetime.now(UTC).date()
-    return _plan(options.site, today, as_json=options.json, check=options.check)
+    if options.command == "explain":
+        from bedplate.planning import explain
+
+        return _told(lambda: explain.run(options.site, options.subject, options.component))
+    from bedplate.planning import command
+
+    return command.run(options, options.today or datetime.now(UTC).date())
 
 
 def _told(run: Callable[[], int]) -> int:
@@ -88,81 +124,6 @@ def _told(run: Callable[[], int]) -> int:
     except BedplateError as error:
         print(error, file=sys.stderr)
         return REFUSED
-
-
-def _plan(site: Path, today: date, *, as_json: bool, check: bool) -> int:
-    from bedplate.lock import load_lock, write_lock
-    from bedplate.planning import plan
-
-    try:
-        planned = plan(site, today)
-        written = False
-        if not check:
-            written = _write(site, planned, write_lock)
-        elif planned.before is None:
-            load_lock(site)
-    except BedplateError as error:
-        stale = check and isinstance(error, LockError)
-        if as_json:
-            refusals = [problem.as_json() for problem in error.problems]
-            print(json.dumps({"ok": False, "lock": None, "refusals": refusals, "warnings": []}))
-        else:
-            print(error, file=sys.stderr)
-            if not stale:
-                print(f"\nRefused: {len(error.problems)} to put right.", file=sys.stderr)
-        return STALE if stale else REFUSED
-    stale = check and not planned.in_step
-    if as_json:
-        content = {
-            "ok": not stale,
-            "lock": planned.plan.lock.model_dump(mode="json"),
-            "refusals": [],
-            "warnings": list(planned.plan.warnings),
-        }
-        print(json.dumps(content))
-    else:
-        print(_table(site, planned, check=check, written=written))
-    return STALE if stale else OK
-
-
-def _write(site: Path, planned: Planned, write: Callable[[Path, Lock], bool]) -> bool:
-    from bedplate.errors import Problem
-
-    try:
-        return write(site, planned.plan.lock)
-    except OSError as error:
-        what, fix = "lock cannot be written", "make the site's directory writable"
-        raise LockError([Problem(what, str(site), got=str(error), fix=fix)]) from error
-
-
-def _table(site: Path, planned: Planned, *, check: bool, written: bool) -> str:
-    lock = planned.plan.lock
-    rows = [("WHERE", "COMPONENT", "VERSION")]
-    for name, part in lock.cluster.model_dump(mode="json").items():
-        rows.append(("cluster", name, part.get("version", part.get("source", ""))))
-    for name, pool in lock.pools.items():
-        hosts = sum(host.pool == name for host in lock.hosts.values())
-        gpus = ", ".join(f"{gpu.count} {gpu.model}" for gpu in pool.gpu)
-        rows.append((name, "gpu", f"{gpus} in each of {hosts} hosts"))
-        if (driver := pool.nvidia_driver) is not None:
-            told = f"{driver.version} {driver.flavour}, {driver.source}"
-            rows.append((name, "nvidia_driver", told))
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
-    lines += ["", "Why:"]
-    lines += [f"  {r.subject} {r.component} {r.decided}: {r.because}" for r in planned.plan.reasons]
-    if planned.plan.warnings:
-        lines += ["", "Warnings:", *(f"  {warning}" for warning in planned.plan.warnings)]
-    if planned.changes:
-        lines += ["", "Changes:", *(f"  {change}" for change in planned.changes)]
-    path = f"{site}/.bedplate.lock.yml"
-    if planned.in_step:
-        end = f"{path} is in step."
-    elif check:
-        end = f"{path} is stale — run: bedplate plan {site}"
-    else:
-        end = f"Wrote {path}." if written else f"{path} is in step."
-    return "\n".join([*lines, "", end])
 
 
 if __name__ == "__main__":

@@ -99,7 +99,10 @@ def artifacts(site: Path, lock: dict[str, Any]) -> dict[str, dict[str, str | Non
 
     found: dict[str, dict[str, str | None]] = {}
     for name, fact in sorted(load_catalogue().artifacts.items()):
-        version = lock["cluster"][fact.value.component]["version"]
+        part = lock["cluster"].get(fact.value.component)
+        if part is None:
+            continue  # another container runtime was chosen
+        version = part["version"]
         checksum = fact.value.sha256
         found[name] = {
             "version": version,

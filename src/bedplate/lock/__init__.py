@@ -1,12 +1,13 @@
 """The decision on disk, its digest and its differences."""
 
 from bedplate.lock.difference import differences
-from bedplate.lock.file import digest, load_lock, lock_path, render, write_lock
+from bedplate.lock.file import content_of, digest, load_lock, lock_path, render, write_lock
 from bedplate.lock.model import FORMAT, Lock
 
 __all__ = [
     "FORMAT",
     "Lock",
+    "content_of",
     "differences",
     "digest",
     "load_lock",

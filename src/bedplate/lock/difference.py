@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from bedplate.lock.file import content_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,7 +17,7 @@ ABSENT = object()
 
 def differences(old: Lock, new: Lock) -> list[str]:
     """Return one line per key that differs, by key."""
-    return list(_walk("", old.model_dump(mode="json"), new.model_dump(mode="json")))
+    return list(_walk("", content_of(old), content_of(new)))
 
 
 def _walk(path: str, old: Any, new: Any) -> Iterator[str]:

@@ -35,9 +35,14 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
 
+def content_of(lock: Lock) -> dict[str, Any]:
+    """Return a lock as it is written: what does not apply is left out."""
+    return lock.model_dump(mode="json", exclude_defaults=True)
+
+
 def render(lock: Lock) -> str:
     """Return the lock's text."""
-    content = lock.model_dump(mode="json", exclude_defaults=True)
+    content = content_of(lock)
     body: str = yaml.dump(
         content, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=140
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +265,14 @@ class Candidates:
             case "rdma":
                 return bool(value.stack == wish.label)
         return bool(getattr(value, wish.kind) == wish.label)
+
+    def could_be(self, wish: Wish, value: str) -> bool:
+        """Tell whether a wish of this kind, in other words, could mean a candidate."""
+        if wish.kind != "pin":
+            return True
+        return self.fits(
+            replace(wish, label=self.facts[value].value.version), self.facts[value].value
+        )
 
     def label(self, wish: Wish, value: str) -> str:
         """Return how a candidate is written in a wish of this kind."""

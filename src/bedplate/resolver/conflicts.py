@@ -55,9 +55,10 @@ class Search:
 
     def __init__(self, candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> None:
         self.candidates, self.cluster, self.pools = candidates, cluster, pools
-        self.program, self.wishes = self._program([])
+        self.program, self.wishes = self.with_options([])
 
-    def _program(self, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
+    def with_options(self, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
+        """Return a program with some more wishes, the last ones, that need not be kept."""
         encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
         encoding.cluster(self.cluster)
         encoding.kubelet(self.cluster.host)
@@ -84,8 +85,8 @@ class Search:
     ) -> Conflict:
         wish = self.wishes[blamed]
         context = kept if self.program.possible(kept) else [i for i in wishes if i != blamed]
-        labels = self._labels(wish)
-        program, all_wishes = self._program(
+        labels = self.labels(wish)
+        program, all_wishes = self.with_options(
             [replace(wish, label=label, number=number) for label, number in labels]
         )
         first = len(all_wishes) - len(labels)
@@ -94,8 +95,6 @@ class Search:
             for offset, (label, _) in enumerate(labels)
             if program.possible([*context, first + offset])
         ]
-        others = [rule for rule in self.program.rules if rule not in rules]
-        broken = self.program.best(wishes, others)
         relaxed = self.program.best(context)
         return Conflict(
             tuple(rules),
@@ -103,12 +102,10 @@ class Search:
             wish,
             tuple(allowed),
             self._instead(wish, allowed, relaxed),
-            tuple(sorted({fact for rule, _, fact in broken.broken if rule in rules}))
-            if broken
-            else (),
+            leaning_on(self.program, wishes, rules),
         )
 
-    def _labels(self, wish: Wish) -> list[tuple[str, int]]:
+    def labels(self, wish: Wish) -> list[tuple[str, int]]:
         """Return what else could be written for a wish; numbers with their value."""
         if wish.component is None:
             return []
@@ -124,6 +121,8 @@ class Search:
                 values = self.candidates.of(subject, wish.component, wide=True)
         found: dict[str, int] = {}
         for value in values:
+            if not self.candidates.could_be(wish, str(value)):
+                continue
             label = self.candidates.label(wish, str(value))
             found.setdefault(label, value if isinstance(value, int) else 0)
         found.pop(wish.label, None)
@@ -142,6 +141,14 @@ class Search:
             if value is not None and (label := self.candidates.label(wish, value)) in allowed:
                 return label
         return max(allowed, key=lambda label: (parts(label.rpartition("-")[2]), label))
+
+
+def leaning_on(program: Program, wishes: Sequence[int], rules: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of the facts by which wishes break rules, in a decision without these."""
+    model = program.best(wishes, [rule for rule in program.rules if rule not in rules])
+    if model is None:
+        return ()
+    return tuple(sorted({fact for rule, _, fact in model.broken if rule in rules}))
 
 
 def search(candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> list[Conflict]:

@@ -138,7 +138,7 @@ class Encoding:
             for level, cost in self.candidates.costs(subject, component, value):
                 if cost:
                     facts.add("cost", subject, component, value, level, cost)
-            if isinstance(value, str) and not isinstance(value, Name):
+            if value in self.candidates.facts:
                 self._entity(value)
 
     def _entity(self, identifier: str) -> None:

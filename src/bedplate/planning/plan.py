@@ -34,15 +34,18 @@ class Planned:
         return self.before == self.plan.lock
 
 
-def plan(site: Path, today: date) -> Planned:
-    """Plan a site. Raises SiteError or RefusedError with all problems."""
+def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
+    """Plan a site. Raises SiteError or RefusedError with all problems.
+
+    What is locked already stays where the wishes still allow it, unless an *upgrade* is asked for.
+    """
     before: Lock | None = None
     if lock_path(site).exists():
         try:
             before = load_lock(site)
         except LockError:
             before = None  # planned anew: that is what the message about such a lock asks for
-    outcome = resolve(load_site(site), load_catalogue(), today, before)
+    outcome = resolve(load_site(site), load_catalogue(), today, None if upgrade else before)
     if isinstance(outcome, Refusal):
         raise outcome.error()
     return Planned(outcome, before)

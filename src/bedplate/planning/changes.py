@@ -1,0 +1,131 @@
+"""What carrying out a new lock would do to each host: installed, changed, drained, rebooted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bedplate.lock import content_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.lock import Lock
+
+#: What changing a component does to a host that carries workloads.
+DRAINED, REBOOTED = "drained", "rebooted"
+EFFECTS: Mapping[str, tuple[str, ...]] = {
+    "os": (DRAINED, REBOOTED),
+    "kind": (DRAINED, REBOOTED),
+    "kernel": (DRAINED, REBOOTED),
+    "nvidia_driver": (DRAINED, REBOOTED),
+    "nvidia_fabric": (DRAINED,),
+    "accelerator": (DRAINED, REBOOTED),
+    "sharing": (DRAINED,),
+    "rdma": (DRAINED, REBOOTED),
+    "kubernetes": (DRAINED,),
+    "containerd": (DRAINED,),
+    "cri_o": (DRAINED,),
+    "docker": (DRAINED,),
+    "runc": (DRAINED,),
+}
+#: Parts of a lock that are no component of a host.
+NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
+
+
+@dataclass(frozen=True)
+class HostChange:
+    """One component of one host, and what changing it asks of the host's workloads."""
+
+    component: str
+    before: str
+    after: str
+    effects: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.before == ABSENT:
+            told = f"install {self.component} {self.after}"
+        elif self.after == ABSENT:
+            told = f"remove {self.component} {self.before}"
+        else:
+            told = f"change {self.component} {self.before} → {self.after}"
+        return told + (f" ({', '.join(self.effects)})" if self.effects else "")
+
+
+ABSENT = "absent"
+
+
+def host_changes(before: Lock | None, after: Lock) -> dict[str, list[HostChange]]:
+    """Return the changes of each host that has any, by name.
+
+    A host that is not in the old lock carries nothing yet: its components are installed without
+    disturbing anybody. One that is not in the new lock is only named: stacks take it out.
+    """
+    old = content_of(before) if before else {"hosts": {}, "pools": {}, "cluster": {}}
+    new = content_of(after)
+    found: dict[str, list[HostChange]] = {}
+    for name in sorted({*old["hosts"], *new["hosts"]}):
+        mine, its = _parts(old, name), _parts(new, name)
+        changes = list(_changes(mine, its))
+        if name not in new["hosts"]:
+            changes = [HostChange("cluster membership", "member", ABSENT, (DRAINED,))]
+        if changes:
+            found[name] = changes
+    return found
+
+
+def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
+    if host not in lock["hosts"]:
+        return {}
+    pool = lock["hosts"][host].get("pool")
+    parts = dict(lock["cluster"]) | (dict(lock["pools"][pool]) if pool else {})
+    return {key: value for key, value in parts.items() if key not in NOT_ON_HOSTS}
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[HostChange]:
+    for component in sorted({*old, *new}):
+        before, after = old.get(component), new.get(component)
+        if before != after:
+            effects = EFFECTS.get(component, ()) if old else ()
+            yield HostChange(component, _told(before), _told(after), effects)
+
+
+def _told(value: Any) -> str:
+    """Return what a reader calls a part: its version where it has one."""
+    if value is None or value == []:
+        return ABSENT
+    if isinstance(value, list):
+        return ", ".join(_told(item) for item in value)
+    if isinstance(value, dict):
+        words = [str(value[key]) for key in WORDS if value.get(key) is not None]
+        return " ".join(words) or ABSENT
+    return str(value)
+
+
+WORDS = (
+    "name",
+    "vendor",
+    "model",
+    "mode",
+    "version",
+    "flavour",
+    "variant",
+    "replicas",
+    "profile",
+    "stack",
+    "method",
+    "source",
+)
+
+
+def shown(changes: Mapping[str, list[HostChange]], pools: Mapping[str, str | None]) -> list[str]:
+    """Return the changes as lines, hosts with equal ones together."""
+    alike: dict[tuple[str | None, tuple[HostChange, ...]], list[str]] = {}
+    for host, its in changes.items():
+        alike.setdefault((pools.get(host), tuple(its)), []).append(host)
+    lines = []
+    for (pool, same), hosts in alike.items():
+        named = hosts[0] if len(hosts) == 1 else f"{hosts[0]} … {hosts[-1]} ({len(hosts)} hosts)"
+        lines.append(f"{named}{f' of {pool}' if pool else ''}:")
+        lines += [f"  {change}" for change in same]
+    return lines

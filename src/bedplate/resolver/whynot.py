@@ -1,0 +1,152 @@
+"""Why a component has its version, and why not another one: asked of the solver, wish by wish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bedplate.resolver import preferences as prefer
+from bedplate.resolver.candidates import Candidates
+from bedplate.resolver.conflicts import Search, leaning_on
+from bedplate.resolver.explanations import WHAT
+from bedplate.resolver.resolve import subjects
+from bedplate.resolver.terms import Name
+from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, split_named
+from bedplate.site.places import spelt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock import Lock
+    from bedplate.resolver.encoding import Subject
+    from bedplate.resolver.solving import Model, Program
+    from bedplate.site import Site
+
+#: What a preference says of the one that is not chosen, by its level.
+PREFERENCES = {
+    prefer.SUPPORTED: "its branch is not supported any more",
+    prefer.POLICY: "its branch is of another kind than the policy prefers",
+    prefer.LOCKED: "another version is locked already",
+    prefer.DRIVER: "a newer driver goes as well",
+    prefer.FLAVOUR: "the branch's maker recommends the other flavour",
+    prefer.SOURCE: "a source that is preferred has the same driver",
+    prefer.DRIVER_NAME: "its name comes later",
+    prefer.CUDA_LOCKED: "another version is locked already",
+    prefer.CUDA: "a newer toolkit goes as well",
+    prefer.BUILD_LOCKED: "another build is locked already",
+    prefer.BUILD: "a newer version goes as well",
+    prefer.BUILD_DEFAULT: "the default build goes as well",
+    prefer.BUILD_CUDA: "a build for a newer CUDA goes as well",
+    prefer.BUILD_NAME: "its name comes later",
+    prefer.RDMA: "dma-buf goes as well",
+    prefer.LOCKED_SHARED: "another version is locked already",
+    prefer.KUBERNETES: "a newer release goes as well",
+    prefer.RUNTIME: "a newer runtime goes as well",
+    prefer.SHARED: "a newer version goes as well",
+    prefer.ADDON: "a newer version goes as well",
+}
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A version that was not chosen, and why; with the sources of the facts that forbid it."""
+
+    label: str
+    because: str
+    sources: tuple[str, ...] = ()
+
+
+def component_of(name: str, subject: Subject) -> Name | None:
+    """Return the decision that a user means, as the program spells it; None if there is none."""
+    if name in POOL_PINS:
+        return POOL_PINS[name]
+    if name in SHARED_PINS:
+        return SHARED_PINS[name]
+    for wish in subject.wishes:
+        if wish.asks and wish.component is not None:
+            known = {
+                wish.label,
+                split_named(wish.label)[0],
+                split_named(wish.label)[0].replace("-", "_"),
+            }
+            if name in known or (name == "cuda_toolkit" and wish.kind == "cuda"):
+                return wish.component
+    return None
+
+
+class Question:
+    """A site's solver with one component's alternatives at hand. The site must be solvable."""
+
+    def __init__(
+        self, site: Site, catalogue: Catalogue, previous: Lock | None, subject: str
+    ) -> None:
+        self.candidates = Candidates(catalogue, previous)
+        cluster, pools = subjects(site, catalogue)
+        for pool in pools:
+            self.candidates.policies[pool.name] = pool.host.wishes.bedplate_driver.policy
+        self.cluster = cluster
+        self.pools = [one for one in pools if subject in {CLUSTER, one.name}]
+        self.subject = cluster if subject == CLUSTER else self.pools[0]
+        self.search = Search(self.candidates, cluster, self.pools)
+
+    def alternatives(
+        self, name: str, component: Name, decided: Model, version: str | None
+    ) -> list[Alternative]:
+        """Return why each other version of a component (or the one that is named) is not chosen."""
+        holder = self.cluster if name in SHARED_PINS else self.subject
+        where = CLUSTER if name in SHARED_PINS or component.startswith("addon(") else holder.name
+        pin = Wish(holder.host, where, ("bedplate_pins", name), "", "pin", component)
+        labels = self._labels(pin, version)
+        program, wishes = self.search.with_options(
+            [Wish(pin.host, where, pin.path, label, "pin", component) for label in labels]
+        )
+        kept = list(range(len(wishes) - len(labels)))
+        key = (where, str(component))
+        found = []
+        for offset, label in enumerate(labels):
+            option = len(kept) + offset
+            if self.candidates.facts[decided.values[key]].value.version == label:
+                continue
+            if program.possible([*kept, option]):
+                other = program.best([*kept, option])
+                because = self._preference(decided, other, key)
+                found.append(Alternative(label, f"possible, and {because}"))
+                continue
+            order = sorted(kept, key=lambda i: (-wishes[i].weight, i))
+            found.append(self._refused(program, [*order, option], wishes, label))
+        return found
+
+    def decided(self) -> Model | None:
+        """Return the decision without any further wish."""
+        return self.search.program.best(range(len(self.search.wishes)))
+
+    def _labels(self, pin: Wish, version: str | None) -> list[str]:
+        if version is not None:
+            return [version]
+        return [label for label, _ in reversed(self.search.labels(pin))]
+
+    def _preference(self, decided: Model, other: Model | None, key: tuple[str, str]) -> str:
+        if other is None:
+            return "it is not preferred"
+        mine, its = decided.values[key], other.values[key]
+        costs = dict(self.candidates.costs(key[0], Name(key[1]), mine))
+        for level, cost in sorted(self.candidates.costs(key[0], Name(key[1]), its), reverse=True):
+            if cost > costs[level]:
+                return PREFERENCES[level]
+        return "other components would be worse"
+
+    def _refused(
+        self, program: Program, kept: list[int], wishes: Sequence[Wish], label: str
+    ) -> Alternative:
+        conflict = program.conflict(kept)
+        if conflict is None:
+            return Alternative(label, "it is not preferred")
+        members, rules = conflict
+        others = [wishes[i] for i in members if i != kept[-1]]
+        told = ", ".join(f"{spelt(wish.path)} {wish.label}" for wish in others)
+        nothing = "it contradicts what is wished" if told else "nothing brings it"
+        what = WHAT[rules[0]] if rules else nothing
+        facts = [self.candidates.facts.get(one) for one in leaning_on(program, members, rules)]
+        sources = dict.fromkeys(fact.source.url for fact in facts if fact is not None)
+        return Alternative(label, what + (f" — with {told}" if told else ""), tuple(sources))
