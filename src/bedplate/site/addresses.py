@@ -21,8 +21,8 @@ def port_of(raw: RawHost) -> tuple[int, list[Problem]]:
     """Return a host's SSH port, and what is wrong with it."""
     value: Any = raw.connection.get("ansible_port", SSH)
     try:
-        port = int(value)
-        if 0 < port < 2**16 and not isinstance(value, bool):
+        port = int(str(value))
+        if 0 < port < 2**16:
             return port, []
     except (TypeError, ValueError):
         pass

@@ -27,7 +27,7 @@ from bedplate.site.places import KeyPath, Place, Places, spelt
 from bedplate.site.positions import Positions, is_constant, plain, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ansible.inventory.group import Group
     from ansible.inventory.host import Host
@@ -59,7 +59,7 @@ class RawHost:
 @cache
 def is_wish(key: str) -> bool:
     """Tell whether a variable is a wish, or was meant as one: `bedplat_gpu` is misspelt."""
-    if key.startswith(PREFIX):
+    if key.startswith(PREFIX[:-1]):
         return True
     first, _, rest = key.replace("-", "_").lower().partition("_")
     likeness = difflib.SequenceMatcher(None, first, PREFIX[:-1]).ratio()
@@ -107,7 +107,7 @@ class Reader:
             include_hostvars=False
         )
         self._layers: dict[tuple[str, ...], _Layer] = {}
-        self._fragments: dict[tuple[str, int], _Fragment] = {}
+        self._fragments: dict[tuple[str, int, Place | None], _Fragment] = {}
         self._known: dict[tuple[object, ...], _Wishes] = {}
 
     def host(self, host: Host) -> RawHost:
@@ -118,7 +118,7 @@ class Reader:
         fragments = layer.wishes
         if any(is_wish(key) for key in own):
             variables = combine_vars(layer.variables, own)
-            fragments = self._wishes_in(variables)
+            fragments = self._wishes_in(variables, host)
         templar = _Templates(self._loader, layer.variables, own, self._last)
         wishes = self._evaluated(fragments, templar)
         connection: dict[str, Any] = {}
@@ -143,30 +143,33 @@ class Reader:
         names = tuple(sorted(str(group.name) for group in host.get_groups()))
         if names not in self._layers:
             variables = self._of_groups(host)
-            wishes = self._wishes_in(variables)
+            wishes = self._wishes_in(variables, host)
             constant = all(fragment.constant for fragment in wishes.values())
             self._layers[names] = _Layer(names, variables, wishes, constant)
         return self._layers[names]
 
     def _of_groups(self, host: Host) -> dict[str, Any]:
-        """Combine the variables of a host's groups in the configured order of precedence."""
+        found: dict[str, Any] = {}
+        for part in self._parts_of_groups(host):
+            found = combine_vars(found, part)
+        return found
+
+    def _parts_of_groups(self, host: Host) -> Iterator[dict[str, Any]]:
+        """Yield the variables of a host's groups, in the configured order of precedence."""
         everyone = [self._inventory.groups["all"]]
         groups: list[Group] = sort_groups(
             [group for group in host.get_groups() if group.name != "all"]
         )
-        parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "all_inventory": lambda: get_group_vars(everyone),
-            "groups_inventory": lambda: get_group_vars(groups),
-            "all_plugins_inventory": lambda: self._beside_inventory(everyone),
-            "groups_plugins_inventory": lambda: self._beside_inventory(groups),
-            "all_plugins_play": lambda: self._beside_play(everyone),
-            "groups_plugins_play": lambda: self._beside_play(groups),
+        parts: dict[str, Callable[[list[Group]], dict[str, Any]]] = {
+            "inventory": get_group_vars,
+            "plugins_inventory": self._beside_inventory,
+            "plugins_play": self._beside_play,
         }
-        found: dict[str, Any] = {}
         for entry in constants.VARIABLE_PRECEDENCE:
-            if entry in parts:
-                found = combine_vars(found, parts[entry]())
-        return found
+            whose, _, part = entry.partition("_")
+            for group in everyone if whose == "all" else groups:
+                if part in parts:
+                    yield parts[part]([group])
 
     def _beside_inventory(self, of: list[Group] | list[Host]) -> dict[str, Any]:
         sources = self._inventory._sources  # as VariableManager does
@@ -184,28 +187,41 @@ class Reader:
         )
         return found
 
-    def _wishes_in(self, variables: Mapping[str, Any]) -> dict[str, _Fragment]:
+    def _wishes_in(self, variables: Mapping[str, Any], host: Host) -> dict[str, _Fragment]:
         everything = {**variables, **self._last}
-        return {
-            str(key): self._fragment(str(key), raw, key=key)
-            for key, raw in everything.items()
-            if is_wish(key)
-        }
+        found = {}
+        for key, raw in everything.items():
+            if is_wish(key):
+                # Nothing can be attached to true, false and null.
+                bare = raw is None or isinstance(raw, bool)
+                place = self._key_place(str(key), host) if bare else None
+                found[str(key)] = self._fragment(str(key), raw, place)
+        return found
+
+    def _key_place(self, name: str, host: Host) -> Place | None:
+        """Return where the key that wins stands: a combined mapping keeps the first one."""
+        place = None
+        for part in [*self._parts_of_groups(host), host.get_vars(), self._of_plugins([host])]:
+            for key in part:
+                if key == name:
+                    place = self._positions.place(key) or place
+        return place
 
     def _fragment(
-        self, name: str, raw: object, *, key: object = None, keep: bool = True
+        self, name: str, raw: object, place: Place | None = None, *, keep: bool = True
     ) -> _Fragment:
-        if (known := self._fragments.get((name, id(raw)))) is not None:
+        known = self._fragments.get((name, id(raw), place))
+        if known is not None:
             return known
         path: KeyPath = (name,)
         places = dict(self._positions.below(raw, path))
-        if path not in places and (place := self._positions.place(key)):
+        if place is not None:
             places[path] = place
         constant = is_constant(raw)
         value = plain(raw, self._positions) if constant else None
         fragment = _Fragment(raw, value, constant, places)
         if keep:  # by identity, so that what is kept also keeps the value alive
-            self._fragments[name, id(raw)] = fragment
+            self._fragments[name, id(raw), place] = fragment
         return fragment
 
     def _evaluated(self, fragments: Mapping[str, _Fragment], templar: _Templates) -> _Wishes:

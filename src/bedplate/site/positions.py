@@ -142,11 +142,12 @@ def unreadable(error: AnsibleError, positions: Positions, fallback: Path, what: 
     else:
         place = Place(str(fallback))
     fix = "correct it; `ansible-inventory --list` shows what Ansible makes of it"
+    key = None
     if "duplicate mapping key" in text:
         what, fix = "key is there twice", "remove one: YAML would silently take the last"
-        text = text.rsplit("duplicate mapping key ", 1)[-1].rstrip(".").strip("'")
+        key = text = text.rsplit("duplicate mapping key ", 1)[-1].rstrip(".").strip("'")
     if "VaultSecretsContext" in text:
         text = "an encrypted value, and no vault password"
     if "vault" in text.lower():
         fix = "set ANSIBLE_VAULT_PASSWORD_FILE, or vault_password_file in ansible.cfg"
-    return Problem(what, place.file, place.line, place.column, got=text, fix=fix, rule="readable")
+    return Problem(what, place.file, place.line, place.column, key, text, fix=fix, rule="readable")

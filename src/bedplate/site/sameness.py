@@ -55,8 +55,8 @@ def _differences(
             votes[text] += members[which]
         if len(values) == 1:
             continue
-        # What most hosts have is taken as meant; of equally many, what more groups set.
-        usual = max(votes, key=lambda text: (votes[text], _reach(values[text].places.of((key,)))))
+        # What is set for all, or not at all, is taken as meant; then what most hosts have.
+        usual = max(votes, key=lambda text: (_reach(values[text].places.of((key,))), votes[text]))
         reference = values[usual]
         for host in distinct.values():
             mine = _short(getattr(host.wishes, key))

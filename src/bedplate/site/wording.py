@@ -60,8 +60,8 @@ def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
 def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     path = tuple(detail["loc"])
     kind, value = detail["type"], detail["input"]
-    key = spelt(path)
-    place = host.places.of(_as_written(path, host))
+    path = _as_written(path, host)
+    key, place = spelt(path), host.places.of(path)
     name = str(path[-1])
     what, got = "wrong value", _shown(value)
     # The form of a list's items and of a mapping's values is named by what they are in.
