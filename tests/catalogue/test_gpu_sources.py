@@ -29,6 +29,24 @@ KNOWN_UPTO = {"570": "570.153.02", "575": "575.57.08"}
 #: What says nothing about which board it is: pci.ids writes Mobile for the vendor's Laptop GPU.
 COMMON = re.compile(r"nvidia|tesla|geforce|quadro|amd|instinct|mobile|laptop|gpu|max|q|with|design")
 
+#: Architecture and compute capability by what a chip's name begins with; the first that fits.
+CHIPS = (
+    ("GM10", ("maxwell", "5.0")),
+    ("GM20", ("maxwell", "5.2")),
+    ("GP100", ("pascal", "6.0")),
+    ("GP10", ("pascal", "6.1")),
+    ("GV100", ("volta", "7.0")),
+    ("TU1", ("turing", "7.5")),
+    ("GA100", ("ampere", "8.0")),
+    ("GA10", ("ampere", "8.6")),
+    ("AD10", ("ada", "8.9")),
+    ("GH100", ("hopper", "9.0")),
+    ("GB10", ("blackwell", "10.0")),
+    ("GB11", ("blackwell", "10.3")),
+    ("GB20B", ("blackwell", "12.1")),
+    ("GB20", ("blackwell", "12.0")),
+)
+
 #: Where the vendor's table and pci.ids name one identifier differently, with the reason.
 OTHER_NAMES = {
     **dict.fromkeys(
@@ -95,15 +113,14 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def names(debian: Path) -> dict[str, str]:
-    """Names by vendor and device identifier, out of pci.ids."""
+    """Names by vendor and device identifier, out of pci.ids: `GV100GL [Tesla V100 SXM2 32GB]`."""
     found = {}
     vendor = ""
     for line in (debian / "usr/share/misc/pci.ids").read_text(encoding="utf-8").splitlines():
         if match := re.match(r"([0-9a-f]{4})  ", line):
             vendor = match[1]
         elif match := re.match(r"\t([0-9a-f]{4})  (.+)", line):
-            # What is sold stands in brackets after the chip.
-            found[f"{vendor}:{match[1]}"] = (re.findall(r"\[(.+)]", match[2]) or [match[2]])[0]
+            found[f"{vendor}:{match[1]}"] = match[2]
     return found
 
 
@@ -123,6 +140,11 @@ def boards() -> Iterator[tuple[str, GpuModel, Architecture]]:
         architecture = catalogue.architectures[fact.value.architecture].value
         for pci in fact.value.pci:
             yield pci, fact.value, architecture
+
+
+def sold(name: str) -> str:
+    """Return what stands in brackets after the chip."""
+    return (re.findall(r"\[(.+)]", name) or [name])[0]
 
 
 def words(name: str) -> set[str]:
@@ -171,7 +193,7 @@ def test_boards_are_in_pci_ids(names: dict[str, str], figures: Figures) -> None:
                 wrong.append(f"{model.model} {pci} is not in pci.ids")
             continue
         compared += 1
-        if agree(model.name, names[pci]):
+        if agree(model.name, sold(names[pci])):
             continue
         different.add(f"{model.model} {pci}")
         if f"{model.model} {pci}" not in OTHER_NAMES:
@@ -186,6 +208,23 @@ def test_boards_are_in_pci_ids(names: dict[str, str], figures: Figures) -> None:
     assert compared > 300
 
 
+def test_chips_tell_architecture_and_compute_capability(
+    names: dict[str, str], figures: Figures
+) -> None:
+    wrong = []
+    compared = 0
+    for pci, model, _ in boards():
+        if chip := re.match(r"[A-Z]{2}[0-9A-F]{3}", names.get(pci, "")):
+            compared += 1
+            said = (model.architecture, model.compute_capability)
+            expected = next(value for start, value in CHIPS if chip[0].startswith(start))
+            if said != expected:
+                wrong.append(f"{model.model} {pci}: {said}, {chip[0]} is {expected}")
+    figures["chips of Debian's pci.ids: rows"] = {"compared": compared}
+    assert wrong == []
+    assert compared > 300
+
+
 def test_other_makers_boards_are_in_pci_ids(names: dict[str, str], figures: Figures) -> None:
     rows = [
         (fact.value, pci)
@@ -193,7 +232,9 @@ def test_other_makers_boards_are_in_pci_ids(names: dict[str, str], figures: Figu
         for pci in fact.value.pci
         if fact.sure != "unproved"
     ]
-    wrong = [f"{a.accelerator} {pci}" for a, pci in rows if not agree(a.name, names.get(pci, ""))]
+    wrong = [
+        f"{a.accelerator} {pci}" for a, pci in rows if not agree(a.name, sold(names.get(pci, "")))
+    ]
     figures["other makers' boards against Debian's pci.ids: rows"] = {"compared": len(rows)}
     assert wrong == []
     assert len(rows) > 0

@@ -30,11 +30,13 @@ REFERENCES = (
     ("systems", "kernel", "kernels", "kernel"),
 )
 
-#: What a condition of a known-bad combination names: dimension, and the file and field of it. It
-#: may name branches and versions that the catalogue does not have, or not any more.
+#: What a condition of a known-bad combination names: dimension, and the file and field of it. A
+#: misspelt name would make the combination hold never.
 DIMENSIONS = (
     ("gpu", "gpu-models", "model"),
     ("architecture", "architectures", "architecture"),
+    ("os", "systems", "os"),
+    ("branch", "driver-branches", "branch"),
 )
 
 
