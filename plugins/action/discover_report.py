@@ -12,6 +12,7 @@ from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 from bedplate.discovery import store
 from bedplate.discovery.judge import judge
 from bedplate.errors import BedplateError
+from bedplate.portable.message import problem
 
 
 class ActionModule(ActionBase):
@@ -27,11 +28,15 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         # Ansible's own containers and tagged values mean nothing to JSON and Pydantic.
         wish = plain(self._task.args)
-        if not wish.get("site"):
+        sources = [Path(s) for s in plain((task_vars or {}).get("ansible_inventory_sources", []))]
+        if not any(Path(wish["site"]) in (source, source.parent) for source in sources):
             result["failed"] = True
-            result["msg"] = (
-                "no folder to write proposals to — the inventory — got: one that is no directory;"
-                " allowed: a site — Name the site's directory with -i."
+            result["msg"] = problem(
+                "the inventory is no site",
+                ", ".join(str(source) for source in sources),
+                "an inventory without a folder of its own",
+                "a directory, below which the proposals are written",
+                "Name the site's directory with -i.",
             )
             return result
         site, here = Path(wish["site"]), Path.cwd()

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 
     from bedplate.lock.model import Driver, Lock, Pool
 
-#: Which owners of a driver go with a source of the lock; `unknown` goes with every one.
-OWNERS = {
-    "distro": ("distro",),
-    "vendor-repo": ("vendor-repo",),
-    "precompiled": ("precompiled",),
-    "runfile": ("runfile",),
-}
 OWNED_BY = {
     "runfile": "NVIDIA's runfile",
     "vendor-repo": "NVIDIA's repository",
@@ -137,7 +130,7 @@ def _driver(facts: Mapping[str, Any], lock: Lock | None, pool: Pool | None) -> I
         yield Finding("driver", "runs", f"{runs}, by {whose}: the lock wants none here, left alone")
         return
     aim = f"{wanted.version} {wanted.flavour} from {wanted.source}"
-    if driver["owner"] not in (*OWNERS[wanted.source], "unknown"):
+    if driver["owner"] not in (wanted.source, "unknown"):
         yield Finding(
             "driver",
             "foreign",

@@ -50,7 +50,7 @@ def lines(
         for text in record["notes"]:
             together.setdefault(("note", text), []).append(name)
     for state in ("adopted", "runs", "change", "foreign", "note"):
-        for (other, text), hosts in sorted(together.items()):
+        for (other, text), hosts in sorted(together.items(), key=lambda item: item[0][1].lower()):
             if other == state:
                 head = f"{HEADINGS[state]}: " if state in HEADINGS else ""
                 said.append(f"{head}{text} — {names(hosts)}")
