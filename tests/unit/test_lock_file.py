@@ -32,23 +32,23 @@ def site(tmp_path: Path) -> Path:
             + "merge the wishes, then run: bedplate plan {site}",
         ),
         (
-            TEXT.replace(b"format: 1", b"format: 0"),
+            TEXT.replace(b"format: 2", b"format: 1"),
             (
-                "lock is of another format — {path} format — got 0 / allowed 1 — run: bedplate "
+                "lock is of another format — {path} format — got 1 / allowed 2 — run: bedplate "
                 "plan {site}"
             ),
         ),
         (
-            TEXT.replace(b"format: 1", b"format: 2"),
+            TEXT.replace(b"format: 2", b"format: 3"),
             (
-                "lock is of another format — {path} format — got 2 / allowed 1 — run: bedplate "
+                "lock is of another format — {path} format — got 3 / allowed 2 — run: bedplate "
                 "plan {site}"
             ),
         ),
         (
             b"{}",
             (
-                "lock is of another format — {path} format — got None / allowed 1 — run: bedplate "
+                "lock is of another format — {path} format — got None / allowed 2 — run: bedplate "
                 "plan {site}"
             ),
         ),
@@ -75,7 +75,7 @@ def site(tmp_path: Path) -> Path:
             + "run: bedplate plan {site}",
         ),
         (
-            b"format: 1\nsite: \xff\n",
+            b"format: 2\nsite: \xff\n",
             "lock cannot be read — {path} — got bytes that are not UTF-8 / "
             + WHOLE
             + "run: bedplate plan {site}",

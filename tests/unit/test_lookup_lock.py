@@ -53,10 +53,10 @@ def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("format: 1\n<<<<<<< HEAD\n", "lock has conflict markers — .*:2 — "),
-        ("format: 0\n", "lock is of another format — .* format — got 0 / allowed 1"),
+        ("format: 2\n<<<<<<< HEAD\n", "lock has conflict markers — .*:2 — "),
+        ("format: 1\n", "lock is of another format — .* format — got 1 / allowed 2"),
         ("[garbage", "lock cannot be read"),
-        ("format: 1\n", "lock cannot be read"),
+        ("format: 2\n", "lock cannot be read"),
     ],
 )
 def test_unusable_locks(site: Path, text: str, message: str) -> None:

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
 CNI = ("flannel", "cilium")
 MODES_WITH_REPLICAS = ("time-slicing", "mps", "hami")
-#: The kinds of fact that a condition of a known-bad combination can be about, by its dimension.
-TABLES = {
-    "gpu": ("gpu_models",),
-    "architecture": ("architectures",),
-    "os": ("systems",),
-    "kernel": ("kernels",),
-    "source": ("driver_packages",),
-    "flavour": ("driver_packages",),
-    "branch": ("driver_packages",),
-    "driver": ("driver_packages",),
-    "fabric": ("driver_packages",),
-    "cuda": ("cuda_toolkits", "frameworks"),
+#: The prefixes of facts that a condition of a known-bad combination can be about.
+ABOUT = {
+    "gpu": ("gpu",),
+    "architecture": ("architecture",),
+    "os": ("system",),
+    "kernel": ("kernel",),
+    "source": ("driver",),
+    "flavour": ("driver",),
+    "branch": ("driver",),
+    "driver": ("driver",),
+    "fabric": ("driver",),
+    "cuda": ("cuda", "framework"),
     "kubernetes": ("kubernetes",),
-    "containerd": ("container_runtimes",),
-    "nvidia_container_toolkit": ("components",),
-    "nvidia_device_plugin": ("components",),
-    "framework": ("frameworks",),
-    "addon": ("addons",),
+    "containerd": ("runtime",),
+    "nvidia_container_toolkit": ("component",),
+    "nvidia_device_plugin": ("component",),
+    "framework": ("framework",),
+    "addon": ("addon",),
 }
 #: The field that a condition compares, where it is not the dimension's own name.
 FIELDS = {
@@ -77,19 +77,20 @@ class Candidates:
         }
 
     @cached_property
-    def _met(self) -> dict[str, list[tuple[str, int]]]:
-        found: dict[str, list[tuple[str, int]]] = {}
+    def _conditions(self) -> dict[str, list[tuple[str, int, Condition]]]:
+        """The conditions of known-bad combinations, by the prefix of what they are about."""
+        found: dict[str, list[tuple[str, int, Condition]]] = {}
         for bad in self.catalogue.known_bad.values():
             for index, condition in enumerate(bad.value.all):
-                for table in TABLES.get(condition.dimension, ()):
-                    for fact in getattr(self.catalogue, table).values():
-                        if meets(condition, fact.value):
-                            found.setdefault(fact.id, []).append((bad.id, index))
+                for prefix in ABOUT.get(condition.dimension, ()):
+                    found.setdefault(prefix, []).append((bad.id, index, condition))
         return found
 
-    def conditions_met(self, identifier: str) -> Sequence[tuple[str, int]]:
-        """Return the conditions of known-bad combinations that a thing meets."""
-        return self._met.get(identifier, ())
+    def conditions_met(self, identifier: str) -> Iterator[tuple[str, int]]:
+        """Yield the conditions of known-bad combinations that a thing meets."""
+        for bad, index, condition in self._conditions.get(identifier.partition("/")[0], ()):
+            if meets(condition, self.facts[identifier].value):
+                yield bad, index
 
     def words_met(self, condition: Condition) -> list[str]:
         """Return the words that meet a condition about something that is no fact."""

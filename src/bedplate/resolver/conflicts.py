@@ -22,6 +22,25 @@ CONTRADICTION = "wishes-contradict"
 UNPACKAGED = "driver-packaged"
 
 
+#: How the rules about a kind of wish begin: of several rules, such a one names the conflict.
+ABOUT = {
+    "addon": ("addon-", "resource-"),
+    "cuda": ("cuda-",),
+    "framework": ("framework-",),
+    "gpu": ("gpu-", "fabric-"),
+    "kernel": ("kernel-",),
+    "kubernetes": ("addon-kubernetes", "runtime-", "component-"),
+    "os": ("driver-packaged", "guest-"),
+    "profile": ("mig-",),
+    "rdma": ("rdma-",),
+    "replicas": ("mps-", "share-"),
+    "runtime": ("runtime-",),
+    "seats": ("share-",),
+    "secure_boot": ("secure-",),
+    "sharing": ("sharing-", "mps-", "mig-", "resource-"),
+}
+
+
 @dataclass(frozen=True)
 class Conflict:
     """Wishes that do not go together; without any one of them the others do.
@@ -46,7 +65,8 @@ class Conflict:
     def rule(self) -> str:
         """Return the rule that names the conflict."""
         if self.rules:
-            return self.rules[0]
+            about = ABOUT.get(self.blamed.kind, ())
+            return next((rule for rule in self.rules if rule.startswith(about)), self.rules[0])
         return UNPACKAGED if self.blamed.component == "driver" else CONTRADICTION
 
 

@@ -129,43 +129,56 @@ def _decide(
     cluster: Subject, pools: Sequence[Subject], candidates: Candidates
 ) -> tuple[Values, dict[str, Values]] | None:
     """Walk the shared choices, best first, to the one that every pool can live with."""
-    hard: list[Subject] = []
+    hard: list[str] = []
+    names: dict[Hashable, Subject] = {}
+    shapes = {pool.name: names.setdefault(_shape(pool, candidates), pool).name for pool in pools}
+    distinct = list(names.values())
     while True:
-        shared = _solve(candidates, cluster, hard, None)
+        asked = [pool for pool in distinct if pool.name in hard]
+        shared = _Decider(candidates, cluster, asked, None).decide(hard)
         if shared is None:
             return None
         fixed = shared[CLUSTER]
+        decider = _Decider(candidates, cluster, distinct, fixed)
         found: dict[str, Values] = {}
-        shapes: dict[Hashable, Values] = {}
-        for pool in pools:
-            shape = _shape(pool, candidates)
-            if shape not in shapes:
-                one = _solve(candidates, cluster, [pool], fixed)
-                if one is None:
-                    hard.append(pool)
-                    break
-                shapes[shape] = one.get(pool.name, {})
-            found[pool.name] = shapes[shape]
+        for pool in distinct:
+            one = decider.decide([pool.name])
+            if one is None:
+                hard.append(pool.name)
+                break
+            found[pool.name] = one.get(pool.name, {})
         else:
-            return fixed, found
+            return fixed, {name: found[shape] for name, shape in shapes.items()}
 
 
-def _solve(
-    candidates: Candidates, cluster: Subject, pools: Sequence[Subject], fixed: Values | None
-) -> dict[str, dict[str, str]] | None:
-    encoding = Encoding(candidates.catalogue, candidates, wide=False)
-    encoding.cluster(cluster, fixed)
-    encoding.kubelet(cluster.host)
-    for pool in pools:
-        encoding.pool(pool)
-    problem = encoding.finish()
-    model = Program(problem.facts.text(), len(problem.wishes), kept=True).decided()
-    if model is None:
-        return None
-    found: dict[str, dict[str, str]] = {}
-    for (subject, component), value in model.values.items():
-        found.setdefault(subject, {})[component] = value
-    return found
+class _Decider:
+    """A program with the shared components, still to choose or *fixed*, and some pools."""
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        cluster: Subject,
+        pools: Sequence[Subject],
+        fixed: Values | None,
+    ) -> None:
+        encoding = Encoding(candidates.catalogue, candidates, wide=False)
+        encoding.cluster(cluster, fixed)
+        encoding.kubelet(cluster.host)
+        for pool in pools:
+            encoding.pool(pool)
+        problem = encoding.finish()
+        self.program = Program(problem.facts.text(), len(problem.wishes), kept=True)
+        self.pools = [pool.name for pool in pools]
+
+    def decide(self, active: Sequence[str]) -> dict[str, dict[str, str]] | None:
+        """Return the best values of the cluster and the active pools, None if there are none."""
+        model = self.program.decided(self.pools, active)
+        if model is None:
+            return None
+        found: dict[str, dict[str, str]] = {}
+        for (subject, component), value in model.values.items():
+            found.setdefault(subject, {})[component] = value
+        return found
 
 
 def _shape(pool: Subject, candidates: Candidates) -> Hashable:

@@ -43,15 +43,16 @@ class Program:
     """A grounded program whose wishes and rules are assumptions."""
 
     def __init__(self, facts: str, wishes: int, *, kept: bool) -> None:
-        """Ground it: with *kept*, every wish and rule is a fact, and nothing is left to assume."""
+        """Ground it: with *kept*, every wish and rule is a fact; pools are taken one by one."""
         names = rule_names(rules())
         if kept:
             given = [f"wish(0..{wishes - 1})."] if wishes else []
             given += [f'enforce("{rule}").' for rule in names]
+            given.append("{ active(P) } :- pool(P).")
         else:
             given = [f"{{ wish(0..{wishes - 1}) }}."] if wishes else []
             given += [f'{{ enforce("{rule}") }}.' for rule in names]
-            given.append("#show violated/3.")
+            given += ["active(P) :- pool(P).", "#show violated/3."]
         self.control = clingo.Control(["--warn=none", "--seed=1"], logger=_silent)
         self.control.add("base", [], "\n".join([rules(), *given, facts]))
         self.control.ground([("base", [])])
@@ -78,9 +79,12 @@ class Program:
         ]
         return self._model(assumed)
 
-    def decided(self) -> Model | None:
-        """Return the best decision of a program whose wishes are all facts."""
-        return self._model([])
+    def decided(self, pools: Iterable[str], active: Iterable[str]) -> Model | None:
+        """Return the best decision for some *active* pools of a program whose wishes are facts."""
+        wanted = set(active)
+        return self._model(
+            [(clingo.Function("active", [clingo.String(pool)]), pool in wanted) for pool in pools]
+        )
 
     def _model(self, assumed: Sequence[tuple[clingo.Symbol, bool]]) -> Model | None:
         found: Model | None = None
