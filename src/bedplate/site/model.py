@@ -13,7 +13,7 @@ PCI = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
 ENDPOINT = r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}$"
 KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
 PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
-PROFILE = r"^[1-7]g\.[0-9]+gb(\+[a-z.]+)?$"
+PROFILE = r"^[1-7]g\.[0-9]+gb([+-][a-z.]+)?$"
 #: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
 NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"

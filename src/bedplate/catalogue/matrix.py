@@ -1,0 +1,214 @@
+"""What is supported, as tables: `python -m bedplate.catalogue.matrix` in a checkout writes them.
+
+Every cell says how its fact is known: `vendor` (the maker says so), `tested` (run by this project)
+or `unproved` (a secondary source, or nobody).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedplate.catalogue.load import load_catalogue
+from bedplate.versions import last, minor, number, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bedplate.catalogue.facts import Fact
+    from bedplate.catalogue.load import Catalogue
+
+BEGIN, END = "<!-- support table: written by bedplate.catalogue.matrix -->", "<!-- end of it -->"
+GRADES = {"vendor": "vendor", "tested": "tested", "secondary": "unproved", "unproved": "unproved"}
+#: The weakest first: a cell of several facts is as sure as the weakest.
+WEAKEST = ("unproved", "vendor", "tested")
+NONE = "none"
+HEAD = """# The supported matrix
+
+Written from the catalogue by `python -m bedplate.catalogue.matrix`; a test keeps it in step. Each
+cell says how it is known: *vendor* (its maker says so), *tested* (run for real by this project's
+tests, on the hosts that the README names) or *unproved* (a secondary source, or nobody yet).
+The plan prints the facts that a decision leans on and that are not proved.
+"""
+
+
+def grade(facts: Iterable[Fact[Any]]) -> str:
+    """Return how sure some facts are together."""
+    found = {GRADES[fact.sure] for fact in facts}
+    return next((one for one in WEAKEST if one in found), NONE)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _installable(catalogue: Catalogue, dimension: str) -> Sequence[str]:
+    fact = catalogue.installable.get(dimension)
+    return fact.value.values if fact else ()
+
+
+def drivers(catalogue: Catalogue) -> str:
+    """Return the branches that each source has for each system."""
+    sources = ("distro", "vendor-repo", "precompiled", "runfile")
+    rows = []
+    for system in sorted(catalogue.systems):
+        cells = []
+        for source in sources:
+            facts = [
+                fact
+                for fact in catalogue.driver_packages.values()
+                if (fact.value.os, fact.value.source) == (system, source)
+            ]
+            branches = sorted({fact.value.branch for fact in facts})
+            told = ", ".join(f"R{branch}" for branch in branches)
+            ours = system in _installable(catalogue, "os") and source in _installable(
+                catalogue, "source"
+            )
+            # That a package was built once is not that our roles install it.
+            how = "tested" if ours else grade(facts).replace("tested", "vendor")
+            cells.append(f"{told}: {how}" if facts else NONE)
+        rows.append([system, *cells])
+    return _table(["System", *sources], rows)
+
+
+def architectures(catalogue: Catalogue) -> str:
+    """Return what drives each architecture."""
+    rows = []
+    known = catalogue.architectures.values()
+    for fact in sorted(known, key=lambda fact: number(fact.value.compute_capabilities[0])):
+        one = fact.value
+        boards = sum(
+            gpu.value.architecture == one.architecture for gpu in catalogue.gpu_models.values()
+        )
+        rows.append(
+            [
+                one.architecture,
+                str(boards),
+                ", ".join(one.compute_capabilities),
+                f"R{one.first_branch} to {f'R{one.last_branch}' if one.last_branch else 'now'}",
+                ", ".join(one.flavours),
+                f"{one.cuda_from} to {one.cuda_upto or 'now'}",
+                grade([fact]),
+            ]
+        )
+    head = [
+        "Architecture",
+        "Boards",
+        "Compute",
+        "Driver branches",
+        "Kernel module",
+        "CUDA",
+        "Known by",
+    ]
+    return _table(head, rows)
+
+
+def kubernetes(catalogue: Catalogue) -> str:
+    """Return Kubernetes releases by container runtimes."""
+    releases = sorted(catalogue.kubernetes, key=parts, reverse=True)
+    rows = []
+    for fact in sorted(
+        catalogue.container_runtimes.values(),
+        key=lambda fact: (fact.value.runtime, parts(fact.value.version)),
+    ):
+        one = fact.value
+        first = number(one.kubernetes_from) if one.kubernetes_from else 0
+        end = last(one.kubernetes_upto) if one.kubernetes_upto else number("999")
+        name = f"{one.runtime} {one.version}" + (f" ({one.os})" if one.os else "")
+        cells = [
+            grade([fact, catalogue.kubernetes[release]])
+            if first <= number(release) <= end
+            else NONE
+            for release in releases
+        ]
+        rows.append([name, "yes" if one.cdi else "no", *cells])
+    return _table(["Container runtime", "CDI", *releases], rows)
+
+
+def frameworks(catalogue: Catalogue) -> str:
+    """Return framework releases with their builds."""
+    builds: dict[tuple[str, str], list[Fact[Any]]] = {}
+    for fact in catalogue.frameworks.values():
+        builds.setdefault((fact.value.framework, fact.value.version), []).append(fact)
+    rows = []
+    for (name, version), facts in sorted(
+        builds.items(), key=lambda item: (item[0][0], parts(item[0][1])), reverse=True
+    ):
+        told = ", ".join(
+            f"{fact.value.variant}{' (default)' if fact.value.default else ''}: {grade([fact])}"
+            for fact in facts
+        )
+        majors = sorted({minor(fact.value.cuda) for fact in facts}, key=parts)
+        rows.append([name, version, ", ".join(majors), told])
+    return _table(["Framework", "Version", "CUDA", "Builds"], rows)
+
+
+def addons(catalogue: Catalogue) -> str:
+    """Return schedulers, operators and drivers with the Kubernetes that each goes with."""
+    rows = []
+    for fact in sorted(
+        catalogue.addons.values(), key=lambda fact: (fact.value.addon, parts(fact.value.version))
+    ):
+        one = fact.value
+        span = f"{one.kubernetes_from} to {one.kubernetes_upto or 'now'}"
+        ours = one.addon in _installable(catalogue, "addon")
+        rows.append([one.addon, one.kind, one.version, span, "tested" if ours else grade([fact])])
+    return _table(["Add-on", "Kind", "Version", "Kubernetes", "Known by"], rows)
+
+
+def built(catalogue: Catalogue) -> str:
+    """Return what this version's roles and stacks carry out; the rest is planned only."""
+    rows = [
+        [fact.value.dimension, ", ".join(fact.value.values) or NONE, grade([fact])]
+        for fact in sorted(catalogue.installable.values(), key=lambda fact: fact.value.dimension)
+    ]
+    return _table(["What", "Installed by this version", "Known by"], rows)
+
+
+def document(catalogue: Catalogue) -> str:
+    """Return the whole of docs/matrix.md."""
+    parts_ = [
+        ("What this version installs", built(catalogue)),
+        ("Drivers by system and source", drivers(catalogue)),
+        ("GPU architectures", architectures(catalogue)),
+        ("Kubernetes and container runtimes", kubernetes(catalogue)),
+        ("Frameworks", frameworks(catalogue)),
+        ("Schedulers, operators and drivers of the cluster", addons(catalogue)),
+    ]
+    return HEAD + "".join(f"\n## {title}\n\n{table}\n" for title, table in parts_)
+
+
+def readme(catalogue: Catalogue, text: str) -> str:
+    """Return the README with its support table brought up to date.
+
+    Raises:
+        ValueError: the README has no place for it.
+    """
+    before, found, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not (found and closed):
+        raise ValueError(f"README.md lacks {BEGIN!r} or {END!r}")
+    return f"{before}{BEGIN}\n{drivers(catalogue)}\n{END}{after}"
+
+
+def main(root: Path | None = None) -> int:
+    """Write docs/matrix.md and the README's table in the checkout that is the working directory."""
+    folder, catalogue = root or Path(), load_catalogue()
+    page = folder / "README.md"
+    try:
+        text = readme(catalogue, page.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        print(
+            f"no support table to write — README.md — got {error} — run it in a checkout",
+            file=sys.stderr,
+        )
+        return 1
+    page.write_text(text, encoding="utf-8")
+    (folder / "docs" / "matrix.md").write_text(document(catalogue), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
