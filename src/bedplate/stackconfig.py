@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from bedplate.errors import BedplateError
-from bedplate.lock import load_lock
+from bedplate.lock import load_lock, lock_path
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -75,8 +75,19 @@ def _own(site: Path, name: str) -> str | None:
 
 
 def lock_of(site: Path) -> Lock:
-    """Return the site's lock. Raises StackError with the lock's own message."""
+    """Return the site's lock. Raises StackError with the lock's own message.
+
+    A lock that decides more than this version can carry out is refused as site.yml refuses it.
+    """
     try:
-        return load_lock(site)
+        lock = load_lock(site)
     except BedplateError as error:
         raise StackError(str(error)) from error
+    for name, pool in lock.pools.items():
+        if pool.not_yet:
+            raise StackError(
+                f"this version cannot carry out the decision — {name} in {lock_path(site)} — got "
+                f"{', '.join(pool.not_yet)} / allowed what docs/matrix.md calls tested — change "
+                "the wish, or take the pool out of the site until a version carries it out"
+            )
+    return lock

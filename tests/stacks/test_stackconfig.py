@@ -13,6 +13,7 @@ import yaml
 from pulumi.runtime import config as settings
 
 from bedplate import stackconfig
+from bedplate.lock import load_lock, write_lock
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = sorted(path.name for path in (ROOT / "stacks").iterdir() if path.is_dir())
@@ -114,3 +115,15 @@ def test_no_lock_is_the_users_mistake(configured: Path) -> None:
     with pytest.raises(stackconfig.StackError) as caught:
         stackconfig.lock_of(site)
     assert str(caught.value).startswith(f"site has no lock — {site}/.bedplate.lock.yml — ")
+
+
+def test_a_lock_that_nothing_can_carry_out_is_refused(tmp_path: Path) -> None:
+    lock = load_lock(ROOT / "inventories/demo")
+    pool = lock.pools["pool_class"].model_copy(update={"not_yet": ["source vendor-repo"]})
+    write_lock(tmp_path, lock.model_copy(update={"pools": lock.pools | {"pool_class": pool}}))
+    with pytest.raises(stackconfig.StackError) as caught:
+        stackconfig.lock_of(tmp_path)
+    assert str(caught.value).startswith(
+        "this version cannot carry out the decision — pool_class in "
+        f"{tmp_path}/.bedplate.lock.yml — got source vendor-repo / allowed "
+    )
