@@ -40,10 +40,22 @@ def violations(facts: Facts, hosts: Mapping[str, Row], lock: Row) -> list[Violat
         found.append(Violation("pools", "cluster", f"{sorted(lock['pools'])} for {sorted(pools)}"))
     if set(lock["hosts"]) != set(hosts):
         found.append(Violation("hosts", "cluster", "the lock has other hosts"))
+    found += other_violations(facts, hosts, lock["cluster"])
     for name in sorted(pools & set(lock["pools"])):
         mine = {host: its for host, its in hosts.items() if its["pool"] == name}
         found += pool_violations(facts, name, mine, lock["pools"][name], lock["cluster"])
         found += kept.written(facts, name, mine, lock["pools"][name])
+    return found
+
+
+def other_violations(facts: Facts, hosts: Mapping[str, Row], cluster: Row) -> list[Violation]:
+    """Return every rule that hosts without a pool break, the shared decisions given."""
+    found = []
+    for name, host in hosts.items():
+        if host["pool"] is None:
+            system = {"os": host["wishes"]["bedplate_host"]["os"], "kind": "bare-metal"}
+            view = View(facts, name, {name: host}, host["wishes"], system, cluster)
+            found += [Violation("known-bad", name, bad) for bad in checker_pools.known_bad(view)]
     return found
 
 

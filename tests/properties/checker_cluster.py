@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from tests.properties.plain import Facts, Row
 
 POOLED = "gpu_pools"
+#: What is looked at here; the rules of a pool are in `checker_pools`.
+RULES = (
+    "addon-excludes",
+    "addon-kubernetes",
+    "addon-needs",
+    "cgroup-v1",
+    "component-kubernetes",
+    "iommu-groups",
+    "runtime-cdi",
+    "runtime-kubernetes",
+    "runtime-packaged",
+    "slurm-or-kubernetes",
+)
 
 
 def _violation(rule: str, detail: str) -> Violation:
@@ -72,7 +85,7 @@ def _runtime(
         if row.get("os") is None or systems <= {row["os"]}
     ]
     if not rows:
-        yield _violation("runtime-known", f"{wished['name']} {chosen} on {sorted(systems)}")
+        yield _violation("runtime-packaged", f"{wished['name']} {chosen} on {sorted(systems)}")
         return
     if not any(between(kubernetes, r["kubernetes_from"], r["kubernetes_upto"]) for r in rows):
         yield _violation("runtime-kubernetes", f"{chosen['version']} with {kubernetes}")
@@ -161,10 +174,11 @@ def _pins(hosts: Mapping[str, Row], cluster: Row) -> Iterator[Violation]:
     decided |= {key: cluster[key]["version"] for key in RUNTIMES.values() if cluster.get(key)}
     decided |= {name: cluster[name]["version"] for name in SHARED_COMPONENTS}
     decided |= {a["name"].replace("-", "_"): a["version"] for a in cluster.get("addons", [])}
+    known = {*decided, "flannel", "cilium", *RUNTIMES.values()}
     for host in hosts.values():
         for component, version in host["wishes"]["bedplate_pins"].items():
-            if component in decided and decided[component] != version:
-                yield _violation("wishes", f"pin {component} {version}, got {decided[component]}")
+            if component in known and decided.get(component) != version:
+                yield _violation("wishes", f"pin {component} {version}, got {decided}")
 
 
 def written(facts: Facts, hosts: Mapping[str, Row], lock: Row) -> Iterator[Violation]:

@@ -46,7 +46,7 @@ def _values(dimension: str, view: View) -> list[tuple[str, str]]:
         case "fabric":
             found = [(view.pool.get("nvidia_fabric") or {}).get("version")]
         case "cuda":
-            found = list(view.pool.get("cuda_toolkit", []))
+            found = [*view.pool.get("cuda_toolkit", []), *(row["cuda"] for row in view.builds)]
         case "sharing":
             found = [view.sharing["mode"]]
         case "framework":

@@ -1,0 +1,74 @@
+"""For every rule: sites that only this rule refuses, each with its nearest acceptable neighbour.
+
+Both lie on either side of what the rule compares, so that a rule or a fact that is off by one step
+is seen. Facts are those of the small world.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.properties.building import ENDPOINT, Plain, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+POOL = "pool_a"
+UBUNTU, DEBIAN, GUESTLESS, CGROUP_1 = "ubuntu-24.04", "debian-12", "debian-13", "rocky-8"
+CGROUP_1_ALLOWED = {"failCgroupV1": False}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule, a site that is accepted, one that only this rule refuses.
+
+    `decided` is what the accepted one is decided to be: paths in the lock with their values.
+    `warned` are words in one of its warnings; none of `silent` are in any.
+    """
+
+    rule: str
+    name: str
+    right: Plain
+    wrong: Plain
+    decided: Mapping[str, Any] = field(default_factory=dict)
+    warned: str | None = None
+
+
+def one(
+    model: str | list[dict[str, Any]] = "a100",
+    count: int = 4,
+    *,
+    os: str = UBUNTU,
+    kubernetes: str | None = None,
+    cni: str = "flannel",
+    kubelet: Mapping[str, Any] | None = None,
+    hosts: int = 1,
+    parent: str = "gpu_pools",
+    shared: Mapping[str, Any] | None = None,
+    **wishes: Any,
+) -> Plain:
+    """Return a site with one pool; what is not said is as the models' defaults have it."""
+    cluster: dict[str, Any] = {"endpoint": ENDPOINT, "cni": cni, "kubelet": dict(kubelet or {})}
+    if kubernetes is not None:
+        cluster["version"] = kubernetes
+    boards = [{"model": model, "count": count}] if isinstance(model, str) else model
+    host = {"os": os, **wishes.pop("host", {})}
+    pool = Pool({"gpu": boards, **wishes, "host": host}, hosts, parent)
+    return Plain({"kubernetes": cluster, **(shared or {})}, {POOL: pool}, 1, {"host": {"os": os}})
+
+
+def driver(branch: str | None = None, flavour: str | None = None, source: str | None = None) -> Any:
+    """Return a wish for a driver."""
+    said = {"branch": branch, "flavour": flavour, "source": source}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def share(mode: str, **parameters: Any) -> Any:
+    """Return a wish for sharing."""
+    return {"mode": mode, **parameters}
+
+
+def pins(**versions: str) -> Any:
+    """Return pins."""
+    return versions
