@@ -60,7 +60,7 @@ def test_a_lock_is_read_and_a_broken_one_said(tmp_path: Path) -> None:
     lock_path(tmp_path).write_text(render(lock()))
     lines = judged(tmp_path, answers).lines
     assert "compared with the lock" in lines
-    assert "as locked: driver 535.261.03 proprietary, as locked — h1" in lines
+    assert "adopted: driver 535.261.03 proprietary, as locked — h1" in lines
     assert "not in the lock — h2" in lines
     lock_path(tmp_path).write_text("format: 1\n")
     (line,) = [x for x in judged(tmp_path, answers).lines if "lock" in x]

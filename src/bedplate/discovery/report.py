@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SHOWN = 6
 HEADINGS = {
-    "adopted": "as locked",
+    "adopted": "adopted",
     "change": "to be changed",
     "foreign": "somebody else's",
     "runs": "already there",
