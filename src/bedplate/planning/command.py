@@ -96,7 +96,8 @@ def _difference(site: Path, planned: Planned) -> list[str]:
     if planned.in_step:
         return [f"{site}/.bedplate.lock.yml is in step: nothing would change."]
     lock = planned.plan.lock
-    pools = {name: host.pool for name, host in lock.hosts.items()}
+    known = (planned.before.hosts if planned.before else {}) | lock.hosts
+    pools = {name: host.pool for name, host in known.items()}
     lines = shown(host_changes(planned.before, lock), pools)
     lines = lines or ["No host changes."]
     if planned.changes:

@@ -198,8 +198,15 @@ def reasons(subject: str, values: Mapping[str, str], candidates: Candidates) -> 
         if fact is None or component in {"os", "kind", "kernel"}:
             continue
         version = getattr(fact.value, "version", None) or getattr(fact.value, "method", value)
-        shown = {"driver": "nvidia_driver", "runtime": getattr(fact.value, "runtime", "")}
-        label = shown.get(component, component)
+        value_ = fact.value
+        shown = {
+            "driver": "nvidia_driver",
+            "runtime": getattr(value_, "runtime", ""),
+            "cuda": "cuda_toolkit",
+            "framework": getattr(value_, "framework", ""),
+            "addon": getattr(value_, "addon", ""),
+        }
+        label = shown.get(component.partition("(")[0], component)
         yield Reason(subject, label, str(version), _because(subject, component, fact, candidates))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bedplate.resolver import preferences as prefer
@@ -46,6 +46,11 @@ PREFERENCES = {
     prefer.SHARED: "a newer version goes as well",
     prefer.ADDON: "a newer version goes as well",
 }
+
+
+def asked_as(wish: Wish, version: str) -> str:
+    """Return how another version is written in a wish that asks for a component."""
+    return version if wish.kind == "cuda" else f"{split_named(wish.label)[0]}-{version}"
 
 
 @dataclass(frozen=True)
@@ -94,24 +99,35 @@ class Question:
         self, name: str, component: Name, decided: Model, version: str | None
     ) -> list[Alternative]:
         """Return why each other version of a component (or the one that is named) is not chosen."""
-        holder = self.cluster if name in SHARED_PINS else self.subject
-        where = CLUSTER if name in SHARED_PINS or component.startswith("addon(") else holder.name
-        pin = Wish(holder.host, where, ("bedplate_pins", name), "", "pin", component)
+        shared = name in SHARED_PINS or component.startswith("addon(")
+        holder = self.cluster if shared else self.subject
+        pin = Wish(holder.host, holder.name, ("bedplate_pins", name), "", "pin", component)
         labels = self._labels(pin, version)
-        program, wishes = self.search.with_options(
-            [Wish(pin.host, where, pin.path, label, "pin", component) for label in labels]
-        )
-        kept = list(range(len(wishes) - len(labels)))
-        key = (where, str(component))
+        asking = [
+            i
+            for i, wish in enumerate(self.search.wishes)
+            if wish.component == component and wish.asks
+        ]
+        options = [replace(pin, label=label) for label in labels]
+        if asking:
+            wish = self.search.wishes[asking[0]]
+            options = [replace(wish, label=asked_as(wish, label)) for label in labels]
+        program, wishes = self.search.with_options(options)
+        kept = [i for i in range(len(wishes) - len(labels)) if i not in asking]
+        key = (holder.name, str(component))
         found = []
         for offset, label in enumerate(labels):
-            option = len(kept) + offset
+            option = len(wishes) - len(labels) + offset
             if self.candidates.facts[decided.values[key]].value.version == label:
                 continue
             if program.possible([*kept, option]):
                 other = program.best([*kept, option])
-                because = self._preference(decided, other, key)
-                found.append(Alternative(label, f"possible, and {because}"))
+                because = (
+                    f"possible where {asked_as(wish, label)} is wished"
+                    if asking
+                    else f"possible, and {self._preference(decided, other, key)}"
+                )
+                found.append(Alternative(label, because))
                 continue
             order = sorted(kept, key=lambda i: (-wishes[i].weight, i))
             found.append(self._refused(program, [*order, option], wishes, label))

@@ -1,0 +1,153 @@
+"""`bedplate explain`, `plan --diff` and `plan --upgrade`: what they say; that they write nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bedplate import cli
+from bedplate.lock import load_lock, write_lock
+
+EXAMPLE = Path(__file__).parents[2] / "inventories" / "example"
+TODAY = ["--today", "2026-11-21"]
+CLASS = {
+    "bedplate_gpu": {"model": "v100-sxm2-32gb", "count": 8},
+    "bedplate_driver": {"source": "vendor-repo"},
+    "bedplate_sharing": {"mode": "mps", "replicas": 48},
+    "bedplate_frameworks": ["pytorch-2.10"],
+}
+
+
+def wish(site: Path, pool: str, wishes: dict[str, object]) -> None:
+    """Write a pool's wishes."""
+    (site / "group_vars" / f"{pool}.yml").write_text(yaml.safe_dump(wishes))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """The example, with V100s for a class; planned."""
+    copy = shutil.copytree(EXAMPLE, tmp_path / "mysite")
+    wish(copy, "pool_class", CLASS)
+    assert cli.main(["plan", *TODAY, str(copy)]) == 0
+    return copy
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run a command that has to end well, and return what it printed."""
+    capsys.readouterr()
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_why_not_a_branch_that_does_not_know_the_board(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (site / ".bedplate.lock.yml").read_bytes()
+    text = said(capsys, "explain", site, "pool_class", "nvidia_driver=595.91.07")
+    version = load_lock(site).pools["pool_class"].nvidia_driver
+    assert version is not None
+    assert text.startswith(f"pool_class nvidia_driver {version.version}: R580 is lts")
+    assert (
+        "595.91.07: driver branch does not drive the GPU — with "
+        "bedplate_gpu[0].model v100-sxm2-32gb\n    after https://docs.nvidia.com/" in text
+    )
+    assert (site / ".bedplate.lock.yml").read_bytes() == before
+
+
+def test_why_not_another_framework(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "explain", site, "pool_class", "pytorch")
+    assert "2.15.0: framework was not compiled for the GPU" in text
+    assert "2.9.1: possible where pytorch-2.9.1 is wished" in text
+
+
+def test_why_not_what_only_a_preference_speaks_against(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = said(capsys, "explain", site, "cluster", "kubernetes")
+    assert text.startswith("cluster kubernetes 1.36.3: ")
+    assert "1.36.2: possible, and another version is locked already" in text
+    (site / ".bedplate.lock.yml").unlink()
+    text = said(capsys, "explain", site, "cluster", "kubernetes")
+    assert "1.36.2: possible, and a newer release goes as well" in text
+
+
+def test_all_components_of_a_pool(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = said(capsys, "explain", site, "pool_class").splitlines()
+    assert [line.split()[1] for line in lines] == ["nvidia_driver", "pytorch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pool_clas"], "no such pool — {site} POOL — got pool_clas / allowed cluster, pool_class"),
+        (["pool_class", "nvidia_drivr"], "no such component — {site} COMPONENT — got nvidia_drivr"),
+    ],
+)
+def test_what_there_is_not(
+    site: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert cli.main(["explain", str(site), *arguments]) == 3
+    assert capsys.readouterr().err.startswith(message.format(site=site))
+
+
+def test_a_refused_site_is_not_explained(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wish(site, "pool_class", CLASS | {"bedplate_driver": {"branch": "595"}})
+    capsys.readouterr()
+    assert cli.main(["explain", str(site), "pool_class"]) == 3
+    assert "there is no decision to explain" in capsys.readouterr().err
+
+
+def test_a_difference_by_host(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (site / ".bedplate.lock.yml").read_bytes()
+    assert "in step: nothing would change" in said(capsys, "plan", site, *TODAY, "--diff")
+    old = load_lock(site).pools["pool_class"].nvidia_driver
+    assert old is not None
+    wish(
+        site, "pool_class", CLASS | {"bedplate_driver": {"source": "vendor-repo", "branch": "570"}}
+    )
+    text = said(capsys, "plan", site, *TODAY, "--diff")
+    hosts, _, rest = text.partition("\n")
+    assert hosts == "class1.example … class4.example (4 hosts) of pool_class:"
+    assert f"change nvidia_driver {old.version} proprietary vendor-repo → 580.126.20 " in rest
+    assert "(drained, rebooted)" in rest
+    assert "train" not in rest.partition("In the lock:")[0]
+    assert (site / ".bedplate.lock.yml").read_bytes() == before
+
+
+def test_a_difference_as_json(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / ".bedplate.lock.yml").unlink()
+    content = json.loads(said(capsys, "plan", site, *TODAY, "--diff", "--json"))
+    assert list(content) == ["ok", "lock", "refusals", "warnings", "diff"]
+    assert len(content["diff"]) == 23  # every host of the example
+    drivers = [
+        one for one in content["diff"]["class1.example"] if one["component"] == "nvidia_driver"
+    ]
+    assert drivers[0]["before"] == "absent"
+    assert drivers[0]["effects"] == []  # nothing runs on a new host yet
+    assert not (site / ".bedplate.lock.yml").exists()
+
+
+def test_a_host_that_leaves_is_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = site / "hosts.yml"
+    hosts.write_text(hosts.read_text().replace("class[1:4]", "class[1:3]"))
+    text = said(capsys, "plan", site, *TODAY, "--diff")
+    assert "class4.example of pool_class:\n  remove cluster membership member (drained)" in text
+
+
+def test_what_is_locked_stays_until_an_upgrade(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = load_lock(site)
+    part = lock.cluster.model_copy(
+        update={"kubernetes": lock.cluster.kubernetes.model_copy(update={"version": "1.36.2"})}
+    )
+    write_lock(site, lock.model_copy(update={"cluster": part}))
+    said(capsys, "plan", site, *TODAY)
+    assert load_lock(site).cluster.kubernetes.version == "1.36.2"
+    said(capsys, "plan", site, *TODAY, "--upgrade")
+    assert load_lock(site).cluster.kubernetes.version == "1.36.3"
