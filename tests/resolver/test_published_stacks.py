@@ -107,6 +107,9 @@ def test_a_published_stack_is_accepted(stack: Row) -> None:
     assert isinstance(plan, Plan), "\n".join(map(str, plan.problems))
     assert wished(stack["wishes"])
     assert missing(stack, plan.lock) == []
+    assert {one.name: one.variant for one in plan.lock.pools[POOL].frameworks} == stack.get(
+        "builds", {}
+    )
     driver = stack["wishes"].get("bedplate_driver", {})
     got = plan.lock.pools[POOL].nvidia_driver
     assert got is not None
