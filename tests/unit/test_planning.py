@@ -1,4 +1,4 @@
-"""`bedplate explain`, `plan --diff` and `plan --upgrade`: what they say; that they write nothing."""
+"""`bedplate explain`, `plan --diff` and `--upgrade`: what they say, and that they write nothing."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ def test_a_difference_by_host(site: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "in step: nothing would change" in said(capsys, "plan", site, *TODAY, "--diff")
     old = load_lock(site).pools["pool_class"].nvidia_driver
     assert old is not None
-    wish(
-        site, "pool_class", CLASS | {"bedplate_driver": {"source": "vendor-repo", "branch": "570"}}
-    )
+    wish(site, "pool_class", CLASS | {"bedplate_pins": {"nvidia_driver": "580.126.20"}})
     text = said(capsys, "plan", site, *TODAY, "--diff")
     hosts, _, rest = text.partition("\n")
     assert hosts == "class1.example … class4.example (4 hosts) of pool_class:"
