@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bedplate.resolver import preferences as prefer
+from bedplate.resolver.conditions import ABOUT, meets
 from bedplate.resolver.terms import Name, Term, name
 from bedplate.resolver.wishes import CLUSTER, Wish, begins, shares_of, split_named
-from bedplate.versions import last, minor, number
+from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,48 +18,11 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Condition, Fact
     from bedplate.lock import Lock
-    from bedplate.resolver.encoding import Subject
+    from bedplate.resolver.subjects import Subject
 
 SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
 CNI = ("flannel", "cilium")
 MODES_WITH_REPLICAS = ("time-slicing", "mps", "hami")
-#: The prefixes of facts that a condition of a known-bad combination can be about.
-ABOUT = {
-    "gpu": ("gpu",),
-    "architecture": ("architecture",),
-    "os": ("system",),
-    "kernel": ("kernel",),
-    "source": ("driver",),
-    "flavour": ("driver",),
-    "branch": ("driver",),
-    "driver": ("driver",),
-    "fabric": ("driver",),
-    "cuda": ("cuda", "framework"),
-    "kubernetes": ("kubernetes",),
-    "containerd": ("runtime",),
-    "nvidia_container_toolkit": ("component",),
-    "nvidia_device_plugin": ("component",),
-    "framework": ("framework",),
-    "addon": ("addon",),
-}
-#: The field that a condition compares, where it is not the dimension's own name.
-FIELDS = {
-    "gpu": "model",
-    "containerd": "version",
-    "nvidia_container_toolkit": "version",
-    "nvidia_device_plugin": "version",
-    "kubernetes": "version",
-    "framework": "version",
-    "addon": "version",
-    "driver": "version",
-    "fabric": "version",
-}
-#: The field that has to have the condition's name, or the dimension itself.
-NAMED = {
-    "containerd": "runtime",
-    "nvidia_container_toolkit": "component",
-    "nvidia_device_plugin": "component",
-}
 
 
 class Candidates:
@@ -143,8 +107,10 @@ class Candidates:
             case "os":
                 return [catalogue.systems[os].id for os in systems if os in catalogue.systems]
             case "kind":
-                kinds = ("bare-metal", "passthrough")
-                return [name(kind) for kind in kinds] if wide else [name(wished.bedplate_host.kind)]
+                given = wished.bedplate_host.kind
+                # A hypervisor is one by its group: nothing else could be written for its kind.
+                others = ("bare-metal", "passthrough") if wide and given != "hypervisor" else ()
+                return [name(kind) for kind in dict.fromkeys((given, *others))]
             case "kernel":
                 return self._kernels(systems, wished.bedplate_host.kernel)
             case "driver":
@@ -412,23 +378,3 @@ def _pinned(wish: Wish, value: Any) -> bool:
     if component.startswith("framework("):
         return bool(value.framework == pinned)
     return named is None or named.replace("-", "_") == pinned
-
-
-def meets(condition: Condition, value: Any) -> bool:
-    """Tell whether a thing meets a condition of a known-bad combination."""
-    dimension = condition.dimension
-    if (field := NAMED.get(dimension)) and getattr(value, field) != dimension:
-        return False
-    if condition.name is not None and getattr(value, dimension, None) != condition.name:
-        return False
-    if dimension == "cuda":
-        told = value.cuda if hasattr(value, "cuda") else value.version
-    else:
-        told = str(getattr(value, FIELDS.get(dimension, dimension)))
-    if condition.equal is not None:
-        return bool(told == condition.equal)
-    if condition.prefix is not None:
-        return bool(told.startswith(condition.prefix))
-    if condition.from_ is not None and number(told) < number(condition.from_):
-        return False
-    return condition.upto is None or number(told) <= last(condition.upto)
