@@ -33,6 +33,8 @@ class BadSite:
     file: str
     line: int | None
     key: str | None
+    #: Other wishes of the same conflict, any of which may be named: files with keys.
+    or_else: tuple[tuple[str, str], ...] = ()
 
     def write(self, folder: Path) -> Path:
         """Write the site below *folder*."""
@@ -318,6 +320,7 @@ OF_A_SPOT = (keys_misspelt, values_wrong, keys_removed, keys_doubled, templates_
 
 def bad_sites(seed: int) -> list[BadSite]:
     """Return distinct bad sites, each with its one mistake, in an order that the seed gives."""
+    from tests.properties.mutated_facts import OF_THE_CATALOGUE, SOUND
     from tests.properties.mutated_groups import OF_A_SITE
 
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
@@ -326,7 +329,7 @@ def bad_sites(seed: int) -> list[BadSite]:
         for spot in spots(base, files):
             for mutation in OF_A_SPOT:
                 found += mutation(spot, files, chance)
-        for of_site in OF_A_SITE:
+        for of_site in (*OF_A_SITE, *(OF_THE_CATALOGUE if base in SOUND else ())):
             found += of_site(base, files, chance)
     distinct = {tuple(sorted(site.files.items())): site for site in found}
     sites = list(distinct.values())

@@ -23,6 +23,7 @@ def broken(folder: Path, case: dict) -> Path:
     ignore = shutil.ignore_patterns(".bedplate*")
     shutil.copytree(ROOT / "inventories" / "demo", site, ignore=ignore)
     for name, text in case.get("write", {}).items():
+        (site / name).parent.mkdir(exist_ok=True)
         (site / name).write_text(text, encoding="utf-8")
     for name, (old, new) in case.get("replace", {}).items():
         text = (site / name).read_text(encoding="utf-8")
