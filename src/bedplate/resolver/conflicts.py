@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bedplate.resolver.candidates import Candidates
-    from bedplate.resolver.encoding import Subject
+    from bedplate.resolver.subjects import Subject
     from bedplate.resolver.wishes import Wish
 
 #: The rule of wishes that contradict each other without any fact.
@@ -22,6 +22,10 @@ CONTRADICTION = "wishes-contradict"
 UNPACKAGED = "driver-packaged"
 
 
+#: The rule of pins by which Fabric Manager would differ from the driver.
+UNEQUAL_FABRIC = "fabric-packaged"
+#: Rules that take part in many conflicts without being what they are about.
+STRUCTURAL = {"driver-packaged", "gpu-branch", "kernel-of-system", "sharing-scheduler"}
 #: How the rules about a kind of wish begin: of several rules, such a one names the conflict.
 ABOUT = {
     "addon": ("addon-", "resource-"),
@@ -64,10 +68,12 @@ class Conflict:
     @property
     def rule(self) -> str:
         """Return the rule that names the conflict."""
-        if self.rules:
-            about = ABOUT.get(self.blamed.kind, ())
-            return next((rule for rule in self.rules if rule.startswith(about)), self.rules[0])
-        return UNPACKAGED if self.blamed.component == "driver" else CONTRADICTION
+        if not self.rules:
+            if any(wish.path[-1] == "nvidia_fabric" for wish in self.wishes):
+                return UNEQUAL_FABRIC
+            return UNPACKAGED if self.blamed.component == "driver" else CONTRADICTION
+        about = ABOUT.get(self.blamed.kind, ())
+        return min(self.rules, key=lambda rule: (not rule.startswith(about), rule in STRUCTURAL))
 
 
 class Search:

@@ -19,25 +19,13 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Condition, Fact, GpuModel
     from bedplate.resolver.candidates import Candidates
+    from bedplate.resolver.subjects import Subject
     from bedplate.site import SiteHost
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is decided together: the shared components, a pool, or hosts without GPUs."""
-
-    name: str
-    hosts: int
-    host: SiteHost
-    wishes: tuple[Wish, ...]
 
 
 @dataclass
 class Problem:
-    """A program's facts, with the wishes in the order of their numbers.
-
-    `options` are wishes that nobody made: for a wish, what could be written instead of it.
-    """
+    """A program's facts, with the wishes in the order of their numbers."""
 
     wishes: list[Wish] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Accelerator, Fact
     from bedplate.resolver.candidates import Candidates
-    from bedplate.resolver.encoding import Subject
+    from bedplate.resolver.subjects import Subject
 
 RESOURCE = "nvidia.com/gpu"
 

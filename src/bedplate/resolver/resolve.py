@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bedplate.errors import in_order
@@ -11,25 +10,19 @@ from bedplate.lock import model as locked
 from bedplate.resolver import locking, plain, warnings
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import search
-from bedplate.resolver.encoding import Encoding, Subject
+from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import explained
 from bedplate.resolver.outcome import Plan, Refusal
 from bedplate.resolver.solving import Program
-from bedplate.resolver.wishes import (
-    CLUSTER,
-    cluster_wishes,
-    host_wishes,
-    pin_wishes,
-    pool_wishes,
-)
+from bedplate.resolver.subjects import Subject, subjects, without
+from bedplate.resolver.wishes import CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
     from datetime import date
 
     from bedplate.catalogue import Catalogue
-    from bedplate.resolver.wishes import Wish
-    from bedplate.site import Site, SiteHost
+    from bedplate.site import Site
 
 type Values = Mapping[str, str]
 
@@ -57,72 +50,10 @@ def resolve(
         decided = _decide(cluster, pools, candidates)
         if decided is not None:
             return _plan(site, candidates, (cluster, pools), decided, today)
-    cluster, pools = _without_problems(cluster, pools, problems)
+    cluster, pools = without(cluster, pools, problems)
     conflicts = search(candidates, cluster, pools)
     problems += [explained(conflict, candidates) for conflict in conflicts]
     return Refusal(tuple(in_order(problems)), tuple(conflicts))
-
-
-def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
-    """Return the shared components, and the pools and other hosts that are decided together."""
-    hosts = [host for _, host in sorted(site.hosts.items())]
-    found = [
-        _subject(name, members, list(pool_wishes(name, members, catalogue)))
-        for name, members in site.pools.items()
-    ]
-    others: dict[Hashable, list[SiteHost]] = {}
-    for host in hosts:
-        if host.pool is None:
-            others.setdefault(host.wishes.bedplate_host, []).append(host)
-    for members in others.values():
-        name = members[0].name
-        wishes = [*host_wishes(name, members[0]), *pin_wishes(name, members[0])]
-        found.append(
-            _subject(name, members, [w for w in wishes if w.kind != "pin" or w.subject == CLUSTER])
-        )
-    shared = list(cluster_wishes(hosts[0]))
-    for subject in found:
-        shared += [wish for wish in subject.wishes if wish.subject == CLUSTER]
-    unique = {(wish.path, wish.label, _place(wish)): wish for wish in shared}
-    pools = [
-        replace(one, wishes=tuple(w for w in one.wishes if w.subject != CLUSTER)) for one in found
-    ]
-    return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
-
-
-def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:
-    return Subject(name, len(members), members[0], tuple(wishes))
-
-
-def _place(wish: Wish) -> str:
-    return str(wish.host.places.of(wish.path))
-
-
-def _without_problems(
-    cluster: Subject, pools: Sequence[Subject], problems: Sequence[object]
-) -> tuple[Subject, list[Subject]]:
-    """Leave out the wishes that are refused already: what stands beside them is told as well."""
-    if not problems:
-        return cluster, list(pools)
-    refused = {
-        (
-            getattr(one, "file", None),
-            getattr(one, "line", None),
-            str(getattr(one, "key", "")).split(".")[0].split("[")[0],
-        )
-        for one in problems
-    }
-
-    def fine(wish: Wish) -> bool:
-        place = wish.host.places.of(wish.path)
-        above = wish.host.places.of(wish.path[:1])
-        key = str(wish.path[0])
-        return not {(place.file, place.line, key), (above.file, above.line, key)} & refused
-
-    return (
-        replace(cluster, wishes=tuple(w for w in cluster.wishes if fine(w))),
-        [replace(one, wishes=tuple(w for w in one.wishes if fine(w))) for one in pools],
-    )
 
 
 def _decide(

@@ -9,7 +9,7 @@ from bedplate.site.load import CONTROL_PLANE
 from bedplate.versions import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
     from bedplate.lock import Lock
@@ -91,9 +91,9 @@ def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[st
             )
 
 
-def _weak(name: str, identifiers: object, candidates: Candidates) -> Iterator[str]:
+def _weak(name: str, identifiers: Iterable[str], candidates: Candidates) -> Iterator[str]:
     found: dict[str, list[str]] = {}
-    for one in identifiers:  # type: ignore[attr-defined]
+    for one in identifiers:
         fact = candidates.facts.get(one)
         if fact is not None and fact.sure in WEAK:
             found.setdefault(fact.sure, []).append(fact.id)

@@ -9,7 +9,7 @@ from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import Search, leaning_on
 from bedplate.resolver.explanations import WHAT
-from bedplate.resolver.resolve import subjects
+from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
 from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, split_named
 from bedplate.site.places import spelt
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.resolver.encoding import Subject
     from bedplate.resolver.solving import Model, Program
+    from bedplate.resolver.subjects import Subject
     from bedplate.site import Site
 
 #: What a preference says of the one that is not chosen, by its level.

@@ -1,0 +1,88 @@
+"""What of a site is decided together: the shared components, pools, other hosts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bedplate.resolver.wishes import (
+    CLUSTER,
+    Wish,
+    cluster_wishes,
+    host_wishes,
+    pin_wishes,
+    pool_wishes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.errors import Problem
+    from bedplate.site import Site, SiteHost
+
+#: Where the name of a wish ends in a spelt key path.
+ROOT_KEY = re.compile(r"[.\[]")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is decided together: the shared components, a pool, or hosts without GPUs."""
+
+    name: str
+    hosts: int
+    host: SiteHost
+    wishes: tuple[Wish, ...]
+
+
+def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
+    """Return the shared components, and the pools and other hosts that are decided together."""
+    hosts = [host for _, host in sorted(site.hosts.items())]
+    found = [
+        _subject(name, members, list(pool_wishes(name, members, catalogue)))
+        for name, members in site.pools.items()
+    ]
+    others: dict[Hashable, list[SiteHost]] = {}
+    for host in hosts:
+        if host.pool is None:
+            others.setdefault(host.wishes.bedplate_host, []).append(host)
+    for members in others.values():
+        name = members[0].name
+        wishes = [*host_wishes(name, members[0]), *pin_wishes(name, members[0])]
+        found.append(
+            _subject(name, members, [w for w in wishes if w.kind != "pin" or w.subject == CLUSTER])
+        )
+    shared = list(cluster_wishes(hosts[0]))
+    for subject in found:
+        shared += [wish for wish in subject.wishes if wish.subject == CLUSTER]
+    unique = {(wish.path, wish.label, _place(wish)): wish for wish in shared}
+    pools = [
+        replace(one, wishes=tuple(w for w in one.wishes if w.subject != CLUSTER)) for one in found
+    ]
+    return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
+
+
+def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:
+    return Subject(name, len(members), members[0], tuple(wishes))
+
+
+def _place(wish: Wish) -> str:
+    return str(wish.host.places.of(wish.path))
+
+
+def without(
+    cluster: Subject, pools: Sequence[Subject], problems: Sequence[Problem]
+) -> tuple[Subject, list[Subject]]:
+    """Leave out the wishes that are refused already: what stands beside them is told as well."""
+    refused = {(one.file, one.line, ROOT_KEY.split(one.key or "")[0]) for one in problems}
+
+    def fine(wish: Wish) -> bool:
+        key = str(wish.path[0])
+        places = [wish.host.places.of(path) for path in (wish.path, wish.path[:1])]
+        return not any((place.file, place.line, key) in refused for place in places)
+
+    return (
+        replace(cluster, wishes=tuple(w for w in cluster.wishes if fine(w))),
+        [replace(one, wishes=tuple(w for w in one.wishes if fine(w))) for one in pools],
+    )
