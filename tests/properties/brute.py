@@ -143,7 +143,7 @@ def _pools(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
         rank = (
             *_driver_rank(facts, driver, wished["policy"]),
             [_newest(row["version"]) for row in toolkits],
-            [_build_rank(facts, row) for row in chosen],
+            [_build_rank(facts, r) for r in sorted(chosen, key=lambda r: str(r["framework"]))],
             path is None or path["method"] == "dma-buf",
         )
         yield rank, pool

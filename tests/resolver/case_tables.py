@@ -123,6 +123,12 @@ DRIVERS = [
         one(host={"secure_boot": True}, driver=driver("615")),
     ),
     Case(
+        "driver-packaged",
+        "packaged",
+        one(os=GUESTLESS, driver=driver("580", "open", "vendor-repo")),
+        one(os=GUESTLESS, driver=driver("595")),
+    ),
+    Case(
         "kernel-headers",
         "headers",
         one(host={"kernel": "6.17.0-5-generic"}),
@@ -188,8 +194,8 @@ FRAMEWORKS = [
     Case(
         "framework-driver",
         "forward-compatibility",
-        one(frameworks=["jax"], driver=driver("535"), forward_compatibility=True),
-        one(frameworks=["jax"], driver=driver("535")),
+        one(frameworks=["jax-0.8"], driver=driver("535"), forward_compatibility=True),
+        one(frameworks=["jax-0.8"], driver=driver("535")),
     ),
     Case(
         "framework-gpu",
@@ -201,14 +207,14 @@ FRAMEWORKS = [
     Case(
         "framework-gpu",
         "same-major",
-        one("a16", frameworks=["jax"]),
-        one("v100", frameworks=["jax"]),
+        one("a16", frameworks=["jax-0.8"]),
+        one("v100", frameworks=["jax-0.8"]),
     ),
     Case(
         "framework-gpu",
         "ptx",
         one("pro-4500", frameworks=["tensorflow-2.20"]),
-        one("pro-4500", frameworks=["jax"]),
+        one("pro-4500", frameworks=["jax-0.8"]),
     ),
     Case(
         "framework-gpu",
@@ -546,7 +552,7 @@ KNOWN_BAD = [
             (
                 f"framework-{framework}",
                 one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, frameworks=[framework]),
-                one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, frameworks=["jax"]),
+                one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, frameworks=["jax-0.8"]),
             )
             for framework in ("tensorflow",)
         ),
@@ -554,6 +560,12 @@ KNOWN_BAD = [
 ]
 
 EXACT = [
+    Case(
+        "kernel-known",
+        "of-another-system",
+        one(os=DEBIAN, host={"kernel": "6.1.0-50-amd64"}),
+        one(os=DEBIAN, host={"kernel": "6.8.0-90-generic"}),
+    ),
     Case(
         "gpu-known",
         "subsystem",

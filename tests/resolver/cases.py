@@ -24,7 +24,7 @@ class Case:
     """A rule, a site that is accepted, one that only this rule refuses.
 
     `decided` is what the accepted one is decided to be: paths in the lock with their values.
-    `warned` are words in one of its warnings; none of `silent` are in any.
+    `warned` is in one of its warnings, `silent` in none.
     """
 
     rule: str
@@ -33,6 +33,7 @@ class Case:
     wrong: Plain
     decided: Mapping[str, Any] = field(default_factory=dict)
     warned: str | None = None
+    silent: str | None = None
 
 
 def one(
