@@ -127,6 +127,7 @@ class Machine:
             policy += f" *** {version} 100\n"
             policy += f"        500 {source}\n" if source else ""
             policy += "        100 /var/lib/dpkg/status\n"
+            policy += "     0.1 500\n        500 http://older.example x Packages\n"
         cached = ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
         self.says(["apt-cache", *cached, "policy"], ORIGINS)
         self.says(["apt-cache", *cached, "policy", *sorted(packages)], policy)

@@ -138,3 +138,16 @@ def test_passthrough(tmp_path: Path) -> None:
         group.rename(tmp_path / group.name)
     (only,) = wish(card, [card])
     assert "the IOMMU is off" in only
+
+
+def test_accelerators_of_another_maker(tmp_path: Path) -> None:
+    machine = machines.Machine(tmp_path)
+    for number in range(8):
+        machine.plug(f"0000:{number:02x}:00.0", "1002:74a1", "120000")
+    wish = {"vendor": "amd", "model": "mi300x", "count": 8}
+    assert said(facts_of(machine), {"bedplate_accelerator": wish}) == []
+    (only,) = said(facts_of(machine), {"bedplate_accelerator": wish | {"count": 4}})
+    assert only == (
+        "h1: other accelerators than declared — s bedplate_accelerator — got 8 x amd mi300x / "
+        f"allowed 4 x amd mi300x — correct it, {PLAN}"
+    )

@@ -211,3 +211,23 @@ def test_missing_switches_are_asked_about(build: Callable[..., Read]) -> None:
     assert (asked in one.notes) == (
         CATALOGUE.gpu_models["h100-sxm5-80gb"].value.fabric == "nvswitch"
     )
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE.accelerators))
+def test_every_accelerator_of_the_catalogue_can_be_wished_for(
+    build: Callable[..., Read], name: str
+) -> None:
+    identifiers = CATALOGUE.accelerators[name].value.pci
+
+    def server(root: Path) -> Machine:
+        machine = machines.Machine(root)
+        for number in range(8 if identifiers else 0):
+            machine.plug(f"0000:{number:02x}:00.0", identifiers[0], "120000")
+        return machine
+
+    (one,) = proposals([build("x", server)], CATALOGUE)
+    if not identifiers:
+        assert "bedplate_accelerator" not in one.variables
+        return
+    wish = Accelerator.model_validate(one.variables["bedplate_accelerator"])
+    assert (wish.model, wish.count) == (name, 8)

@@ -263,6 +263,18 @@ def test_which_packages_say_whose_the_driver_is(tmp_path: Path, name: str, owner
     assert found["owner"] == owner
 
 
+def test_of_two_owners_the_one_that_is_not_the_distribution_counts(tmp_path: Path) -> None:
+    package = discovery_packages.Package
+    both = [
+        package("nvidia-driver-580", "1", "distro", None),
+        package("nvidia-kernel-source-580", "1", "vendor-repo", "r"),
+        package("nvidia-container-toolkit", "1", "other", "s"),
+    ]
+    found = discovery_software.driver(machines.Machine(tmp_path).host, both)
+    assert found["owner"] == "vendor-repo"
+    assert found["repositories"] == ["r"]
+
+
 def test_precompiled_modules_of_rpm_systems(tmp_path: Path) -> None:
     machine = machines.rocky(tmp_path, "kmod-nvidia-open-5.14.0-570.12.1")
     installed = discovery_packages.installed(machine.host)
@@ -360,6 +372,7 @@ def test_what_kind_of_machine(
 
 def test_cgroups_and_headers(tmp_path: Path) -> None:
     machine = machines.Machine(tmp_path)
+    machine.put("/sys/fs/cgroup/memory/tasks", "1\n")
     found = discovery_software.system(machine.host)
     assert (found["cgroup"], found["headers"]) == (1, False)
     machine.put("/lib/modules/6.1.0-50-amd64/build/Makefile", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue import load_catalogue
@@ -15,10 +16,11 @@ from bedplate.lock.file import load_lock, lock_path
 from bedplate.site.places import Place, Places
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from bedplate.catalogue import Catalogue
+    from bedplate.discovery.adopt import Cluster
     from bedplate.discovery.propose import Proposal
     from bedplate.lock.model import Lock
 
@@ -54,8 +56,10 @@ def judge(
     """
     catalogue = catalogue or load_catalogue()
     lock, said = _lock(site)
+    # Once for all hosts that name the same endpoint, which is all of them.
+    cluster = cache(partial(cluster_of, site, lock))
     records = {
-        name: _record(name, answer, site, shown, lock, catalogue) | {"read": when}
+        name: _record(name, answer, shown, lock, catalogue, cluster) | {"read": when}
         for name, answer in sorted(answers.items())
     }
     others = store.earlier(site, sorted(set(inventory) - set(records)))
@@ -83,10 +87,10 @@ def _lock(site: Path) -> tuple[Lock | None, str]:
 def _record(
     name: str,
     answer: Mapping[str, Any],
-    site: Path,
     shown: str,
     lock: Lock | None,
     catalogue: Catalogue,
+    cluster: Callable[[str | None], Cluster],
 ) -> dict[str, Any]:
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -119,7 +123,7 @@ def _record(
     ]  # fmt: skip
     kubernetes = wishes.get("bedplate_kubernetes")
     endpoint = kubernetes.get("endpoint") if isinstance(kubernetes, dict) else None
-    found = findings(name, facts, lock, cluster_of(site, lock, endpoint))
+    found = findings(name, facts, lock, cluster(endpoint if isinstance(endpoint, str) else None))
     return record | {
         "problems": [str(problem) for problem in problems],
         "findings": [{"component": f.component, "state": f.state, "text": f.text} for f in found],
