@@ -32,6 +32,18 @@ class Candidates:
         self.catalogue = catalogue
         self.previous = previous
         self.policies: dict[str, str] = {}
+        self.positions: dict[tuple[str, str], int] = {}
+
+    def know(self, cluster: Subject, pools: Sequence[Subject]) -> None:
+        """Learn what preferences depend on: policies, and the order of what is asked for."""
+        self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
+        for subject in (cluster, *pools):
+            asked = [wish for wish in subject.wishes if wish.asks and wish.component]
+            asked.sort(
+                key=lambda wish: (wish.kind, wish.kind != "cuda" and split_named(wish.label)[0])
+            )
+            for position, wish in enumerate(asked):
+                self.positions.setdefault((subject.name, str(wish.component)), position)
 
     @cached_property
     def facts(self) -> dict[str, Fact[Any]]:
@@ -314,23 +326,24 @@ class Candidates:
         elif kind == "framework":
             build = self.facts[str(value)].value
             locked = self._locked_build(subject, build.framework, component)
-            yield from prefer.build_costs(build, locked, self._build_ranks)
+            position = self.positions[subject, component]
+            yield from prefer.build_costs(build, locked, self._build_ranks, position)
         elif kind == "cuda":
-            yield (
-                prefer.CUDA_LOCKED,
-                int(self.facts[str(value)].value.version not in self._locked_cuda(subject)),
-            )
-            yield prefer.CUDA, self._ranks[str(value)]
+            version = self.facts[str(value)].value.version
+            yield prefer.CUDA_LOCKED, int(version not in self._locked_cuda(subject))
+            yield prefer.CUDA - self.positions[subject, component], self._ranks[str(value)]
         elif kind == "rdma":
             yield prefer.RDMA, int(self.facts[str(value)].value.method != "dma-buf")
         elif subject == CLUSTER:
-            level = {
-                "kubernetes": prefer.KUBERNETES,
-                "runtime": prefer.RUNTIME,
-                "addon": prefer.ADDON,
-            }
             yield prefer.LOCKED_SHARED, int(not self._locked_shared(component, str(value)))
-            yield level.get(kind, prefer.SHARED), self._ranks[str(value)]
+            yield self._shared_level(component), self._ranks[str(value)]
+
+    def _shared_level(self, component: Name) -> int:
+        if component in SHARED:
+            return prefer.SHARED - SHARED.index(component)
+        if component.startswith("addon("):
+            return prefer.ADDON - self.positions[CLUSTER, component]
+        return {"kubernetes": prefer.KUBERNETES, "runtime": prefer.RUNTIME}[component]
 
     def _locked_driver(self, subject: str) -> tuple[str, str] | None:
         pool = self.previous.pools.get(subject) if self.previous else None

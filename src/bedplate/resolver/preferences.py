@@ -21,12 +21,22 @@ POLICIES = {
 }
 SOURCES = ("distro", "vendor-repo", "precompiled", "runfile")
 
-# What all share is decided first, whatever the pools would rather have.
-LOCKED_SHARED, KUBERNETES, RUNTIME, SHARED, ADDON = 190, 180, 170, 160, 150
-SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_NAME = 90, 80, 70, 60, 58, 56, 54
-CUDA_LOCKED, CUDA = 42, 40
-BUILD_LOCKED, BUILD, BUILD_DEFAULT, BUILD_CUDA, BUILD_NAME = 34, 33, 32, 31, 30
-RDMA = 20
+# Levels, higher ones first. What all share is decided first, whatever the pools would rather have.
+# From `SHARED`, `ADDON`, `CUDA` and `BUILD` down there is room for one level per component, so that
+# two that cannot both be the newest have an order too.
+LOCKED_SHARED, KUBERNETES, RUNTIME, SHARED, ADDON = 19000, 18000, 17000, 16000, 15000
+SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_NAME = (
+    9000,
+    8900,
+    8800,
+    8700,
+    8600,
+    8500,
+    8400,
+)
+CUDA_LOCKED, CUDA, BUILD_LOCKED, BUILD, RDMA = 7000, 6000, 5000, 4000, 100
+#: What tells the builds of one framework apart, in levels below the framework's own.
+BUILD_VERSION, BUILD_DEFAULT, BUILD_CUDA, BUILD_NAME = range(4)
 
 type Costs = list[tuple[int, int]]
 
@@ -72,13 +82,52 @@ def build_costs(
     build: FrameworkBuild,
     locked: tuple[str, str] | None,
     ranks: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]],
+    position: int,
 ) -> Costs:
-    """Return what choosing a framework's build costs: ranks of versions, CUDA and variants."""
+    """Return what choosing a framework's build costs: ranks of versions, CUDA and variants.
+
+    `position` is the framework's place in the order of names.
+    """
     versions, cuda, variants = ranks
+    level = BUILD - 4 * position
     return [
         (BUILD_LOCKED, int((build.version, build.variant) != locked)),
-        (BUILD, versions[build.version]),
-        (BUILD_DEFAULT, int(not build.default)),
-        (BUILD_CUDA, cuda[build.cuda]),
-        (BUILD_NAME, variants[build.variant]),
+        (level - BUILD_VERSION, versions[build.version]),
+        (level - BUILD_DEFAULT, int(not build.default)),
+        (level - BUILD_CUDA, cuda[build.cuda]),
+        (level - BUILD_NAME, variants[build.variant]),
     ]
+
+
+def meaning(level: int) -> str:
+    """Return what a preference says of something that costs more at its level."""
+    for known, told in MEANINGS.items():
+        if level >= known:
+            return told
+    build = (BUILD - level) % 4
+    return BUILD_MEANINGS[build]
+
+
+#: By level, highest first: what is at least that high is about this.
+MEANINGS = {
+    LOCKED_SHARED: "another version is locked already",
+    KUBERNETES: "a newer release goes as well",
+    RUNTIME: "a newer runtime goes as well",
+    ADDON - 1000: "a newer version goes as well",
+    SUPPORTED: "its branch is not supported any more",
+    POLICY: "its branch is of another kind than the policy prefers",
+    LOCKED: "another version is locked already",
+    DRIVER: "a newer driver goes as well",
+    FLAVOUR: "the branch's maker recommends the other flavour",
+    SOURCE: "a source that is preferred has the same driver",
+    DRIVER_NAME: "its name comes later",
+    CUDA_LOCKED: "another version is locked already",
+    CUDA - 500: "a newer toolkit goes as well",
+    BUILD_LOCKED: "another build is locked already",
+}
+BUILD_MEANINGS = (
+    "a newer version goes as well",
+    "the default build goes as well",
+    "a build for a newer CUDA goes as well",
+    "its name comes later",
+)

@@ -44,8 +44,7 @@ def resolve(
     problems = list(plain.check(site, catalogue))
     candidates = Candidates(catalogue, previous_lock)
     cluster, pools = subjects(site, catalogue)
-    for pool in pools:
-        candidates.policies[pool.name] = pool.host.wishes.bedplate_driver.policy
+    candidates.know(cluster, pools)
     if not problems:
         decided = _decide(cluster, pools, candidates)
         if decided is not None:

@@ -23,30 +23,6 @@ if TYPE_CHECKING:
     from bedplate.resolver.subjects import Subject
     from bedplate.site import Site
 
-#: What a preference says of the one that is not chosen, by its level.
-PREFERENCES = {
-    prefer.SUPPORTED: "its branch is not supported any more",
-    prefer.POLICY: "its branch is of another kind than the policy prefers",
-    prefer.LOCKED: "another version is locked already",
-    prefer.DRIVER: "a newer driver goes as well",
-    prefer.FLAVOUR: "the branch's maker recommends the other flavour",
-    prefer.SOURCE: "a source that is preferred has the same driver",
-    prefer.DRIVER_NAME: "its name comes later",
-    prefer.CUDA_LOCKED: "another version is locked already",
-    prefer.CUDA: "a newer toolkit goes as well",
-    prefer.BUILD_LOCKED: "another build is locked already",
-    prefer.BUILD: "a newer version goes as well",
-    prefer.BUILD_DEFAULT: "the default build goes as well",
-    prefer.BUILD_CUDA: "a build for a newer CUDA goes as well",
-    prefer.BUILD_NAME: "its name comes later",
-    prefer.RDMA: "dma-buf goes as well",
-    prefer.LOCKED_SHARED: "another version is locked already",
-    prefer.KUBERNETES: "a newer release goes as well",
-    prefer.RUNTIME: "a newer runtime goes as well",
-    prefer.SHARED: "a newer version goes as well",
-    prefer.ADDON: "a newer version goes as well",
-}
-
 
 def asked_as(wish: Wish, version: str) -> str:
     """Return how another version is written in a wish that asks for a component."""
@@ -88,8 +64,7 @@ class Question:
     ) -> None:
         self.candidates = Candidates(catalogue, previous)
         cluster, pools = subjects(site, catalogue)
-        for pool in pools:
-            self.candidates.policies[pool.name] = pool.host.wishes.bedplate_driver.policy
+        self.candidates.know(cluster, pools)
         self.cluster = cluster
         self.pools = [one for one in pools if subject in {CLUSTER, one.name}]
         self.subject = cluster if subject == CLUSTER else self.pools[0]
@@ -149,7 +124,7 @@ class Question:
         costs = dict(self.candidates.costs(key[0], Name(key[1]), mine))
         for level, cost in sorted(self.candidates.costs(key[0], Name(key[1]), its), reverse=True):
             if cost > costs[level]:
-                return PREFERENCES[level]
+                return prefer.meaning(level)
         return "other components would be worse"
 
     def _refused(
