@@ -231,3 +231,24 @@ def test_every_accelerator_of_the_catalogue_can_be_wished_for(
         return
     wish = Accelerator.model_validate(one.variables["bedplate_accelerator"])
     assert (wish.model, wish.count) == (name, 8)
+
+
+def test_hosts_with_other_switches_are_another_pool(build: Callable[..., Read]) -> None:
+    def fewer(root: Path) -> Machine:
+        machine = machines.dgx(root)
+        (root / "sys/bus/pci/devices/0000:83:00.0/vendor").unlink()
+        return machine
+
+    found = proposals([build("g1", machines.dgx), build("g2", fewer)], CATALOGUE)
+    assert [one.hosts for one in found] == [("g1",), ("g2",)]
+
+
+def test_in_a_container_no_kind_is_proposed(build: Callable[..., Read]) -> None:
+    def container(root: Path) -> Machine:
+        machine = machines.Machine(root)
+        machine.says(["systemd-detect-virt", "--vm"], "kvm")
+        machine.says(["systemd-detect-virt", "--container"], "lxc")
+        return machine
+
+    (one,) = proposals([build("x", container)], CATALOGUE)
+    assert one.variables == {"bedplate_host": {"os": "debian-12"}}
