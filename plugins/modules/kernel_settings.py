@@ -73,6 +73,8 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import kerne
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
+# Written before the files, removed after the refresh: a run killed between the two leaves it.
+STALE_INITRAMFS = "/var/lib/bedplate/initramfs-is-stale"
 INITRAMFS = (("/usr/sbin/update-initramfs", ["-u"]), ("/usr/bin/dracut", ["--force"]))
 
 
@@ -117,6 +119,12 @@ def main() -> None:
     )
     changed_files = {p: t for p, t in wanted.items() if t != (host.read(p) or "")}
     blacklist_changed = any(p.startswith("/etc/modprobe.d/") for p in changed_files)
+    stale = bool(wish["blacklist"]) and (blacklist_changed or host.exists(STALE_INITRAMFS))
+    if stale and not module.check_mode:
+        host.write(STALE_INITRAMFS, "")
+    if stale and not blacklist_changed:
+        differences.append("the initramfs was not refreshed after an earlier change")
+        diff.append({"before": "initramfs of old\n", "after": "initramfs refreshed\n"})
     for path, text in sorted(changed_files.items()):
         differences.append(f"{path} differs")
         diff.append(
@@ -133,8 +141,9 @@ def main() -> None:
             host.write(path, text)
         else:
             host.remove(path)
-    if blacklist_changed and wish["blacklist"] and not module.check_mode:
+    if stale and not module.check_mode:
         refresh_initramfs(module, host)
+        host.remove(STALE_INITRAMFS)
 
     missing = [name for name in wish["modules"] if not kernel.module_present(host, name)]
     for name in missing:

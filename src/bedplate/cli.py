@@ -7,7 +7,7 @@ import os
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from bedplate.errors import BedplateError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 OK, REFUSED = 0, 3
-EPILOG = "Exit status: 0 planned or in step, 2 stale lock (--check), 3 refused, 1 a bug."
+EPILOG = "Exit status: 0 planned or in step, 2 stale lock (--check), 3 refused or misused, 1 a bug."
 
 
 def _today(text: str) -> date:
@@ -25,9 +25,18 @@ def _today(text: str) -> date:
         raise argparse.ArgumentTypeError(f"got {text!r}, allowed YYYY-MM-DD") from error
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose wrong usage is a refusal: argparse's own 2 would read as a stale lock."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and how it is used, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(REFUSED, f"{self.prog}: {message}\n")
+
+
 def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     """Return the parser of `bedplate`; the mirror brings its own part when it is asked for."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="bedplate",
         description="Bare metal in, GPU cluster out: decide once what goes together.",
         epilog="Hosts are changed by ansible-playbook and clusters by pulumi; both read the lock.",

@@ -167,3 +167,10 @@ def test_wrong_usage(arguments: list[str], words: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         cli.main(arguments)
     assert words in capsys.readouterr().err
+
+
+def test_wrong_usage_is_not_a_stale_lock(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["plan", "--chek", "somewhere"])
+    assert caught.value.code == 3
+    assert "unrecognized arguments: --chek" in capsys.readouterr().err

@@ -75,13 +75,17 @@ def test_nobody_is_asked_about_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Result(0, "", ""), False),
-        (Result(0, "The following packages are only half configured\n", ""), True),
-        (Result(2, "", "dpkg: error"), True),
+        (Result(0, "ii \nhi \nrc \n", ""), False),
+        (Result(0, "ii \niF \n", ""), True),
+        (Result(0, "iU \nii \n", ""), True),
+        (Result(0, "ii \nit \n", ""), True),
+        (Result(0, "iHR\n", ""), True),
+        (Result(0, "iiR\n", ""), True),
+        (Result(2, "", "dpkg-query: error"), True),
     ],
 )
 def test_interrupted_by_what_dpkg_says(answer: Result, expected: bool, tmp_path: Path) -> None:
-    assert debian.interrupted(host(tmp_path, {"dpkg": answer})) is expected
+    assert debian.interrupted(host(tmp_path, {"dpkg-query": answer})) is expected
 
 
 def test_interrupted_by_a_journal(tmp_path: Path) -> None:

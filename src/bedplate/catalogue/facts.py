@@ -108,7 +108,7 @@ class DriverPackages(Value):
 
 
 class System(Value):
-    """An operating system: its current kernel release, cgroup version, and whether it can be a guest."""
+    """An operating system: its current kernel, its cgroup version, whether it can be a guest."""
 
     os: str
     name: str

@@ -6,7 +6,7 @@ import argparse
 import shutil
 import urllib.parse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bedplate.mirror import service
 from bedplate.mirror.errors import MirrorError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bedplate.mirror.index import MirrorIndex
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add ``mirror`` to the command line; `main` is set as its ``run``."""
     parser = subparsers.add_parser("mirror", help="serve a site's files and images from here")
     parser.add_argument("verb", choices=("serve", "status", "stop", "list"))

@@ -6,6 +6,9 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .host import Host
 
+# What `dpkg --configure -a` ends: unpacked, half configured or half installed packages, triggers
+# that wait, packages to be installed anew. `dpkg --audit` also names packages without md5sums.
+UNFINISHED = re.compile(r"^.(?:[UFHWt]|.R)", re.MULTILINE)
 STATUS = "${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
 _LINE = re.compile(
     r"^(?P<head>\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)\s+)(?P<components>[^#\n]*?)(?P<tail>\s*(?:#.*)?)$"
@@ -37,8 +40,8 @@ def interrupted(host: Host) -> bool:
     """Whether an earlier dpkg run was cut off, so that ``dpkg --configure -a`` has work to do."""
     if host.list("/var/lib/dpkg/updates"):
         return True
-    answer = host.run(["dpkg", "--audit"])
-    return answer.code != 0 or bool(answer.out.strip())
+    answer = host.run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\\n"])
+    return answer.code != 0 or bool(UNFINISHED.search(answer.out))
 
 
 def locked(host: Host) -> bool:
