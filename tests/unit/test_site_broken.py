@@ -1,4 +1,8 @@
-"""Broken sites, as data: the whole message is fixed, nothing is written, no host contacted."""
+"""Broken sites, as data: the whole message is fixed, nothing is written, no host contacted.
+
+After a change of words or catalogue, `python -m tests.unit.test_site_broken` writes the messages
+anew: review the difference.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
+
+from bedplate import cli
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "broken_sites"
@@ -35,16 +42,21 @@ def broken(folder: Path, case: dict) -> Path:
     return site
 
 
+def trap(folder: Path) -> Path:
+    """Return a folder of programs with an `ssh` that leaves a trace when it is used."""
+    binaries = folder / "bin"
+    binaries.mkdir(exist_ok=True)
+    (binaries / "ssh").write_text(f"#!/bin/sh\ntouch {folder}/contacted\nexit 255\n")
+    (binaries / "ssh").chmod(0o755)
+    return binaries
+
+
 def plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `bedplate plan site` in *folder*, with an `ssh` that leaves a trace when it is used."""
-    trap = folder / "bin"
-    trap.mkdir(exist_ok=True)
-    (trap / "ssh").write_text(f"#!/bin/sh\ntouch {folder}/contacted\nexit 255\n")
-    (trap / "ssh").chmod(0o755)
+    """Run `bedplate plan site` in *folder*, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "bedplate.cli", "plan", "site", *arguments],
         cwd=folder,
-        env=os.environ | {"PATH": f"{trap}:/usr/bin:/bin"},
+        env=os.environ | {"PATH": f"{trap(folder)}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
@@ -53,12 +65,21 @@ def plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_broken_site_is_refused_in_these_words(name: str, tmp_path: Path) -> None:
+def test_broken_site_is_refused_in_these_words(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, which has read Ansible already: the others below start their own."""
     site = broken(tmp_path, CASES[name])
-    done = plan(tmp_path)
-    assert done.stderr == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
-    assert done.stdout == ""
-    assert done.returncode == 3
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{trap(tmp_path)}:/usr/bin:/bin")
+    status = cli.main(["plan", "site"])
+    out, err = capfd.readouterr()
+    assert err == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    assert out == ""
+    assert status == cli.REFUSED
     assert not (site / ".bedplate.lock.yml").exists()
     assert not (tmp_path / "contacted").exists()
 
@@ -121,3 +142,17 @@ def test_an_encrypted_wish_is_read_with_its_password(
         "vault secrets were found that could decrypt). — set ANSIBLE_VAULT_PASSWORD_FILE, or "
         "vault_password_file in ansible.cfg\n\nRefused: 1 to put right.\n"
     )
+
+
+def main() -> None:
+    """Write what `bedplate plan` says of every case."""
+    for name, case in CASES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            broken(Path(folder), case)
+            done = plan(Path(folder))
+            assert done.returncode == 3, f"{name} is planned"
+            (FOLDER / f"{name}.txt").write_text(done.stderr, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from bedplate.catalogue import load_catalogue
 from bedplate.site import load_site, schema
+from bedplate.site.model import KEYS
 from bedplate.site.places import Place
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
@@ -13,10 +14,14 @@ DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 
 def test_origin_tags_give_file_line_and_column() -> None:
     places = load_site(DEMO).hosts["gpu-a"].places
-    file = str(DEMO / "group_vars" / "all" / "bedplate.yml")
-    assert places.of(("bedplate_host", "kind")) == Place(file, 1, 32)
-    assert places.of(("bedplate_kubernetes",)) == Place(file, 4, 1)
-    assert places.of(("bedplate_kubernetes", "version")) == Place(file, 5, 3)
+    path = DEMO / "group_vars" / "all" / "bedplate.yml"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    host = next(number for number, line in enumerate(lines, 1) if line.startswith("bedplate_host:"))
+    column = lines[host - 1].index("kind:") + 1
+    assert places.of(("bedplate_host", "kind")) == Place(str(path), host, column)
+    shared = lines.index("bedplate_kubernetes:") + 1
+    assert places.of(("bedplate_kubernetes",)) == Place(str(path), shared, 1)
+    assert places.of(("bedplate_kubernetes", "version")) == Place(str(path), shared + 1, 3)
     assert places.of(("bedplate_gpu", "model")).file.endswith("group_vars/pool_train.yml")
 
 
@@ -24,7 +29,10 @@ def test_schema_is_generated_from_the_model() -> None:
     assert schema.PATH.read_text(encoding="utf-8") == schema.text()
 
 
-def test_catalogue_checks_itself() -> None:
-    catalogue = load_catalogue()
-    assert catalogue.branches["535"].value.type == "lts"
-    assert len(catalogue.drivers) >= 3
+def test_schema_knows_every_wish() -> None:
+    """Each has its type, and what is misspelt inside one is known as wrong."""
+    properties = json.loads(schema.text())["properties"]
+    assert properties.keys() == set(KEYS)
+    assert len(properties) > 10
+    for name, part in json.loads(schema.text())["$defs"].items():
+        assert part.get("additionalProperties") is False, name

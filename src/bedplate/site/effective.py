@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,7 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.template import Templar
-from ansible.utils.vars import combine_vars
-from ansible.vars.manager import VariableManager
+from ansible.utils.vars import combine_vars, load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
 from bedplate.errors import Problem, SiteError
@@ -91,7 +90,6 @@ class _Layer:
     names: tuple[str, ...]
     variables: Mapping[str, Any]
     wishes: Mapping[str, _Fragment]
-    constant: bool
 
 
 class Reader:
@@ -102,10 +100,8 @@ class Reader:
     ) -> None:
         self._home = Place(str(site))
         self._loader, self._inventory, self._positions = loader, inventory, positions
-        #: Magic and extra variables: they win over those of groups and hosts.
-        self._last = VariableManager(loader=loader, inventory=inventory).get_vars(
-            include_hostvars=False
-        )
+        #: Variables of the command line win over those of groups and hosts.
+        self._extra: Mapping[str, Any] = load_extra_vars(loader)
         self._layers: dict[tuple[str, ...], _Layer] = {}
         self._fragments: dict[tuple[str, int, Place | None], _Fragment] = {}
         self._known: dict[tuple[object, ...], _Wishes] = {}
@@ -119,12 +115,12 @@ class Reader:
         if any(is_wish(key) for key in own):
             variables = combine_vars(layer.variables, own)
             fragments = self._wishes_in(variables, host)
-        templar = _Templates(self._loader, layer.variables, own, self._last)
+        templar = _Templates(lambda: self._magic, self._loader, layer.variables, own)
         wishes = self._evaluated(fragments, templar)
         connection: dict[str, Any] = {}
         places: dict[KeyPath, Place] = {}
         for key in CONNECTION:
-            for source in (self._last, own, layer.variables):
+            for source in (self._extra, own, layer.variables):
                 if key in source:
                     fragment = self._fragment(key, source[key], keep=source is not own)
                     connection[key] = self._value(key, fragment, templar)
@@ -139,13 +135,21 @@ class Reader:
             Places(wishes.places, home, places),
         )
 
+    @cached_property
+    def _magic(self) -> Mapping[str, Any]:
+        """Return Ansible's own and the command line's variables: only templates read them."""
+        from ansible.vars.manager import VariableManager
+
+        manager = VariableManager(loader=self._loader, inventory=self._inventory)
+        found: dict[str, Any] = manager.get_vars(include_hostvars=False)
+        return found
+
     def _layer(self, host: Host) -> _Layer:
         names = tuple(sorted(str(group.name) for group in host.get_groups()))
         if names not in self._layers:
             variables = self._of_groups(host)
             wishes = self._wishes_in(variables, host)
-            constant = all(fragment.constant for fragment in wishes.values())
-            self._layers[names] = _Layer(names, variables, wishes, constant)
+            self._layers[names] = _Layer(names, variables, wishes)
         return self._layers[names]
 
     def _of_groups(self, host: Host) -> dict[str, Any]:
@@ -188,7 +192,7 @@ class Reader:
         return found
 
     def _wishes_in(self, variables: Mapping[str, Any], host: Host) -> dict[str, _Fragment]:
-        everything = {**variables, **self._last}
+        everything = {**variables, **self._extra}
         found = {}
         for key, raw in everything.items():
             if is_wish(key):
@@ -273,15 +277,20 @@ class Reader:
 class _Templates:
     """Evaluates templates with one host's variables, put together when the first one is there."""
 
-    def __init__(self, loader: DataLoader, *layers: Mapping[str, Any]) -> None:
-        self._loader, self._layers = loader, layers
+    def __init__(
+        self,
+        magic: Callable[[], Mapping[str, Any]],
+        loader: DataLoader,
+        *layers: Mapping[str, Any],
+    ) -> None:
+        self._magic, self._loader, self._layers = magic, loader, layers
         self._templar: Templar | None = None
 
     def template(self, value: object) -> object:
         """Return the value. Raises AnsibleError."""
         if self._templar is None:
             variables: dict[str, Any] = {}
-            for layer in self._layers:
+            for layer in (*self._layers, self._magic()):
                 variables = combine_vars(variables, layer)
             self._templar = Templar(loader=self._loader, variables=variables)
         found: object = self._templar.template(value)

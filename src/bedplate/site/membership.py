@@ -66,7 +66,7 @@ def of_site(path: Path, raw: RawSite) -> list[Problem]:
                     pool,
                     ", ".join(parents) or "a group of its own",
                     f"a child of one of {', '.join(PARENTS)}",
-                    f"list {pool} under the children of one of them",
+                    f"list {pool} under the children of one of them alone",
                     "one-pool",
                 )
             )

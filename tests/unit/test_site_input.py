@@ -1,0 +1,135 @@
+"""Files that are no inventory, and secrets: each has its message, and none is waited for."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
+
+from bedplate.errors import LockError, SiteError
+from bedplate.lock import load_lock
+from bedplate.lock.model import FORMAT
+from bedplate.site import load_site
+from tests.unit.test_site_broken import broken, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def said(site: Path) -> str:
+    """Load a bad site and return its message, with the site's path left out."""
+    with pytest.raises(SiteError) as caught:
+        load_site(site)
+    return str(caught.value).replace(str(site), "site")
+
+
+@pytest.mark.parametrize("name", ["group_vars/pool_train.yml", "more.yml", "notes", "data.json"])
+def test_a_hundred_megabytes_are_not_read(name: str, tmp_path: Path) -> None:
+    site = broken(tmp_path, {})
+    with (site / name).open("wb") as out:
+        out.truncate(100_000_000)
+    started = time.process_time()
+    assert said(site) == (
+        f"file is too large for an inventory — site/{name} — got 100000000 bytes / allowed "
+        "10485760 bytes — keep data that is no inventory out of the site"
+    )
+    assert time.process_time() - started < 2
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _broken_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def _link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            _pipe,
+            "no plain file — site/group_vars/x.yml — got a pipe, socket or device / allowed a ",
+        ),
+        (_broken_link, "file cannot be read — site/group_vars/x.yml — got No such file or direct"),
+        (_link_to_itself, "file cannot be read — site/group_vars/x.yml — got Too many levels of "),
+    ],
+)
+def test_what_is_no_file(make: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+    site = broken(tmp_path, {})
+    make(site / "group_vars" / "x.yml")
+    assert said(site).startswith(message)
+
+
+def test_folders_may_be_links_and_circles(tmp_path: Path) -> None:
+    site = broken(tmp_path, {})
+    (site / "group_vars").rename(tmp_path / "shared")
+    (site / "group_vars").symlink_to(tmp_path / "shared")
+    (site / "group_vars" / "all" / "again").symlink_to(site / "group_vars" / "all")
+    assert load_site(site).hosts.keys() == {"cp1", "gpu-a", "gpu-b"}
+    (tmp_path / "shared" / "pool_train.yml").write_bytes(b"\xff")
+    assert said(site).startswith("file is not UTF-8 text — site/group_vars/pool_train.yml:1 — ")
+
+
+def test_a_value_may_be_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value among clear ones, as `ansible-vault encrypt_string` writes it."""
+    site = broken(tmp_path, {})
+    password = tmp_path / "password"
+    password.write_text("right\n")
+    vault = VaultLib([("default", VaultSecret(b"right"))])
+    secret = vault.encrypt(b"h100-pcie-80gb").decode().replace("\n", "\n    ")
+    text = f"bedplate_gpu:\n  count: 8\n  model: !vault |\n    {secret}\n"
+    (site / "group_vars" / "pool_train.yml").write_text(text)
+    assert "an encrypted value, and no vault password" in said(site)
+    # Ansible reads its configuration when it is imported: a process of its own.
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    done = plan(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_password_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(tmp_path, {})
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "nothing"))
+    done = plan(tmp_path)
+    assert done.returncode == 3
+    # Before it stands what Ansible warns of.
+    assert "\nno vault password — site — got " in done.stderr
+    assert str(tmp_path / "nothing") in done.stderr
+    assert "set ANSIBLE_VAULT_PASSWORD_FILE" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "<<<<<<< HEAD\nformat: 2\n=======\nformat: 2\n>>>>>>> other\n",
+            "lock has conflict markers — {site}/.bedplate.lock.yml:1 — got <<<<<<< HEAD / ",
+        ),
+        (
+            "format: 1\nhosts: {}\n",
+            "lock is of another format — {site}/.bedplate.lock.yml format — got 1 / allowed 2 — ",
+        ),
+    ],
+)
+def test_a_lock_of_another_kind_is_planned_anew(text: str, message: str, tmp_path: Path) -> None:
+    """`--check` and whatever reads the lock refuse it; `plan` writes a new one."""
+    site = broken(tmp_path, {})
+    (site / ".bedplate.lock.yml").write_text(text)
+    with pytest.raises(LockError) as caught:
+        load_lock(site)
+    assert str(caught.value).startswith(message.format(site=site))
+    done = plan(tmp_path, "--check")
+    assert done.returncode == 2
+    assert done.stderr.startswith(message.format(site="site"))
+    assert (site / ".bedplate.lock.yml").read_text() == text
+    assert plan(tmp_path).returncode == 0
+    assert load_lock(site).format == FORMAT
