@@ -54,8 +54,10 @@ def _pins_kept(view: View) -> Iterator[str]:
     for component, version in view.wishes["bedplate_pins"].items():
         got: Any = None
         match component:
-            case "nvidia_driver" | "nvidia_fabric":
-                got = (view.pool.get(component) or {}).get("version")
+            case "nvidia_driver":
+                got = (view.driver or {}).get("version")
+            case "nvidia_fabric":  # the driver's very version, whether a fabric is there or not
+                got = (view.pool.get(component) or view.driver or {}).get("version")
             case "cuda_toolkit":
                 got = version if version in view.pool.get(component, []) else None
             case _:

@@ -107,7 +107,7 @@ def facts_in(folder: Path) -> Facts:
         tables[path.stem], read[path.stem] = [], []
         for entry in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
             values = entry.get("values") or [entry["value"]]
-            tables[path.stem] += [_texts(value) for value in values]
+            tables[path.stem] += [_texts(entry.get("each", {}) | value) for value in values]
             read[path.stem] += [str(entry["source"]["read"])] * len(values)
     return Facts(tables, read)
 

@@ -1,116 +1,287 @@
-"""What holds for every site: one answer, always the same, stable under its own lock."""
+"""What holds for every site: one answer, a sound one, always the same, and nothing asked in vain.
+
+Sites are drawn over the small world of the rules' tests, where every rule has something to refuse,
+and over the catalogue that Bedplate comes with.
+"""
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import clingo
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from hypothesis import strategies as st
 
+import bedplate.catalogue.load as catalogue_module
 from bedplate.catalogue import load_catalogue
-from bedplate.lock import render
 from bedplate.resolver import Plan, Refusal, resolve
-from bedplate.site.load import Site, SiteHost
-from bedplate.site.model import Wishes
-from bedplate.site.places import Places
+from bedplate.resolver.solving import Program
+from tests.properties.changed import fed_back, optional, without
+from tests.properties.checking import TODAY, broken, decided, said
+from tests.properties.plain import facts_in
+from tests.properties.sites import sites
+from tests.resolver.small_world import plain_world, world
 
-# No time limits: a busy machine is no reason to fail.
-UNHURRIED = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-SYSTEMS = ["debian-12", "debian-12", "ubuntu-24.04", "x"]
-TODAY = date(2026, 11, 21)
-CATALOGUE = load_catalogue()
-KUBERNETES = {"version": "1.36", "endpoint": "k8s.example:6443"}
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from random import Random
 
+    from bedplate.resolver.wishes import Wish
+    from tests.properties.building import Plain
 
-@st.composite
-def sites(draw: st.DrawFn) -> Site:
-    """Sites of one system, any mix of pools, right and wrong."""
-    shared = {
-        "bedplate_kubernetes": KUBERNETES | {"version": draw(st.sampled_from(["1.36", "1.35"]))},
-        "bedplate_host": {"os": draw(st.sampled_from(SYSTEMS))},
-    }
-    hosts = {}
-    for number in range(draw(st.integers(0, 4))):
-        wishes = Wishes.model_validate(shared)
-        hosts[f"cp{number}"] = _host(f"cp{number}", None, ("control_plane",), wishes)
-    for number in range(draw(st.integers(1, 3))):
-        driver = {}
-        if (branch := draw(st.sampled_from([None, "535", "580", "595", "999"]))) is not None:
-            driver["branch"] = branch
-        if (flavour := draw(st.sampled_from([None, "open", "proprietary"]))) is not None:
-            driver["flavour"] = flavour
-        gpu = {
-            "model": draw(st.sampled_from([*sorted(CATALOGUE.gpus), "none-such"])),
-            "count": draw(st.integers(1, 10)),
-        }
-        wishes = Wishes.model_validate(shared | {"bedplate_gpu": gpu, "bedplate_driver": driver})
-        pool = f"pool_{number}"
-        for member in range(draw(st.integers(1, 2))):
-            name = f"g{number}{member}"
-            hosts[name] = _host(name, pool, ("gpu_pools", pool), wishes)
-    return Site(Path("site"), hosts, frozenset({"control_plane"}))
+REAL = load_catalogue()
+REAL_FACTS = facts_in(Path(catalogue_module.__file__).with_name("facts"))
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+UNHURRIED = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 
 
-def _host(name: str, pool: str | None, groups: tuple[str, ...], wishes: Wishes) -> SiteHost:
-    return SiteHost(name, name, 22, "root", pool, groups, wishes, Places())
+def examples(number: int) -> settings:
+    """Return settings without time limits: a busy machine is no reason to fail."""
+    return settings(UNHURRIED, max_examples=number)
 
 
-@UNHURRIED
-@given(sites(), st.randoms())
-def test_one_answer_whatever_the_order(site: Site, random) -> None:
-    """Totality and determinism: a lock or a refusal, the same bytes with the hosts shuffled."""
-    first = resolve(site, CATALOGUE, TODAY)
-    names = list(site.hosts)
-    random.shuffle(names)
-    shuffled = Site(site.path, {name: site.hosts[name] for name in names}, site.groups)
-    second = resolve(shuffled, CATALOGUE, TODAY)
-    if isinstance(first, Refusal):
-        assert isinstance(second, Refusal)
-        assert first.problems
-        assert all(problem.what and problem.fix for problem in first.problems)
-        assert [str(p) for p in first.problems] == [str(p) for p in second.problems]
-    else:
-        assert isinstance(second, Plan)
-        assert render(first.lock) == render(second.lock)
+def unexplained() -> Any:
+    """Leave the search for conflicts out where only the answer counts: it takes the most time."""
+    return mock.patch("bedplate.resolver.resolve.search", return_value=[])
 
 
-@UNHURRIED
-@given(sites())
-def test_locks_are_sound_and_stable(site: Site) -> None:
-    """No forbidden pair, and its own lock changes nothing."""
-    plan = resolve(site, CATALOGUE, TODAY)
-    if isinstance(plan, Refusal):
+def answer(plain: Plain) -> Plan | Refusal:
+    """Return a plan, or a refusal without its conflicts."""
+    with unexplained():
+        return decided(plain, world())
+
+
+def a_sound_answer(plain: Plain) -> None:
+    """Totality and soundness: a lock that breaks no rule, or a refusal."""
+    given_ = answer(plain)
+    event(type(given_).__name__)
+    if isinstance(given_, Plan):
+        assert broken(plain, plain_world(), given_) == []
+
+
+def a_told_answer(plain: Plain) -> None:
+    """The same under the real catalogue, and each refusal says what, where and what to do."""
+    given_ = decided(plain, REAL)
+    event(type(given_).__name__)
+    if isinstance(given_, Plan):
+        assert broken(plain, REAL_FACTS, given_) == []
         return
-    again = resolve(site, CATALOGUE, TODAY, plan.lock)
-    assert isinstance(again, Plan)
-    assert render(again.lock) == render(plan.lock)
-    for pool in plan.lock.pools.values():
-        for gpu in pool.gpu:
-            if gpu.model.startswith("v100"):
-                assert pool.nvidia_driver.flavour == "proprietary"
-                assert int(pool.nvidia_driver.branch) < 590
-        assert pool.expects.count == sum(gpu.count for gpu in pool.gpu)
-        module = {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"}
-        package = module[pool.nvidia_driver.flavour]
-        assert pool.nvidia_driver.packages[package].startswith(pool.nvidia_driver.version)
+    assert given_.problems
+    for problem in given_.problems:
+        assert problem.what
+        assert problem.fix
+        assert problem.key
+        assert problem.rule
 
 
-LONG = settings(UNHURRIED, max_examples=20_000)
+def the_same_bytes(plain: Plain, random: Random) -> None:
+    """Determinism: the hosts and their groups in another order are the same site."""
+
+    def shuffled(names: list[str]) -> list[str]:
+        return random.sample(names, len(names))
+
+    catalogue = world()
+    first, second = (resolve(plain.site(o), catalogue, TODAY) for o in (list, shuffled))
+    assert said(first) == said(second)
+    if isinstance(first, Plan) and isinstance(second, Plan):
+        assert first.warnings == second.warnings
+        assert first.reasons == second.reasons
+
+
+def the_only_one(plain: Plain) -> None:
+    """Uniqueness: no other decision is as good."""
+    counted: list[int] = []
+    original = Program.decided
+
+    def counting(self: Program, *arguments: Any) -> Any:
+        found = original(self, *arguments)
+        if found is not None:
+            counted.append(_optima(self, *arguments))
+        return found
+
+    with mock.patch.object(Program, "decided", counting):
+        given_ = answer(plain)
+    assume(isinstance(given_, Plan))
+    assert counted
+    assert set(counted) == {1}
+
+
+def _optima(program: Program, pools: Iterable[str], active: Iterable[str]) -> int:
+    """Return how many decisions are as good as the best one."""
+    wanted = set(active)
+    given_ = [(clingo.Function("active", [clingo.String(p)]), p in wanted) for p in pools]
+    solve: Any = program.control.configuration.solve
+    solve.opt_mode, solve.models = "optN", "0"
+    found = set()
+    with program.control.solve(assumptions=given_, yield_=True) as handle:
+        for model in handle:
+            if model.optimality_proven or not model.cost:
+                shown = model.symbols(shown=True)
+                found.add(frozenset(str(one) for one in shown if one.name == "value"))
+    solve.opt_mode, solve.models = "opt", "0"
+    return len(found)
+
+
+def the_same_again(plain: Plain) -> None:
+    """Idempotence: a lock's decisions as wishes, or the lock itself, lead to the same decisions."""
+    plan = answer(plain)
+    assume(isinstance(plan, Plan))
+    assert isinstance(plan, Plan)
+    with unexplained():
+        kept = decided(plain, world(), plan.lock)
+        pinned = decided(fed_back(plain, plan.lock), world())
+    assert said(kept) == said(plan)
+    assert isinstance(pinned, Plan), said(pinned)
+    assert pinned.lock.cluster == plan.lock.cluster
+    assert pinned.lock.pools == plan.lock.pools
+
+
+def not_worse_without(plain: Plain, choose: Callable[[list[Any]], Any]) -> None:
+    """Monotonicity: what goes with a wish goes without it."""
+    wishes = list(optional(plain))
+    assume(wishes)
+    assume(isinstance(answer(plain), Plan))
+    pool, path = choose(wishes)
+    less = without(plain, pool, path)
+    assert less is not None
+    given_ = answer(less)
+    assert isinstance(given_, Plan), (path, said(given_))
+
+
+def minimal_conflicts(plain: Plain) -> None:
+    """Minimality: without any one of its wishes, a conflict is gone."""
+    given_ = decided(plain, world())
+    assume(isinstance(given_, Refusal) and given_.conflicts)
+    assert isinstance(given_, Refusal)
+    for conflict in given_.conflicts:
+        assert conflict.blamed in conflict.wishes
+        names = {_name(wish) for wish in conflict.wishes}
+        assert len(names) == len(conflict.wishes)
+        for wish in conflict.wishes:
+            less = without(plain, wish.host.pool, wish.path)
+            if less is None:
+                continue
+            event("taken away")
+            after = decided(less, world())
+            others = after.conflicts if isinstance(after, Refusal) else ()
+            for other in others:
+                assert not {_name(one) for one in other.wishes} <= names - {_name(wish)}
+
+
+def _name(wish: Wish) -> tuple[str, str, str, str]:
+    """Return what tells wishes apart, whatever stands before them in their list."""
+    keys = [str(part) for part in wish.path if not isinstance(part, int)]
+    return wish.subject, ".".join(keys), wish.label, str(wish.host.pool)
+
+
+SITES = sites(world())
+REAL_SITES = sites(REAL, most_pools=2)
+CHOICES = st.sampled_from
+
+
+@examples(1200)
+@given(SITES)
+def test_every_answer_is_sound(plain: Plain) -> None:
+    """Totality and soundness."""
+    a_sound_answer(plain)
+
+
+@examples(60)
+@given(REAL_SITES)
+def test_every_real_answer_is_sound_and_told(plain: Plain) -> None:
+    """Totality and soundness under the real catalogue."""
+    a_told_answer(plain)
+
+
+@examples(60)
+@given(SITES, st.randoms(use_true_random=False))
+def test_order_does_not_matter(plain: Plain, random: Random) -> None:
+    """Determinism."""
+    the_same_bytes(plain, random)
+
+
+@examples(100)
+@given(SITES)
+def test_no_other_decision_is_as_good(plain: Plain) -> None:
+    """Uniqueness."""
+    the_only_one(plain)
+
+
+@examples(120)
+@given(SITES)
+def test_decisions_fed_back_change_nothing(plain: Plain) -> None:
+    """Idempotence."""
+    the_same_again(plain)
+
+
+@examples(120)
+@given(SITES, st.data())
+def test_fewer_wishes_are_not_refused(plain: Plain, data: st.DataObject) -> None:
+    """Monotonicity."""
+    not_worse_without(plain, lambda wishes: data.draw(CHOICES(wishes)))
+
+
+@examples(40)
+@given(SITES)
+def test_conflicts_are_minimal(plain: Plain) -> None:
+    """Minimality."""
+    minimal_conflicts(plain)
 
 
 @pytest.mark.prove
-@LONG
-@given(sites(), st.randoms())
-def test_sweep_one_answer_whatever_the_order(site: Site, random) -> None:
-    """The same over many more sites: `make prove AREA=properties`."""
-    test_one_answer_whatever_the_order.hypothesis.inner_test(site, random)
+@examples(12_000)
+@given(SITES)
+def test_sweep_every_answer_is_sound(plain: Plain) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    a_sound_answer(plain)
 
 
 @pytest.mark.prove
-@LONG
-@given(sites())
-def test_sweep_locks_are_sound_and_stable(site: Site) -> None:
-    """The same over many more sites: `make prove AREA=properties`."""
-    test_locks_are_sound_and_stable.hypothesis.inner_test(site)
+@examples(3_000)
+@given(REAL_SITES)
+def test_sweep_every_real_answer_is_sound_and_told(plain: Plain) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    a_told_answer(plain)
+
+
+@pytest.mark.prove
+@examples(1_500)
+@given(SITES, st.randoms(use_true_random=False))
+def test_sweep_order_does_not_matter(plain: Plain, random: Random) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    the_same_bytes(plain, random)
+
+
+@pytest.mark.prove
+@examples(2_000)
+@given(SITES)
+def test_sweep_no_other_decision_is_as_good(plain: Plain) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    the_only_one(plain)
+
+
+@pytest.mark.prove
+@examples(2_500)
+@given(SITES)
+def test_sweep_decisions_fed_back_change_nothing(plain: Plain) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    the_same_again(plain)
+
+
+@pytest.mark.prove
+@examples(2_500)
+@given(SITES, st.data())
+def test_sweep_fewer_wishes_are_not_refused(plain: Plain, data: st.DataObject) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    not_worse_without(plain, lambda wishes: data.draw(CHOICES(wishes)))
+
+
+@pytest.mark.prove
+@examples(1_000)
+@given(SITES)
+def test_sweep_conflicts_are_minimal(plain: Plain) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    minimal_conflicts(plain)
