@@ -2,7 +2,8 @@
 
 A site of its own (the end-to-end tests' copy of the demo) goes through its life; printed are the
 seconds of each phase, the no-op run of site.yml against the first, the cluster stack against bare
-kubeadm commands on the same hosts, and the largest memory of a control-side process.
+kubeadm commands on the same hosts, planning against reading the inventory, and the largest memory
+of a control-side process.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.benchmarks import planning
 from tests.benchmarks.by_hand import assert_same_network, make_cluster
 from tests.site.conftest import copy_description, copy_site, forget_stacks
 from tests.site.hosts import on_host
@@ -73,9 +75,11 @@ def main() -> int:
         finally:
             site.substrate("down")
             forget_stacks()
+    planned, planning_ratios = planning.measure()
+    ratios |= planning_ratios
     seconds = time.monotonic() - started
     print(f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {seconds:.0f} s in all")
-    for label, value in [*site.phases.items(), *ratios.items()]:
+    for label, value in [*site.phases.items(), *planned.items(), *ratios.items()]:
         print(f"{label:44} {value:10.2f}")
     return 0
 
