@@ -46,9 +46,7 @@ KINDS: dict[str, Kind] = {
     "cuda-majors": Kind("cuda-major", kinds.CudaMajor, ("major",)),
     "cuda-toolkits": Kind("cuda", kinds.CudaToolkit, ("version",)),
     "driver-branches": Kind("branch", kinds.DriverBranch, ("branch",)),
-    "driver-packages": Kind(
-        "driver", kinds.DriverPackages, ("os", "source", "version", "flavour")
-    ),
+    "driver-packages": Kind("driver", kinds.DriverPackages, ("os", "source", "version", "flavour")),
     "fabric-switches": Kind("switch", kinds.FabricSwitch, ("switch",)),
     "forward-compatibility": Kind("forward", kinds.ForwardCompatibility, ("cuda",)),
     "frameworks": Kind("framework", kinds.FrameworkBuild, ("framework", "version", "variant")),
