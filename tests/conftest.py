@@ -12,13 +12,14 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # The end-to-end site and the molecule scenarios: each has one set of hosts and a life of its own.
-ONE_WORKER = ("tests/site/", "tests/roles/")
+# The boards' sources: what is fetched once serves all tests of the file.
+ONE_WORKER = ("tests/site/", "tests/roles/", "tests/catalogue/test_gpu_sources.py")
 LEFT_OUT = pytest.StashKey[set[str]]()
 FIGURES = pytest.StashKey[dict[str, dict[str, float]]]()
 
 
 class FolderScheduling(LoadScopeScheduling):
-    """Keep folders whose tests share hosts on one worker, in order; spread all else."""
+    """Keep tests that share hosts or sources on one worker, in order; spread all else."""
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), nodeid)
