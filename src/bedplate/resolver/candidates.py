@@ -165,9 +165,10 @@ class Candidates:
         sharing = subject.host.wishes.bedplate_sharing
         if not wide:
             return [name(sharing.mode)]
+        # Those that the other parameters go with, and none, which takes them out too.
         if shares_of(subject.host) is not None:
-            return [name(mode) for mode in MODES_WITH_REPLICAS]
-        return [name("mig" if sharing.profile is not None else "none")]
+            return [name(mode) for mode in (*MODES_WITH_REPLICAS, "none")]
+        return [name("mig"), name("none")] if sharing.profile is not None else [name("none")]
 
     def _replicas(self, subject: Subject, *, wide: bool) -> list[int]:
         wished = shares_of(subject.host) or 1

@@ -26,6 +26,8 @@ UNPACKAGED = "driver-packaged"
 UNEQUAL_FABRIC = "fabric-packaged"
 #: Rules that take part in many conflicts without being what they are about.
 STRUCTURAL = {"driver-packaged", "gpu-branch", "kernel-of-system", "sharing-scheduler"}
+#: Sharing modes, those that isolate users better first; none is the last resort.
+MODES = ("mig", "mps", "hami", "time-slicing", "none")
 #: How the rules about a kind of wish begin: of several rules, such a one names the conflict.
 ABOUT = {
     "addon": ("addon-", "resource-"),
@@ -55,6 +57,7 @@ class Conflict:
         blamed: the one of them that is easiest to change.
         allowed: what could be written in its place, the other wishes kept.
         instead: the nearest of those.
+        elsewhere: where there is none, another of the wishes and what could be written there.
         facts: the ids of the facts that the rules lean on.
     """
 
@@ -63,6 +66,7 @@ class Conflict:
     blamed: Wish
     allowed: tuple[str, ...]
     instead: str | None
+    elsewhere: tuple[Wish, str] | None
     facts: tuple[str, ...]
 
     @property
@@ -109,8 +113,32 @@ class Search:
     def _conflict(
         self, blamed: int, wishes: list[int], rules: list[str], kept: list[int]
     ) -> Conflict:
-        wish = self.wishes[blamed]
-        context = kept if self.program.possible(kept) else [i for i in wishes if i != blamed]
+        allowed, instead = self._change(blamed, wishes, kept)
+        elsewhere = None
+        if instead is None:
+            # Nothing else can be written there: perhaps at another of the wishes.
+            others = sorted(set(wishes) - {blamed}, key=lambda i: self.wishes[i].weight)
+            for other in others:
+                rest = [i for i in [*kept, blamed] if i != other]
+                if (label := self._change(other, wishes, rest)[1]) is not None:
+                    elsewhere = (self.wishes[other], label)
+                    break
+        return Conflict(
+            tuple(rules),
+            tuple(self.wishes[i] for i in sorted(wishes)),
+            self.wishes[blamed],
+            allowed,
+            instead,
+            elsewhere,
+            leaning_on(self.program, wishes, rules),
+        )
+
+    def _change(
+        self, changed: int, wishes: list[int], kept: list[int]
+    ) -> tuple[tuple[str, ...], str | None]:
+        """Return what could be written for one of a conflict's wishes, and the best of it."""
+        wish = self.wishes[changed]
+        context = kept if self.program.possible(kept) else [i for i in wishes if i != changed]
         labels = self.labels(wish)
         program, all_wishes = self.with_options(
             [replace(wish, label=label, number=number) for label, number in labels]
@@ -121,15 +149,7 @@ class Search:
             for offset, (label, _) in enumerate(labels)
             if program.possible([*context, first + offset])
         ]
-        relaxed = self.program.best(context)
-        return Conflict(
-            tuple(rules),
-            tuple(self.wishes[i] for i in sorted(wishes)),
-            wish,
-            tuple(allowed),
-            self._instead(wish, allowed, relaxed),
-            leaning_on(self.program, wishes, rules),
-        )
+        return tuple(allowed), self._instead(wish, allowed, self.program.best(context))
 
     def labels(self, wish: Wish) -> list[tuple[str, int]]:
         """Return what else could be written for a wish; numbers with their value."""
@@ -159,6 +179,8 @@ class Search:
             return str(relaxed.seats.get(wish.subject, 0))
         if wish.component is None or not allowed:
             return None
+        if wish.kind == "sharing":
+            return min(allowed, key=MODES.index)
         if wish.kind == "replicas":
             fewer = [one for one in allowed if float(one) < float(wish.label)]
             return max(fewer or allowed, key=float)

@@ -149,10 +149,15 @@ def _fix(conflict: Conflict) -> str:
     beside = BESIDE.get(rule)
     if wish.kind == "gpu":
         return "give each model a pool of its own" if conflict.wishes[1:] else "remove it"
-    if conflict.instead is not None:
+    if wish.kind == "sharing" and conflict.instead == "none":
+        main = "write mode: none, and remove replicas, share and profile"
+    elif conflict.instead is not None:
         main = f"write {conflict.instead}"
     elif wish.kind == "secure_boot":
         main = "turn Secure Boot off"
+    elif conflict.elsewhere is not None:
+        other, label = conflict.elsewhere
+        main = f"remove it, or write {label} for {spelt(other.path)}"
     else:
         main = "remove it"
     one_board = sum(other.kind == "gpu" for other in conflict.wishes) <= 1

@@ -210,11 +210,16 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
             yield refused("gpu-known", host, path, got, "one of them", fix)
         else:
             boards = [f.value for f in catalogue.gpu_models.values() if gpu.pci in f.value.pci]
-            if boards:
+            if boards and gpu.subsystem is None:
+                known = sorted(one for board in boards for one in board.subsystems)
+                allowed = ", ".join(known)
+                got = f"{gpu.pci}, which is {len(boards)} boards"
+                fix = f"add subsystem: {' or '.join(known)}"
+                yield refused("gpu-known", host, (*path, "pci"), got, allowed, fix)
+            elif boards:
                 known = [one for board in boards for one in board.subsystems]
-                key = "subsystem" if gpu.subsystem is not None else "pci"
-                got = gpu.subsystem or f"{gpu.pci}, which is {len(boards)} boards by subsystem"
-                yield unknown("gpu-known", host, (*path, key), got, known)
+                where = (*path, "subsystem")
+                yield unknown("gpu-known", host, where, gpu.subsystem or "", known)
             else:
                 known = [one for f in catalogue.gpu_models.values() for one in f.value.pci]
                 yield unknown("gpu-known", host, (*path, "pci"), gpu.pci, known)
