@@ -1,7 +1,7 @@
 """Run the long sweeps of one area and write what came out to docs/proof/, with commit and counts.
 
-An area is a folder of tests/: `make prove AREA=properties` runs its tests marked `prove`. A sweep
-that finds no test fails: an empty proof would look like a good one.
+An area is a folder of tests/, or one of `NAMED`: `make prove AREA=resolver` runs its tests marked
+`prove`. A sweep that finds no test fails: an empty proof would look like a good one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,27 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
+#: Areas that are not called as their folder is.
+NAMED = {"resolver": "tests/properties", "mutants": "tests/resolver"}
 
 
 def areas() -> list[str]:
     """Name the folders that have tests marked `prove`."""
     marked = [p for p in (ROOT / "tests").rglob("test_*.py") if "mark.prove" in p.read_text()]
-    return sorted({path.relative_to(ROOT / "tests").parts[0] for path in marked})
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in marked}
+    return sorted({*NAMED, *(folders - {folder.split("/")[1] for folder in NAMED.values()})})
 
 
 def git(*arguments: str) -> str:
     """Return what git says."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
+
+
+def _told(case: ElementTree.Element) -> str:
+    """Return what a test recorded for the proof, such as a score with the names of survivors."""
+    told = [one.get("value", "") for one in case.findall("./properties/property[@name='told']")]
+    return "".join(f"\n\n```text\n{text}\n```\n" for text in told)
 
 
 def main(arguments: list[str]) -> int:
@@ -42,13 +51,20 @@ def main(arguments: list[str]) -> int:
     results = ROOT / ".pytest_cache" / f"prove-{area}.xml"
     results.unlink(missing_ok=True)
     started = time.monotonic()
-    command = ["-m", "pytest", f"tests/{area}", "-m", "prove", f"--junitxml={results}"]
+    command = [
+        "-m",
+        "pytest",
+        NAMED.get(area, f"tests/{area}"),
+        "-m",
+        "prove",
+        f"--junitxml={results}",
+    ]
     status = subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode
     suite = ElementTree.parse(results).getroot().find("testsuite")  # noqa: S314 our own file
     assert suite is not None
     counts = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
     changed = " (with uncommitted changes)" if git("status", "--porcelain") else ""
-    names = "\n".join(f"- `{case.get('name')}`" for case in suite.findall("testcase"))
+    names = "\n".join(f"- `{case.get('name')}`{_told(case)}" for case in suite.findall("testcase"))
     page = (
         f"# Proof: {area}\n\n"
         f"Date {datetime.now(UTC):%Y-%m-%d}, commit {git('rev-parse', 'HEAD')}{changed},"

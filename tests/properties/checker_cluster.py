@@ -89,7 +89,10 @@ def _runtime(
         return
     if not any(between(kubernetes, r["kubernetes_from"], r["kubernetes_upto"]) for r in rows):
         yield _violation("runtime-kubernetes", f"{chosen['version']} with {kubernetes}")
-    pooled = [h for h in in_kubernetes(hosts).values() if h["wishes"]["bedplate_gpu"]]
+    kinds = {
+        h["wishes"]["bedplate_host"]["kind"] for h in hosts.values() if h["wishes"]["bedplate_gpu"]
+    }
+    pooled = kinds - {"hypervisor"}
     if pooled and not any(row["cdi"] for row in rows):
         yield _violation("runtime-cdi", f"{wished['name']} {chosen['version']}")
 

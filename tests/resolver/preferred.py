@@ -1,0 +1,57 @@
+"""Sites that nothing but the order of preferences decides, with what they are decided to be."""
+
+from __future__ import annotations
+
+from tests.resolver.case_tables import DRIVER
+from tests.resolver.cases import GUESTLESS, one, share
+
+GUESTS = {"kind": "passthrough"}
+FRAMEWORKS = "pools.pool_a.frameworks"
+#: Sites that are decided by the order of preferences alone.
+PREFERRED = {
+    # Two newest ones are known to be bad together: the later by name steps back.
+    "components-by-name": (
+        one(os=GUESTLESS, kubernetes="1.35"),
+        {
+            "cluster.nvidia_container_toolkit.version": "1.20.1",
+            "cluster.nvidia_device_plugin.version": "0.17.0",
+        },
+    ),
+    # The newest Kubernetes goes with no driver, the second with none that is supported.
+    "shared-before-pools": (
+        one(host=GUESTS, sharing=share("time-slicing", replicas=2)),
+        {"cluster.kubernetes.version": "1.36.2", f"{DRIVER}.version": "570.211.01"},
+    ),
+    "lts-before-newer": (one(), {f"{DRIVER}.version": "580.178.04"}),
+    "production": (one(driver={"policy": "production"}), {f"{DRIVER}.version": "595.91.07"}),
+    "supported-before-policy": (
+        one("pro-4500", driver={"policy": "lts"}),
+        {f"{DRIVER}.version": "595.91.07"},
+    ),
+    "new-feature": (one(driver={"policy": "new-feature"}), {f"{DRIVER}.version": "615.71.09"}),
+    # R610 reached its end of life a day before the catalogue was read, R595 on that very day.
+    "end-of-life": (
+        one(driver={"policy": "new-feature", "source": "vendor-repo", "flavour": "proprietary"}),
+        {f"{DRIVER}.version": "595.91.07"},
+    ),
+    "default-flavour": (one(), {f"{DRIVER}.flavour": "open"}),
+    "default-flavour-of-the-branch": (
+        one(driver={"branch": "535"}),
+        {f"{DRIVER}.flavour": "proprietary"},
+    ),
+    "distribution's-own-first": (one(), {f"{DRIVER}.source": "distro"}),
+    "packages-before-a-runfile": (
+        one(driver={"branch": "595"}),
+        {f"{DRIVER}.source": "vendor-repo"},
+    ),
+    "newest-cuda": (one(cuda=["12.9"]), {"pools.pool_a.cuda_toolkit": ["12.9.1"]}),
+    "newest-build": (one(frameworks=["pytorch"]), {f"{FRAMEWORKS}.0.variant": "cu130"}),
+    "newest-cuda-of-a-build": (
+        one(frameworks=["pytorch"], driver={"branch": "535"}),
+        {f"{FRAMEWORKS}.0.version": "2.12.0", f"{FRAMEWORKS}.0.variant": "cu128"},
+    ),
+    "dma-buf-before-peermem": (
+        one(rdma={"stack": "doca"}),
+        {"pools.pool_a.rdma.method": "dma-buf"},
+    ),
+}
