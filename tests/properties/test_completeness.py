@@ -118,7 +118,7 @@ def answered_by_trying(question: Question) -> None:
         assert tried is None, (told(tried), [str(problem) for problem in answer.problems])
 
 
-SMALL = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+SMALL = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @SMALL

@@ -182,21 +182,21 @@ REAL_SITES = sites(REAL, most_pools=2)
 CHOICES = st.sampled_from
 
 
-@examples(1200)
+@examples(1400)
 @given(SITES)
 def test_every_answer_is_sound(plain: Plain) -> None:
     """Totality and soundness."""
     a_sound_answer(plain)
 
 
-@examples(60)
+@examples(50)
 @given(REAL_SITES)
 def test_every_real_answer_is_sound_and_told(plain: Plain) -> None:
     """Totality and soundness under the real catalogue."""
     a_told_answer(plain)
 
 
-@examples(60)
+@examples(40)
 @given(SITES, st.randoms(use_true_random=False))
 def test_order_does_not_matter(plain: Plain, random: Random) -> None:
     """Determinism."""
@@ -224,7 +224,7 @@ def test_fewer_wishes_are_not_refused(plain: Plain, data: st.DataObject) -> None
     not_worse_without(plain, lambda wishes: data.draw(CHOICES(wishes)))
 
 
-@examples(40)
+@examples(30)
 @given(SITES)
 def test_conflicts_are_minimal(plain: Plain) -> None:
     """Minimality."""
