@@ -291,6 +291,18 @@ SHARING = [
     ),
     Case(
         "share-divides",
+        "mps",
+        one(sharing=share("mps", replicas=2, seats=8)),
+        one(sharing=share("mps", replicas=2, seats=9)),
+    ),
+    Case(
+        "share-divides",
+        "hami",
+        one(sharing=share("hami", replicas=2, seats=8), shared={"schedulers": ["hami"]}),
+        one(sharing=share("hami", replicas=2, seats=9), shared={"schedulers": ["hami"]}),
+    ),
+    Case(
+        "share-divides",
         "whole-cards-of-two-hosts",
         one(hosts=2, sharing=share("none", seats=8)),
         one(hosts=2, sharing=share("none", seats=9)),
@@ -450,6 +462,12 @@ HOSTS = [
     ),
     Case(
         "rdma-path",
+        "architecture-alone",
+        one(rdma={"stack": "doca"}),
+        one("next", rdma={"stack": "doca"}),
+    ),
+    Case(
+        "rdma-path",
         "kernel",
         one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, rdma={"stack": "doca"}),
         one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, rdma={"stack": "inbox"}),
@@ -523,6 +541,11 @@ KNOWN_BAD = [
         ("fabric", one(count=7, driver=driver("570")), one(count=8, driver=driver("570"))),
         ("driver", one(count=8, driver=driver("535")), one(count=8, driver=driver("570"))),
         ("cuda", *(one(host={"kind": "passthrough"}, cuda=[v]) for v in ("12.9.1", "12.9.0"))),
+        (
+            "cuda-of-a-framework",
+            one(frameworks=["tensorflow"]),
+            one(frameworks=["tensorflow"], host={"kind": "passthrough"}),
+        ),
         ("kind", one(cuda=["12.9.0"]), one(host={"kind": "passthrough"}, cuda=["12.9.0"])),
         *(
             (
