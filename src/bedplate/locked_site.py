@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import LockError, Problem
-from bedplate.lock.file import load_lock, lock_path
+from bedplate.lock.file import content_of, load_lock, lock_path
 
 CACHE = "locked-site.json"
 _known: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -87,7 +87,7 @@ def _checked(site: Path) -> dict[str, Any]:
             for change in planned.changes
         ]
         raise LockError(problems)
-    content = lock.model_dump(mode="json")
+    content = content_of(lock)
     return content | {"artifacts": artifacts(site, content)}
 
 

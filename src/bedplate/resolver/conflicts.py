@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from bedplate.errors import CatalogueError, Problem
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.solving import Model, Program
 from bedplate.versions import parts
@@ -105,6 +106,8 @@ class Search:
         kept, found = order, []
         while (core := self.program.conflict(kept)) is not None:
             wishes, rules = core
+            if not wishes:
+                raise CatalogueError([_no_way(rules)])
             blamed = min(wishes, key=lambda i: (self.wishes[i].weight, -i))
             kept = [i for i in kept if i != blamed]
             found.append(self._conflict(blamed, wishes, rules, kept))
@@ -189,6 +192,13 @@ class Search:
             if value is not None and (label := self.candidates.label(wish, value)) in allowed:
                 return label
         return max(allowed, key=lambda label: (parts(label.rpartition("-")[2]), label))
+
+
+def _no_way(rules: Sequence[str]) -> Problem:
+    """Return the problem of facts that leave nothing, whatever is wished."""
+    what, fix = "no cluster can be made with these facts", "correct the facts that the rules use"
+    got = f"nothing that keeps {', '.join(rules) or 'one candidate for each component'}"
+    return Problem(what, "facts", got=got, allowed="at least one", fix=fix, rule="catalogue")
 
 
 def leaning_on(program: Program, wishes: Sequence[int], rules: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bedplate.resolver.candidates import SHARED
 from bedplate.resolver.terms import Facts, Name, Term, name
 from bedplate.resolver.wishes import CLUSTER, Wish
 from bedplate.versions import last, minor, number
@@ -44,6 +45,8 @@ class Encoding:
     def cluster(self, subject: Subject, fixed: Mapping[str, str] | None = None) -> None:
         """Add the shared components, decided already where *fixed* has them."""
         facts = self.problem.facts
+        for component in SHARED:
+            facts.add("part", Name(component))
         if fixed is not None:
             for component, value in fixed.items():
                 self._entity(value)

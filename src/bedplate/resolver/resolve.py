@@ -74,6 +74,9 @@ def _decide(
         for pool in distinct:
             one = decider.decide([pool.name])
             if one is None:
+                if pool.name in hard:
+                    # Both programs have the same rules: one of them is encoded wrongly.
+                    raise AssertionError(f"{pool.name} goes with a shared choice, and does not")
                 hard.append(pool.name)
                 break
             found[pool.name] = one.get(pool.name, {})
