@@ -124,7 +124,7 @@ def sharing_wrong(base: str, files: Mapping[str, str], _: random.Random) -> Iter
                 TRAIN,
                 key,
                 f"{{mode: mig, profile: {profile}}}",
-                named=f"{key}.profile",
+                named=f"{key}.mode",
                 model=model,
                 or_else=(board,),
             )

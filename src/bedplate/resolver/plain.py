@@ -298,12 +298,22 @@ def _pins(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         known = set(_versions(pinned, catalogue))
         if version not in known:
             yield unknown("pin-known", host, path, version, known)
-        elif pinned == "cuda_toolkit" and not any(
-            begins(version, one) for one in wishes.bedplate_cuda
-        ):
-            fix = f"add {minor(version)} to bedplate_cuda, or remove the pin"
-            allowed = ", ".join(wishes.bedplate_cuda)
+        elif not (asked := _asked(pinned, host)) or any(begins(version, one) for one in asked):
+            continue
+        else:
+            allowed = ", ".join(one or "" for one in asked)
+            fix = "wish for that version, or remove the pin"
             yield refused("pin-known", host, path, version, allowed, fix)
+
+
+def _asked(pinned: str, host: SiteHost) -> list[str | None]:
+    """Return the versions that are wished of a pinned CUDA toolkit, framework or add-on."""
+    wishes = host.wishes
+    if pinned == "cuda_toolkit":
+        return list(wishes.bedplate_cuda)
+    named = [*wishes.bedplate_frameworks, *wishes.bedplate_schedulers, *wishes.bedplate_operators]
+    split = [split_named(text) for text in named]
+    return [version for name, version in split if name.replace("-", "_") == pinned]
 
 
 def _versions(pinned: str, catalogue: Catalogue) -> Iterator[str]:
