@@ -5,15 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import stat
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bedplate.errors import LockError, Problem
 from bedplate.lock.file import content_of, load_lock, lock_path
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CACHE = "locked-site.json"
+#: What of this package an answer depends on.
+OF_THE_PACKAGE = ("*.py", "*/*.py", "resolver/*.lp", "catalogue/facts/*.yml")
+#: The configuration of an inventory plugin, and values that a template fetches.
+ELSEWHERE = re.compile(rb"""^\s*["']?plugin["']?\s*:|\b(lookup|query|q)\s*\(""", re.MULTILINE)
 _known: dict[str, tuple[str, dict[str, Any]]] = {}
 
 
@@ -21,12 +30,17 @@ def locked_site(site: Path) -> dict[str, Any]:
     """Return the lock of *site* with `artifacts`. Raises LockError if it is missing or stale.
 
     Plays ask for it in every task of every host, each in a process of its own: what was checked
-    once is kept in memory and below the site, under a digest of the files that it came from.
+    once is kept in memory, and below the site under a digest of the files that it came from. A
+    site whose inventory comes from elsewhere is asked anew in each process: its files do not tell.
     """
     fingerprint = _fingerprint(site)
     key = str(site.resolve())
     if key in _known and _known[key][0] == fingerprint:
         return _known[key][1]
+    if _dynamic(site):
+        found = _checked(site)
+        _known[key] = (fingerprint, found)
+        return found
     cache = site / ".bedplate" / CACHE
     try:
         kept = json.loads(cache.read_text(encoding="utf-8"))
@@ -45,19 +59,37 @@ def _fingerprint(site: Path) -> str:
     """Digest name, time and size of everything that the answer depends on."""
     package = Path(__file__).parent
     files = [lock_path(site), site / ".bedplate" / "mirror.json"]
-    files += sorted(package.glob("catalogue/facts/*.yml")) + sorted(package.glob("*/*.py"))
-    for folder, names, found in os.walk(site, followlinks=True):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        files += [Path(folder, name) for name in sorted(found) if not name.startswith(".")]
+    for pattern in OF_THE_PACKAGE:
+        files += sorted(package.glob(pattern))
     digest = hashlib.sha256()
-    for path in files:
+    for path in [*files, *_files_of(site)]:
         try:
-            stat = path.stat()
-        except FileNotFoundError:
+            status = path.stat()
+        except OSError:  # not there, or a link to nowhere: reading the site says which
             digest.update(f"{path} -\n".encode())
         else:
-            digest.update(f"{path} {stat.st_mtime_ns} {stat.st_size}\n".encode())
+            digest.update(f"{path} {status.st_mtime_ns} {status.st_size}\n".encode())
     return digest.hexdigest()
+
+
+def _files_of(site: Path) -> Iterator[Path]:
+    for folder, names, found in os.walk(site, followlinks=True):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (Path(folder, name) for name in sorted(found) if not name.startswith("."))
+
+
+def _dynamic(site: Path) -> bool:
+    """Tell whether the site's hosts or variables may come from more than its files."""
+    for path in _files_of(site):
+        try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            if status.st_mode & 0o111 or ELSEWHERE.search(path.read_bytes()):
+                return True
+        except OSError:
+            return True  # whatever it is, it is not known
+    return False
 
 
 def _keep(cache: Path, content: dict[str, Any]) -> None:

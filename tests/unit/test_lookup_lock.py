@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from bedplate import locked_site as module
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.locked_site import locked_site
@@ -48,6 +50,59 @@ def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) ->
     pool.write_text(pool.read_text().replace("count: 8", "count: 10"))
     with pytest.raises(LockError, match=r"pools\.pool_train\.expects\.count — got 8 → 10"):
         locked_site(site)
+
+
+ASKS = """#!{python}
+import json, pathlib
+count = int(pathlib.Path({elsewhere!r}).read_text())
+hosts = {{"new1": {{"ansible_host": "10.213.0.99"}}}} if count else {{}}
+group = {{"hosts": list(hosts)}}
+print(json.dumps({{"pool_class": group, "_meta": {{"hostvars": hosts}}}}))
+"""
+
+
+def test_a_program_is_asked_again_by_every_process(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("0")
+    program = site / "more"
+    program.write_text(ASKS.format(python=sys.executable, elsewhere=str(elsewhere)))
+    program.chmod(0o755)
+    locked_site(site)
+    elsewhere.write_text("1")  # no file of the site changes
+    monkeypatch.setattr(module, "_known", {})  # as in another process
+    with pytest.raises(LockError, match=r"hosts\.new1"):
+        locked_site(site)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kept"),
+    [
+        ("notes.yml", "all: {}\n", True),
+        ("cloud.yml", "plugin: constructed\nstrict: false\n", False),
+        ("group_vars/all/more.yml", "more: \"{{ lookup('env', 'HOME') }}\"\n", False),
+    ],
+)
+def test_what_comes_from_elsewhere_is_not_kept(
+    site: Path, name: str, text: str, kept: bool
+) -> None:
+    (site / name).write_text(text)
+    locked_site(site)
+    assert (site / ".bedplate" / module.CACHE).exists() == kept
+
+
+@pytest.mark.parametrize("name", ["locked_site.py", "resolver/rules.lp", "catalogue/facts/gpu.yml"])
+def test_another_version_of_the_package_is_another_answer(
+    site: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package"
+    (package / "resolver").mkdir(parents=True)
+    (package / "catalogue" / "facts").mkdir(parents=True)
+    monkeypatch.setattr(module, "__file__", str(package / "locked_site.py"))
+    before = module._fingerprint(site)
+    (package / name).write_text("new")
+    assert module._fingerprint(site) != before
 
 
 @pytest.mark.parametrize(
