@@ -91,6 +91,19 @@ def test_a_rule_names_its_sources(site: Path, capsys: pytest.CaptureFixture[str]
     assert all(source.startswith("https://") for source in sources)
 
 
+def test_the_rule_is_told_with_and_without_sources(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = site / "group_vars/pool_class.yml"
+    text = path.read_text().replace("t4-16gb", "v100-sxm2-32gb")
+    path.write_text(text + 'bedplate_driver: {branch: "595"}\n')
+    assert cli.main(["plan", *TODAY, str(site)]) == 3
+    assert "\n  rule gpu-branch, after https://" in capsys.readouterr().err
+    misspell(site)
+    assert cli.main(["plan", *TODAY, str(site)]) == 3
+    assert "\n  rule known-keys\n" in capsys.readouterr().err
+
+
 def test_check(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, content = as_json(capsys, "--check", site)
     assert (status, content["ok"]) == (0, True)
@@ -150,7 +163,7 @@ def test_a_lock_that_cannot_be_written(
     assert cli.main(["plan", *TODAY, str(site)]) == 3
     assert capsys.readouterr().err == (
         f"lock cannot be written — {site} — got [Errno 28] No space left on device — make the "
-        "site's directory writable\n\nRefused: 1 to put right.\n"
+        "site's directory writable\n  rule lock\n\nRefused: 1 to put right.\n"
     )
 
 

@@ -76,9 +76,8 @@ def _refused(error: BedplateError, options: Namespace) -> int:
     else:
         for problem in error.problems:
             print(problem, file=sys.stderr)
-            if problem.sources:
-                because = f"  rule {problem.rule}, after {', '.join(problem.sources)}"
-                print(because, file=sys.stderr)
+            after = f", after {', '.join(problem.sources)}" if problem.sources else ""
+            print(f"  rule {problem.rule}{after}", file=sys.stderr)
         if not stale:
             print(f"\nRefused: {len(error.problems)} to put right.", file=sys.stderr)
     return STALE if stale else REFUSED
@@ -89,7 +88,7 @@ def _write(site: Path, planned: Planned) -> bool:
         return write_lock(site, planned.plan.lock)
     except OSError as error:
         what, fix = "lock cannot be written", "make the site's directory writable"
-        raise LockError([Problem(what, str(site), got=str(error), fix=fix)]) from error
+        raise LockError([Problem(what, str(site), got=str(error), fix=fix, rule="lock")]) from error
 
 
 def _difference(site: Path, planned: Planned) -> list[str]:
@@ -109,6 +108,8 @@ def _table(site: Path, planned: Planned, *, check: bool, written: bool) -> str:
     lock = planned.plan.lock
     rows = [("WHERE", "COMPONENT", "VERSION")]
     for name, part in content_of(lock)["cluster"].items():
+        if name == "not_yet":
+            continue  # a warning tells of it
         for one in part if isinstance(part, list) else [part]:
             shown_as = one.get("name", name) if isinstance(part, list) else name
             rows.append(("cluster", shown_as, one.get("version", one.get("source", ""))))
