@@ -149,3 +149,26 @@ def test_what_is_locked_stays_until_an_upgrade(
     assert load_lock(site).cluster.kubernetes.version == "1.36.2"
     said(capsys, "plan", site, *TODAY, "--upgrade")
     assert load_lock(site).cluster.kubernetes.version == "1.36.3"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("format: 1\n", " format", "lock is of another format, got 1"),
+        ("<<<<<<< ours\n", ":1", "lock has conflict markers, got <<<<<<< ours"),
+    ],
+)
+def test_a_lock_that_cannot_be_read_is_told(
+    site: Path, text: str, place: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = site / ".bedplate.lock.yml"
+    path.write_text(text)
+    capsys.readouterr()
+    assert cli.main(["plan", *TODAY, "--diff", str(site)]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"{reason.partition(',')[0]} — {path}{place} — ")
+    assert path.read_text() == text
+    text = said(capsys, "plan", site, *TODAY)
+    assert f"  decided anew: the old lock {path}{place}: {reason}; nothing that it had" in text
+    assert "decided anew" not in said(capsys, "plan", site, *TODAY)

@@ -32,6 +32,8 @@ def run(options: Namespace, today: date) -> int:
     try:
         planned = plan(site, today, upgrade=options.upgrade)
         written = False
+        if options.diff and planned.unread:
+            raise planned.unread  # against nothing, every host would be installed
         if not (options.check or options.diff):
             written = _write(site, planned)
         elif options.check and planned.before is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan beside the lock that was there before, if it could be read."""
+    """A plan beside the lock that was there before, or why that could not be read."""
 
     plan: Plan
     before: Lock | None
+    unread: LockError | None = None
 
     @property
     def changes(self) -> list[str]:
@@ -38,14 +39,23 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     """Plan a site. Raises SiteError or RefusedError with all problems.
 
     What is locked already stays where the wishes still allow it, unless an *upgrade* is asked for.
+    A lock that cannot be read keeps nothing where it is, which the plan warns of.
     """
     before: Lock | None = None
+    unread: LockError | None = None
     if lock_path(site).exists():
         try:
             before = load_lock(site)
-        except LockError:
-            before = None  # planned anew: that is what the message about such a lock asks for
+        except LockError as error:
+            unread = error  # planned anew: that is what the message about such a lock asks for
     outcome = resolve(load_site(site), load_catalogue(), today, None if upgrade else before)
     if isinstance(outcome, Refusal):
         raise outcome.error()
-    return Planned(outcome, before)
+    if unread is not None:
+        told = (
+            f"decided anew: the old lock {problem.where}: {problem.what}, got {problem.got}; "
+            "nothing that it had is kept"
+            for problem in unread.problems
+        )
+        outcome = replace(outcome, warnings=(*told, *outcome.warnings))
+    return Planned(outcome, before, unread)
