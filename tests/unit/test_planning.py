@@ -117,6 +117,27 @@ def test_a_difference_by_host(site: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (site / ".bedplate.lock.yml").read_bytes() == before
 
 
+def test_hosts_get_what_their_groups_have(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / ".bedplate.lock.yml").unlink()
+    hosts = yaml.safe_load((site / "hosts.yml").read_text())
+    hosts["all"]["children"] |= {
+        "hypervisors": {"children": {"pool_guests": {"hosts": {"hv": {}}}}},
+        "slurm": {"children": {"pool_batch": {"hosts": {"batch": {}}}}},
+    }
+    (site / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    gpus = {"bedplate_gpu": {"model": "h100-pcie-80gb", "count": 8}}
+    wish(site, "pool_batch", gpus)
+    wish(site, "pool_guests", gpus)
+    wish(site, "hypervisors", {"bedplate_host": {"os": "debian-12", "kind": "hypervisor"}})
+    content = json.loads(said(capsys, "plan", site, *TODAY, "--diff", "--json"))["diff"]
+    got = {host: {one["component"] for one in its} for host, its in content.items()}
+    kubernetes = {"kubernetes", "cni", "cni_plugins", "cri_tools", "pause", "nvidia_device_plugin"}
+    assert got["train01.example"] - got["batch"] == kubernetes
+    assert {"containerd", "nvidia_container_toolkit", "nvidia_driver"} <= got["batch"]
+    assert got["hv"] == {"os", "kind", "sharing"}
+    assert kubernetes <= got["cp1.example"]
+
+
 def test_a_difference_as_json(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (site / ".bedplate.lock.yml").unlink()
     content = json.loads(said(capsys, "plan", site, *TODAY, "--diff", "--json"))

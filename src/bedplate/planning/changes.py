@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
+from bedplate.site.load import HYPERVISORS, SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +32,15 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
 }
 #: Parts of a lock that are no component of a host.
 NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
+#: Parts of a cluster that only its nodes have: hosts of Slurm run containers without it.
+OF_KUBERNETES = {
+    "kubernetes",
+    "cni",
+    "cni_plugins",
+    "cri_tools",
+    "pause",
+    "nvidia_device_plugin",
+}
 
 
 @dataclass(frozen=True)
@@ -77,8 +87,11 @@ def host_changes(before: Lock | None, after: Lock) -> dict[str, list[HostChange]
 def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
     if host not in lock["hosts"]:
         return {}
-    pool = lock["hosts"][host].get("pool")
-    parts = dict(lock["cluster"]) | (dict(lock["pools"][pool]) if pool else {})
+    pool, groups = lock["hosts"][host].get("pool"), lock["hosts"][host]["groups"]
+    shared = {} if HYPERVISORS in groups else dict(lock["cluster"])
+    if SLURM in groups:
+        shared = {key: value for key, value in shared.items() if key not in OF_KUBERNETES}
+    parts = shared | (dict(lock["pools"][pool]) if pool else {})
     return {key: value for key, value in parts.items() if key not in NOT_ON_HOSTS}
 
 
