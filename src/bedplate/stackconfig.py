@@ -83,11 +83,12 @@ def lock_of(site: Path) -> Lock:
         lock = load_lock(site)
     except BedplateError as error:
         raise StackError(str(error)) from error
-    for name, pool in lock.pools.items():
-        if pool.not_yet:
+    waiting = {name: pool.not_yet for name, pool in lock.pools.items()}
+    for name, not_yet in {"cluster": lock.cluster.not_yet, **waiting}.items():
+        if not_yet:
             raise StackError(
                 f"this version cannot carry out the decision — {name} in {lock_path(site)} — got "
-                f"{', '.join(pool.not_yet)} / allowed what docs/matrix.md calls tested — change "
+                f"{', '.join(not_yet)} / allowed what docs/matrix.md calls tested — change "
                 "the wish, or take the pool out of the site until a version carries it out"
             )
     return lock

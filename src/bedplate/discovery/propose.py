@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.discovery.identify import flow, gpu_wish, hardware, kind_of, system_of
+from bedplate.site.membership import HYPERVISORS, PARENTS, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,15 +39,14 @@ class Proposal:
     hosts: tuple[str, ...]
     variables: Mapping[str, Any]
     notes: tuple[str, ...]
-    pool: bool
+    parent: str
 
     def render(self, site: str) -> str:
         """Return the file's text: the same hosts give the same bytes."""
-        parent = "gpu_pools: children" if self.pool else "all: children"
         lines = [
             "# Proposed by `ansible-playbook bedplate.gpu.discover`: nothing reads this file.",
             f"# Copy what is right into {site}/group_vars/{self.name}.yml,",
-            f"# and into hosts.yml, below {parent}:",
+            f"# and into hosts.yml, below {self.parent}: children:",
             f"#   {self.name}:",
             "#     hosts:",
             *(f"#       {host}: {{}}" for host in self.hosts),
@@ -62,7 +62,8 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
     for host in sorted(hosts, key=lambda one: one.name):
         found = hardware(host.facts, catalogue)
         variables = _variables(host, found, catalogue)
-        role = "" if _is_pool(variables) else _role(host)
+        # Hosts of Slurm and of Kubernetes make no pool together, however alike they are.
+        role = _parent(host, variables) if _is_pool(variables) else _role(host)
         key = json.dumps([variables, sorted(found.switches.items()), role], sort_keys=True)
         alike.setdefault(key, []).append((host, variables, found))
     names = _names([[host for host, _, _ in group] for group in alike.values()], alike, catalogue)
@@ -73,7 +74,7 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
                 tuple(host.name for host, _, _ in group),
                 group[0][1],
                 _notes([host for host, _, _ in group], group[0][2], catalogue),
-                name.startswith(POOL),
+                _parent(group[0][0], group[0][1]) if name.startswith(POOL) else "all",
             )
             for name, group in zip(names, alike.values(), strict=True)
         ),
@@ -83,6 +84,12 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
 
 def _is_pool(variables: Mapping[str, Any]) -> bool:
     return "bedplate_gpu" in variables or "bedplate_accelerator" in variables
+
+
+def _parent(host: Read, variables: Mapping[str, Any]) -> str:
+    """Return the group that a pool of such hosts is below: theirs, or what they look like."""
+    looks_like = HYPERVISORS if variables["bedplate_host"].get("kind") == "hypervisor" else POOLS
+    return next((group for group in PARENTS if group in host.groups), looks_like)
 
 
 def _variables(host: Read, found: Hardware, catalogue: Catalogue) -> dict[str, Any]:

@@ -83,7 +83,10 @@ class Addon(Part):
 
 
 class Cluster(Part):
-    """What all hosts share. Exactly one of `containerd`, `cri_o` and `docker` is there."""
+    """What all hosts share. Exactly one of `containerd`, `cri_o` and `docker` is there.
+
+    `not_yet` is as a pool's.
+    """
 
     kubernetes: Kubernetes
     etcd: Tagged
@@ -99,6 +102,7 @@ class Cluster(Part):
     nvidia_container_toolkit: Sourced
     nvidia_device_plugin: Image
     addons: list[Addon] = []
+    not_yet: list[str] = []
 
 
 class Host(Part):

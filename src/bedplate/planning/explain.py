@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
@@ -9,15 +10,17 @@ from bedplate.errors import LockError, Problem, SiteError
 from bedplate.lock import load_lock, lock_path
 from bedplate.nearest import nearest
 from bedplate.resolver.locking import reasons
-from bedplate.resolver.whynot import Question, component_of
-from bedplate.resolver.wishes import CLUSTER, SHARED_PINS
+from bedplate.resolver.whynot import Question, has_fabric, name_of, version_of
+from bedplate.resolver.wishes import CLUSTER
 from bedplate.site import load_site
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from bedplate.lock import Lock
-    from bedplate.resolver.solving import Model
+    from bedplate.resolver.outcome import Reason
+    from bedplate.resolver.whynot import Asked
 
 SHOWN = 20
 
@@ -32,12 +35,21 @@ def run(path: Path, subject: str, asked: str | None) -> int:
     known = [CLUSTER, *site.pools]
     if subject not in known:
         raise SiteError([_unknown("no such pool", path, "POOL", subject, known)])
-    question = Question(site, load_catalogue(), _previous(path), subject)
-    decided = question.decided()
-    if decided is None:
+    question = Question(site, load_catalogue(), _previous(path))
+    if question.decided is None:
         what, fix = "site is refused: there is no decision to explain", f"run: bedplate plan {path}"
         raise SiteError([Problem(what, str(path), got="a refusal", allowed="a plan", fix=fix)])
-    print("\n".join(_lines(path, question, decided, asked)))
+    if asked is None:
+        told = [reason for _, reason in _reasons(question, subject)]
+        lines = [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in told]
+    else:
+        name, _, version = asked.partition("=")
+        about = question.asked(name, subject)
+        if about is None:
+            names = {reason.component for _, reason in _reasons(question, subject)}
+            raise SiteError([_unknown("no such component", path, "COMPONENT", name, sorted(names))])
+        lines = list(_lines(question, about, version))
+    print("\n".join(lines))
     return 0
 
 
@@ -54,34 +66,46 @@ def _unknown(what: str, path: Path, key: str, got: str, known: list[str]) -> Pro
     return Problem(what, str(path), key=key, got=got, allowed=", ".join(known), fix=fix)
 
 
-def _lines(path: Path, question: Question, decided: Model, asked: str | None) -> list[str]:
-    subject = question.subject
-    values = {key: value for (who, key), value in decided.values.items() if who == subject.name}
-    told = list(reasons(subject.name, values, question.candidates))
-    if asked is None:
-        return [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in told]
-    name, _, version = asked.partition("=")
-    component = component_of(name, subject) or component_of(name, question.cluster)
-    holder = CLUSTER if name in SHARED_PINS or str(component).startswith("addon(") else subject.name
-    chosen = decided.values.get((holder, str(component))) if component is not None else None
-    if component is None or chosen is None:
-        names = sorted({one.component for one in told} | {"nvidia_driver"} & {name})
-        raise SiteError([_unknown("no such component", path, "COMPONENT", name, names)])
-    shared = {key: value for (who, key), value in decided.values.items() if who == holder}
-    lines = [
-        f"{holder} {name} {one.decided}: {one.because}"
-        for one in reasons(holder, {str(component): shared[str(component)]}, question.candidates)
-    ]
-    fact = question.candidates.facts[chosen]
-    lines.append(f"  {fact.sure}, {fact.source.url} ({fact.source.read})")
-    found = question.alternatives(name, component, decided, version or None)
-    if found:
-        lines += ["", "Why not"]
-    for other in found[:SHOWN]:
-        lines.append(f"  {other.label}: {other.because}")
-        lines += [f"    after {url}" for url in other.sources]
-    if len(found) > SHOWN:
-        lines.append(f"  … and {len(found) - SHOWN} others: ask with {name}=VERSION")
-    if version and not found:
-        lines += ["", f"{version} is what is chosen."]
-    return lines
+def _reasons(question: Question, subject: str) -> Iterator[tuple[str, Reason]]:
+    """Yield why each component has its version, by the program's name for it.
+
+    What is kept only because it is locked is no best choice, and is not called one.
+    """
+    facts, upgrades = question.candidates.facts, question.upgrades()[subject]
+    for component, value in sorted(question.values(subject).items()):
+        for reason in reasons(subject, {component: value}, question.candidates):
+            other = facts[upgrades[component]]
+            if value != other.id and question.locked(subject, component, value):
+                words = [version_of(other.value), getattr(other.value, "flavour", "")]
+                because = (
+                    f"locked already; {' '.join(words).strip()} with bedplate plan --upgrade. "
+                    f"{facts[value].reason}"
+                )
+                yield component, replace(reason, because=because)
+            else:
+                yield component, reason
+
+
+def _lines(question: Question, asked: Asked, version: str) -> Iterator[str]:
+    holder, fact = asked.holder, question.candidates.facts[asked.chosen]
+    if asked.name == "nvidia_fabric" and not has_fabric(holder):
+        yield f"{holder.name} nvidia_fabric: none is needed, its boards are not joined by a fabric"
+        return
+    reason = next(one for key, one in _reasons(question, holder.name) if key == asked.component)
+    if question.is_named(asked):
+        yield f"{holder.name} {asked.name} {reason.decided}: {reason.because}"
+    else:
+        chosen = f"{name_of(fact.value)} {reason.decided}"
+        yield f"{holder.name} {asked.name}: {chosen} is chosen, {reason.because}"
+    yield f"  {fact.sure}, {fact.source.url} ({fact.source.read})"
+    meant = [question.meant(asked, version)] if version else question.versions(asked)
+    others = [one for one in meant if not question.is_chosen(asked, one)]
+    if others:
+        yield from ("", "Why not")
+    for other in question.alternatives(asked, others[:SHOWN]):
+        yield f"  {other.label}: {other.because}"
+        yield from (f"    after {url}" for url in other.sources)
+    if len(others) > SHOWN:
+        yield f"  … and {len(others) - SHOWN} others: ask with {asked.name}=VERSION"
+    if version and not others:
+        yield from ("", f"{meant[0]} is what is chosen.")

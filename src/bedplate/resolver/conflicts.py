@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.errors import CatalogueError, Problem
 from bedplate.resolver.encoding import Encoding
-from bedplate.resolver.solving import Model, Program
+from bedplate.resolver.solving import Model, Program, shrunk
 from bedplate.versions import parts
 
 if TYPE_CHECKING:
@@ -101,58 +101,75 @@ class Search:
         return Program(problem.facts.text(), len(problem.wishes), kept=False), problem.wishes
 
     def conflicts(self) -> list[Conflict]:
-        """Return one conflict after the other, each without the wish that the last one blames."""
-        order = sorted(range(len(self.wishes)), key=lambda i: (-self.wishes[i].weight, i))
-        kept, found = order, []
+        """Return the conflicts, one after the other, each without the wishes that others blame.
+
+        Every change is proposed beside all wishes that are not blamed, and beside the changes that
+        were proposed before it: to make all of them at once leads to a plan.
+        """
+        kept = sorted(range(len(self.wishes)), key=lambda i: (-self.wishes[i].weight, i))
+        cores: list[tuple[int, list[int], list[str]]] = []
         while (core := self.program.conflict(kept)) is not None:
             wishes, rules = core
             if not wishes:
                 raise CatalogueError([_no_way(rules)])
             blamed = min(wishes, key=lambda i: (self.wishes[i].weight, -i))
             kept = [i for i in kept if i != blamed]
-            found.append(self._conflict(blamed, wishes, rules, kept))
+            cores.append((blamed, wishes, rules))
+        found = []
+        changes: list[Wish] = []
+        for blamed, wishes, rules in cores:
+            conflict, change = self._conflict(blamed, wishes, rules, (kept, changes))
+            changes += [change] if change else []
+            found.append(conflict)
         return found
 
     def _conflict(
-        self, blamed: int, wishes: list[int], rules: list[str], kept: list[int]
-    ) -> Conflict:
-        allowed, instead = self._change(blamed, wishes, kept)
+        self,
+        blamed: int,
+        wishes: list[int],
+        rules: list[str],
+        beside: tuple[list[int], list[Wish]],
+    ) -> tuple[Conflict, Wish | None]:
+        kept, changes = beside
+        wish = self.wishes[blamed]
+        allowed, change = self._change(wish, kept, changes)
         elsewhere = None
-        if instead is None:
+        if change is None:
             # Nothing else can be written there: perhaps at another of the wishes.
             others = sorted(set(wishes) - {blamed}, key=lambda i: self.wishes[i].weight)
-            for other in others:
-                rest = [i for i in [*kept, blamed] if i != other]
-                if (label := self._change(other, wishes, rest)[1]) is not None:
-                    elsewhere = (self.wishes[other], label)
+            for other in (i for i in others if i in kept):
+                rest = [*(i for i in kept if i != other), blamed]
+                changed = self._change(self.wishes[other], rest, changes)[1]
+                if changed is not None:
+                    elsewhere = (self.wishes[other], changed.label)
                     break
-        return Conflict(
+        conflict = Conflict(
             tuple(rules),
             tuple(self.wishes[i] for i in sorted(wishes)),
-            self.wishes[blamed],
+            wish,
             allowed,
-            instead,
+            change.label if change else None,
             elsewhere,
-            leaning_on(self.program, wishes, rules),
+            (),
         )
+        facts = leaning_on(self.program, wishes, conflict.rule)
+        return replace(conflict, facts=facts), change
 
     def _change(
-        self, changed: int, wishes: list[int], kept: list[int]
-    ) -> tuple[tuple[str, ...], str | None]:
-        """Return what could be written for one of a conflict's wishes, and the best of it."""
-        wish = self.wishes[changed]
-        context = kept if self.program.possible(kept) else [i for i in wishes if i != changed]
-        labels = self.labels(wish)
-        program, all_wishes = self.with_options(
-            [replace(wish, label=label, number=number) for label, number in labels]
-        )
-        first = len(all_wishes) - len(labels)
+        self, wish: Wish, kept: list[int], changes: Sequence[Wish]
+    ) -> tuple[tuple[str, ...], Wish | None]:
+        """Return what could be written for a wish beside others, and the best of it."""
+        options = [replace(wish, label=one, number=number) for one, number in self.labels(wish)]
+        program, all_wishes = self.with_options([*changes, *options])
+        first = len(all_wishes) - len(options)
+        context = [*kept, *range(first - len(changes), first)]
         allowed = [
-            label
-            for offset, (label, _) in enumerate(labels)
+            option
+            for offset, option in enumerate(options)
             if program.possible([*context, first + offset])
         ]
-        return tuple(allowed), self._instead(wish, allowed, self.program.best(context))
+        relaxed = program.best(context)
+        return tuple(one.label for one in allowed), self._best(wish, allowed, relaxed)
 
     def labels(self, wish: Wish) -> list[tuple[str, int]]:
         """Return what else could be written for a wish; numbers with their value."""
@@ -177,21 +194,23 @@ class Search:
         found.pop(wish.label, None)
         return sorted(found.items(), key=lambda item: (parts(item[0]), item[0]))
 
-    def _instead(self, wish: Wish, allowed: list[str], relaxed: Model | None) -> str | None:
+    def _best(self, wish: Wish, allowed: list[Wish], relaxed: Model | None) -> Wish | None:
         if wish.kind == "seats" and relaxed is not None:
-            return str(relaxed.seats.get(wish.subject, 0))
+            room = relaxed.seats.get(wish.subject, 0)
+            return replace(wish, label=str(room), number=room) if room else None
         if wish.component is None or not allowed:
             return None
         if wish.kind == "sharing":
-            return min(allowed, key=MODES.index)
+            return min(allowed, key=lambda one: MODES.index(one.label))
         if wish.kind == "replicas":
-            fewer = [one for one in allowed if float(one) < float(wish.label)]
-            return max(fewer or allowed, key=float)
+            fewer = [one for one in allowed if one.number < wish.number]
+            return max(fewer or allowed, key=lambda one: one.number)
         if not wish.asks and relaxed is not None:
             value = relaxed.values.get((wish.subject, str(wish.component)))
-            if value is not None and (label := self.candidates.label(wish, value)) in allowed:
-                return label
-        return max(allowed, key=lambda label: (parts(label.rpartition("-")[2]), label))
+            label = self.candidates.label(wish, value) if value is not None else None
+            if preferred := [one for one in allowed if one.label == label]:
+                return preferred[0]
+        return max(allowed, key=lambda one: (parts(one.label.rpartition("-")[2]), one.label))
 
 
 def _no_way(rules: Sequence[str]) -> Problem:
@@ -201,19 +220,30 @@ def _no_way(rules: Sequence[str]) -> Problem:
     return Problem(what, "facts", got=got, allowed="at least one", fix=fix, rule="catalogue")
 
 
-def leaning_on(program: Program, wishes: Sequence[int], rules: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of the facts by which wishes break rules, in a decision without these."""
-    model = program.best(wishes, [rule for rule in program.rules if rule not in rules])
+def leaning_on(program: Program, wishes: Sequence[int], rule: str) -> tuple[str, ...]:
+    """Return the ids of the facts by which wishes break a rule, all other rules being kept."""
+    model = program.best(wishes, [one for one in program.rules if one != rule])
     if model is None:
         return ()
-    return tuple(sorted({fact for rule, _, fact in model.broken if rule in rules}))
+    return tuple(sorted({fact for broken, _, fact in model.broken if broken == rule}))
 
 
 def search(candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> list[Conflict]:
-    """Return the conflicts of each pool with the cluster; of all together if none has any."""
-    found = [
-        conflict
-        for pools_ in ([], *([pool] for pool in pools))
-        for conflict in Search(candidates, cluster, pools_).conflicts()
-    ]
-    return list(dict.fromkeys(found or Search(candidates, cluster, pools).conflicts()))
+    """Return the conflicts of the cluster, and of each pool with it; of some pools if none has any.
+
+    What the cluster is blamed for by itself is not told again for each pool.
+    """
+    found = Search(candidates, cluster, []).conflicts()
+    blamed = {conflict.blamed for conflict in found}
+    rest = replace(cluster, wishes=tuple(w for w in cluster.wishes if w not in blamed))
+    for pool in pools:
+        found += Search(candidates, rest, [pool]).conflicts()
+    if not found:
+        together = shrunk(list(pools), lambda some: not _go_together(candidates, cluster, some))
+        found = Search(candidates, cluster, together).conflicts()
+    return list(dict.fromkeys(found))
+
+
+def _go_together(candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> bool:
+    search_ = Search(candidates, cluster, pools)
+    return search_.program.possible(range(len(search_.wishes)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bedplate.resolver.candidates import SHARED
+from bedplate.resolver.subjects import is_node
 from bedplate.resolver.terms import Facts, Name, Term, name
 from bedplate.resolver.wishes import CLUSTER, Wish
 from bedplate.versions import last, minor, number
@@ -63,6 +64,8 @@ class Encoding:
         facts, name_ = self.problem.facts, subject.name
         facts.add("pool", name_)
         facts.add("hosts", name_, subject.hosts)
+        if is_node(subject.host):
+            facts.add("node", name_)
         for component in self.candidates.pool_components(subject):
             facts.add("decides", name_, component)
             self._choice(subject, component)

@@ -11,7 +11,7 @@ from bedplate.resolver.wishes import shares_of
 from bedplate.site.load import SLURM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Accelerator, Fact
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from bedplate.resolver.subjects import Subject
 
 RESOURCE = "nvidia.com/gpu"
+RUNTIMES = ("containerd", "cri_o", "docker")
+#: Parts of a pool that are there only where they are decided.
+PARTS = (
+    "kernel",
+    "secure_boot",
+    "accelerator",
+    "nvidia_fabric",
+    "cuda_toolkit",
+    "rdma",
+    "frameworks",
+)
 
 
 def cluster(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> locked.Cluster:
@@ -63,7 +74,7 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
     content: dict[str, Any] = {
         "os": wishes.bedplate_host.os,
         "kind": wishes.bedplate_host.kind,
-        "kernel": wishes.bedplate_host.kernel,
+        "kernel": _kernel(subject, values, candidates),
         "secure_boot": wishes.bedplate_host.secure_boot,
         "gpu": [{"model": gpu.model, "pci": gpu.pci, "count": count} for gpu, count in gpus],
         "sharing": {"mode": wishes.bedplate_sharing.mode},
@@ -95,6 +106,14 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         content["accelerator"] = _accelerator(fact, wishes.bedplate_accelerator.count)
     content["expects"] = _expects(subject, candidates)
     return locked.Pool.model_validate(content)
+
+
+def _kernel(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> str | None:
+    """Return the kernel that is wished, or the one that a precompiled module is for."""
+    driver = candidates.facts[values["driver"]].value if "driver" in values else None
+    if driver is not None and driver.source == "precompiled":
+        return str(candidates.facts[values["kernel"]].value.kernel)
+    return subject.host.wishes.bedplate_host.kernel
 
 
 def _sorted(
@@ -156,39 +175,34 @@ def _shares(model: str, subject: Subject, catalogue: Catalogue) -> int:
     return 1
 
 
-def not_yet(part: locked.Pool, shared: locked.Cluster, catalogue: Catalogue) -> list[str]:
+def pool_not_yet(part: locked.Pool, catalogue: Catalogue) -> list[str]:
     """Name what of a pool's decision no role or stack of this version carries out."""
-    driver = part.nvidia_driver
-    decided: list[tuple[str, str]] = [("os", part.os), ("kind", part.kind)]
-    decided.append(("sharing", part.sharing.mode))
-    decided.append(("cni", shared.cni.name))
-    decided += [
-        ("runtime", name)
-        for name in ("containerd", "cri_o", "docker")
-        if getattr(shared, name) is not None
-    ]
-    decided += [("addon", addon.name) for addon in shared.addons]
-    if driver is not None:
-        decided.append(("source", driver.source))
-    decided += [
-        ("part", name)
-        for name in (
-            "kernel",
-            "secure_boot",
-            "accelerator",
-            "nvidia_fabric",
-            "cuda_toolkit",
-            "rdma",
-            "frameworks",
-        )
-        if getattr(part, name)
-    ]
+    decided = [("os", part.os), ("kind", part.kind), ("sharing", part.sharing.mode)]
+    if part.nvidia_driver is not None:
+        decided.append(("source", part.nvidia_driver.source))
+    decided += [("part", name) for name in PARTS if getattr(part, name)]
     if part.expects is not None and part.expects.by == "slurm":
         decided.append(("part", "slurm"))
     if len({gpu.model for gpu in part.gpu}) > 1:
         decided.append(("part", "mixed_gpus"))
+    return _not_built(decided, catalogue)
+
+
+def cluster_not_yet(
+    part: locked.Cluster, sources: str, systems: Iterable[str], catalogue: Catalogue
+) -> list[str]:
+    """Name what of the shared decision, and of hosts without a pool, is not carried out yet."""
+    decided = [("sources", sources), ("cni", part.cni.name)]
+    decided += [("os", system) for system in systems]
+    decided += [("runtime", name) for name in RUNTIMES if getattr(part, name) is not None]
+    decided += [("addon", addon.name) for addon in part.addons]
+    return _not_built(decided, catalogue)
+
+
+def _not_built(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:
     known = {fact.value.dimension: fact.value.values for fact in catalogue.installable.values()}
-    return sorted(f"{kind} {value}" for kind, value in decided if value not in known.get(kind, ()))
+    missing = {f"{kind} {value}" for kind, value in decided if value not in known.get(kind, ())}
+    return sorted(missing)
 
 
 def reasons(subject: str, values: Mapping[str, str], candidates: Candidates) -> Iterator[Reason]:

@@ -10,6 +10,7 @@ from bedplate.resolver.wishes import (
     SHARED_PINS,
     begins,
     model_of,
+    pin_wishes,
     shares_of,
     split_named,
 )
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
+    from bedplate.site.places import Place
 
 #: What each sharing mode needs, and what it has no use for.
 NEEDS_SHARES = ("time-slicing", "mps", "hami")
@@ -38,6 +40,8 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _control_plane(site, hosts)
     for pool in site.pools.values():
         yield from _pool(pool[0], catalogue)
+    firsts = [pool[0] for pool in site.pools.values()]
+    yield from _pins([*firsts, *(host for host in hosts if host.pool is None)], catalogue)
 
 
 def _system(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
@@ -164,7 +168,6 @@ def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     if wishes.bedplate_rdma is not None and wishes.bedplate_rdma.operator is not None:
         path = ("bedplate_rdma", "operator")
         yield from addon(host, path, wishes.bedplate_rdma.operator, catalogue)
-    yield from _pins(host, catalogue)
 
 
 def _accelerator(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
@@ -181,10 +184,19 @@ def _accelerator(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         fix = "give each kind a pool of its own"
         got = f"{wished.model} beside {len(host.wishes.bedplate_gpu)} kinds of GPU"
         yield refused("accelerator-known", host, ("bedplate_gpu",), got, "one maker in a pool", fix)
-    for key in ("bedplate_cuda", "bedplate_frameworks", "bedplate_rdma"):
-        if getattr(host.wishes, key):
-            got = f"set for {wished.vendor} accelerators"
-            yield refused("accelerator-known", host, (key,), got, "nothing", "remove it")
+    keys = (
+        "bedplate_cuda",
+        "bedplate_frameworks",
+        "bedplate_rdma",
+        "bedplate_forward_compatibility",
+    )
+    asked: list[tuple[str, ...]] = [(key,) for key in keys if getattr(host.wishes, key)]
+    sharing = host.wishes.bedplate_sharing
+    if sharing.mode != "none" or sharing.seats is not None:
+        asked.append(("bedplate_sharing", "mode" if sharing.mode != "none" else "seats"))
+    for key in asked:
+        got = f"set for {wished.vendor} accelerators"
+        yield refused("accelerator-known", host, key, got, "nothing", "remove it")
 
 
 def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
@@ -202,8 +214,12 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
             names = catalogue.gpu_models
             yield unknown("gpu-known", host, (*path, "model"), gpu.model, names)
         elif gpu.model is not None:
-            known = catalogue.gpu_models[gpu.model].value.pci
-            yield unknown("gpu-known", host, (*path, "pci"), gpu.pci or "", known)
+            board = catalogue.gpu_models[gpu.model].value
+            if gpu.pci is not None and gpu.pci not in board.pci:
+                yield unknown("gpu-known", host, (*path, "pci"), gpu.pci, board.pci)
+            else:
+                told = gpu.subsystem or ""
+                yield unknown("gpu-known", host, (*path, "subsystem"), told, board.subsystems)
         elif gpu.pci is None:
             fix = "write model: or pci:"
             got = "neither model nor pci"
@@ -280,30 +296,42 @@ def _sharing(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         yield refused("slurm-or-kubernetes", host, where, got, "none, mps, mig", fix)
 
 
-def _pins(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
-    """Refuse pins of what is not there, and versions that nobody knows."""
-    wishes = host.wishes
-    addons = [*wishes.bedplate_schedulers, *wishes.bedplate_operators]
-    names = {
-        **dict.fromkeys((*SHARED_PINS, *POOL_PINS)),
-        **{split_named(text)[0]: None for text in wishes.bedplate_frameworks},
-        **{split_named(text)[0].replace("-", "_"): None for text in addons},
-        **({"cuda_toolkit": None} if wishes.bedplate_cuda else {}),
-    }
-    for pinned, version in sorted(wishes.bedplate_pins.items()):
-        path = ("bedplate_pins", pinned)
-        if pinned not in names:
-            yield unknown("pin-known", host, path, pinned, names)
-            continue
-        known = set(_versions(pinned, catalogue))
-        if version not in known:
-            yield unknown("pin-known", host, path, version, known)
-        elif not (asked := _asked(pinned, host)) or any(begins(version, one) for one in asked):
-            continue
-        else:
-            allowed = ", ".join(one or "" for one in asked)
-            fix = "wish for that version, or remove the pin"
-            yield refused("pin-known", host, path, version, allowed, fix)
+def _pins(hosts: Sequence[SiteHost], catalogue: Catalogue) -> Iterator[Problem]:
+    """Refuse versions that nobody knows, and pins that pin nothing for any host they are set for.
+
+    A pin in group_vars/all is set for all hosts, and decides something for some of them.
+    """
+    idle: dict[tuple[Place, str], SiteHost] = {}
+    effective: set[tuple[Place, str]] = set()
+    for host in hosts:
+        hypervisor = host.wishes.bedplate_host.kind == "hypervisor"
+        pins = () if hypervisor else pin_wishes("", host)
+        mine = {str(wish.path[1]) for wish in pins}
+        for pinned, version in sorted(host.wishes.bedplate_pins.items()):
+            path = ("bedplate_pins", pinned)
+            at = (host.places.of(path), pinned)
+            if pinned not in mine:
+                idle.setdefault(at, host)
+                continue
+            known = set(_versions(pinned, catalogue))
+            if version not in known and at not in effective:
+                yield unknown("pin-known", host, path, version, known)
+            effective.add(at)
+    for (_, pinned), host in ((at, host) for at, host in idle.items() if at not in effective):
+        yield _idle_pin(pinned, host)
+
+
+def _idle_pin(pinned: str, host: SiteHost) -> Problem:
+    path, version = ("bedplate_pins", pinned), host.wishes.bedplate_pins[pinned]
+    if asked := _asked(pinned, host):
+        allowed = ", ".join(one or "" for one in asked)
+        fix = "wish for that version, or remove the pin"
+        return refused("pin-known", host, path, version, allowed, fix)
+    usual = (*SHARED_PINS, *POOL_PINS)
+    if pinned in usual:
+        allowed = "a pin of what these hosts get"
+        return refused("pin-known", host, path, pinned, allowed, "remove the pin")
+    return unknown("pin-known", host, path, pinned, usual)
 
 
 def _asked(pinned: str, host: SiteHost) -> list[str | None]:

@@ -14,7 +14,7 @@ from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import explained
 from bedplate.resolver.outcome import Plan, Refusal
 from bedplate.resolver.solving import Program
-from bedplate.resolver.subjects import Subject, subjects, without
+from bedplate.resolver.subjects import Subject, is_node, subjects, without
 from bedplate.resolver.wishes import CLUSTER
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ def _shape(pool: Subject, candidates: Candidates) -> Hashable:
     before = candidates.previous.pools.get(pool.name) if candidates.previous else None
     counted = pool.hosts if any(wish.kind == "seats" for wish in pool.wishes) else 0
     return (
-        tuple((wish.path, wish.label, wish.number) for wish in pool.wishes),
+        # A label is not the board: one device id is several boards by subsystem.
+        tuple((w.path, w.label, w.number, w.model and w.model.id) for w in pool.wishes),
+        is_node(pool.host),
         wishes.bedplate_driver.policy,
         wishes.bedplate_forward_compatibility,
         wishes.bedplate_host,
@@ -140,11 +142,15 @@ def _plan(
     (cluster, subjects_), (shared, values) = asked, decided
     catalogue = candidates.catalogue
     part = locking.cluster(cluster, shared, candidates)
+    mode = cluster.host.wishes.bedplate_sources.mode
+    systems = [one.host.wishes.bedplate_host.os for one in subjects_ if one.host.pool is None]
+    missing = locking.cluster_not_yet(part, mode, systems, catalogue)
+    part = part.model_copy(update={"not_yet": missing})
     pools = {one.name: one for one in subjects_ if one.name in site.pools}
     locked_pools = {}
     for name in site.pools:
         pool = locking.pool(pools[name], values[name], candidates)
-        missing = locking.not_yet(pool, part, catalogue)
+        missing = locking.pool_not_yet(pool, catalogue)
         locked_pools[name] = pool.model_copy(update={"not_yet": missing})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None

@@ -14,6 +14,7 @@ from bedplate.resolver.wishes import (
     pin_wishes,
     pool_wishes,
 )
+from bedplate.site.load import CONTROL_PLANE, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -46,13 +47,14 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
     others: dict[Hashable, list[SiteHost]] = {}
     for host in hosts:
         if host.pool is None:
-            others.setdefault(host.wishes.bedplate_host, []).append(host)
+            pins = tuple(sorted(host.wishes.bedplate_pins.items()))
+            alike = (host.wishes.bedplate_host, pins, is_node(host))
+            others.setdefault(alike, []).append(host)
     for members in others.values():
-        name = members[0].name
+        # No host can have such a name: hosts, pools and the cluster share one space of subjects.
+        name = f"hosts like {members[0].name}"
         wishes = [*host_wishes(name, members[0]), *pin_wishes(name, members[0])]
-        found.append(
-            _subject(name, members, [w for w in wishes if w.kind != "pin" or w.subject == CLUSTER])
-        )
+        found.append(_subject(name, members, wishes))
     shared = list(cluster_wishes(hosts[0]))
     for subject in found:
         shared += [wish for wish in subject.wishes if wish.subject == CLUSTER]
@@ -61,6 +63,11 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
         replace(one, wishes=tuple(w for w in one.wishes if w.subject != CLUSTER)) for one in found
     ]
     return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
+
+
+def is_node(host: SiteHost) -> bool:
+    """Tell whether a host is to be a node of the Kubernetes cluster."""
+    return bool({CONTROL_PLANE, POOLS} & set(host.groups))
 
 
 def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:

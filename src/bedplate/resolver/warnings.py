@@ -42,6 +42,11 @@ def of(
                 "site.yml refuses this lock"
             )
     yield from _weak("cluster", shared.values(), candidates)
+    if lock.cluster.not_yet:
+        yield (
+            "cluster: planned, and not installable by this version: "
+            f"{', '.join(lock.cluster.not_yet)}; site.yml refuses this lock"
+        )
     if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
         yield "no host in control_plane: hosts are prepared for a cluster made elsewhere"
     if lock.sources.mode == "upstream":

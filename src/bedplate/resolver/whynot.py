@@ -1,32 +1,39 @@
-"""Why a component has its version, and why not another one: asked of the solver, wish by wish."""
+"""Why a component has its version, and why not another one: asked of the plan's own decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bedplate.resolver import plain
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import Candidates
-from bedplate.resolver.conflicts import Search, leaning_on
+from bedplate.resolver.conflicts import leaning_on
+from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import WHAT
+from bedplate.resolver.locking import reasons
+from bedplate.resolver.resolve import _decide, _Decider
+from bedplate.resolver.solving import Program
 from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
-from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, split_named
+from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, begins, split_named
 from bedplate.site.places import spelt
+from bedplate.versions import parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.resolver.solving import Model, Program
     from bedplate.resolver.subjects import Subject
     from bedplate.site import Site
 
+type Values = Mapping[str, str]
 
-def asked_as(wish: Wish, version: str) -> str:
-    """Return how another version is written in a wish that asks for a component."""
-    return version if wish.kind == "cuda" else f"{split_named(wish.label)[0]}-{version}"
+#: Levels at which what is locked already costs nothing.
+LOCKED = {prefer.LOCKED_SHARED, prefer.LOCKED, prefer.CUDA_LOCKED, prefer.BUILD_LOCKED}
+#: Each pool goes with it, and they do not go together.
+APART = "each pool goes with it, but no one choice of the other shared components suits them all"
 
 
 @dataclass(frozen=True)
@@ -38,106 +45,246 @@ class Alternative:
     sources: tuple[str, ...] = ()
 
 
-def component_of(name: str, subject: Subject) -> Name | None:
-    """Return the decision that a user means, as the program spells it; None if there is none."""
-    if name in POOL_PINS:
-        return POOL_PINS[name]
-    if name in SHARED_PINS:
-        return SHARED_PINS[name]
-    for wish in subject.wishes:
-        if wish.asks and wish.component is not None:
-            known = {
-                wish.label,
-                split_named(wish.label)[0],
-                split_named(wish.label)[0].replace("-", "_"),
-            }
-            if name in known or (name == "cuda_toolkit" and wish.kind == "cuda"):
-                return wish.component
-    return None
+@dataclass(frozen=True)
+class Asked:
+    """A component that a user asks about.
+
+    Attributes:
+        name: as the user calls it; with `cni`, the one that is chosen.
+        component: as the program spells it.
+        holder: the pool, or the shared components, for which it is decided.
+        chosen: the id of what is decided.
+        wish: the wish because of which it is decided at all, if there has to be one.
+    """
+
+    name: str
+    component: Name
+    holder: Subject
+    chosen: str
+    wish: Wish | None
+
+    def wished(self, version: str) -> Wish:
+        """Return the wish by which a version would be asked for."""
+        if self.wish is None:
+            path, host = ("bedplate_pins", self.name), self.holder.host
+            return Wish(host, self.holder.name, path, version, "pin", self.component)
+        bare = self.wish.kind in {"cuda", "rdma"}
+        label = version if bare else f"{split_named(self.wish.label)[0]}-{version}"
+        return replace(self.wish, label=label)
+
+    def instead(self, wish: Wish) -> Subject:
+        """Return the holder with a wish for another version."""
+        kept = (one for one in self.holder.wishes if one is not self.wish)
+        return replace(self.holder, wishes=(*kept, wish))
+
+
+def version_of(value: Any) -> str:
+    """Return what tells a component's candidates apart: a version, or a stack for RDMA."""
+    return str(getattr(value, "version", None) or value.stack)
+
+
+def name_of(value: Any) -> str | None:
+    """Return which one of several a component is: flannel, cri_o; None if there is just one."""
+    name = getattr(value, "runtime", None) or getattr(value, "component", None)
+    return name.replace("-", "_") if name else None
+
+
+def has_fabric(pool: Subject) -> bool:
+    """Tell whether a pool's boards are joined by a fabric that needs a manager."""
+    boards = ((wish.model.value, wish.number) for wish in pool.wishes if wish.model)
+    return any(
+        board.fabric_from is not None and count >= board.fabric_from for board, count in boards
+    )
 
 
 class Question:
-    """A site's solver with one component's alternatives at hand. The site must be solvable."""
+    """A site's decision, the one that a plan takes, with what else could have been decided."""
 
-    def __init__(
-        self, site: Site, catalogue: Catalogue, previous: Lock | None, subject: str
-    ) -> None:
+    def __init__(self, site: Site, catalogue: Catalogue, previous: Lock | None) -> None:
         self.candidates = Candidates(catalogue, previous)
-        cluster, pools = subjects(site, catalogue)
-        self.candidates.know(cluster, pools)
-        self.cluster = cluster
-        self.pools = [one for one in pools if subject in {CLUSTER, one.name}]
-        self.subject = cluster if subject == CLUSTER else self.pools[0]
-        self.search = Search(self.candidates, cluster, self.pools)
+        self.cluster, pools = subjects(site, catalogue)
+        self.candidates.know(self.cluster, pools)
+        self.pools = {pool.name: pool for pool in pools}
+        self._free = Candidates(catalogue, None)
+        self._free.know(self.cluster, pools)
+        refused = any(True for _ in plain.check(site, catalogue))
+        self.decided = None if refused else self._decision(self.cluster, self.candidates)
 
-    def alternatives(
-        self, name: str, component: Name, decided: Model, version: str | None
-    ) -> list[Alternative]:
-        """Return why each other version of a component (or the one that is named) is not chosen."""
-        shared = name in SHARED_PINS or component.startswith("addon(")
-        holder = self.cluster if shared else self.subject
-        pin = Wish(holder.host, holder.name, ("bedplate_pins", name), "", "pin", component)
-        labels = self._labels(pin, version)
-        asking = [
-            i
-            for i, wish in enumerate(self.search.wishes)
-            if wish.component == component and wish.asks
-        ]
-        options = [replace(pin, label=label) for label in labels]
-        if asking:
-            wish = self.search.wishes[asking[0]]
-            options = [replace(wish, label=asked_as(wish, label)) for label in labels]
-        program, wishes = self.search.with_options(options)
-        kept = [i for i in range(len(wishes) - len(labels)) if i not in asking]
-        key = (holder.name, str(component))
-        found = []
-        for offset, label in enumerate(labels):
-            option = len(wishes) - len(labels) + offset
-            if self.candidates.facts[decided.values[key]].value.version == label:
-                continue
-            if program.possible([*kept, option]):
-                other = program.best([*kept, option])
-                because = (
-                    f"possible where {asked_as(wish, label)} is wished"
-                    if asking
-                    else f"possible, and {self._preference(decided, other, key)}"
-                )
-                found.append(Alternative(label, because))
-                continue
-            order = sorted(kept, key=lambda i: (-wishes[i].weight, i))
-            found.append(self._refused(program, [*order, option], wishes, label))
-        return found
+    def _decision(self, cluster: Subject, candidates: Candidates) -> dict[str, Values] | None:
+        found = _decide(cluster, list(self.pools.values()), candidates)
+        return None if found is None else {CLUSTER: found[0], **found[1]}
 
-    def decided(self) -> Model | None:
-        """Return the decision without any further wish."""
-        return self.search.program.best(range(len(self.search.wishes)))
+    def values(self, name: str) -> Values:
+        """Return what is decided for the shared components or a pool."""
+        return (self.decided or {})[name]
 
-    def _labels(self, pin: Wish, version: str | None) -> list[str]:
-        if version is not None:
-            return [version]
-        return [label for label, _ in reversed(self.search.labels(pin))]
+    def upgrades(self) -> Mapping[str, Values]:
+        """Return what would be decided if nothing were locked."""
+        if self.candidates.previous is None:
+            return self.decided or {}
+        return self._decision(self.cluster, self._free) or {}
 
-    def _preference(self, decided: Model, other: Model | None, key: tuple[str, str]) -> str:
-        if other is None:
-            return "it is not preferred"
-        mine, its = decided.values[key], other.values[key]
-        costs = dict(self.candidates.costs(key[0], Name(key[1]), mine))
-        for level, cost in sorted(self.candidates.costs(key[0], Name(key[1]), its), reverse=True):
-            if cost > costs[level]:
-                return prefer.meaning(level)
-        return "other components would be worse"
+    def locked(self, subject: str, component: str, value: str) -> bool:
+        """Tell whether the lock has what is decided."""
+        costs = self.candidates.costs(subject, Name(component), value)
+        locked = any(level in LOCKED and cost == 0 for level, cost in costs)
+        return locked and self.candidates.previous is not None
+
+    def asked(self, name: str, subject: str) -> Asked | None:
+        """Return the component that a user means, None if nothing like that is decided."""
+        for holder in dict.fromkeys((subject, CLUSTER)):
+            one = self.cluster if holder == CLUSTER else self.pools[holder]
+            for component, chosen in sorted(self.values(holder).items()):
+                wish = next((w for w in one.wishes if w.asks and w.component == component), None)
+                if name in self._names(holder, component, chosen, wish):
+                    value = self.candidates.facts[chosen].value
+                    called = name_of(value) or name if name == "cni" else name
+                    return Asked(called, Name(component), one, chosen, wish)
+        return None
+
+    def _names(self, holder: str, component: str, chosen: str, wish: Wish | None) -> set[str]:
+        told = {one.component for one in reasons(holder, {component: chosen}, self.candidates)}
+        pins = SHARED_PINS if holder == CLUSTER else POOL_PINS
+        told |= {name for name, pinned in pins.items() if pinned == component}
+        if wish is not None:
+            plain_name = split_named(wish.label)[0]
+            told |= {wish.label, plain_name, plain_name.replace("-", "_")}
+        return told
+
+    # ---- other versions
+
+    def is_chosen(self, asked: Asked, version: str) -> bool:
+        """Tell whether a version is the one that is decided."""
+        value = self.candidates.facts[asked.chosen].value
+        return version_of(value) == version and self.is_named(asked)
+
+    def is_named(self, asked: Asked) -> bool:
+        """Tell whether what is decided is what the user named: not flannel, asked for cilium."""
+        value = self.candidates.facts[asked.chosen].value
+        names = {pin for pin, component in SHARED_PINS.items() if component == asked.component}
+        return asked.name not in names or name_of(value) in {None, asked.name}
+
+    def versions(self, asked: Asked) -> list[str]:
+        """Return every known version of a component, newest first."""
+        found = dict.fromkeys(version_of(value) for value in self._known(asked))
+        return sorted(found, key=lambda text: (parts(text), text), reverse=True)
+
+    def meant(self, asked: Asked, version: str) -> str:
+        """Return the newest version of a branch, the one for the pool's system where there is one.
+
+        What is no branch is returned as it is.
+        """
+        known = [one for one in self.versions(asked) if begins(one, version)]
+        system = asked.holder.host.wishes.bedplate_host.os
+        own = {
+            version_of(value)
+            for value in self._known(asked)
+            if getattr(value, "os", None) in {None, system}
+        }
+        if version in known:
+            return version
+        return next((one for one in known if one in own), known[0] if known else version)
+
+    def _known(self, asked: Asked) -> list[Any]:
+        facts = self.candidates.facts
+        if asked.wish is not None:
+            return [facts[one].value for one in self.candidates.of_asked(asked.wish)]
+        values = self.candidates.of(asked.holder, asked.component, wide=True)
+        pin = asked.wished("")
+        return [facts[str(v)].value for v in values if self.candidates.could_be(pin, str(v))]
+
+    def alternatives(self, asked: Asked, versions: Sequence[str]) -> Iterator[Alternative]:
+        """Yield why each of some versions is not chosen.
+
+        One goes if the site would be planned with a wish for it; what a pool has for itself is
+        asked under the shared choice as it is. Else the first pool that cannot live with it tells.
+        """
+        wishes = [asked.wished(version) for version in versions]
+        programs: dict[str, tuple[Program, list[Wish]]] = {}
+        for position, (version, wish) in enumerate(zip(versions, wishes, strict=True)):
+            other = self._with(asked, wish)
+            if other is not None:
+                yield Alternative(version, self._unpreferred(asked, wish, other))
+            else:
+                yield self._refused(asked, wishes, position, version, programs)
+
+    def _with(self, asked: Asked, wish: Wish) -> str | None:
+        """Return what would be decided with another wish; None if the site would be refused."""
+        holder, component = asked.instead(wish), str(asked.component)
+        if holder.name == CLUSTER:
+            decision = self._decision(holder, self.candidates)
+            return None if decision is None else decision[CLUSTER][component]
+        decider = _Decider(self.candidates, self.cluster, [holder], self.values(CLUSTER))
+        found = decider.decide([holder.name])
+        return None if found is None else found[holder.name][component]
+
+    def _unpreferred(self, asked: Asked, wish: Wish, other: str) -> str:
+        fact = self.candidates.facts[other]
+        if asked.wish is not None and not self.candidates.fits(asked.wish, fact.value):
+            return f"possible where {wish.label} is wished"
+        where = (asked.holder.name, asked.component)
+        costs = dict(self.candidates.costs(*where, asked.chosen))
+        for level, cost in sorted(self.candidates.costs(*where, other), reverse=True):
+            if cost != costs[level]:
+                worse = cost > costs[level]
+                return f"possible, and {prefer.meaning(level) if worse else OTHERS}"
+        return f"possible, and {OTHERS}"
 
     def _refused(
-        self, program: Program, kept: list[int], wishes: Sequence[Wish], label: str
+        self,
+        asked: Asked,
+        options: Sequence[Wish],
+        position: int,
+        version: str,
+        programs: dict[str, tuple[Program, list[Wish]]],
     ) -> Alternative:
-        conflict = program.conflict(kept)
-        if conflict is None:
-            return Alternative(label, "it is not preferred")
+        holder = asked.holder.name
+        for pool in (CLUSTER, *self.pools) if holder == CLUSTER else (holder,):
+            if pool not in programs:
+                programs[pool] = self._wide(asked, pool, options)
+            program, wishes = programs[pool]
+            first = len(wishes) - len(options)
+            kept = [i for i in range(first) if wishes[i] is not asked.wish]
+            order = [*sorted(kept, key=lambda i: (-wishes[i].weight, i)), first + position]
+            conflict = program.conflict(order)
+            if conflict is not None:
+                return self._told(version, program, wishes, conflict, first + position)
+        return Alternative(version, APART)
+
+    def _wide(self, asked: Asked, pool: str, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
+        encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
+        shared = asked.holder.name == CLUSTER
+        encoding.cluster(self.cluster, None if shared else self.values(CLUSTER))
+        encoding.kubelet(self.cluster.host)
+        if pool != CLUSTER:
+            encoding.pool(self.pools[pool])
+        for option in options:
+            encoding.option(option)
+        problem = encoding.finish()
+        return Program(problem.facts.text(), len(problem.wishes), kept=False), problem.wishes
+
+    def _told(
+        self,
+        version: str,
+        program: Program,
+        wishes: Sequence[Wish],
+        conflict: tuple[list[int], list[str]],
+        option: int,
+    ) -> Alternative:
         members, rules = conflict
-        others = [wishes[i] for i in members if i != kept[-1]]
-        told = ", ".join(f"{spelt(wish.path)} {wish.label}" for wish in others)
+        others = [wishes[i] for i in members if i != option]
+        shared = wishes[option].subject == CLUSTER
+        told = ", ".join(
+            f"{spelt(wish.path)} {wish.label}"
+            + (f" of {wish.subject}" if shared and wish.subject != CLUSTER else "")
+            for wish in others
+        )
         nothing = "it contradicts what is wished" if told else "nothing brings it"
         what = WHAT[rules[0]] if rules else nothing
         facts = [self.candidates.facts.get(one) for one in leaning_on(program, members, rules)]
         sources = dict.fromkeys(fact.source.url for fact in facts if fact is not None)
-        return Alternative(label, what + (f" — with {told}" if told else ""), tuple(sources))
+        return Alternative(version, what + (f" — with {told}" if told else ""), tuple(sources))
+
+
+#: Its own preferences speak for it.
+OTHERS = "other components would be worse"

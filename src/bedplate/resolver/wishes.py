@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from bedplate.resolver.terms import Name, function
-from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,7 +102,8 @@ def model_of(host: SiteHost, index: int, catalogue: Catalogue) -> Fact[GpuModel]
         fact = catalogue.gpu_models.get(wished.model)
         if fact is None or (wished.pci is not None and wished.pci not in fact.value.pci):
             return None
-        return fact
+        narrowed = wished.subsystem is not None and bool(fact.value.subsystems)
+        return None if narrowed and wished.subsystem not in fact.value.subsystems else fact
     boards = [fact for fact in catalogue.gpu_models.values() if wished.pci in fact.value.pci]
     exact = [fact for fact in boards if wished.subsystem in fact.value.subsystems]
     plain = [fact for fact in boards if not fact.value.subsystems]
@@ -179,7 +179,7 @@ def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
         elif pinned.replace("_", "-") in addons:
             component = function("addon", pinned.replace("_", "-"))
             yield Wish(host, CLUSTER, path, version, "pin", component)
-        elif pinned in POOL_PINS:
+        elif pinned in POOL_PINS and host.pool is not None and wishes.bedplate_gpu:
             yield Wish(host, subject, path, version, "pin", POOL_PINS[pinned])
         elif pinned in frameworks:
             for text in wishes.bedplate_frameworks:
@@ -188,7 +188,7 @@ def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
                     yield Wish(host, subject, path, version, "pin", function("framework", text))
         elif pinned == "cuda_toolkit":
             for wanted in wishes.bedplate_cuda:
-                if minor(wanted) == minor(version):
+                if begins(version, wanted):
                     yield Wish(host, subject, path, version, "pin", function("cuda", wanted))
 
 

@@ -106,7 +106,7 @@ class Sharing(Wish):
 
     mode: Literal["none", "time-slicing", "mps", "mig", "hami"] = "none"
     replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
-    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    share: Annotated[float, Field(ge=0.001, le=1)] | None = None
     seats: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     profile: Annotated[str, Field(pattern=PROFILE)] | None = None
 
