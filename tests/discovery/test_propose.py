@@ -139,6 +139,35 @@ def test_equal_hardware_and_system_make_a_pool(build: Callable[..., Read]) -> No
             kinds[key](value)  # wishes that the site's model takes as they are
 
 
+@pytest.mark.parametrize(
+    ("groups", "machine", "parent"),
+    [
+        (("gpu_pools", "pool_x"), machines.dgx, "gpu_pools"),
+        (("slurm", "pool_x"), machines.dgx, "slurm"),
+        (("hypervisors", "pool_x"), machines.hypervisor, "hypervisors"),
+        ((), machines.dgx, "gpu_pools"),
+        ((), machines.Machine, "all"),
+    ],
+)
+def test_a_pool_is_put_below_the_group_of_its_hosts(
+    build: Callable[..., Read],
+    groups: tuple[str, ...],
+    machine: Callable[[Path], Machine],
+    parent: str,
+) -> None:
+    (one,) = proposals([build("x", machine, *groups)], CATALOGUE)
+    assert f"\n# and into hosts.yml, below {parent}: children:\n" in one.render("s")
+
+
+def test_slurm_and_kubernetes_have_pools_of_their_own(build: Callable[..., Read]) -> None:
+    hosts = [build("g1", machines.dgx, "gpu_pools"), build("s1", machines.dgx, "slurm")]
+    found = proposals(hosts, CATALOGUE)
+    assert [(one.hosts, one.parent) for one in found] == [
+        (("g1",), "gpu_pools"),
+        (("s1",), "slurm"),
+    ]
+
+
 def test_a_host_with_two_kinds_of_gpus(build: Callable[..., Read]) -> None:
     def mixed(root: Path) -> Machine:
         machine = machines.workstation(root, "10de:14a9")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.discovery.identify import flow, gpu_wish, hardware, kind_of, system_of
-from bedplate.site.membership import HYPERVISORS, PARENTS, POOLS
+from bedplate.site.membership import PARENTS, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
         found = hardware(host.facts, catalogue)
         variables = _variables(host, found, catalogue)
         # Hosts of Slurm and of Kubernetes make no pool together, however alike they are.
-        role = _parent(host, variables) if _is_pool(variables) else _role(host)
+        role = _parent(host) if _is_pool(variables) else _role(host)
         key = json.dumps([variables, sorted(found.switches.items()), role], sort_keys=True)
         alike.setdefault(key, []).append((host, variables, found))
     names = _names([[host for host, _, _ in group] for group in alike.values()], alike, catalogue)
@@ -74,7 +74,7 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
                 tuple(host.name for host, _, _ in group),
                 group[0][1],
                 _notes([host for host, _, _ in group], group[0][2], catalogue),
-                _parent(group[0][0], group[0][1]) if name.startswith(POOL) else "all",
+                _parent(group[0][0]) if name.startswith(POOL) else "all",
             )
             for name, group in zip(names, alike.values(), strict=True)
         ),
@@ -86,10 +86,9 @@ def _is_pool(variables: Mapping[str, Any]) -> bool:
     return "bedplate_gpu" in variables or "bedplate_accelerator" in variables
 
 
-def _parent(host: Read, variables: Mapping[str, Any]) -> str:
-    """Return the group that a pool of such hosts is below: theirs, or what they look like."""
-    looks_like = HYPERVISORS if variables["bedplate_host"].get("kind") == "hypervisor" else POOLS
-    return next((group for group in PARENTS if group in host.groups), looks_like)
+def _parent(host: Read) -> str:
+    """Return the group that a pool of such hosts is below."""
+    return next((group for group in PARENTS if group in host.groups), POOLS)
 
 
 def _variables(host: Read, found: Hardware, catalogue: Catalogue) -> dict[str, Any]:
