@@ -90,7 +90,9 @@ def _runtime(
     if not any(between(kubernetes, r["kubernetes_from"], r["kubernetes_upto"]) for r in rows):
         yield _violation("runtime-kubernetes", f"{chosen['version']} with {kubernetes}")
     kinds = {
-        h["wishes"]["bedplate_host"]["kind"] for h in hosts.values() if h["wishes"]["bedplate_gpu"]
+        host["wishes"]["bedplate_host"]["kind"]
+        for host in in_kubernetes(hosts).values()
+        if host["wishes"]["bedplate_gpu"]
     }
     pooled = kinds - {"hypervisor"}
     if pooled and not any(row["cdi"] for row in rows):

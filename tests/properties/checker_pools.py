@@ -193,7 +193,7 @@ def sharing_scheduler(view: View) -> Iterator[str]:
 
 def resource_owner(view: View) -> Iterator[str]:
     """The GPUs of a node are offered by exactly one; no other resource by more than one."""
-    if not view.gpus:
+    if not view.gpus or view.slurm:
         return
     owners = {RESOURCE: [] if view.sharing["mode"] == "hami" else ["nvidia_device_plugin"]}
     for addon in view.addons:
@@ -208,7 +208,7 @@ def resource_owner(view: View) -> Iterator[str]:
 
 def addon_driver(view: View) -> Iterator[str]:
     """Add-ons and components run on the driver of every node."""
-    if view.driver is None:
+    if view.driver is None or view.slurm:
         return
     for addon in view.addons:
         row = view.facts.one("addons", addon=addon["name"], version=addon["version"]) or {}
@@ -218,7 +218,7 @@ def addon_driver(view: View) -> Iterator[str]:
 
 def component_driver(view: View) -> Iterator[str]:
     """The parts of every cluster run on the driver of every node."""
-    if view.driver is None:
+    if view.driver is None or view.slurm:
         return
     for name in ("nvidia_container_toolkit", "nvidia_device_plugin"):
         version = view.cluster[name]["version"]
