@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from bedplate.resolver import preferences as prefer
 from bedplate.site.load import CONTROL_PLANE
-from bedplate.versions import number
+from bedplate.versions import last, minor, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import date
 
+    from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
     from bedplate.lock.model import Pool
     from bedplate.resolver.candidates import Candidates
@@ -34,8 +35,8 @@ def of(
     for name, pool in lock.pools.items():
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)
-        weak = [*pools[name].values(), *(f"gpu/{gpu.model}" for gpu in pool.gpu)]
-        yield from _weak(name, weak, candidates)
+        leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
+        yield from _weak(name, leans, candidates)
         if pool.not_yet:
             yield (
                 f"{name}: planned, and not installable by this version: {', '.join(pool.not_yet)}; "
@@ -62,16 +63,15 @@ def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Itera
     fact = candidates.catalogue.driver_branches[driver.branch]
     end = fact.value.end_of_life
     if end is not None and end < today:
+        day = prefer.catalogue_date(candidates.catalogue)
+        then = f"; by the catalogue of {day} it was supported" if end >= day else ""
         yield (
-            f"{name}: driver branch R{driver.branch} reached its end of life on {end}; "
-            f"no supported one goes with these wishes ({fact.source.url})"
+            f"{name}: driver branch R{driver.branch} reached its end of life on {end}{then} "
+            f"({fact.source.url})"
         )
     policy = candidates.policies[name]
     if fact.value.type != prefer.POLICIES[policy][0]:
-        yield (
-            f"{name}: no {policy} branch goes with these wishes, R{driver.branch} is "
-            f"{fact.value.type}"
-        )
+        yield f"{name}: R{driver.branch} is {fact.value.type}, policy is {policy}"
 
 
 def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[str]:
@@ -94,6 +94,44 @@ def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[st
                 f"{name}: {build.name} {build.version} needs the forward compatibility package of "
                 f"CUDA {build.cuda} on driver {driver.version}"
             )
+
+
+def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
+    """Yield the ids of the facts that a pool's choices lean on, beside those of the choices."""
+    for gpu in pool.gpu:
+        model = catalogue.gpu_models[gpu.model]
+        yield model.id
+        yield catalogue.architectures[model.value.architecture].id
+    if pool.accelerator is not None:
+        yield catalogue.accelerators[pool.accelerator.model].id
+    models = {gpu.model for gpu in pool.gpu}
+    for shape in catalogue.mig_geometries.values() if pool.sharing.mode == "mig" else ():
+        if shape.value.profile == pool.sharing.profile and models & set(shape.value.models):
+            yield shape.id
+    driver = pool.nvidia_driver
+    if driver is None:
+        return
+    branch = catalogue.driver_branches[driver.branch]
+    yield branch.id
+    for limit in catalogue.mps_limits.values() if pool.sharing.mode == "mps" else ():
+        first, end, cuda = limit.value.cuda_from, limit.value.cuda_upto, number(branch.value.cuda)
+        if number(first or "0") <= cuda and (end is None or cuda <= last(end)):
+            yield limit.id
+    for version in pool.cuda_toolkit:
+        floor = catalogue.cuda_toolkits[version].value.driver_from
+        if number(driver.version) < number(floor):
+            yield from _compatible(driver.version, version, catalogue)
+    for build in pool.frameworks:
+        yield from _compatible(driver.version, build.cuda, catalogue)
+
+
+def _compatible(driver: str, cuda: str, catalogue: Catalogue) -> Iterator[str]:
+    """Yield the id of the fact by which a driver runs what was compiled with a CUDA version."""
+    major = catalogue.cuda_majors.get(cuda.partition(".")[0])
+    if major is not None and number(driver) >= number(major.value.driver_from):
+        yield major.id
+    elif (forward := catalogue.forward_compatibility.get(minor(cuda))) is not None:
+        yield forward.id
 
 
 def _weak(name: str, identifiers: Iterable[str], candidates: Candidates) -> Iterator[str]:

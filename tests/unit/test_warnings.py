@@ -1,0 +1,139 @@
+"""What a plan warns of: every weak fact that it leans on, and nothing that nobody computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.resolver import Plan, resolve
+from tests.resolver.cases import one
+from tests.resolver.small_world import world
+
+if TYPE_CHECKING:
+    from bedplate.catalogue import Catalogue
+    from tests.properties.building import Plain
+
+TODAY = date(2026, 11, 21)
+MIG = {"sharing": {"mode": "mig", "profile": "1g.10gb"}}
+MPS = {"sharing": {"mode": "mps", "replicas": 4}}
+OLD = {"driver": {"branch": "535"}}
+FORWARD = OLD | {"cuda": ["13.0"], "forward_compatibility": True}
+
+
+def weakened(*identifiers: str) -> Catalogue:
+    """Return the small world with some facts less sure than they are."""
+    catalogue = world()
+    for identifier in identifiers:
+        fact = catalogue.fact(identifier)
+        field, table = next(
+            (file.replace("-", "_"), facts)
+            for file, facts in catalogue.tables().items()
+            if any(each is fact for each in facts.values())
+        )
+        weak = fact.model_copy(update={"sure": "unproved"})
+        changed = {key: weak if each is fact else each for key, each in table.items()}
+        catalogue = replace(catalogue, **{field: changed})
+    return catalogue
+
+
+def warnings(site: Plain, catalogue: Catalogue, today: date = TODAY) -> list[str]:
+    """Return the warnings of a site's plan about its pool."""
+    plan = resolve(site.site(), catalogue, today)
+    assert isinstance(plan, Plan), plan
+    return [told for told in plan.warnings if told.startswith("pool_a: ")]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "identifier", "leans"),
+    [
+        ({}, "branch/580", True),
+        ({}, "branch/595", False),
+        ({}, "gpu/a100", True),
+        ({}, "architecture/ampere", True),
+        ({}, "architecture/volta", False),
+        (MIG, "mig/a100-1g", True),
+        (MIG, "mig/a100-3g", False),
+        (MIG, "mig/b200-1g", False),
+        ({}, "mig/a100-1g", False),
+        (MPS, "mps/from-13", True),
+        (MPS, "mps/before-13", False),
+        (MPS | OLD, "mps/before-13", True),
+        ({}, "mps/from-13", False),
+        (OLD | {"cuda": ["12.9"]}, "cuda-major/12", True),
+        (OLD | {"cuda": ["12.2"]}, "cuda-major/12", False),  # the toolkit's own driver
+        (FORWARD, "forward/13.0", True),
+        (FORWARD, "cuda-major/13", False),
+        ({"cuda": ["13.0"]}, "forward/13.0", False),
+    ],
+)
+def test_what_a_choice_refers_to_is_leant_on(
+    wishes: dict[str, Any], identifier: str, leans: bool
+) -> None:
+    told = f"pool_a: leans on facts that are unproved: {identifier}"
+    assert (told in warnings(one(**wishes), weakened(identifier))) == leans
+
+
+def test_a_framework_leans_on_what_runs_its_cuda() -> None:
+    catalogue = weakened("cuda-major/11", "cuda-major/12", "cuda-major/13", "forward/13.0")
+    build = next(iter(catalogue.frameworks.values())).value
+    site = one(frameworks=[f"{build.framework}-{build.version}"])
+    plan = resolve(site.site(), catalogue, TODAY)
+    assert isinstance(plan, Plan)
+    ((chosen,), told) = plan.lock.pools["pool_a"].frameworks, "\n".join(plan.warnings)
+    major = chosen.cuda.partition(".")[0]
+    assert f"pool_a: leans on facts that are unproved: cuda-major/{major}" in told.splitlines()
+
+
+def test_an_accelerator_is_leant_on() -> None:
+    name, fact = next(iter(world().accelerators.items()))
+    board = {"vendor": fact.value.vendor, "model": name, "count": 1}
+    told = warnings(one([], accelerator=board), weakened(fact.id))
+    assert f"pool_a: leans on facts that are unproved: {fact.id}" in told
+
+
+def test_one_line_for_a_subject_and_grade() -> None:
+    weak = [
+        told
+        for told in warnings(one(), weakened("gpu/a100", "architecture/ampere", "branch/580"))
+        if "unproved" in told
+    ]
+    assert weak == [
+        "pool_a: leans on facts that are unproved: architecture/ampere, branch/580, gpu/a100"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("branch", "today", "told"),
+    [
+        ("535", TODAY, "driver branch R535 reached its end of life on 2026-06-30 (tests/"),
+        (
+            "595",
+            date(2026, 12, 1),
+            (
+                "driver branch R595 reached its end of life on 2026-11-21; by the catalogue of "
+                "2026-11-21 it was supported (tests/"
+            ),
+        ),
+        ("595", TODAY, None),
+    ],
+)
+def test_a_branch_at_its_end(branch: str, today: date, told: str | None) -> None:
+    found = [
+        line
+        for line in warnings(one(driver={"branch": branch}), world(), today)
+        if "end of life" in line
+    ]
+    assert len(found) == (told is not None)
+    assert all(line.startswith(f"pool_a: {told}") for line in found)
+
+
+def test_another_kind_than_the_policy_claims_nothing_else() -> None:
+    told = warnings(one(driver={"branch": "595", "policy": "lts"}), world())
+    assert [line for line in told if "R595" in line] == [
+        "pool_a: R595 is production, policy is lts"
+    ]
+    told = warnings(one(driver={"policy": "lts"}), world())
+    assert not any("policy" in line for line in told)
