@@ -77,8 +77,9 @@ def _reasons(question: Question, subject: str) -> Iterator[tuple[str, Reason]]:
             other = facts[upgrades[component]]
             if value != other.id and question.locked(subject, component, value):
                 words = [version_of(other.value), getattr(other.value, "flavour", "")]
+                newer = " ".join(words).strip()
                 because = (
-                    f"locked already; {' '.join(words).strip()} with bedplate plan --upgrade. "
+                    f"locked already; bedplate plan --upgrade would choose {newer}. "
                     f"{facts[value].reason}"
                 )
                 yield component, replace(reason, because=because)

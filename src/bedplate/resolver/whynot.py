@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from bedplate.resolver import plain
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import Candidates
-from bedplate.resolver.conflicts import leaning_on
+from bedplate.resolver.conflicts import STRUCTURAL, leaning_on
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import WHAT
 from bedplate.resolver.locking import reasons
 from bedplate.resolver.resolve import _decide, _Decider
-from bedplate.resolver.solving import Program
+from bedplate.resolver.solving import Program, shrunk
 from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
 from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, begins, split_named
@@ -32,8 +32,8 @@ type Values = Mapping[str, str]
 
 #: Levels at which what is locked already costs nothing.
 LOCKED = {prefer.LOCKED_SHARED, prefer.LOCKED, prefer.CUDA_LOCKED, prefer.BUILD_LOCKED}
-#: Each pool goes with it, and they do not go together.
-APART = "each pool goes with it, but no one choice of the other shared components suits them all"
+#: Its own preferences speak for it.
+OTHERS = "other components would be worse"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Question:
         """Return what would be decided if nothing were locked."""
         if self.candidates.previous is None:
             return self.decided or {}
-        return self._decision(self.cluster, self._free) or {}
+        return self._decision(self.cluster, self._free) or self.decided or {}
 
     def locked(self, subject: str, component: str, value: str) -> bool:
         """Tell whether the lock has what is decided."""
@@ -170,20 +170,9 @@ class Question:
         return sorted(found, key=lambda text: (parts(text), text), reverse=True)
 
     def meant(self, asked: Asked, version: str) -> str:
-        """Return the newest version of a branch, the one for the pool's system where there is one.
-
-        What is no branch is returned as it is.
-        """
+        """Return the newest version of a branch; what is none is returned as it is."""
         known = [one for one in self.versions(asked) if begins(one, version)]
-        system = asked.holder.host.wishes.bedplate_host.os
-        own = {
-            version_of(value)
-            for value in self._known(asked)
-            if getattr(value, "os", None) in {None, system}
-        }
-        if version in known:
-            return version
-        return next((one for one in known if one in own), known[0] if known else version)
+        return version if version in known or not known else known[0]
 
     def _known(self, asked: Asked) -> list[Any]:
         facts = self.candidates.facts
@@ -249,7 +238,13 @@ class Question:
             conflict = program.conflict(order)
             if conflict is not None:
                 return self._told(version, program, wishes, conflict, first + position)
-        return Alternative(version, APART)
+        shared = asked.instead(options[position])
+        apart = shrunk(
+            list(self.pools.values()),
+            lambda some: _decide(shared, some, self.candidates) is None,
+        )
+        names = ", ".join(pool.name for pool in apart)
+        return Alternative(version, f"{names}: each goes with it alone, but not together")
 
     def _wide(self, asked: Asked, pool: str, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
         encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
@@ -280,11 +275,10 @@ class Question:
             for wish in others
         )
         nothing = "it contradicts what is wished" if told else "nothing brings it"
-        what = WHAT[rules[0]] if rules else nothing
-        facts = [self.candidates.facts.get(one) for one in leaning_on(program, members, rules)]
+        # Of several rules, one that is about more than holding alternatives together.
+        rule = min(rules, key=lambda one: one in STRUCTURAL) if rules else None
+        what = WHAT[rule] if rule else nothing
+        leaning = leaning_on(program, members, rule) if rule else ()
+        facts = [self.candidates.facts.get(one) for one in leaning]
         sources = dict.fromkeys(fact.source.url for fact in facts if fact is not None)
         return Alternative(version, what + (f" — with {told}" if told else ""), tuple(sources))
-
-
-#: Its own preferences speak for it.
-OTHERS = "other components would be worse"
