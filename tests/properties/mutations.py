@@ -98,7 +98,8 @@ def spots(base: str, files: Mapping[str, str]) -> Iterator[Spot]:
         if "group_vars" not in file:
             continue
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        for key, value in root.value:
+        # A file may have nothing but comments.
+        for key, value in root.value if root else ():
             if key.value.startswith("bedplate_"):
                 line = key.start_mark.line + 1
                 yield Spot(base, file, (key.value,), key, value, False, line, line, line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,10 @@ CLASS = {
 }
 
 
+UNTRACKED = shutil.ignore_patterns(".bedplate*")
+COMMENTED = re.compile(r"^( *)# ( *([a-z_]+:|- ).*)$", re.MULTILINE)
+
+
 def wish(site: Path, pool: str, wishes: dict[str, object]) -> None:
     """Write a pool's wishes."""
     (site / "group_vars" / f"{pool}.yml").write_text(yaml.safe_dump(wishes))
@@ -30,7 +35,7 @@ def wish(site: Path, pool: str, wishes: dict[str, object]) -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """The example, with V100s for a class; planned."""
-    copy = shutil.copytree(EXAMPLE, tmp_path / "mysite")
+    copy = shutil.copytree(EXAMPLE, tmp_path / "mysite", ignore=UNTRACKED)
     wish(copy, "pool_class", CLASS)
     assert cli.main(["plan", *TODAY, str(copy)]) == 0
     return copy
@@ -193,3 +198,36 @@ def test_a_lock_that_cannot_be_read_is_told(
     text = said(capsys, "plan", site, *TODAY)
     assert f"  decided anew: the old lock {path}{place}: {reason}; nothing that it had" in text
     assert "decided anew" not in said(capsys, "plan", site, *TODAY)
+
+
+def test_the_example_can_be_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = shutil.copytree(EXAMPLE, tmp_path / "mysite", ignore=UNTRACKED)
+    said(capsys, "plan", site, *TODAY)
+    pools = load_lock(site).pools
+    assert {pool: part.not_yet for pool, part in pools.items()} == {
+        "pool_class": [],
+        "pool_train": [],
+    }
+
+
+def test_what_the_example_has_commented_out_can_be_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = shutil.copytree(EXAMPLE, tmp_path / "mysite", ignore=UNTRACKED)
+    for path in (site / "hosts.yml", *(site / "group_vars").glob("pool_*.yml")):
+        path.write_text(COMMENTED.sub(r"\1\2", path.read_text()))
+    said(capsys, "plan", site, *TODAY)
+    lock = load_lock(site)
+    assert {
+        name: host.pool for name, host in lock.hosts.items() if "hypervisors" in host.groups
+    } == {
+        "hv1.example": "pool_guests",
+        "hv2.example": "pool_guests",
+    }
+    guests, batch = lock.pools["pool_guests"], lock.pools["pool_batch"]
+    assert (guests.kind, guests.nvidia_driver, guests.expects) == ("hypervisor", None, None)
+    assert batch.expects is not None
+    assert (batch.expects.by, batch.expects.count) == ("slurm", 8)
+    assert batch.nvidia_driver is not None
+    assert guests.not_yet
+    assert batch.not_yet
