@@ -46,7 +46,7 @@ def resolve(
     cluster, pools = subjects(site, catalogue)
     candidates.know(cluster, pools)
     if not problems:
-        decided = _decide(cluster, pools, candidates)
+        decided = decide(cluster, pools, candidates)
         if decided is not None:
             return _plan(site, candidates, (cluster, pools), decided, today)
     cluster, pools = without(cluster, pools, problems)
@@ -55,7 +55,7 @@ def resolve(
     return Refusal(tuple(in_order(problems)), tuple(conflicts))
 
 
-def _decide(
+def decide(
     cluster: Subject, pools: Sequence[Subject], candidates: Candidates
 ) -> tuple[Values, dict[str, Values]] | None:
     """Walk the shared choices, best first, to the one that every pool can live with."""
@@ -65,11 +65,11 @@ def _decide(
     distinct = list(names.values())
     while True:
         asked = [pool for pool in distinct if pool.name in hard]
-        shared = _Decider(candidates, cluster, asked, None).decide(hard)
+        shared = Decider(candidates, cluster, asked, None).decide(hard)
         if shared is None:
             return None
         fixed = shared[CLUSTER]
-        decider = _Decider(candidates, cluster, distinct, fixed)
+        decider = Decider(candidates, cluster, distinct, fixed)
         found: dict[str, Values] = {}
         for pool in distinct:
             one = decider.decide([pool.name])
@@ -84,7 +84,7 @@ def _decide(
             return fixed, {name: found[shape] for name, shape in shapes.items()}
 
 
-class _Decider:
+class Decider:
     """A program with the shared components, still to choose or *fixed*, and some pools."""
 
     def __init__(

@@ -12,7 +12,7 @@ from bedplate.resolver.conflicts import STRUCTURAL, leaning_on
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import WHAT
 from bedplate.resolver.locking import reasons
-from bedplate.resolver.resolve import _decide, _Decider
+from bedplate.resolver.resolve import Decider, decide
 from bedplate.resolver.solving import Program, shrunk
 from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
@@ -111,7 +111,7 @@ class Question:
         self.decided = None if refused else self._decision(self.cluster, self.candidates)
 
     def _decision(self, cluster: Subject, candidates: Candidates) -> dict[str, Values] | None:
-        found = _decide(cluster, list(self.pools.values()), candidates)
+        found = decide(cluster, list(self.pools.values()), candidates)
         return None if found is None else {CLUSTER: found[0], **found[1]}
 
     def values(self, name: str) -> Values:
@@ -203,7 +203,7 @@ class Question:
         if holder.name == CLUSTER:
             decision = self._decision(holder, self.candidates)
             return None if decision is None else decision[CLUSTER][component]
-        decider = _Decider(self.candidates, self.cluster, [holder], self.values(CLUSTER))
+        decider = Decider(self.candidates, self.cluster, [holder], self.values(CLUSTER))
         found = decider.decide([holder.name])
         return None if found is None else found[holder.name][component]
 
@@ -241,7 +241,7 @@ class Question:
         shared = asked.instead(options[position])
         apart = shrunk(
             list(self.pools.values()),
-            lambda some: _decide(shared, some, self.candidates) is None,
+            lambda some: decide(shared, some, self.candidates) is None,
         )
         names = ", ".join(pool.name for pool in apart)
         return Alternative(version, f"{names}: each goes with it alone, but not together")
