@@ -193,7 +193,10 @@ def _workload(drawn: Drawn, wishes: dict[str, Any]) -> None:
         known = sorted(catalogue.cuda_toolkits)
         wishes["cuda"] = [drawn.version(known)]
         if drawn.often(20):
-            wishes["cuda"] = sorted({*wishes["cuda"], drawn.version(known)})
+            # One release of a minor version at a time: they share a folder on the host.
+            other = drawn.version(known)
+            if other.split(".")[:2] != wishes["cuda"][0].split(".")[:2]:
+                wishes["cuda"] = sorted({*wishes["cuda"], other})
     if catalogue.frameworks and drawn.often(25):
         builds = sorted((f.value.framework, f.value.version) for f in catalogue.frameworks.values())
         name, version = drawn.of(builds)

@@ -116,6 +116,16 @@ def test_a_pin_of_a_series_of_cuda_is_kept() -> None:
     assert planned(decide(CP, node("a", wishes))).lock.pools["pool_a"].cuda_toolkit == ["12.6.3"]
 
 
+@pytest.mark.parametrize("versions", [["12.9", "12.9.0"], ["12", "12.9"], ["12.9.1", "12.9.0"]])
+def test_two_toolkits_in_one_place_are_refused(versions: list[str]) -> None:
+    assert rules(decide(CP, node("a", T4 | {"bedplate_cuda": versions}))) == ["cuda-twice"]
+
+
+def test_toolkits_side_by_side_are_decided() -> None:
+    lock = planned(decide(CP, node("a", T4 | {"bedplate_cuda": ["12.8", "12.9"]}))).lock
+    assert [version[:4] for version in lock.pools["pool_a"].cuda_toolkit] == ["12.8", "12.9"]
+
+
 def test_a_pin_for_all_is_no_fault_of_hosts_without_gpus() -> None:
     pins = {"bedplate_pins": {"nvidia_driver": "580.178.04"}}
     at = Places({("bedplate_pins",): Place("group_vars/all.yml", 1, 1)}, Place("hosts"))

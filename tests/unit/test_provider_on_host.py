@@ -168,6 +168,9 @@ def test_a_join_that_was_cut_off_after_the_kubelet_had_started_is_not_repeated(
     host = member(tmp_path, "ok", phase="begun")
     left = tmp_path / "etc/kubernetes/bootstrap-kubelet.conf"
     left.write_text("token")
+    plugin = tmp_path / "etc/kubernetes/manifests/bedplate-device-plugin.yaml"
+    plugin.parent.mkdir()
+    plugin.write_text("kind: Pod\n")
     assert on_host.join(host, request(host))["adopted"]
     assert "kubeadm join" not in host.ran
     assert "kubeadm reset" not in host.ran

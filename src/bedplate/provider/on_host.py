@@ -37,6 +37,7 @@ NO_OF_THE_API = re.compile(
     re.MULTILINE,
 )
 KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
+CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # How long a kubelet that kubeadm had already started gets to end its join by itself.
 BOOTSTRAP_SECONDS = 60.0
 
@@ -196,7 +197,10 @@ def ended_by_itself(host: Host, request: dict[str, Any], seen: dict[str, Any]) -
     mark = seen["mark"]
     ours = (mark.get("action"), mark.get("endpoint")) == ("join", request["endpoint"])
     started = {"kubelet.conf", "bootstrap-kubelet.conf"} & set(leftovers(host))
-    worker = not any(host.path("etc/kubernetes/manifests").glob("*"))
+    # A worker has manifests too: the device plugin's is put there as soon as there is a kubelet.
+    worker = not host.path("etc/kubernetes/pki/apiserver.crt").exists() and not any(
+        host.path(f"etc/kubernetes/manifests/{name}.yaml").exists() for name in CONTROL_PLANE_PODS
+    )
     if not (ours and started and worker and seen["authority"] == request["authority"]):
         return False
     host.run("systemctl", "start", "kubelet")

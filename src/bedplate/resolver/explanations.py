@@ -32,6 +32,7 @@ WHAT = {
     "cuda-driver": "driver is too old for this CUDA",
     "cuda-gpu": "CUDA toolkit does not compile for the GPU",
     "cuda-known": "unknown CUDA toolkit",
+    "cuda-twice": "two CUDA toolkits in one place",
     "driver-packaged": "no package brings such a driver",
     "endpoint-is-host": "endpoint is a host outside of the control plane",
     "fabric-packaged": "no Fabric Manager at the driver's version",

@@ -162,12 +162,26 @@ def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         if not any(begins(version, text) for version in catalogue.cuda_toolkits):
             known = {minor(version) for version in catalogue.cuda_toolkits}
             yield unknown("cuda-known", host, ("bedplate_cuda", index), text, known)
+    yield from _cuda_twice(host)
     builds = [(f.value.framework, f.value.version) for f in catalogue.frameworks.values()]
     for index, text in enumerate(wishes.bedplate_frameworks):
         yield from _named("framework-known", host, ("bedplate_frameworks", index), text, builds)
     if wishes.bedplate_rdma is not None and wishes.bedplate_rdma.operator is not None:
         path = ("bedplate_rdma", "operator")
         yield from addon(host, path, wishes.bedplate_rdma.operator, catalogue)
+
+
+def _cuda_twice(host: SiteHost) -> Iterator[Problem]:
+    """Releases of one minor version share a folder on the host: only one of them can be there."""
+    seen: list[str] = []
+    for index, text in enumerate(host.wishes.bedplate_cuda):
+        for other in seen:
+            if begins(other, text) or begins(text, other) or minor(other) == minor(text):
+                path, fix = ("bedplate_cuda", index), f"keep {other} or {text}"
+                got = f"{text} beside {other}"
+                yield refused("cuda-twice", host, path, got, "one of them", fix)
+                break
+        seen.append(text)
 
 
 def _accelerator(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
