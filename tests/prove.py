@@ -15,7 +15,12 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 #: Areas that are not called as their folder is.
-NAMED = {"resolver": "tests/properties", "mutants": "tests/resolver"}
+NAMED = {
+    "resolver": "tests/properties/test_resolver.py",
+    "completeness": "tests/properties/test_completeness.py",
+    "bad-sites": "tests/properties/test_bad_sites.py",
+    "mutants": "tests/resolver/test_mutants.py",
+}
 
 
 def areas() -> list[str]:
