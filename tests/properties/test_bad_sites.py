@@ -120,5 +120,5 @@ def test_bad_sites_are_refused_at_the_right_place(tmp_path: Path) -> None:
 @pytest.mark.prove
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_sweep_all_bad_sites_are_refused_at_the_right_place(seed: int, tmp_path: Path) -> None:
-    """All of them, misspelt in other places each time: `make prove AREA=properties`."""
+    """All of them, misspelt in other places each time: `make prove AREA=bad-sites`."""
     check(bad_sites(seed), tmp_path, seed)
