@@ -53,9 +53,9 @@ def _values(dimension: str, view: View) -> list[tuple[str, str]]:
             rows = view.pool.get("frameworks", [])
             return [(row["name"], row["version"]) for row in rows]
         case "addon":
-            rows = [] if view.slurm else view.cluster.get("addons", [])
+            rows = [] if view.outside else view.cluster.get("addons", [])
             return [(row["name"], row["version"]) for row in rows]
         case _:
-            row = None if view.slurm else view.cluster.get(dimension)
+            row = None if view.outside else view.cluster.get(dimension)
             found = [(row or {}).get("version")]
     return [("", text) for text in found if text is not None]

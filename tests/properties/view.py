@@ -92,6 +92,11 @@ class View:
         return any("slurm" in host["groups"] for host in self.hosts.values())
 
     @property
+    def outside(self) -> bool:
+        """Tell whether the hosts are no nodes of the cluster: Slurm's, or hypervisors."""
+        return self.slurm or any("hypervisors" in host["groups"] for host in self.hosts.values())
+
+    @property
     def addons(self) -> list[Row]:
         """Return the decided add-ons of the cluster."""
         rows: list[Row] = self.cluster.get("addons", [])
