@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.resolver.case_tables import DRIVER
 from tests.resolver.cases import GUESTLESS, one, share
+from tests.resolver.cases_of_drivers import DRIVER
 
 GUESTS = {"kind": "passthrough"}
 FRAMEWORKS = "pools.pool_a.frameworks"

@@ -1,0 +1,186 @@
+"""The cases about what a cluster shares, and about its hosts. See `cases` for what they are."""
+
+from __future__ import annotations
+
+from tests.resolver.cases import (
+    CGROUP_1,
+    CGROUP_1_ALLOWED,
+    DEBIAN,
+    GUESTLESS,
+    Case,
+    driver,
+    one,
+    pins,
+    share,
+)
+
+GIVEN = ["0000:17:00.0", "0000:65:00.0"]
+
+
+def hypervisor(groups: list[list[str]], **wishes: object):
+    """Return a site whose pool gives its GPUs to guests."""
+    given = {"devices": GIVEN, "iommu_groups": groups}
+    kind = {"kind": "hypervisor"}
+    return one(host=kind, parent="hypervisors", passthrough=given, **wishes)
+
+
+SEPARATE = [[GIVEN[0]], [GIVEN[1]], ["0000:00:1f.0", "0000:00:1f.3"]]
+
+
+SHARED = [
+    Case(
+        "addon-kubernetes",
+        "too-new",
+        one(kubernetes="1.35", shared={"schedulers": ["kueue-0.14"]}),
+        one(kubernetes="1.36", shared={"schedulers": ["kueue-0.14"]}),
+    ),
+    Case(
+        "addon-kubernetes",
+        "too-old",
+        one(kubernetes="1.35", shared={"schedulers": ["kueue-0.17"]}),
+        one(kubernetes="1.34", shared={"schedulers": ["kueue-0.17"]}),
+    ),
+    Case(
+        "addon-driver",
+        "driver-from",
+        one(shared={"operators": ["dra-driver"]}, pins=pins(nvidia_driver="580.178.04")),
+        one(shared={"operators": ["dra-driver"]}, pins=pins(nvidia_driver="580.65.06")),
+    ),
+    Case(
+        "addon-needs",
+        "needs",
+        one(shared={"operators": ["slinky", "cert-manager"]}),
+        one(shared={"operators": ["slinky"]}),
+    ),
+    Case(
+        "addon-excludes",
+        "excludes",
+        one(shared={"schedulers": ["volcano"]}),
+        one(shared={"schedulers": ["volcano", "kueue"]}),
+    ),
+    *(
+        Case(
+            "runtime-kubernetes",
+            f"{name}-{wrong}",
+            one(kubernetes=right, shared={"container_runtime": {"name": name}}, pins=pinned),
+            one(kubernetes=wrong, shared={"container_runtime": {"name": name}}, pins=pinned),
+        )
+        for name, pinned, right, wrong in (
+            ("cri-o", {"cri_o": "1.35.2"}, "1.35", "1.36"),
+            ("cri-o", {"cri_o": "1.35.2"}, "1.35", "1.34"),
+            ("docker", {}, "1.34", "1.35"),
+            ("containerd", {"containerd": "1.7.29"}, "1.35", "1.36"),
+            ("containerd", {"containerd": "2.2.1"}, "1.35", "1.34"),
+        )
+    ),
+    Case(
+        "runtime-cdi",
+        "cdi",
+        one(os=DEBIAN, shared={"container_runtime": {"source": "archive"}}),
+        one(os=DEBIAN, shared={"container_runtime": {"source": "distro"}}),
+    ),
+    Case(
+        "runtime-packaged",
+        "packaged",
+        one(os=DEBIAN, shared={"container_runtime": {"name": "cri-o", "source": "distro"}}),
+        one(shared={"container_runtime": {"name": "cri-o", "source": "distro"}}),
+        {"cluster.cri_o": {"version": "1.35.0", "source": "distro"}},
+    ),
+    Case(
+        "component-kubernetes",
+        "cilium",
+        one(kubernetes="1.35", cni="cilium"),
+        one(kubernetes="1.36", cni="cilium"),
+        {"cluster.cni": {"name": "cilium", "version": "1.18.4"}},
+    ),
+    *(
+        Case(
+            "component-kubernetes",
+            f"{component}-{wrong}",
+            one(kubernetes=right, pins={component: version}),
+            one(kubernetes=wrong, pins={component: version}),
+        )
+        for component, version, right, wrong in (
+            ("flannel", "0.26.7", "1.35", "1.36"),
+            ("cri_tools", "1.34.0", "1.35", "1.36"),
+            ("cri_tools", "1.36.0", "1.35", "1.34"),
+            ("nvidia_device_plugin", "0.17.0", "1.35", "1.36"),
+        )
+    ),
+    Case(
+        "component-driver",
+        "toolkit",
+        one(pins=pins(nvidia_container_toolkit="1.20.1"), driver=driver("570")),
+        one(pins=pins(nvidia_container_toolkit="1.20.1"), driver=driver("535")),
+    ),
+    Case(
+        "cgroup-v1",
+        "allowed",
+        one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED),
+        one(os=CGROUP_1, kubernetes="1.36"),
+        {"cluster.kubernetes.version": "1.36.3"},
+    ),
+    Case(
+        "cgroup-v1",
+        "before-it-was-switched-off",
+        one(os=CGROUP_1, kubernetes="1.34"),
+        one(os=CGROUP_1, kubernetes="1.35"),
+    ),
+]
+
+HOSTS = [
+    Case(
+        "rdma-path",
+        "flavour",
+        one(rdma={"stack": "inbox"}, driver=driver(flavour="open")),
+        one(rdma={"stack": "inbox"}, driver=driver(flavour="proprietary")),
+        {"pools.pool_a.rdma": {"stack": "inbox", "method": "dma-buf"}},
+    ),
+    Case(
+        "rdma-path",
+        "architecture",
+        one("v100", rdma={"stack": "doca"}),
+        one("v100", rdma={"stack": "inbox"}),
+        {"pools.pool_a.rdma.method": "peermem"},
+    ),
+    Case(
+        "rdma-path",
+        "architecture-alone",
+        one(rdma={"stack": "doca"}),
+        one("next", rdma={"stack": "doca"}),
+    ),
+    Case(
+        "rdma-path",
+        "kernel",
+        one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, rdma={"stack": "doca"}),
+        one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, rdma={"stack": "inbox"}),
+        {"pools.pool_a.rdma.method": "peermem"},
+    ),
+    Case(
+        "rdma-path",
+        "driver's-cuda",
+        one(rdma={"stack": "inbox"}, driver=driver("570")),
+        one(rdma={"stack": "inbox"}, driver=driver("535", "open")),
+    ),
+    Case(
+        "guest-os",
+        "guest",
+        one(os=GUESTLESS),
+        one(os=GUESTLESS, host={"kind": "passthrough"}),
+    ),
+    Case(
+        "iommu-groups",
+        "apart",
+        hypervisor(SEPARATE),
+        hypervisor([[GIVEN[0]], [GIVEN[1], "0000:65:00.1"]]),
+        {"pools.pool_a.nvidia_driver": None, "pools.pool_a.expects": None},
+    ),
+    Case("hypervisor-bare", "cuda", hypervisor(SEPARATE), hypervisor(SEPARATE, cuda=["12.9"])),
+    Case(
+        "slurm-or-kubernetes",
+        "both",
+        one(parent="slurm", sharing=share("mps", replicas=4)),
+        one(parent="slurm", sharing=share("time-slicing", replicas=4)),
+        {"pools.pool_a.expects.by": "slurm"},
+    ),
+]

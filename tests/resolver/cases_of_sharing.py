@@ -1,0 +1,127 @@
+"""The cases about sharing a card. See `cases` for what they are."""
+
+from __future__ import annotations
+
+from tests.resolver.cases import Case, driver, one, share
+
+TWO_BOARDS = [{"model": "a100", "count": 4}, {"model": "b200", "count": 4}]
+SEATS = {"share": 0.08}
+
+SHARING = [
+    Case(
+        "mps-clients",
+        "by-architecture",
+        one("v100", sharing=share("mps", replicas=48)),
+        one("v100", sharing=share("mps", replicas=49)),
+        {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 192, "by": "cluster"}},
+    ),
+    Case(
+        "mps-clients",
+        "by-cuda-13",
+        one(sharing=share("mps", replicas=60)),
+        one(sharing=share("mps", replicas=61)),
+    ),
+    Case(
+        "mps-clients",
+        "by-cuda-12",
+        one(sharing=share("mps", replicas=48), driver=driver("570")),
+        one(sharing=share("mps", replicas=49), driver=driver("570")),
+    ),
+    Case(
+        "mig-geometry",
+        "of-the-board",
+        one(sharing=share("mig", profile="1g.10gb")),
+        one(sharing=share("mig", profile="1g.23gb")),
+        {"pools.pool_a.expects.count": 28},
+    ),
+    Case(
+        "mig-geometry",
+        "of-every-board",
+        one(TWO_BOARDS, sharing=share("mig", profile="3g.40gb")),
+        one(TWO_BOARDS, sharing=share("mig", profile="1g.23gb")),
+        {"pools.pool_a.expects.count": 20},
+    ),
+    Case(
+        "mig-geometry",
+        "of-the-newer-board",
+        one("b200", sharing=share("mig", profile="1g.23gb")),
+        one("b200", sharing=share("mig", profile="1g.10gb")),
+        {"pools.pool_a.expects.count": 28},
+    ),
+    *(
+        Case(
+            "sharing-parameters",
+            f"{mode}-{'-'.join(wrong) or 'nothing'}",
+            one(sharing=share(mode, **right)),
+            one(sharing=share(mode, **wrong)),
+        )
+        for mode, right, wrong in (
+            ("time-slicing", {"replicas": 4}, {}),
+            ("mps", {"share": 0.25}, {"profile": "1g.10gb"}),
+            ("time-slicing", {"share": 0.25}, {"share": 0.25, "replicas": 4}),
+            ("mig", {"profile": "1g.10gb"}, {}),
+            ("mig", {"profile": "1g.10gb"}, {"profile": "1g.10gb", "replicas": 7}),
+            ("none", {}, {"replicas": 2}),
+        )
+    ),
+    Case(
+        "share-divides",
+        "fifty-students-on-four-cards",
+        one(sharing=share("time-slicing", seats=48, **SEATS)),
+        one(sharing=share("time-slicing", seats=50, **SEATS)),
+        {"pools.pool_a.sharing.replicas": 12, "pools.pool_a.expects.count": 48},
+    ),
+    Case(
+        "share-divides",
+        "mps",
+        one(sharing=share("mps", replicas=2, seats=8)),
+        one(sharing=share("mps", replicas=2, seats=9)),
+    ),
+    Case(
+        "share-divides",
+        "hami",
+        one(sharing=share("hami", replicas=2, seats=8), shared={"schedulers": ["hami"]}),
+        one(sharing=share("hami", replicas=2, seats=9), shared={"schedulers": ["hami"]}),
+    ),
+    Case(
+        "share-divides",
+        "whole-cards-of-two-hosts",
+        one(hosts=2, sharing=share("none", seats=8)),
+        one(hosts=2, sharing=share("none", seats=9)),
+    ),
+    Case(
+        "share-divides",
+        "instances",
+        one(sharing=share("mig", profile="3g.40gb", seats=8)),
+        one(sharing=share("mig", profile="3g.40gb", seats=9)),
+    ),
+    Case(
+        "sharing-scheduler",
+        "hami",
+        one(sharing=share("hami", replicas=4), shared={"schedulers": ["hami"]}),
+        one(sharing=share("hami", replicas=4)),
+        {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 16, "by": "schedulers"}},
+    ),
+    Case(
+        "resource-owner",
+        "operator-beside-plugin",
+        one(shared={"schedulers": ["hami"]}),
+        one(shared={"operators": ["gpu-operator"]}),
+        {"pools.pool_a.expects.by": "cluster"},
+    ),
+    Case(
+        "resource-owner",
+        "operator-beside-hami",
+        one(sharing=share("hami", replicas=2), shared={"schedulers": ["hami"]}),
+        one(
+            sharing=share("hami", replicas=2),
+            shared={"schedulers": ["hami"], "operators": ["gpu-operator"]},
+        ),
+    ),
+    Case(
+        "resource-owner",
+        "another-resource",
+        one(shared={"operators": ["network-operator"]}),
+        one(shared={"operators": ["network-operator", "rdma-plugin"]}),
+    ),
+]
