@@ -7,6 +7,7 @@ The scenarios share one network of hosts, so they run one after the other, on on
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -30,6 +31,15 @@ def test_every_role_has_a_scenario() -> None:
     assert (ROOT / "extensions/molecule/default/molecule.yml").is_file()
 
 
+def _failed_step(output: str) -> str:
+    """What molecule printed of the step that failed. A report may show only the first lines of it,
+    so the steps that went well before, and the cleaning up after it, are left out."""
+    for step in re.split(r"(?=\[\S+ > \S+\] Executing\n)", output):
+        if "Executed: Failed" in step:
+            return step[max(step.find("[ERROR]"), 0) :][:12000]
+    return output[-12000:]
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: str(path.parent.relative_to(ROOT)))
 def test_molecule(scenario: Path, figures: dict[str, dict[str, float]]) -> None:
     role = scenario.parents[2]
@@ -46,4 +56,4 @@ def test_molecule(scenario: Path, figures: dict[str, dict[str, float]]) -> None:
     )
     seconds = figures.setdefault("molecule: seconds by scenario", {})
     seconds[str(scenario.parent.relative_to(ROOT))] = time.monotonic() - started
-    assert done.returncode == 0, done.stdout[-12000:]
+    assert done.returncode == 0, _failed_step(done.stdout)
