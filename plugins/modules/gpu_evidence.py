@@ -98,6 +98,7 @@ summary:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import host_evidence
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence_area import Wishes
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 
@@ -131,16 +132,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     wish = module.params
-    wishes = host_evidence.Wishes(
-        gpus=wish["gpus"],
-        driver_version=wish["driver_version"],
-        driver_flavour=wish["driver_flavour"],
-        driver_packages=wish["driver_packages"],
-        containerd=wish["containerd_version"],
-        toolkit=wish["toolkit_version"],
-        kubelet=wish["kubelet_version"],
-        plugin_image=wish["plugin_image"],
-    )
+    wishes = Wishes(**{name: wish[name] for name in Wishes._fields})
     module.exit_json(changed=False, collected=host_evidence.collect(Host(), wishes, wish["areas"]))
 
 

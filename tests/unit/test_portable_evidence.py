@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.portable import cluster_evidence, evidence, host_evidence
+from bedplate.portable.evidence_area import PENDING, Wishes
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ VERSION = "535.261.03"
 PACKAGES = {"nvidia-kernel-dkms": "535.261.03-1", "nvidia-smi": "535.261.03-1"}
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.19.1"
 ROW = "{0}, Tesla T4, GPU-{0}, 15360, Enabled, 00000000:1{0}:00.0, 535.261.03\n"
-WISH = host_evidence.Wishes(
+WISH = Wishes(
     gpus=[{"model": "t4-16gb", "pci": ["10de:1eb8"], "count": 2}],
     driver_version=VERSION,
     driver_flavour="proprietary",
     driver_packages=PACKAGES,
-    containerd="2.4.2",
-    toolkit="1.20.1",
-    kubelet="1.36.3",
+    containerd_version="2.4.2",
+    toolkit_version="1.20.1",
+    kubelet_version="1.36.3",
     plugin_image=IMAGE,
 )
 
@@ -127,7 +128,7 @@ def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
         (
             "driver packages at the lock's versions — gpu-b [driver.packages] —"
             " got: nvidia-kernel-dkms=535.183.01-1; allowed: nvidia-kernel-dkms=535.261.03-1 —"
-            f" {host_evidence.PENDING}"
+            f" {PENDING}"
         )
     ]
 

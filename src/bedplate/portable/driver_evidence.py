@@ -1,0 +1,74 @@
+"""Evidence of the driver: packages, holds, the module that runs, nouveau."""
+
+from . import debian, nvidia
+from .evidence import AGAIN, check
+from .evidence_area import PENDING, Collected, Wishes
+from .host import Host
+
+
+def collect(host: Host, wish: Wishes, to: Collected) -> None:
+    """Compare packages and loaded module with the lock."""
+    have = debian.installed(host, list(wish.driver_packages))
+    loaded = nvidia.loaded_module(host)
+    versions = {name: package.version for name, package in have.items()}
+    fix = PENDING if host.joined else AGAIN
+    to.facts["driver"] = {
+        "packages": versions,
+        "loaded": loaded.version if loaded else None,
+        "flavour": loaded.flavour if loaded else None,
+    }
+    to.checks.append(
+        check(
+            "driver.packages",
+            "driver packages at the lock's versions",
+            dict(wish.driver_packages),
+            versions,
+            fix,
+        )
+    )
+    held = sorted(name for name, package in have.items() if package.held)
+    to.checks.append(
+        check(
+            "driver.held",
+            "driver packages held against upgrades",
+            sorted(wish.driver_packages),
+            held,
+            AGAIN,
+        )
+    )
+    same = versions == dict(wish.driver_packages)
+    to.checks.append(
+        check(
+            "driver.loaded_version",
+            "loaded kernel module at the lock's version",
+            wish.driver_version,
+            loaded.version if loaded else None,
+            "Reboot the host, or set nvidia_driver_reboot_allowed and run site.yml."
+            if loaded and same
+            else fix,
+            "reboot required"
+            if loaded and same
+            else "no nvidia module is loaded"
+            if not loaded
+            else "",
+        )
+    )
+    to.checks.append(
+        check(
+            "driver.flavour",
+            "flavour of the kernel module",
+            wish.driver_flavour,
+            loaded.flavour if loaded else None,
+            fix,
+            "" if loaded else "no nvidia module is loaded",
+        )
+    )
+    to.checks.append(
+        check(
+            "driver.nouveau",
+            "nouveau is not loaded",
+            "absent",
+            "loaded" if host.exists("/sys/module/nouveau") else "absent",
+            "Reboot the host: nouveau is blacklisted and does not come back.",
+        )
+    )
