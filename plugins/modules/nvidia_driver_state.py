@@ -40,6 +40,10 @@ system:
   description: The operating system, as V(debian-12).
   returned: always
   type: str
+family:
+  description: The family of the system, V(Debian) or V(RedHat). It says how packages are installed.
+  returned: always
+  type: str
 joined:
   description: Whether the host has joined a cluster.
   returned: always
@@ -80,6 +84,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         system=requirements.system_name(host),
+        family=driver.family(host),
         joined=now.joined,
         loaded=now.loaded.version if now.loaded else "",
         differing=now.differing,

@@ -2,10 +2,17 @@
 
 import json
 import platform
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import debian, nvidia
+from . import debian, nvidia, requirements
 from .host import Host
+
+#: What /etc/os-release calls the systems of a family, in ID or ID_LIKE.
+FAMILIES = {"Debian": ("debian", "ubuntu"), "RedHat": ("rhel", "fedora", "centos")}
+#: Who says which packages are installed, by family.
+INSTALLED: Dict[str, Callable[[Host, Sequence[str]], Dict[str, debian.Package]]] = {
+    "Debian": debian.installed,
+}
 
 #: What was last seen to work: packages, kernel and flavour, for a rollback.
 LAST_GOOD = "/etc/bedplate/driver.json"
@@ -27,9 +34,22 @@ class State(NamedTuple):
     loaded: Optional[nvidia.LoadedModule]
 
 
+def family(host: Host) -> str:
+    """``Debian`` or ``RedHat``: how packages are installed there. Empty for any other system."""
+    release = requirements.os_release(host)
+    names = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
+    return next((name for name, ids in FAMILIES.items() if names & set(ids)), "")
+
+
+def installed(host: Host, names: Sequence[str]) -> Dict[str, debian.Package]:
+    """Those of ``names`` that the system's package manager says are installed."""
+    ask = INSTALLED.get(family(host))
+    return ask(host, names) if ask else {}
+
+
 def state(host: Host, packages: Mapping[str, str]) -> State:
     """Read the driver's state."""
-    have = debian.installed(host, list(packages))
+    have = installed(host, list(packages))
     return State(
         joined=host.joined,
         present={name: package.version for name, package in have.items()},
