@@ -12,6 +12,7 @@ short_description: Write a role's configuration files in one round trip
 description:
   - Has every file of a list with its content and mode; each is replaced atomically.
   - Files can be held on a node that carries workload, and foreign files are refused.
+  - What is written is recorded in C(/var/lib/bedplate/owned.json), for drift and reset.
 options:
   files:
     description: The files to have.
@@ -41,7 +42,7 @@ options:
       Files that are absent are written all the same.
     type: path
   only_if_exists:
-    description: If this file does not exist, nothing is done.
+    description: If this file does not exist, nothing is done. What is written is not recorded.
     type: path
 author:
   - The Bedplate authors
@@ -121,7 +122,12 @@ def main() -> None:
         outcome = Outcome([], [], [])
     else:
         outcome = ensure_files(
-            host, files, check=module.check_mode, hold=bool(hold) and host.exists(hold)
+            host,
+            files,
+            check=module.check_mode,
+            hold=bool(hold) and host.exists(hold),
+            # A file that is only there while another one is belongs to whoever takes that away.
+            record=not only,
         )
     result = {
         "changed": bool(outcome.changes),

@@ -62,5 +62,5 @@ def refresh(host: Host, path: str, hook: str, check: bool = False) -> Outcome:
     after = answer.out
     if before is not None and _canonical(before) == _canonical(after):
         return Outcome(False, before, before, devices(before))
-    ensure_files(host, [File(path, after)], check=check)
+    ensure_files(host, [File(path, after)], check=check, watched=False)
     return Outcome(True, before, after, devices(after))

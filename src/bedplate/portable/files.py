@@ -5,6 +5,7 @@ import os
 import tempfile
 from typing import List, NamedTuple, Optional, Sequence
 
+from . import owned
 from .host import Host
 from .message import problem
 
@@ -71,12 +72,18 @@ def _write(real: str, file: File) -> None:
 
 
 def ensure_files(
-    host: Host, files: Sequence[File], check: bool = False, hold: bool = False
+    host: Host,
+    files: Sequence[File],
+    check: bool = False,
+    hold: bool = False,
+    watched: bool = True,
+    record: bool = True,
 ) -> Outcome:
-    """Have every file with its content and mode.
+    """Have every file with its content and mode, and record it as ours.
 
     With ``hold`` a file that is there but differs stays, and is reported as pending. A foreign
-    file is refused before anything is written.
+    file is refused before anything is written. Without ``watched`` others may change the files too;
+    without ``record`` they may also take them away, and nothing is recorded.
     """
     outcome = Outcome([], [], [])
     for file in files:
@@ -100,16 +107,23 @@ def ensure_files(
             )
     if outcome.problems:
         return outcome
+    ours: List[owned.Writing] = []
     for file in files:
         real = host.path(file.path)
         before = host.read(file.path)
+        writing = owned.Writing(file.path, file.content, file.mode, before, watched)
         same = before == file.content and (os.stat(real).st_mode & 0o7777) == file.mode
         if same:
+            ours.append(writing)
             continue
         if hold and before is not None:
             outcome.pending.append(f"{file.path}: another content or mode")
             continue
         outcome.changes.append(Change(file.path, before, file.content))
-        if not check:
-            _write(real, file)
+        ours.append(writing)
+    if not check:
+        owned.keep(host, ours if record else [])
+        wanted = {file.path: file for file in files}
+        for change in outcome.changes:
+            _write(host.path(change.path), wanted[change.path])
     return outcome

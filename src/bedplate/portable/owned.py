@@ -1,0 +1,143 @@
+"""The record of what Bedplate owns on a host: which files, as whom they wrote, and what was before.
+
+Drift is told by it (somebody else changed a file of ours), and so is what a reset may take away.
+It is bookkeeping: writing it is no change of the host, and a record that is lost comes back with
+the next run, less what was there before.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from .host import Host
+
+#: Readable for root only: the text that a file had before may be anything.
+RECORD = "/var/lib/bedplate/owned.json"
+#: Marks in the first lines of a file name the role that wrote it.
+_ROLE = re.compile(r"\(role (?P<role>[a-z][a-z0-9_]*)\)")
+#: The owner of files that cannot carry a mark.
+NO_ROLE = "files"
+
+
+class Writing(NamedTuple):
+    """One file as it is about to be written, and its text until now (None: absent).
+
+    ``watched`` is false where others may change the file too: then a difference is no drift.
+    """
+
+    path: str
+    content: str
+    mode: int
+    before: Optional[str]
+    watched: bool = True
+    role: str = ""
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def role_of(text: str) -> str:
+    """The role that a file's mark names."""
+    found = _ROLE.search("\n".join(text.splitlines()[:2]))
+    return found.group("role") if found else NO_ROLE
+
+
+def load(host: Host) -> Dict[str, Dict[str, Any]]:
+    """The record by path: ``{sha256, mode, role, watched, before, folders}``; empty without one."""
+    try:
+        found = json.loads(host.read(RECORD) or "{}")
+    except ValueError:
+        return {}
+    files = found.get("files") if isinstance(found, dict) else None
+    return files if isinstance(files, dict) else {}
+
+
+@contextlib.contextmanager
+def _changing(host: Host) -> Iterator[Dict[str, Dict[str, Any]]]:
+    """The record for a change; it is written if it has changed."""
+    real = host.path(RECORD)
+    os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
+    with open(real + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        files = load(host)
+        before = json.dumps(files, sort_keys=True)
+        yield files
+        if json.dumps(files, sort_keys=True) != before:
+            text = json.dumps({"format": 1, "files": files}, indent=1, sort_keys=True) + "\n"
+            host.write(RECORD, text, 0o600)
+
+
+def _missing_folders(host: Host, path: str) -> List[str]:
+    """Folders above ``path`` that are yet to be made, the innermost first."""
+    missing = []
+    folder = os.path.dirname(path)
+    while folder != "/" and not host.exists(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing
+
+
+def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str, Any]:
+    first = old is None
+    before = one.before if first and one.before != one.content else None
+    if before is not None and role_of(before) != NO_ROLE:
+        before = None  # ours, of a run that kept no record
+    return {
+        "sha256": digest(one.content),
+        "mode": f"{one.mode:04o}",
+        "role": one.role or role_of(one.content),
+        "watched": one.watched,
+        "before": before if old is None else old.get("before"),
+        "folders": _missing_folders(host, one.path) if old is None else old.get("folders", []),
+    }
+
+
+def keep(host: Host, writings: Sequence[Writing]) -> None:
+    """Record files that are as wished or are written next.
+
+    Recorded first: a run killed between the two leaves a file that differs from its record, which
+    is what it is.
+    """
+    known = load(host)
+    entries = {one.path: _entry(host, known.get(one.path), one) for one in writings}
+    if any(known.get(path) != entry for path, entry in entries.items()):
+        with _changing(host) as files:
+            files.update(entries)
+
+
+def forget(host: Host, paths: Sequence[str]) -> None:
+    """Drop files from the record, which are no longer ours."""
+    if set(paths) & set(load(host)):
+        with _changing(host) as files:
+            for path in paths:
+                files.pop(path, None)
+
+
+def state(host: Host, path: str, entry: Dict[str, Any]) -> str:
+    """What became of a recorded file: nothing, or ``missing``, ``edited``, ``mode 0600 (…)``."""
+    text = host.read(path)
+    if text is None:
+        return "missing"
+    if digest(text) != entry["sha256"]:
+        return "edited"
+    mode = f"{os.stat(host.path(path)).st_mode & 0o7777:04o}"
+    return "" if mode == entry["mode"] else "mode {} (was {})".format(mode, entry["mode"])
+
+
+def differences(host: Host) -> Dict[str, List[str]]:
+    """By role, what became of its watched files; a role without differences has an empty list."""
+    found: Dict[str, List[str]] = {}
+    for path, entry in sorted(load(host).items()):
+        if not entry["watched"]:
+            continue
+        mine = found.setdefault(entry["role"], [])
+        what = state(host, path, entry)
+        if what:
+            mine.append(f"{path}: {what}")
+    return found
