@@ -162,6 +162,20 @@ def test_each_fault_fails_its_own_checks(
     assert failed == names
 
 
+def test_a_container_that_starts_at_the_second_try_passes_and_the_first_is_kept(
+    machine: Machine,
+) -> None:
+    answers = iter([Result(1, "", "ctr: no answer from the shim")])
+
+    def run(argv: Sequence[str], *rest: object) -> Result:
+        starts = argv[0] == "ctr" and "nvidia-smi" in argv
+        return next(answers, machine.run(argv)) if starts else machine.run(argv, *rest)
+
+    collected = host_evidence.collect(Host(str(machine.root), run), WISH, ["container"])
+    assert evidence.failures(collected["checks"], "gpu-b") == []
+    assert collected["facts"]["container_first_try"] == {"smi": "ctr: no answer from the shim"}
+
+
 def test_no_check_at_all_is_a_failure() -> None:
     assert evidence.failures([], "gpu-b") == [
         (

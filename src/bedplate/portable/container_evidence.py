@@ -13,7 +13,21 @@ NAMESPACE = "k8s.io"
 _GPU_LINE = re.compile(r"^GPU \d+: (?P<name>.+) \(UUID: (?P<uuid>[^)]+)\)$")
 
 
-def _in_container(host: Host, image: str, name: str, argv: List[str]) -> Result:
+def _in_container(host: Host, image: str, name: str, argv: List[str], to: Collected) -> Result:
+    """Run ``argv`` in a container with all GPUs.
+
+    One that does not start is tried once more: starting a container takes a dozen steps in three
+    programs, and on a busy host one of them may not answer in time. The evidence keeps what the
+    first try said.
+    """
+    answer = _try_container(host, image, name, argv)
+    if answer.code != 0:
+        to.facts.setdefault("container_first_try", {})[name] = answer.said
+        answer = _try_container(host, image, name + "-again", argv)
+    return answer
+
+
+def _try_container(host: Host, image: str, name: str, argv: List[str]) -> Result:
     container = f"bedplate-verify-{name}-{os.getpid()}"
     ctr = [
         "ctr",
@@ -35,7 +49,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     if not wish.plugin_image:
         to.checks.append(skipped("container.gpus", what, "the lock names no image to try it with"))
         return
-    answer = _in_container(host, wish.plugin_image, "smi", ["nvidia-smi", "-L"])
+    answer = _in_container(host, wish.plugin_image, "smi", ["nvidia-smi", "-L"], to)
     if answer.code != 0:
         to.checks.append(failed("container.gpus", what, answer.said, AGAIN, "the host's GPUs"))
     else:
@@ -55,7 +69,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         "--use-node-feature-api=false",
         "--output-file=",
     ]
-    answer = _in_container(host, wish.plugin_image, "gfd", argv)
+    answer = _in_container(host, wish.plugin_image, "gfd", argv, to)
     labels = dict(
         line.strip().split("=", 1)
         for line in answer.out.splitlines()
