@@ -4,13 +4,16 @@ import platform
 from typing import Any, Dict, List
 
 from . import (
+    baseline_evidence,
     container_evidence,
     driver_evidence,
     evidence,
     gpus_evidence,
+    isolation_evidence,
     kubernetes_evidence,
     plugin_evidence,
     runtime_evidence,
+    slurm_evidence,
     toolkit_evidence,
 )
 from .evidence import skipped
@@ -19,6 +22,7 @@ from .host import Host
 
 #: In the order in which they are collected. ``driver`` to ``container`` want GPUs on the host.
 AREAS: Dict[str, Area] = {
+    "baseline": baseline_evidence.collect,
     "driver": driver_evidence.collect,
     "gpus": gpus_evidence.collect,
     "runtime": runtime_evidence.collect,
@@ -26,8 +30,10 @@ AREAS: Dict[str, Area] = {
     "kubernetes": kubernetes_evidence.collect,
     "plugin": plugin_evidence.collect,
     "container": container_evidence.collect,
+    "slurm": slurm_evidence.collect,
+    "isolation": isolation_evidence.collect,
 }
-GPU_AREAS = ("driver", "gpus", "toolkit", "plugin", "container")
+GPU_AREAS = ("driver", "gpus", "toolkit", "plugin", "container", "isolation")
 
 
 def collect(host: Host, wish: Wishes, areas: List[str]) -> Dict[str, Any]:
