@@ -92,7 +92,7 @@ def forget(site: Path) -> None:
     passphrase stays: the salts of the stacks' configuration belong to it.
     """
     shutil.rmtree(ssh.folder(site), ignore_errors=True)
-    for name in ("pulumi", "evidence"):
+    for name in ("pulumi", "evidence", "tmp"):
         shutil.rmtree(site / ".bedplate" / name, ignore_errors=True)
     (site / ".bedplate" / "kubeconfig").unlink(missing_ok=True)
 
