@@ -1,0 +1,121 @@
+"""Brings a hypervisor to what it is to be: files, boot loader, initramfs, unit, binding."""
+
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+
+from . import passthrough
+from . import passthrough_kernel as kernel
+from .host import Host, Result
+from .message import problem
+
+#: Steps that a run which was killed left undone, a word each: they are made up for by the next.
+UNFINISHED = "/var/lib/bedplate/passthrough-unfinished"
+INITRAMFS, BOOT_LOADER, UNIT = "initramfs", "boot-loader", "binding-unit"
+SLOW = 900.0
+ENABLE = [["systemctl", "daemon-reload"], ["systemctl", "enable", kernel.UNIT]]
+
+
+class Outcome(NamedTuple):
+    """What was changed (or would be), what failed, and what waits for a reboot."""
+
+    diff: List[Dict[str, str]]
+    problems: List[str]
+    reasons: List[str]
+
+
+class Work:
+    """One run on one host."""
+
+    def __init__(self, host: Host, wish: kernel.Wish, where: str, check: bool) -> None:
+        self.host, self.wish, self.where, self.check = host, wish, where, check
+        self.arguments = kernel.arguments(host, wish.page_size, wish.pages)
+        self.diff: List[Dict[str, str]] = []
+        self.problems: List[str] = []
+
+    def _ran(self, argv: Sequence[str], what: str) -> Result:
+        answer = self.host.run(argv, timeout=SLOW)
+        if answer.code != 0:
+            allowed = f"'{' '.join(argv)}' ends well"
+            fix = "Run it by hand, mend what it says, and run the play again."
+            self.problems.append(problem(what, self.where, answer.said, allowed, fix))
+        return answer
+
+    def _files(self, boot_loader: kernel.BootLoader) -> Tuple[Dict[str, Tuple[str, int]], Set[str]]:
+        """Files that differ, and the steps that they call for."""
+        wanted = dict(kernel.files(self.wish.binding))
+        wanted.update({path: (text, 0o644) for path, text in boot_loader.files.items()})
+        early = kernel.initramfs(self.host)
+        if early is not None:
+            wanted[early[0]] = (early[1], 0o644)
+        changed = {p: w for p, w in wanted.items() if self.host.read(p) != w[0]}
+        steps = set((self.host.read(UNFINISHED) or "").split())
+        if early is not None and {kernel.MODPROBE, early[0]} & set(changed):
+            steps.add(INITRAMFS)
+        if set(boot_loader.files) & set(changed) or (
+            boot_loader.commands and kernel.GRUB_DROP_IN not in boot_loader.files
+        ):
+            steps.add(BOOT_LOADER)
+        state = self.host.run(["systemctl", "is-enabled", kernel.UNIT]).out.strip()
+        if kernel.UNIT_FILE in changed or state != "enabled":
+            steps.add(UNIT)
+        return changed, steps
+
+    def _steps(self, steps: Set[str], boot_loader: kernel.BootLoader) -> None:
+        early = kernel.initramfs(self.host)
+        commands = {
+            BOOT_LOADER: (boot_loader.commands, "the boot loader's configuration is not written"),
+            INITRAMFS: ([early[2]] if early else [], "the initramfs could not be refreshed"),
+            UNIT: (ENABLE, "the unit that binds at boot is not enabled"),
+        }
+        for step in sorted(steps & set(commands)):
+            self.diff.append({"before": f"{step} of old\n", "after": f"{step} refreshed\n"})
+            for argv in [] if self.check else commands[step][0]:
+                self._ran(argv, commands[step][1])
+
+    def _bind(self) -> None:
+        """Give functions that are free to vfio-pci now, through the unit that does it at boot."""
+        free = kernel.unbound(self.host, self.wish)
+        if not free or self.problems:
+            return
+        names = "".join(f"{address}: %s\n" for address in free)
+        shown = (names % (("no driver",) * len(free)), names % (("vfio-pci",) * len(free)))
+        self.diff.append({"before": shown[0], "after": shown[1]})
+        if self.check:
+            return
+        self._ran(["systemctl", "restart", kernel.UNIT], "functions are not given to vfio-pci")
+        left = kernel.unbound(self.host, self.wish)
+        if left and not self.problems:
+            self.problems.append(
+                problem(
+                    "vfio-pci does not take what it is given",
+                    self.where,
+                    ", ".join(left) + " without a driver",
+                    passthrough.DRIVER,
+                    "See the kernel's log for vfio-pci messages.",
+                )
+            )
+
+    def run(self, keep_boot_loader: bool) -> Outcome:
+        """Do what is to be done, or in check mode say so."""
+        self.problems += kernel.dead_iommu(self.host, self.arguments, self.where)
+        boot_loader = kernel.BootLoader({}, [])
+        if not keep_boot_loader:
+            boot_loader, unknown = kernel.boot_loader(self.host, self.arguments, self.where)
+            self.problems += unknown
+        if self.problems:
+            return Outcome([], self.problems, [])
+        changed, steps = self._files(boot_loader)
+        if steps and not self.check:
+            self.host.write(UNFINISHED, "\n".join(sorted(steps)) + "\n")
+        for path, (text, mode) in sorted(changed.items()):
+            header = {"before_header": path, "after_header": path}
+            self.diff.append(dict(header, before=self.host.read(path) or "", after=text))
+            if not self.check:
+                self.host.write(path, text, mode)
+        self._steps(steps, boot_loader)
+        if steps and not self.check and not self.problems:
+            self.host.remove(UNFINISHED)
+        if not self.problems:
+            self._bind()
+        return Outcome(
+            self.diff, self.problems, kernel.waiting(self.host, self.wish, self.arguments)
+        )

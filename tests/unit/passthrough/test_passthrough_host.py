@@ -1,0 +1,187 @@
+"""A hypervisor's kernel, on folders: files, boot loaders, what waits for a reboot, killed runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import passthrough, passthrough_apply, passthrough_kernel
+from bedplate.portable.host import Host, Result
+from tests.substrate.gpu import topologies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CARD = ["0000:25:00.0", "0000:25:00.1"]
+ARGUMENTS = "iommu=pt default_hugepagesz=1G hugepagesz=1G hugepages=64"
+
+
+class Machine:
+    """A hypervisor below a folder, with a simulated systemd, GRUB and vfio-pci."""
+
+    def __init__(self, root: Path, *, iommu: bool = True, topology: str = "server-rtx3090") -> None:
+        topologies.write(topology, root, iommu=iommu)
+        self.root, self.ran, self.enabled, self.dies_at = root, [], False, ""
+        self.put("/proc/cmdline", "quiet " + (ARGUMENTS if iommu else ""))
+        for program in ("update-grub", "update-initramfs"):
+            self.put(f"/usr/sbin/{program}", "")
+        self.put("/etc/default/grub", "")
+        self.put("/etc/initramfs-tools/modules", "# mine\nloop\n")
+
+    def put(self, path: str, text: str) -> None:
+        target = self.root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+    def text(self, path: str) -> str:
+        return (self.root / path.lstrip("/")).read_text(encoding="utf-8")
+
+    def _run(self, argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
+        line = " ".join(argv)
+        if line.startswith("systemctl is-enabled"):
+            return Result(0, "enabled\n" if self.enabled else "disabled\n", "")
+        self.ran.append(line.removeprefix("/usr/sbin/"))
+        if self.dies_at and self.dies_at in line:
+            raise KeyboardInterrupt
+        self.enabled |= line.startswith("systemctl enable")
+        if line.startswith("systemctl restart"):
+            for address in self.text(passthrough_kernel.ADDRESSES).splitlines()[1:]:
+                topologies.bind(self.root, address, "vfio-pci")
+        return Result(0, "", "")
+
+    def go(self, *, check: bool = False, pages: int = 64) -> passthrough_apply.Outcome:
+        host = Host(str(self.root), self._run)
+        binding = passthrough.binding(passthrough.functions(host), CARD)
+        wish = passthrough_kernel.Wish(binding, "1G", pages)
+        return passthrough_apply.Work(host, wish, "hv1", check).run(keep_boot_loader=False)
+
+    def free(self) -> None:
+        for address in CARD:
+            topologies.bind(self.root, address, None)
+
+
+def test_a_bare_hypervisor_is_told_everything_and_waits_for_a_reboot(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, iommu=False)
+    outcome = machine.go()
+    assert outcome.problems == []
+    assert outcome.reasons == [
+        f"the running kernel lacks {ARGUMENTS}",
+        "0000:25:00.1 (10de:1aef) is in the hands of snd_hda_intel",
+    ]
+    assert machine.text("/etc/default/grub.d/90-bedplate-passthrough.cfg").splitlines()[1:] == [
+        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {ARGUMENTS}"'
+    ]
+    assert "ids=" not in machine.text("/etc/modprobe.d/bedplate-vfio.conf")
+    assert machine.text("/etc/bedplate/vfio-devices").splitlines()[1:] == CARD
+    assert (tmp_path / "usr/libexec/bedplate/vfio-bind").stat().st_mode & 0o777 == 0o755
+    assert machine.text("/etc/initramfs-tools/modules").startswith("# mine\nloop\nvfio # ")
+    assert machine.ran == [
+        "systemctl daemon-reload",
+        "systemctl enable bedplate-vfio.service",
+        "update-grub",
+        "update-initramfs -u -k all",
+    ]
+
+
+def test_an_intel_host_is_told_to_use_its_iommu(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, iommu=False, topology="workstation-root-port")
+    host = Host(str(machine.root))
+    assert passthrough_kernel.arguments(host, "", 0) == ["intel_iommu=on", "iommu=pt"]
+
+
+def test_free_functions_are_bound_at_once_and_the_second_run_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path)
+    machine.free()
+    first = machine.go()
+    assert (first.problems, first.reasons) == ([], [])
+    assert machine.ran[-1] == "systemctl restart bedplate-vfio.service"
+    machine.ran.clear()
+    second = machine.go()
+    assert (second.diff, second.reasons, machine.ran) == ([], [], [])
+
+
+def test_check_mode_says_what_would_change_and_changes_nothing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.free()
+    before = sorted(tmp_path.rglob("*"))
+    wanted = machine.go(check=True).diff
+    assert sorted(tmp_path.rglob("*")) == before
+    assert machine.ran == []
+    assert wanted == machine.go().diff
+
+
+@pytest.mark.parametrize("step", ["update-grub", "update-initramfs", "enable", "restart"])
+def test_a_run_that_was_killed_is_made_up_for(step: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "killed")
+    machine.free()
+    machine.dies_at = step
+    with pytest.raises(KeyboardInterrupt):
+        machine.go()
+    machine.dies_at = ""
+    machine.ran.clear()
+    assert machine.go().problems == []
+    assert step in " ".join(machine.ran)
+    assert machine.go().diff == []
+
+    other = Machine(tmp_path / "undisturbed")
+    other.free()
+    other.go()
+    assert _tree(machine.root) == _tree(other.root)
+
+
+def _tree(root: Path) -> dict[str, str]:
+    return {str(p.relative_to(root)): p.read_text() for p in root.rglob("*") if p.is_file()}
+
+
+def test_a_kernel_that_finds_no_iommu_is_a_fault_of_the_firmware(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, iommu=False)
+    machine.put("/proc/cmdline", ARGUMENTS)
+    outcome = machine.go()
+    (said,) = outcome.problems
+    assert said == (
+        "the IOMMU stays off although the kernel was told to use it — hv1 — got: no groups below "
+        "/sys/kernel/iommu_groups; allowed: IOMMU groups — Switch on VT-d, AMD-Vi or SMMU in the "
+        "firmware, and reboot."
+    )
+    assert machine.ran == []
+
+
+def test_an_unknown_boot_loader_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    (tmp_path / "usr/sbin/update-grub").unlink()
+    (said,) = machine.go().problems
+    assert said == (
+        "the boot loader is not known — hv1 — got: neither update-grub nor grubby; allowed: GRUB, "
+        "or a boot loader that grubby knows — Add "
+        f"'{ARGUMENTS}' to the kernel's command line, reboot, and set "
+        "gpu_passthrough_boot_loader: none."
+    )
+    assert not (tmp_path / "etc/bedplate").exists()
+
+
+def test_grubby_adds_what_is_missing_and_takes_only_its_own_away(tmp_path: Path) -> None:
+    entry = 'index=0\nargs="ro crashkernel=1G iommu=pt hugepages=32 {}"\n'
+
+    def grubby(argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
+        return Result(0, entry.format(more), "")
+
+    host = Host(str(tmp_path), grubby)
+    host.write("/usr/sbin/grubby", "")
+    host.write(passthrough_kernel.ADDED, "iommu=pt hugepages=32\n")
+    more, wished = "", ["iommu=pt", "hugepages=64"]
+    loader, problems = passthrough_kernel.boot_loader(host, wished, "hv1")
+    assert problems == []
+    assert loader.commands == [
+        [
+            "/usr/sbin/grubby",
+            "--update-kernel=ALL",
+            "--args=hugepages=64",
+            "--remove-args=hugepages=32",
+        ]
+    ]
+    entry = 'index=0\nargs="ro crashkernel=1G iommu=pt hugepages=64"\n'
+    assert passthrough_kernel.boot_loader(host, wished, "hv1")[0].commands == []
