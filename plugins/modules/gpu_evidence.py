@@ -25,7 +25,7 @@ options:
     description: What to look at.
     type: list
     elements: str
-    choices: [driver, gpus, runtime, toolkit, kubernetes, plugin, container]
+    choices: [baseline, driver, gpus, runtime, toolkit, kubernetes, plugin, container]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -57,6 +57,12 @@ options:
     description: The kubelet's version. Empty skips the check.
     type: str
     default: ""
+  baseline:
+    description:
+      - What role host_baseline keeps, as C(settings) (the options of M(bedplate.gpu.kernel_settings)),
+        C(kernel), C(kernel_packages), C(kernel_followers), C(headers) and C(secure_boot).
+    type: dict
+    default: {}
   plugin_image:
     description: The device plugin's image. Containers are tried with it.
     type: str
@@ -126,6 +132,7 @@ def main() -> None:
             "toolkit_version": text,
             "kubelet_version": text,
             "plugin_image": text,
+            "baseline": {"type": "dict", "default": {}},
             "evidence_dir": text,
             "lock_digest": text,
         },

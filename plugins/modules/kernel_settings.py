@@ -9,6 +9,8 @@ short_description: Keep kernel modules, blacklist, module options and sysctls
 description:
   - Writes one file below each of C(/etc/modules-load.d), C(/etc/modprobe.d) and C(/etc/sysctl.d)
     that has something to say, and removes those that no longer have.
+  - A change below C(/etc/modprobe.d) refreshes the initramfs, also when an earlier run was killed
+    between the two.
   - Loads the modules and sets the sysctls that differ now.
   - Unloads blacklisted modules where nothing uses them.
   - One round trip for all of it.
@@ -24,7 +26,7 @@ options:
     elements: str
     default: []
   blacklist:
-    description: Modules that must never be loaded. A change refreshes the initramfs.
+    description: Modules that must never be loaded.
     type: list
     elements: str
     default: []
@@ -34,6 +36,10 @@ options:
     default: {}
   sysctls:
     description: Values by key.
+    type: dict
+    default: {}
+  hugepages:
+    description: Number of huge pages by their size, as V(2M) or V(1G).
     type: dict
     default: {}
 attributes:
@@ -67,35 +73,104 @@ blacklisted_loaded:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import kernel
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import kernel, owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-
-# Written before the files, removed after the refresh: a run killed between the two leaves it.
-STALE_INITRAMFS = "/var/lib/bedplate/initramfs-is-stale"
-INITRAMFS = (("/usr/sbin/update-initramfs", ["-u"]), ("/usr/bin/dracut", ["--force"]))
 
 
 def fail(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
     module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
 
 
-def refresh_initramfs(module: AnsibleModule, host: Host) -> None:
-    """A blacklist counts early in the boot only if the initramfs carries it too."""
-    for program, arguments in INITRAMFS:
-        if host.exists(program):
-            answer = host.run([program, *arguments], timeout=600)
-            if answer.code != 0:
-                fail(
-                    module,
-                    "the initramfs could not be refreshed",
-                    answer.said,
-                    f"{program} ends well",
-                    "Run it by hand, mend what it says, and run the play again.",
-                )
-            return
+def write_files(module: AnsibleModule, host: Host, found: kernel.Differences) -> None:
+    """Write the files, and the initramfs after those of modprobe."""
+    stale = found.stale_initramfs or any(path.startswith(kernel.MODPROBE) for path in found.files)
+    if stale:
+        host.write(kernel.STALE_INITRAMFS, "")
+    for path, text in sorted(found.files.items()):
+        if text:
+            host.write(path, text)
+        else:
+            host.remove(path)
+    if not stale:
+        return
+    refused = kernel.refresh_initramfs(host)
+    if refused:
+        fail(
+            module,
+            "the initramfs could not be refreshed",
+            refused,
+            "it ends well",
+            "Run it by hand, mend what it says, and run the play again.",
+        )
+    host.remove(kernel.STALE_INITRAMFS)
+
+
+def record(host: Host, wanted: dict[str, str]) -> None:
+    """Record which files are ours, for drift and reset; empty text means: no such file."""
+    ours = {path: text for path, text in wanted.items() if text}
+    owned.keep(host, [owned.Writing(p, t, 0o644, host.read(p)) for p, t in ours.items()])
+    owned.forget(host, sorted(set(wanted) - set(ours)))
+
+
+def load(module: AnsibleModule, host: Host, name: str) -> None:
+    """Load a module."""
+    answer = host.run(["modprobe", name])
+    if answer.code != 0 or not kernel.module_present(host, name):
+        fail(
+            module,
+            f"kernel module {name} does not load",
+            answer.said,
+            "loaded, or built in",
+            "Install the running kernel's modules, or reboot into the installed kernel.",
+        )
+
+
+def put(module: AnsibleModule, host: Host, key: str, value: str) -> None:
+    """Set a sysctl."""
+    refused = kernel.set_sysctl(host, key, value)
+    if refused:
+        fail(
+            module,
+            f"sysctl {key} cannot be set",
+            refused,
+            value,
+            "Check that the kernel has this key and that nothing locks it.",
+        )
+
+
+def reserve(module: AnsibleModule, host: Host, path: str, count: str) -> None:
+    """Reserve huge pages; the kernel takes what number it can, and says so only when it is read."""
+    refused = kernel.put(host, path, count)
+    now = (host.read(path) or "").strip()
+    if refused or now != count:
+        fail(
+            module,
+            "huge pages cannot be reserved",
+            refused or f"{path} is {now}",
+            count,
+            "Reserve them at boot, before memory is in pieces (hugepagesz and hugepages on the"
+            " kernel's command line), or ask for fewer.",
+        )
+
+
+def shown(host: Host, found: kernel.Differences, wish: kernel.Resolved) -> list[dict[str, str]]:
+    """The differences as Ansible shows them."""
+    diff = []
+    if found.stale_initramfs:
+        diff.append({"before": "initramfs of old\n", "after": "initramfs refreshed\n"})
+    for path, text in sorted(found.files.items()):
+        header = {"before_header": path, "after_header": path}
+        diff.append({**header, "before": host.read(path) or "", "after": text})
+    diff += [{"before": "", "after": f"module {name} loaded\n"} for name in found.modules]
+    running = [*found.sysctls.items(), *found.pools.items()]
+    wanted = {**wish.sysctls, **wish.pools}
+    for key, now in sorted(running):
+        diff.append({"before": f"{key} = {now}\n", "after": f"{key} = {wanted[key]}\n"})
+    return diff
 
 
 def main() -> None:
@@ -106,92 +181,37 @@ def main() -> None:
             "blacklist": {"type": "list", "elements": "str", "default": []},
             "options": {"type": "dict", "default": {}},
             "sysctls": {"type": "dict", "default": {}},
+            "hugepages": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
-    wish, host = module.params, Host()
-    sysctls = {key: " ".join(str(value).split()) for key, value in wish["sysctls"].items()}
-    diff = []
-    differences = []
-
-    wanted = kernel.files(
-        wish["name"], wish["modules"], wish["blacklist"], wish["options"], sysctls
-    )
-    changed_files = {p: t for p, t in wanted.items() if t != (host.read(p) or "")}
-    blacklist_changed = any(p.startswith("/etc/modprobe.d/") for p in changed_files)
-    stale = bool(wish["blacklist"]) and (blacklist_changed or host.exists(STALE_INITRAMFS))
-    if stale and not module.check_mode:
-        host.write(STALE_INITRAMFS, "")
-    if stale and not blacklist_changed:
-        differences.append("the initramfs was not refreshed after an earlier change")
-        diff.append({"before": "initramfs of old\n", "after": "initramfs refreshed\n"})
-    for path, text in sorted(changed_files.items()):
-        differences.append(f"{path} differs")
-        diff.append(
-            {
-                "before_header": path,
-                "after_header": path,
-                "before": host.read(path) or "",
-                "after": text,
-            }
-        )
-        if module.check_mode:
-            continue
-        if text:
-            host.write(path, text)
-        else:
-            host.remove(path)
-    if stale and not module.check_mode:
-        refresh_initramfs(module, host)
-        host.remove(STALE_INITRAMFS)
-
-    missing = [name for name in wish["modules"] if not kernel.module_present(host, name)]
-    for name in missing:
-        differences.append(f"module {name} is not loaded")
-        diff.append({"before": "", "after": f"module {name} loaded\n"})
-        if module.check_mode:
-            continue
-        answer = host.run(["modprobe", name])
-        if answer.code != 0 or not kernel.module_present(host, name):
-            fail(
-                module,
-                f"kernel module {name} does not load",
-                answer.said,
-                "loaded, or built in",
-                "Install the running kernel's modules, or reboot into the installed kernel.",
-            )
-
-    # In check mode a module that is yet to be loaded has not brought its keys.
-    for key, value in sorted(sysctls.items()):
-        now = kernel.sysctl_now(host, key)
-        if now == value:
-            continue
-        differences.append(f"{key} is {now or 'unknown'} instead of {value}")
-        diff.append({"before": f"{key} = {now}\n", "after": f"{key} = {value}\n"})
-        if module.check_mode:
-            continue
-        refused = kernel.set_sysctl(host, key, value)
-        if refused:
-            fail(
-                module,
-                f"sysctl {key} cannot be set",
-                refused,
-                value,
-                "Check that the kernel has this key and that nothing locks it.",
-            )
-
-    blacklisted = [m for m in wish["blacklist"] if host.exists("/sys/module/" + m)]
-    for name in blacklisted:
+    params: dict[str, Any] = module.params
+    host = Host()
+    settings = kernel.Settings(**{field: params[field] for field in kernel.Settings._fields})
+    try:
+        wish = kernel.resolve(host, settings)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    found = kernel.compare(host, params["name"], wish)
+    differences = found.told(wish)
+    diff = shown(host, found, wish)
+    if not module.check_mode:
+        record(host, kernel.files(params["name"], wish))
+        write_files(module, host, found)
+        for name in found.modules:
+            load(module, host, name)
+        # A module brings keys with it that were unknown before: all are looked at again.
+        for key in sorted(kernel.compare(host, params["name"], wish).sysctls):
+            put(module, host, key, wish.sysctls[key])
+        for path in sorted(found.pools):
+            reserve(module, host, path, wish.pools[path])
+    for name in found.blacklisted:
         # A module in use stays until the next reboot, and is reported; nothing is forced.
         if module.check_mode or host.run(["rmmod", name]).code == 0:
             diff.append({"before": f"module {name} loaded\n", "after": ""})
-            differences.append(f"module {name} is loaded")
-
+    loaded = [m for m in settings.blacklist if host.exists("/sys/module/" + m)]
     module.exit_json(
-        changed=bool(diff),
-        diff=diff,
-        differences=differences,
-        blacklisted_loaded=[m for m in wish["blacklist"] if host.exists("/sys/module/" + m)],
+        changed=bool(diff), diff=diff, differences=differences, blacklisted_loaded=loaded
     )
 
 

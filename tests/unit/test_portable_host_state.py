@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.portable import kernel, requirements
-from bedplate.portable.host import Host
+from bedplate.portable.host import Host, Result
 
 RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\nbroken line\n'
 TCP = """\
@@ -74,26 +74,86 @@ def test_sysctl_is_read_and_set(host: Host) -> None:
     assert path.read_text() == "1024 60999"
 
 
-def test_files_keep_the_settings_in_one_order() -> None:
-    found = kernel.files(
-        "host_baseline",
-        ["overlay", "br_netfilter"],
-        ["nouveau"],
-        {"nvidia": {"b": "2", "a": "1"}, "empty": {}},
-        {"net.ipv4.ip_forward": "1", "fs.a": "2"},
+def resolved(host: Host, **fields: object) -> kernel.Resolved:
+    """Settings as a host takes them."""
+    return kernel.resolve(host, kernel.Settings(**fields))  # type: ignore[arg-type]
+
+
+def test_files_keep_the_settings_in_one_order(host: Host) -> None:
+    put(host, "/proc/meminfo", "MemTotal: 1 kB\nHugepagesize:       2048 kB\n")
+    wish = resolved(
+        host,
+        modules=["overlay", "br_netfilter"],
+        blacklist=["nouveau"],
+        options={"nvidia": {"b": "2", "a": "1"}, "empty": {}},
+        sysctls={"net.ipv4.ip_forward": "1", "fs.a": "2"},
+        hugepages={"2M": 512, "1G": 4},
     )
     header = "# Managed by Bedplate (role host_baseline): changes here are lost.\n"
-    assert found == {
+    pool = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
+    assert kernel.files("host_baseline", wish) == {
         "/etc/modules-load.d/bedplate-host_baseline.conf": header + "overlay\nbr_netfilter\n",
         "/etc/modprobe.d/bedplate-host_baseline.conf": header
         + "blacklist nouveau\ninstall nouveau /bin/false\noptions nvidia a=1 b=2\n",
         "/etc/sysctl.d/60-bedplate-host_baseline.conf": header
-        + "fs.a = 2\nnet.ipv4.ip_forward = 1\n",
+        + "fs.a = 2\nnet.ipv4.ip_forward = 1\nvm.nr_hugepages = 512\n",
+        "/etc/tmpfiles.d/bedplate-host_baseline.conf": header + f"w {pool} - - - - 4\n",
     }
 
 
-def test_files_without_settings_are_not_there() -> None:
-    assert set(kernel.files("x", [], [], {"nvidia": {}}, {}).values()) == {""}
+def test_files_without_settings_are_not_there(host: Host) -> None:
+    assert set(kernel.files("x", resolved(host, options={"nvidia": {}})).values()) == {""}
+
+
+def test_a_size_of_pages_is_a_size(host: Host) -> None:
+    with pytest.raises(ValueError, match=r"^2048 is no size of a page, such as 2M or 1G$"):
+        resolved(host, hugepages={"2048": 1})
+
+
+def test_every_difference_is_told(host: Host) -> None:
+    wish = resolved(
+        host,
+        modules=["overlay"],
+        blacklist=["nouveau"],
+        sysctls={"fs.a": "2"},
+        hugepages={"1G": 4},
+    )
+    put(host, "/sys/module/nouveau/refcnt", "0")
+    put(host, "/proc/sys/fs/a", "1\n")
+    put(host, kernel.STALE_INITRAMFS, "")
+    found = kernel.compare(host, "host", wish)
+    assert found.told(wish) == [
+        "the initramfs was not refreshed after an earlier change",
+        "/etc/modprobe.d/bedplate-host.conf differs",
+        "/etc/modules-load.d/bedplate-host.conf differs",
+        "/etc/sysctl.d/60-bedplate-host.conf differs",
+        "/etc/tmpfiles.d/bedplate-host.conf differs",
+        "module overlay is not loaded",
+        "fs.a is 1 instead of 2",
+        "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages is unknown instead of 4",
+        "module nouveau is loaded",
+    ]
+
+
+def test_the_initramfs_is_that_of_every_kernel(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], _timeout: float, _environment: object = None) -> Result:
+        asked.append(argv)
+        return Result(len(asked) - 1, "", "no space left")
+
+    host = Host(str(tmp_path), run)
+    assert kernel.refresh_initramfs(host) is None
+    assert asked == []
+    put(host, "/usr/bin/dracut", "")
+    assert kernel.refresh_initramfs(host) is None
+    assert kernel.refresh_initramfs(host) == "/usr/bin/dracut: no space left"
+    put(host, "/usr/sbin/update-initramfs", "")
+    kernel.refresh_initramfs(host)
+    assert asked[-2:] == [
+        ["/usr/bin/dracut", "--regenerate-all", "--force"],
+        ["/usr/sbin/update-initramfs", "-u", "-k", "all"],
+    ]
 
 
 def test_system_name(host: Host) -> None:

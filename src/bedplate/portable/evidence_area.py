@@ -28,6 +28,7 @@ class Wishes(NamedTuple):
     toolkit_version: str = ""
     kubelet_version: str = ""
     plugin_image: str = ""
+    baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     slurm: Mapping[str, Any] = {}
     baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     runtime: str = "containerd"

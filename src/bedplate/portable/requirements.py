@@ -3,6 +3,7 @@
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from . import secure_boot
 from .host import Host
 from .message import problem
 
@@ -86,6 +87,22 @@ def check_system(host: Host, supported: Sequence[str], declared: str, where: str
             )
         ]
     return []
+
+
+def check_secure_boot(host: Host, where: str) -> List[str]:
+    """The problem of a firmware that enforces what the site does not declare."""
+    if secure_boot.state(host) != secure_boot.ON:
+        return []
+    return [
+        problem(
+            "the firmware enforces Secure Boot, which the site does not declare",
+            where,
+            "on",
+            "off",
+            "Set bedplate_host.secure_boot of this host's pool and run 'bedplate plan' again, or"
+            " switch it off in the firmware: modules that nobody signed do not load.",
+        )
+    ]
 
 
 def check_disks(host: Host, disks: Sequence[Mapping[str, Any]], where: str) -> List[str]:

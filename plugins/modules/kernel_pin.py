@@ -1,0 +1,166 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: the kernel's packages and headers, there and held."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_pin
+short_description: Install a kernel and its headers and keep upgrades away from them
+description:
+  - Installs the packages of one kernel release that are missing, with apt or dnf, and removes none.
+  - Holds them, and with them whatever package is installed that would bring a newer kernel.
+  - The running kernel does not change. RV(reboot_required) says whether a reboot has to.
+author: [The Bedplate authors]
+options:
+  release:
+    description: The kernel's release, as C(uname -r) prints it.
+    type: str
+    required: true
+  packages:
+    description: The packages that bring it and its headers. On rpm systems with version and
+      architecture, since several kernels are installed side by side.
+    type: list
+    elements: str
+    required: true
+  followers:
+    description: Packages that follow the newest kernel. They are held where they are installed.
+    type: list
+    elements: str
+    default: []
+  lock_timeout:
+    description: Seconds to wait for another package manager.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    description: Says what would be installed and held. The package manager is not asked.
+    support: full
+  diff_mode:
+    description: Shows packages and holds before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Stay on the kernel that the driver is built for
+  bedplate.gpu.kernel_pin:
+    release: 6.1.0-50-amd64
+    packages: [linux-image-6.1.0-50-amd64, linux-headers-6.1.0-50-amd64]
+    followers: [linux-image-amd64, linux-headers-amd64]
+"""
+
+RETURN = r"""
+installed:
+  description: Packages that were missing.
+  returned: always
+  type: list
+  elements: str
+held:
+  description: Packages that were not held.
+  returned: always
+  type: list
+  elements: str
+reboot_required:
+  description: Whether another kernel runs. Never on a host that shares its kernel (a container).
+  returned: always
+  type: bool
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import kernel_pin, rpm
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
+
+
+def install(module: AnsibleModule, host: Host, names: list[str]) -> Result:
+    """Install packages, fetching the index first: kernels leave it quickly."""
+    if not kernel_pin.is_debian(host):
+        argv = ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "--refresh", "install"]
+        return host.run([*argv, *names], timeout=3600)
+    apt = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={module.params['lock_timeout']}"]
+    updated = host.run([*apt, "update"], timeout=600, environment=ENVIRONMENT)
+    if updated.code != 0:
+        return updated
+    options = ["--no-install-recommends", "--no-remove", "-o", "Dpkg::Options::=--force-confold"]
+    return host.run([*apt, *options, "install", *names], timeout=3600, environment=ENVIRONMENT)
+
+
+def hold(host: Host, names: list[str]) -> Result:
+    """Keep upgrades away from packages that are installed."""
+    if kernel_pin.is_debian(host):
+        return host.run(["apt-mark", "hold", *names])
+    path = rpm.lock_list(host)
+    wish = {package.name: package.evr for name in names for package in rpm.query(host, [name])}
+    host.write(path, rpm.with_locks(host.read(path) or "", wish))
+    return Result(0, "", "")
+
+
+def succeed(module: AnsibleModule, what: str, answer: Result, names: list[str], fix: str) -> None:
+    """Fail with what the package manager said, unless it ended well."""
+    if answer.code != 0:
+        where = os.uname().nodename
+        module.fail_json(msg=problem(what, where, answer.said, ", ".join(names), fix))
+
+
+def shown(host: Host, names: list[str]) -> str:
+    """Packages and holds, one line each."""
+    have = kernel_pin.holds(host, names)
+    return "".join(
+        f"{name} {('held' if have[name] else 'installed') if name in have else 'absent'}\n"
+        for name in names
+    )
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "release": {"type": "str", "required": True},
+            "packages": {"type": "list", "elements": "str", "required": True},
+            "followers": {"type": "list", "elements": "str", "default": []},
+            "lock_timeout": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    host = Host()
+    pin = kernel_pin.Pin(module.params["packages"], module.params["followers"])
+    names = sorted({*pin.packages, *pin.followers})
+    state, before = kernel_pin.state(host, pin), shown(host, names)
+    unheld = sorted({*state.unheld, *state.missing})
+    after = before
+    for name in unheld:
+        after = after.replace(f"{name} absent\n", f"{name} held\n")
+        after = after.replace(f"{name} installed\n", f"{name} held\n")
+    if not module.check_mode:
+        if state.missing:
+            succeed(
+                module,
+                "the site's kernel cannot be installed",
+                install(module, host, state.missing),
+                state.missing,
+                "Offer these packages to the host, or name another bedplate_host.kernel.",
+            )
+        # A kernel's own dependencies may have brought one of the followers.
+        unheld = kernel_pin.state(host, pin).unheld
+        if unheld:
+            fix = "Hold them by hand and run the play again."
+            succeed(module, "kernel packages cannot be held", hold(host, unheld), unheld, fix)
+        after = shown(host, names)
+    other = not kernel_pin.in_container(host) and kernel_pin.running() != module.params["release"]
+    module.exit_json(
+        changed=bool(state.missing or unheld),
+        installed=state.missing,
+        held=unheld,
+        reboot_required=other,
+        diff={"before": before, "after": after},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Secure Boot, the kernel's pin and the evidence of both, on a host that is only a folder."""
+
+from __future__ import annotations
+
+import stat
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate.portable import kernel_pin, secure_boot
+from bedplate.portable.baseline_evidence import collect
+from bedplate.portable.evidence import failures
+from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable.host import Host, Result, run_command
+
+EFI = "/sys/firmware/efi"
+SECURE_BOOT = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+OWNER = bytes(16)
+RUNNING = kernel_pin.running()
+NONE = Result(127, "", "no such program")
+
+
+def host(root: Path, answers: dict[str, Result] | None = None) -> Host:
+    """A host with canned commands, by their first word."""
+
+    def run(argv: list[str], _timeout: float, _environment: object = None) -> Result:
+        return (answers or {}).get(argv[0], NONE)
+
+    return Host(str(root), run)
+
+
+def put(on: Host, name: str, content: bytes | str = b"") -> None:
+    """Write a file of the host."""
+    path = Path(on.path(name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def enforce(on: Host) -> None:
+    """Boot the host under Secure Boot."""
+    put(on, SECURE_BOOT, b"\x06\0\0\0\x01")
+
+
+def signature_list(kind: bytes, *signatures: bytes) -> bytes:
+    """An EFI signature list; all signatures of one are of one size."""
+    body = b"".join(OWNER + signature for signature in signatures)
+    size = 28 + len(body)
+    return struct.pack("<16sIII", kind, size, 0, 16 + len(signatures[0])) + body
+
+
+def test_secure_boot_is_on_off_or_cannot_be_told(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    assert secure_boot.state(on) == "off"
+    Path(on.path(EFI)).mkdir(parents=True)
+    assert secure_boot.state(on) == "no such program"
+    enforce(on)
+    assert secure_boot.state(on) == "on"
+    put(on, SECURE_BOOT, b"\x06\0\0\0\0")
+    assert secure_boot.state(on) == "off"
+
+
+def test_certificates_of_signature_lists() -> None:
+    hashes = bytes.fromhex("2616c4c14c509240aca941f936934328")
+    lists = signature_list(hashes, b"h" * 32) + signature_list(secure_boot.X509, b"one", b"two")
+    assert secure_boot.certificates(lists) == [b"one", b"two"]
+    assert secure_boot.certificates(lists[:-1]) == []
+    assert secure_boot.certificates(b"torn") == []
+
+
+def test_dkms_signs_with_the_users_pair_or_one_that_is_there(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    ours = secure_boot.pair(on)
+    assert ours == secure_boot.Pair("/var/lib/dkms/mok.key", "/var/lib/dkms/mok.pub")
+    for name in secure_boot.PAIRS[0]:
+        put(on, name)
+    assert secure_boot.pair(on) == secure_boot.Pair(*secure_boot.PAIRS[0])
+    put(on, secure_boot.DROP_IN, secure_boot.drop_in(ours))
+    assert secure_boot.pair(on) == secure_boot.Pair(*secure_boot.PAIRS[0])
+    put(on, secure_boot.CONFIGURATION, '# mok_signing_key="/no"\nmok_signing_key=/k # mine\n')
+    assert not secure_boot.pair(on).foreign
+    put(on, secure_boot.DROP_INS + "/site.conf", "mok_certificate='/c'\n")
+    assert secure_boot.pair(on) == secure_boot.Pair("/k", "/c", True)
+
+
+def test_a_pair_is_made_for_root_only(tmp_path: Path) -> None:
+    on = Host(str(tmp_path), run_command)
+    pair = secure_boot.pair(on)
+    put(on, pair.key, "half of an earlier pair")
+    assert not pair.present(on)
+    assert secure_boot.make(on, pair, "gpu-1") is None
+    assert pair.present(on)
+    key = Path(on.path(pair.key))
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert sorted(path.name for path in key.parent.iterdir()) == ["mok.key", "mok.pub"]
+    argv = ["openssl", "x509", "-inform", "DER", "-in", on.path(pair.certificate)]
+    assert "CN = Module signing key of gpu-1" in on.run([*argv, "-noout", "-subject"]).out
+    public = on.run([*argv, "-noout", "-pubkey"]).out
+    assert public == on.run(["openssl", "pkey", "-in", str(key), "-pubout"]).out
+
+
+def test_a_pair_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    on = host(tmp_path, {"openssl": Result(1, "", "no entropy")})
+    assert secure_boot.make(on, secure_boot.pair(on), "gpu-1") == "no entropy"
+    assert list(Path(on.path("/var/lib/dkms")).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("c is already enrolled", True),
+        ("c is not enrolled", False),
+        ("c is already in the enrollment request", False),
+        ("EFI variables are not supported on this system", None),
+    ],
+)
+def test_mokutil_says_whether_a_key_is_enrolled(
+    tmp_path: Path, said: str, told: bool | None
+) -> None:
+    assert secure_boot.enrolled(host(tmp_path, {"mokutil": Result(0, said, "")}), "/c") is told
+
+
+def test_the_firmware_says_so_without_mokutil(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    put(on, "/c", b"certificate")
+    assert secure_boot.enrolled(on, "/c") is None
+    keys = signature_list(secure_boot.X509, b"certificate")
+    put(on, secure_boot.OWNER_KEYS[1][0], b"\x06\0\0\0" + keys)
+    assert secure_boot.enrolled(on, "/c") is True
+    put(on, secure_boot.OWNER_KEYS[0][0], signature_list(secure_boot.X509, b"another one"))
+    assert secure_boot.enrolled(on, "/c") is False
+
+
+def evidence(on: Host, **wished: Any) -> tuple[dict[str, str], list[str]]:
+    """The results of the baseline's checks by name, and the messages of those that failed."""
+    to = Collected([], {}, {})
+    collect(on, Wishes(baseline=wished), to)
+    return {one["id"]: one["result"] for one in to.checks}, failures(to.checks, "gpu-1")
+
+
+def folded(text: str) -> list[str]:
+    """Messages as written here: folded lines, an empty line between two messages."""
+    running = text.replace("RUNNING", RUNNING)
+    return [" ".join(message.split()) for message in running.strip().split("\n\n")]
+
+
+def test_a_container_shares_kernel_and_clock(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    put(on, kernel_pin.CONTAINER, "podman\n")
+    results, messages = evidence(on, headers=True)
+    assert messages == []
+    assert results == {
+        "baseline.settings": "pass",
+        "baseline.initramfs": "pass",
+        "baseline.kernel": "skipped",
+        "baseline.kernel_held": "skipped",
+        "baseline.headers": "skipped",
+        "baseline.secure_boot": "pass",
+        "baseline.signing_key": "skipped",
+        "baseline.clock": "skipped",
+    }
+
+
+def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    """Each check fails with its own reason and way out."""
+    on = host(
+        tmp_path,
+        {
+            "dpkg-query": Result(0, "linux-image-6.1.0-1-amd64\t6.1\tinstall\tinstalled\n", ""),
+            "timedatectl": Result(0, "no\n", ""),
+        },
+    )
+    put(on, "/var/lib/dpkg/status")
+    put(on, "/var/lib/bedplate/initramfs-is-stale")
+    enforce(on)
+    packages = ["linux-image-6.1.0-1-amd64", "linux-headers-6.1.0-1-amd64"]
+    results, messages = evidence(
+        on,
+        settings={"sysctls": {"fs.a": "2"}},
+        kernel="6.1.0-1-amd64",
+        kernel_packages=packages,
+        headers=True,
+        secure_boot=False,
+    )
+    assert set(results.values()) == {"fail"}
+    assert messages == folded(
+        """
+        kernel settings as role host_baseline keeps them, without differences — gpu-1
+        [baseline.settings] — got: /etc/sysctl.d/60-bedplate-host.conf differs, fs.a is unknown
+        instead of 2; allowed: nothing — Run site.yml for this host again, and reboot it if a
+        blacklisted module is loaded.
+
+        the initramfs carries the blacklist and the module options — gpu-1 [baseline.initramfs]
+        — got: of old (a run was cut off before it refreshed it); allowed: refreshed — Run
+        site.yml for this host again.
+
+        the running kernel is the site's — gpu-1 [baseline.kernel] — got: RUNNING; allowed:
+        6.1.0-1-amd64 — Reboot the host into that kernel; where a newer one is installed, make
+        it the boot loader's default first (grub-set-default, or grubby --set-default).
+
+        kernel packages held against upgrades, without differences — gpu-1
+        [baseline.kernel_held] — got: linux-headers-6.1.0-1-amd64 is missing,
+        linux-image-6.1.0-1-amd64 is not held; allowed: nothing — Run site.yml for this host
+        again.
+
+        headers of the running kernel, to build modules with — gpu-1 [baseline.headers] — got:
+        no /lib/modules/RUNNING/build; allowed: /lib/modules/RUNNING/build — Install
+        linux-headers-RUNNING, or name in bedplate_host.kernel the kernel that the host is to
+        run.
+
+        Secure Boot as declared — gpu-1 [baseline.secure_boot] — got: on; allowed: off — Correct
+        bedplate_host.secure_boot of the host's pool and run 'bedplate plan' again, or change it
+        in the host's firmware.
+
+        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got:
+        there is no /var/lib/dkms/mok.key with /var/lib/dkms/mok.pub; allowed: enrolled — Run
+        site.yml for this host again.
+
+        the clock is synchronised — gpu-1 [baseline.clock] — got: no; allowed: yes — Run chrony,
+        ntpd or systemd-timesyncd on the host, with servers that it can reach.
+        """
+    )
+
+
+def test_a_key_waits_for_its_owner(tmp_path: Path) -> None:
+    on = host(tmp_path, {"mokutil": Result(0, "it is not enrolled", "")})
+    put(on, kernel_pin.CONTAINER)
+    enforce(on)
+    for name in secure_boot.PAIRS[1]:
+        put(on, name)
+    results, messages = evidence(on, secure_boot=True)
+    assert results["baseline.secure_boot"] == "pass"
+    assert messages == folded(
+        """
+        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got: not
+        enrolled; allowed: enrolled — Run 'mokutil --import /var/lib/dkms/mok.pub' on the host,
+        choose a password, reboot, and confirm 'Enroll MOK' with that password at the host's
+        console.
+        """
+    )
+
+
+def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
+    name = f"linux-image-{RUNNING}"
+    on = host(
+        tmp_path,
+        {
+            "dpkg-query": Result(0, f"{name}\t1\thold\tinstalled\n", ""),
+            "timedatectl": Result(0, "yes\n", ""),
+        },
+    )
+    put(on, "/var/lib/dpkg/status")
+    put(on, f"/lib/modules/{RUNNING}/build/Makefile")
+    results, messages = evidence(
+        on,
+        kernel=RUNNING,
+        kernel_packages=[name],
+        kernel_followers=["linux-image-amd64"],
+        headers=True,
+    )
+    assert messages == []
+    assert results["baseline.kernel"] == results["baseline.headers"] == "pass"
+    assert results["baseline.kernel_held"] == results["baseline.clock"] == "pass"
