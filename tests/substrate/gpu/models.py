@@ -103,6 +103,19 @@ def _cards(text: str) -> list[str]:
     return [f"gpu\n{card}" for card in text.split("gpu\n")[1:]]
 
 
+def _mig_profiles(profiles: list[dict[str, Any]]) -> dict[str, object]:
+    """The lines that `add_profile` of library/device_table.c reads."""
+    order = ("profile", "id", "slices", "count", "size", "memory_mib", "processors")
+    order += ("copy", "decoders", "jpeg", "ofa", "starts", "name")
+    return {
+        f"mig_profile_{number}": " ".join(
+            ",".join(map(str, profile[key])) if key == "starts" else str(profile[key])
+            for key in order
+        )
+        for number, profile in enumerate(profiles)
+    }
+
+
 def _fields(data: dict[str, Any]) -> dict[str, object]:
     major, minor = data["compute_capability"].split(".")
     vendor, device = data["pci"].split(":")
@@ -123,6 +136,9 @@ def _fields(data: dict[str, Any]) -> dict[str, object]:
         "memory_bus": data["memory_bus"],
         "bar1_mib": data["bar1_mib"],
         "ecc": int(data["ecc"]),
+        "nvlinks": data.get("nvlink", {}).get("links", 0),
+        "nvlink_mbps": data.get("nvlink", {}).get("mbps", 0),
+        "fabric": int(data.get("fabric", False)),
         "mig_instances": data["mig_instances"],
         "power_limit_mw": data["power_watts"]["limit"] * 1000,
         "power_min_mw": data["power_watts"]["least"] * 1000,
@@ -138,4 +154,5 @@ def _fields(data: dict[str, Any]) -> dict[str, object]:
         "vbios": data["vbios"],
         "inforom": data["inforom"],
         "name": data["name"],
+        **_mig_profiles(data.get("mig_profiles", [])),
     }

@@ -54,6 +54,9 @@ static const struct field fields[] = {
     FIELD(memory_mib, LONG),
     FIELD(reserved_mib, LONG),
     FIELD(ecc, FLAG),
+    FIELD(nvlinks, NUMBER),
+    FIELD(nvlink_mbps, NUMBER),
+    FIELD(fabric, FLAG),
     FIELD(uuid, STRING),
     FIELD(name, STRING),
     FIELD(serial, STRING),
@@ -94,6 +97,20 @@ static void set_field(struct nvmlDevice_st *gpu, const char *key, const char *va
     }
 }
 
+/* "profile id slices count size memory_mib processors copy decoders jpeg ofa starts name" */
+static void add_profile(struct nvmlDevice_st *gpu, const char *value) {
+    struct mig_profile one = {0};
+    char starts[TEXT], *rest = NULL;
+    if (gpu->mig_profile_count == MAX_PROFILES ||
+        sscanf(value, "%u %u %u %u %u %llu %u %u %u %u %u %95s %31s", &one.profile, &one.id, &one.slices,
+               &one.count, &one.size, &one.memory_mib, &one.processors, &one.copy_engines, &one.decoders,
+               &one.jpeg, &one.ofa, starts, one.name) != 13)
+        return;
+    for (char *s = strtok_r(starts, ",", &rest); s && one.start_count < 8; s = strtok_r(NULL, ",", &rest))
+        one.starts[one.start_count++] = (unsigned int)strtoul(s, NULL, 10);
+    gpu->mig_profiles[gpu->mig_profile_count++] = one;
+}
+
 static void add_fault(struct table *table, const char *value) {
     struct fault fault;
     if (table->fault_count < MAX_FAULTS && sscanf(value, "%u %llu", &fault.minor, &fault.xid) == 2)
@@ -116,7 +133,9 @@ static void parse(struct table *table, char *text) {
         }
         if (!value)
             continue;
-        if (gpu)
+        if (gpu && strncmp(line, "mig_profile_", 12) == 0)
+            add_profile(gpu, value);
+        else if (gpu)
             set_field(gpu, line, value);
         else if (strcmp(line, "library") == 0)
             set_text(table->library, value);
@@ -126,6 +145,8 @@ static void parse(struct table *table, char *text) {
             set_text(table->cuda_driver, value);
         else if (strcmp(line, "fault") == 0)
             add_fault(table, value);
+        else if (table->setting_count < MAX_SETTINGS)
+            snprintf(table->settings[table->setting_count++], sizeof *table->settings, "%s %s", line, value);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Which cards there are and what they are: count, handles, names, PCI, topology. */
-#include "simulation.h"
+#include "mig.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +44,11 @@ static nvmlReturn_t find(const char *wanted, nvmlDevice_t *device, size_t offset
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
+    nvmlDevice_t mig = uuid && device && simulation_started() ? mig_by_uuid(uuid) : NULL;
+    if (mig) {
+        *device = mig;
+        return NVML_SUCCESS;
+    }
     return find(uuid, device, offsetof(struct nvmlDevice_st, uuid));
 }
 
@@ -160,29 +165,4 @@ nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t first, nvmlDevice_t second, int 
     NEED(same);
     *same = first == second;
     return NVML_SUCCESS;
-}
-
-/* MIG: cards that can be split say how far, and that none of them is. */
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *pending) {
-    NEED_DEVICE(device);
-    NEED(now);
-    NEED(pending);
-    if (device->mig_instances == 0)
-        return NVML_ERROR_NOT_SUPPORTED;
-    *now = NVML_DEVICE_MIG_DISABLE;
-    *pending = NVML_DEVICE_MIG_DISABLE;
-    return NVML_SUCCESS;
-}
-
-GIVE(nvmlDeviceGetMaxMigDeviceCount, unsigned int, device->mig_instances)
-GIVE(nvmlDeviceIsMigDeviceHandle, unsigned int, 0)
-
-/* Not NOT_SUPPORTED: nvidia-ctk takes that for a failure, NOT_FOUND for an empty slot. */
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
-                                                 nvmlDevice_t *mig) {
-    NEED_DEVICE(device);
-    NEED(mig);
-    (void)index;
-    return NVML_ERROR_NOT_FOUND;
 }

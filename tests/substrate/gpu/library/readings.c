@@ -1,6 +1,7 @@
 /* What sensors and counters of an idle, healthy card say. */
 #include "simulation.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@ GIVE(nvmlDeviceGetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
 GIVE(nvmlDeviceGetPowerManagementLimit, unsigned int, device->power_limit_mw)
 GIVE(nvmlDeviceGetPowerManagementDefaultLimit, unsigned int, device->power_limit_mw)
 GIVE(nvmlDeviceGetEnforcedPowerLimit, unsigned int, device->power_limit_mw)
-GIVE(nvmlDeviceGetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
 GIVE(nvmlDeviceGetDisplayActive, nvmlEnableState_t, NVML_FEATURE_DISABLED)
 GIVE(nvmlDeviceGetDisplayMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
 GIVE(nvmlDeviceGetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
@@ -184,20 +184,38 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
     return NVML_SUCCESS;
 }
 
-/* Nothing computes on a simulated card. */
-#define NO_PROCESSES(function, type)                                                      \
+/* Nothing computes on a simulated card, but a test may say that something does: "process MINOR PID". */
+unsigned int processes_of(unsigned int minor, unsigned int *pids, unsigned int most) {
+    const struct table *table = simulation_table();
+    unsigned int count = 0, where, pid;
+    for (unsigned int i = 0; i < table->setting_count; i++) {
+        if (sscanf(table->settings[i], "process %u %u", &where, &pid) != 2 || where != minor)
+            continue;
+        if (count < most)
+            pids[count] = pid;
+        count++;
+    }
+    return count;
+}
+
+#define PROCESSES(function, type, found)                                                  \
     nvmlReturn_t function(nvmlDevice_t device, unsigned int *count, type *processes) {    \
+        unsigned int pids[MAX_SETTINGS], most;                                            \
         NEED_DEVICE(device);                                                              \
         NEED(count);                                                                      \
-        (void)processes;                                                                  \
-        *count = 0;                                                                       \
+        most = *count;                                                                    \
+        *count = (found) ? processes_of(device->minor, pids, MAX_SETTINGS) : 0;           \
+        if (*count > most || (*count && !processes))                                      \
+            return NVML_ERROR_INSUFFICIENT_SIZE;                                          \
+        for (unsigned int i = 0; i < *count; i++)                                         \
+            processes[i] = (type){.pid = pids[i]};                                        \
         return NVML_SUCCESS;                                                              \
     }
 
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, true)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, true)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, true)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, false)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, false)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, false)

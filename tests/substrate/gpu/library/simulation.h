@@ -11,13 +11,23 @@
 
 #define MAX_GPUS 16
 #define MAX_FAULTS 64
+#define MAX_SETTINGS 512
+#define MAX_PROFILES 16
 #define TEXT 96
 #define MIB (1024ULL * 1024ULL)
 
 /* Starts the device table that the host appends to its copy of the library. */
 #define TABLE_MARKER "\n--simulated-gpus--\n"
 
-/* NVML's opaque device: one card of the device table. */
+/* How a card can be divided, as its model's file says: see nvidia-smi mig -lgip and -lgipp. */
+struct mig_profile {
+    unsigned int profile, id, slices, count, size, start_count, starts[8]; /* NVML's number; memory slices */
+    unsigned int processors, copy_engines, decoders, jpeg, ofa;
+    unsigned long long memory_mib;
+    char name[32];
+};
+
+/* NVML's opaque device: one card of the device table, or a part of one that is a MIG device. */
 struct nvmlDevice_st {
     unsigned int index; /* as this process counts: only cards whose device node it has */
     unsigned int minor; /* N of /dev/nvidiaN */
@@ -28,7 +38,10 @@ struct nvmlDevice_st {
     unsigned int clock_sm, clock_memory, pcie_generation, pcie_width, memory_bus;
     unsigned int temperature, temperature_slowdown, temperature_shutdown, mig_instances;
     unsigned long long memory_mib, reserved_mib;
-    bool ecc;
+    unsigned int nvlinks, nvlink_mbps;
+    bool ecc, fabric; /* fabric: registers with Fabric Manager, as cards from Hopper on do */
+    unsigned int mig_profile_count;
+    struct mig_profile mig_profiles[MAX_PROFILES];
     char uuid[TEXT], name[TEXT], serial[TEXT], part_number[TEXT], vbios[TEXT], inforom[TEXT];
 };
 
@@ -45,6 +58,8 @@ struct table {
     char cuda_driver[TEXT];   /* CUDA version that this driver branch supports, 12020 for 12.2 */
     unsigned int fault_count; /* oldest first */
     struct fault faults[MAX_FAULTS];
+    unsigned int setting_count; /* what was set by NVML, see mig.c; processes that were planted */
+    char settings[MAX_SETTINGS][64];
     unsigned int count;
     struct nvmlDevice_st gpus[MAX_GPUS];
 };
@@ -63,6 +78,9 @@ void host_path(char *out, size_t size, const char *path);
 
 /* Whether this process has the card's /dev/nvidiaN. */
 bool has_node(unsigned int minor);
+
+/* How many processes compute on the card with this minor number; the first `most` go to `pids`. */
+unsigned int processes_of(unsigned int minor, unsigned int *pids, unsigned int most);
 
 /* SUCCESS for a handle that this library gave out, otherwise what NVML answers for it. */
 nvmlReturn_t check_device(nvmlDevice_t device);

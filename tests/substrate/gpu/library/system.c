@@ -1,5 +1,5 @@
 /* Start, stop and the functions about the system as a whole. */
-#include "simulation.h"
+#include "mig.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ nvmlReturn_t check_device(nvmlDevice_t device) {
     for (unsigned int i = 0; i < table->count; i++)
         if (device == &table->gpus[i])
             return has_node(device->minor) ? NVML_SUCCESS : NVML_ERROR_GPU_IS_LOST;
-    return NVML_ERROR_INVALID_ARGUMENT;
+    return mig_is_device(device) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 nvmlReturn_t give_text(const char *text, char *out, unsigned int length) {
@@ -48,6 +48,7 @@ static nvmlReturn_t start(void) {
     if (strcmp(now.loaded, now.library) != 0)
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     table = now;
+    mig_start(&table);
     return NVML_SUCCESS;
 }
 
@@ -147,6 +148,7 @@ const char *nvmlErrorString(nvmlReturn_t result) {
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "Driver/library version mismatch";
     case NVML_ERROR_IN_USE: return "In use by another client";
     case NVML_ERROR_MEMORY: return "Insufficient Memory";
+    case NVML_ERROR_INSUFFICIENT_RESOURCES: return "Insufficient Resources";
     case NVML_ERROR_NO_DATA: return "No data";
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH: return "Argument version mismatch";
     default: return "Unknown Error";

@@ -4,7 +4,7 @@ import os
 import shutil
 import stat
 
-from . import cards, driver, libraries, paths
+from . import cards, driver, libraries, mig, paths
 
 #: What each of NVIDIA's modules needs to be loaded first.
 NEEDS = {
@@ -129,7 +129,8 @@ def _show_modules(now):
     paths.write(
         paths.SHOWN + "/modules", "".join(lines) + (paths.read(paths.MACHINE + "/modules") or "")
     )
-    shutil.rmtree(paths.path(paths.SHOWN + "/driver/nvidia"), ignore_errors=True)
+    for name in ("nvidia", "nvidia-caps"):
+        shutil.rmtree(paths.path(paths.SHOWN + "/driver/" + name), ignore_errors=True)
     if "nvidia" in now:
         paths.write(paths.SHOWN + "/driver/nvidia/version", _version_text(now["nvidia"]))
         for card in cards.plugged():
@@ -171,12 +172,20 @@ def _show_nodes(now):
         wanted.update({"nvidia-uvm": (UVM_MAJOR, 0), "nvidia-uvm-tools": (UVM_MAJOR, 1)})
     if "nvidia_modeset" in now:
         wanted["nvidia-modeset"] = (MAJOR, MODESET_MINOR)
-    for name in paths.names("/dev"):
-        node = paths.path("/dev/" + name)
+    _make_nodes("/dev", wanted)
+    capabilities = mig.show(cards.plugged(), "nvidia" in now)
+    if capabilities or paths.names("/dev/nvidia-caps"):
+        os.makedirs(paths.path("/dev/nvidia-caps"), exist_ok=True)
+        _make_nodes("/dev/nvidia-caps", capabilities)
+
+
+def _make_nodes(folder, wanted):
+    for name in paths.names(folder):
+        node = paths.path(f"{folder}/{name}")
         if name.startswith("nvidia") and name not in wanted and not os.path.isdir(node):
             os.unlink(node)
     for name, numbers in wanted.items():
-        node = paths.path("/dev/" + name)
+        node = paths.path(f"{folder}/{name}")
         if not os.path.exists(node):
             os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(*numbers))
             os.chmod(node, 0o666)  # noqa: S103 - as the driver makes them

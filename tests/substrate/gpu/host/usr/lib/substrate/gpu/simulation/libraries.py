@@ -36,6 +36,8 @@ def table(version):
     if loaded:
         lines += ["loaded " + loaded, f"cuda_driver {driver.cuda(loaded)}"]
     lines += ["fault " + line for line in (paths.read(paths.FAULTS) or "").splitlines()]
+    for name in (paths.SETTINGS, paths.PLANTED):
+        lines += (paths.read(name) or "").splitlines()
     for card in cards.plugged():
         lines += ["gpu"] + [f"{key} {value}" for key, value in card.items()]
     return "".join(line + "\n" for line in lines)

@@ -21,6 +21,10 @@ STATE = "/run/substrate/gpu"
 MODULES = STATE + "/modules"
 #: XID errors, a line "MINOR XID" each, oldest first: written from outside.
 FAULTS = STATE + "/faults"
+#: MIG modes and instances, compute modes: written by the library.
+SETTINGS = STATE + "/settings"
+#: What tests plant, a line each: "process MINOR PID", "nvlink_down MINOR LINK".
+PLANTED = STATE + "/planted"
 #: What is mounted over the machine's own, inside this host only.
 SHOWN = STATE + "/shown"
 MACHINE = STATE + "/machine"
