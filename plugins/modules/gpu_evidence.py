@@ -25,7 +25,7 @@ options:
     description: What to look at.
     type: list
     elements: str
-    choices: [baseline, driver, gpus, runtime, toolkit, kubernetes, plugin, container]
+    choices: [baseline, driver, gpus, runtime, toolkit, kubernetes, plugin, container, isolation, slurm]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -67,6 +67,49 @@ options:
     description: The device plugin's image. Containers are tried with it.
     type: str
     default: ""
+  containers:
+    description: How containers run on the host. Empty skips what is not asked of every runtime.
+    type: dict
+    suboptions:
+      runtime:
+        description: The container runtime.
+        type: str
+        choices: [containerd, cri-o, docker]
+        default: containerd
+      default:
+        description: The handler of containers that name none. With V(nvidia) any container may ask
+          for GPUs by C(NVIDIA_VISIBLE_DEVICES).
+        type: str
+        default: runc
+      nvidia_runtime:
+        description: The program of the handler V(nvidia).
+        type: path
+        default: /usr/local/bin/nvidia-container-runtime
+      sandbox_image:
+        description: The image of pod sandboxes. Empty skips the check.
+        type: str
+        default: ""
+      cdi_spec:
+        description: The CDI specification. Empty skips its checks.
+        type: str
+        default: ""
+      image:
+        description: The image of the containers that area V(isolation) starts. They are looked at
+          from outside, so that the pod sandbox image will do. Empty skips them.
+        type: str
+        default: ""
+      command:
+        description: A program that stays, for an image whose own does not, such as C(sleep). With
+          one the image is taken to have a C library, and C(nvidia-smi) is asked inside too.
+        type: list
+        elements: str
+        default: []
+      cases:
+        description: Which ways to ask are tried. V(core) are those by which a container could get
+          more than it was given, V(all) are all values that NVIDIA documents.
+        type: str
+        choices: [core, all]
+        default: core
   evidence_dir:
     description: Folder on the control side that takes the evidence. Empty writes none.
     type: str
@@ -102,10 +145,27 @@ summary:
   type: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import host_evidence
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence_area import Wishes
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+CONTAINERS: dict[str, Any] = {
+    "runtime": {
+        "type": "str",
+        "choices": ["containerd", "cri-o", "docker"],
+        "default": "containerd",
+    },
+    "default": {"type": "str", "default": "runc"},
+    "nvidia_runtime": {"type": "path", "default": "/usr/local/bin/nvidia-container-runtime"},
+    "sandbox_image": {"type": "str", "default": ""},
+    "cdi_spec": {"type": "str", "default": ""},
+    "image": {"type": "str", "default": ""},
+    "command": {"type": "list", "elements": "str", "default": []},
+    "cases": {"type": "str", "choices": ["core", "all"], "default": "core"},
+}
 
 
 def main() -> None:
@@ -132,14 +192,16 @@ def main() -> None:
             "toolkit_version": text,
             "kubelet_version": text,
             "plugin_image": text,
+            "slurm": {"type": "dict", "default": {}},
             "baseline": {"type": "dict", "default": {}},
+            "containers": {"type": "dict", "options": CONTAINERS},
             "evidence_dir": text,
             "lock_digest": text,
         },
         supports_check_mode=True,
     )
     wish = module.params
-    wishes = Wishes(**{name: wish[name] for name in Wishes._fields})
+    wishes = Wishes(**{name: wish[name] for name in Wishes._fields if wish[name] is not None})
     module.exit_json(changed=False, collected=host_evidence.collect(Host(), wishes, wish["areas"]))
 
 

@@ -1,7 +1,7 @@
 """What every area of a host's evidence has in common: the wishes, and where checks are put."""
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 from .evidence import AGAIN, Checks, check, skipped
 from .host import Host
@@ -28,14 +28,9 @@ class Wishes(NamedTuple):
     toolkit_version: str = ""
     kubelet_version: str = ""
     plugin_image: str = ""
-    baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     slurm: Mapping[str, Any] = {}
     baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
-    runtime: str = "containerd"
-    runtime_default: str = "runc"
-    probe_image: str = ""
-    probe_command: Sequence[str] = ()
-    isolation: str = "core"
+    containers: Mapping[str, Any] = {}  # noqa: RUF012 never changed
 
     @property
     def gpu_count(self) -> int:

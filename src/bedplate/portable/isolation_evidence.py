@@ -30,20 +30,21 @@ CORE = ("nothing is given", "CDI: index", "CDI: UUID", "NVIDIA_VISIBLE_DEVICES: 
 
 def containers(host: Host, wish: Wishes) -> Containers:
     """What starts containers in the wished runtime."""
-    if wish.runtime == "docker":
-        return Docker(host, wish.probe_image, wish.probe_command)
-    return Cri(host, wish.probe_image, ENDPOINTS[wish.runtime], wish.probe_command)
+    ours = wish.containers
+    if ours["runtime"] == "docker":
+        return Docker(host, ours["image"], ours["command"])
+    return Cri(host, ours["image"], ENDPOINTS[ours["runtime"]], ours["command"])
 
 
 def cases(wish: Wishes, gpus: Sequence[Gpu], has_cdi: bool) -> List[Case]:
     """The cases that this host is held to, in order."""
-    found = runtime_cases.plain(gpus, wish.runtime_default)
+    found = runtime_cases.plain(gpus, wish.containers["default"])
     found += runtime_cases.cdi(gpus) if has_cdi else []
     found += runtime_cases.visible_devices(gpus)
     found += runtime_cases.driver_capabilities(gpus)
-    if wish.runtime == "docker":
+    if wish.containers["runtime"] == "docker":
         found += runtime_cases.gpus_option(gpus, runtime_cases.NVIDIA_RUNTIME)
-    if wish.isolation == "core":
+    if wish.containers["cases"] == "core":
         found = [case for case in found if case.name.startswith(CORE)]
     return found
 
@@ -102,10 +103,10 @@ def narrowed(case: Case, seen: Seen, available: Sequence[str]) -> bool:
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
     """Start a container for each case and look at it."""
-    if not wish.probe_image:
+    if not wish.containers.get("image"):
         to.checks.append(skipped("container.isolation", WHAT, "no image to try it with is named"))
         return
-    tool = "docker" if wish.runtime == "docker" else "crictl"
+    tool = "docker" if wish.containers["runtime"] == "docker" else "crictl"
     if host.run([tool, "--version"]).code == 127:
         to.checks.append(skipped("container.isolation", WHAT, f"{tool} is not on this host yet"))
         return

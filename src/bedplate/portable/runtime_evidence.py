@@ -1,27 +1,42 @@
 """Evidence of the container runtime."""
 
+from . import runtime_state
 from .evidence import AGAIN, check, skipped
-from .evidence_area import NO_VERSION, VERSION, Collected, Wishes
+from .evidence_area import NO_VERSION, Collected, Wishes
 from .host import Host
+
+ROLE = "container_runtime"
+FIX = f"Run the role {ROLE} again, and look at journalctl -u {{}}."
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
-    """Ask the running daemon for its version."""
+    """Ask the running daemon for its version and its settings."""
+    ours = wish.containers
+    runtime = ours.get("runtime", "containerd")
     what = "the container runtime answers, at the lock's version"
-    if not wish.containerd_version:
-        to.checks.append(skipped("runtime.version", what, NO_VERSION))
-        return
-    answer = host.run(["ctr", "version"])
-    server = answer.out.partition("Server:")[2]
-    found = VERSION.search(server)
-    reason = "" if found else answer.said
-    to.checks.append(
-        check(
-            "runtime.version",
-            what,
-            wish.containerd_version,
-            found.group(1) if found else None,
-            AGAIN,
-            reason,
+    state = runtime_state.read(host, runtime)
+    if wish.containerd_version:
+        found = state.version or None
+        reason = "" if found else state.reason
+        to.checks.append(
+            check("runtime.version", what, wish.containerd_version, found, AGAIN, reason)
         )
+    else:
+        to.checks.append(skipped("runtime.version", what, NO_VERSION))
+    if not ours:
+        return
+    unit = runtime_state.UNITS[runtime]
+    fix = FIX.format(unit)
+    for asked, wished in (("is-active", "active"), ("is-enabled", "enabled")):
+        said = host.run(["systemctl", asked, unit])
+        what = f"the container runtime is {wished}"
+        to.checks.append(check(f"runtime.{wished}", what, wished, said.out.strip(), fix))
+    what = "containers get their cgroups from systemd"
+    to.checks.append(
+        check("runtime.cgroups", what, "systemd", state.cgroups or None, fix, state.reason)
     )
+    if ours["sandbox_image"]:
+        what = "the image of pod sandboxes"
+        wished, found = ours["sandbox_image"], state.sandbox or None
+        to.checks.append(check("runtime.sandbox", what, wished, found, fix, state.reason))
+    runtime_state.configuration(host, ROLE, "runtime.configuration", fix, to)
