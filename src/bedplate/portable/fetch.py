@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from typing import IO, Callable
 
+from . import proxy
 from .message import problem
 
 _HEX = re.compile(r"^[0-9a-f]{64}$")
@@ -21,7 +22,7 @@ class FetchError(Exception):
 
 
 def open_url(url: str) -> "IO[bytes]":
-    """Open ``url`` (http, https or file); proxies come from the environment, as usual."""
+    """Open ``url`` (http, https or file), through the host's proxy or that of the environment."""
     if not url.startswith(("http://", "https://", "file://")):
         raise FetchError(
             problem(
@@ -32,6 +33,8 @@ def open_url(url: str) -> "IO[bytes]":
                 "Give a full URL.",
             )
         )
+    # urllib knows no other place for what is reached directly. A module's process is its own.
+    os.environ.update(proxy.variables())
     return urllib.request.urlopen(url, timeout=_TIMEOUT)  # type: ignore[no-any-return]  # noqa: S310
 
 
@@ -50,8 +53,7 @@ def _unreachable(url: str, error: Exception) -> FetchError:
             url,
             got,
             "a server that answers with the file",
-            "Check the address with curl on this host; behind a proxy, set http_proxy and "
-            "https_proxy in the play's environment.",
+            "Check the address with curl on this host; behind a proxy, set bedplate_proxy.",
         )
     )
 

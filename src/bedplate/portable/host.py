@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
+from . import proxy
+
 #: Its presence says that kubeadm joined this host to a cluster, so it may carry workload.
 KUBELET_CONFIG = "/etc/kubernetes/kubelet.conf"
 
@@ -33,8 +35,9 @@ Runner = Callable[[Sequence[str], float, Optional[Dict[str, str]]], Result]
 def run_command(
     argv: Sequence[str], timeout: float, environment: Optional[Dict[str, str]] = None
 ) -> Result:
-    """Run ``argv`` without a shell and with untranslated messages."""
+    """Run ``argv`` without a shell, with untranslated messages, through the host's proxy if any."""
     env = dict(os.environ, LC_ALL="C", LANGUAGE="C")
+    env.update(proxy.variables())
     env["PATH"] = "/usr/local/sbin:/usr/local/bin:" + env.get(
         "PATH", "/usr/sbin:/usr/bin:/sbin:/bin"
     )

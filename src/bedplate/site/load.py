@@ -13,7 +13,7 @@ from bedplate.errors import Problem, SiteError
 from bedplate.nearest import nearest
 from bedplate.site import addresses, forms, membership, sameness
 from bedplate.site.membership import CONTROL_PLANE, GROUPS, HYPERVISORS, POOL_PREFIX, POOLS, SLURM
-from bedplate.site.model import KEYS, Wishes
+from bedplate.site.model import ACCESS, KEYS, Wishes
 from bedplate.site.wording import problems_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class Site:
     def digest(self) -> str:
         """Return the digest of the effective wishes: where they are written doesn't count."""
         wishes = {id(host.wishes): host.wishes for host in self.hosts.values()}
-        dumped = {key: wish.model_dump(mode="json") for key, wish in wishes.items()}
+        dumped = {
+            key: wish.model_dump(mode="json", exclude=set(ACCESS)) for key, wish in wishes.items()
+        }
         content = {
             name: {
                 "address": host.address,

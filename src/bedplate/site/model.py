@@ -125,6 +125,16 @@ class Sources(Wish):
     url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] | None = None
 
 
+class Proxy(Wish):
+    """How hosts go out where they can't directly; `direct` names what is reached without it.
+
+    An address with a password belongs into a vault. It is no part of the decision, nor of the lock.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/\"'\\]+/?$")]
+    direct: list[Annotated[str, Field(pattern=r"^[0-9A-Za-z.:/*_-]+$")]] = []
+
+
 Named = Annotated[str, Field(pattern=NAMED)]
 Component = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Exact = Annotated[str, Field(pattern=VERSION)]
@@ -153,6 +163,7 @@ class Wishes(Wish):
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []
     bedplate_sources: Sources = Sources()
+    bedplate_proxy: Proxy | None = None
     bedplate_pins: dict[Component, Exact] = {}
 
 
@@ -164,4 +175,6 @@ SHARED = (
     "bedplate_schedulers",
     "bedplate_operators",
 )
+#: How a host is reached or reaches out: no part of the decision.
+ACCESS = ("bedplate_proxy",)
 KEYS = tuple(Wishes.model_fields)
