@@ -25,7 +25,8 @@ options:
     description: What to look at.
     type: list
     elements: str
-    choices: [baseline, driver, gpus, runtime, toolkit, kubernetes, plugin, container, isolation, slurm]
+    choices: [baseline, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin, container,
+      isolation, slurm, owned, updates]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -110,6 +111,12 @@ options:
         type: str
         choices: [core, all]
         default: core
+  drift:
+    description:
+      - Look for what has changed since. Differences are then no failure, and what was found is
+        written as C(drift-<name>.json) beside the evidence, which stays.
+    type: bool
+    default: false
   evidence_dir:
     description: Folder on the control side that takes the evidence. Empty writes none.
     type: str
@@ -135,6 +142,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+differences:
+  description: The failed checks as messages, with O(drift).
+  returned: with O(drift)
+  type: list
+  elements: str
 evidence:
   description: The evidence, as it is written.
   returned: success
@@ -195,6 +207,7 @@ def main() -> None:
             "slurm": {"type": "dict", "default": {}},
             "baseline": {"type": "dict", "default": {}},
             "containers": {"type": "dict", "options": CONTAINERS},
+            "drift": {"type": "bool", "default": False},
             "evidence_dir": text,
             "lock_digest": text,
         },

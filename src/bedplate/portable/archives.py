@@ -58,6 +58,17 @@ def _print(path: str) -> List[int]:
     return [info.st_size, info.st_mtime_ns, stat.S_IMODE(info.st_mode)]
 
 
+def changed(dest: str) -> List[str]:
+    """Files of a complete folder that are missing or not as the archive brought them."""
+    files = _marker(dest).get("files", {})
+    return [
+        name
+        for name, expected in sorted(files.items())
+        if not os.path.lexists(os.path.join(dest, name))
+        or _print(os.path.join(dest, name)) != expected
+    ]
+
+
 def defect(archive: Archive) -> str:
     """Say what keeps ``archive`` from being installed as wished; empty if nothing does."""
     if not os.path.isdir(archive.dest):

@@ -1,14 +1,17 @@
 """Evidence of the driver: packages, holds, the module that runs, nouveau."""
 
-from . import debian, nvidia
-from .evidence import AGAIN, check
+import json
+import platform
+
+from . import driver, nvidia
+from .evidence import AGAIN, check, skipped
 from .evidence_area import PENDING, Collected, Wishes
 from .host import Host
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
     """Compare packages and loaded module with the lock."""
-    have = debian.installed(host, list(wish.driver_packages))
+    have = driver.installed(host, list(wish.driver_packages))
     loaded = nvidia.loaded_module(host)
     versions = {name: package.version for name, package in have.items()}
     fix = PENDING if host.joined else AGAIN
@@ -72,3 +75,18 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "Reboot the host: nouveau is blacklisted and does not come back.",
         )
     )
+    _kernel(host, to)
+
+
+def _kernel(host: Host, to: Collected) -> None:
+    """The driver was seen to work with one kernel; another one says that somebody moved it."""
+    what = "the running kernel is the one that the driver was last seen to work with"
+    try:
+        recorded = json.loads(host.read(driver.LAST_GOOD) or "{}").get("kernel")
+    except ValueError:
+        recorded = None
+    if not recorded:
+        to.checks.append(skipped("driver.kernel", what, "no driver was seen to work yet"))
+        return
+    fix = "Run site.yml for this host again if that was meant, else boot the kernel of before."
+    to.checks.append(check("driver.kernel", what, recorded, platform.release(), fix))

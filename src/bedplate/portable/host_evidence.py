@@ -5,16 +5,20 @@ from typing import Any, Dict, List
 
 from . import (
     baseline_evidence,
+    compute_evidence,
     container_evidence,
     driver_evidence,
     evidence,
     gpus_evidence,
+    health_evidence,
     isolation_evidence,
     kubernetes_evidence,
+    owned_evidence,
     plugin_evidence,
     runtime_evidence,
     slurm_evidence,
     toolkit_evidence,
+    updates_evidence,
 )
 from .evidence import skipped
 from .evidence_area import Area, Collected, Wishes
@@ -25,6 +29,8 @@ AREAS: Dict[str, Area] = {
     "baseline": baseline_evidence.collect,
     "driver": driver_evidence.collect,
     "gpus": gpus_evidence.collect,
+    "health": health_evidence.collect,
+    "compute": compute_evidence.collect,
     "runtime": runtime_evidence.collect,
     "toolkit": toolkit_evidence.collect,
     "kubernetes": kubernetes_evidence.collect,
@@ -32,13 +38,24 @@ AREAS: Dict[str, Area] = {
     "container": container_evidence.collect,
     "slurm": slurm_evidence.collect,
     "isolation": isolation_evidence.collect,
+    "owned": owned_evidence.collect,
+    "updates": updates_evidence.collect,
 }
-GPU_AREAS = ("driver", "gpus", "toolkit", "plugin", "container", "isolation")
+GPU_AREAS = ("driver", "gpus", "health", "compute", "toolkit", "plugin", "container", "isolation")
+
+
+def machine(host: Host) -> Dict[str, str]:
+    """What tells one machine from another under the same name."""
+    return {
+        "id": (host.read("/etc/machine-id") or "").strip(),
+        "serial": (host.read("/sys/class/dmi/id/product_serial") or "").strip(),
+    }
 
 
 def collect(host: Host, wish: Wishes, areas: List[str]) -> Dict[str, Any]:
     """Evidence of the host in the named ``areas``: ``{simulated, labels, facts, checks}``."""
-    to = Collected([], {"kernel": platform.release(), "joined": host.joined}, {})
+    facts = {"kernel": platform.release(), "joined": host.joined, "machine": machine(host)}
+    to = Collected([], facts, {})
     for name, collector in AREAS.items():
         if name not in areas:
             continue

@@ -1,0 +1,172 @@
+"""Health of GPUs, CUDA, ownership and unattended upgrades: each fault fails its own check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.portable.archives import MARKER
+from bedplate.portable.host import Result
+from tests.unit.evidence_machine import CONFIGURATION, HEALTH, ROW, WISH, Machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NVLINK = "GPU {0}: NVIDIA A100 (UUID: GPU-{0})\n\t Link 0: 25 GB/s\n\t Link 1: {1}\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def one(machine: Machine, name: str) -> dict[str, Any]:
+    """The check of that name."""
+    return next(check for check in machine.checks() if check["id"] == name)
+
+
+def test_less_memory_than_the_model_has_is_told(machine: Machine) -> None:
+    half = ROW.format(1).replace("15360", "7680")
+    machine.answers["nvidia-smi"] = Result(0, ROW.format(0) + half, "")
+    assert machine.failing() == ["health.memory"]
+    assert one(machine, "health.memory")["found"] == {"1": "7680 MiB instead of 16 GiB"}
+
+
+def test_memory_of_an_unknown_model_is_not_judged(machine: Machine) -> None:
+    wish = WISH._replace(gpus=[{k: v for k, v in WISH.gpus[0].items() if k != "memory_gib"}])
+    checks = machine.collected("health", wish=wish)["checks"]
+    assert (checks[0]["result"], checks[0]["reason"]) == (
+        "skipped",
+        "the memory of these models is not known",
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "said"),
+    [
+        ("1, Enabled, Enabled, 3, No, No, No", "health.ecc", "3 uncorrected errors"),
+        ("1, Enabled, Disabled, 0, No, No, No", "health.ecc", "ECC becomes Disabled"),
+        ("1, Enabled, Enabled, 0, Yes, No, No", "health.remapped", "pages wait to be retired"),
+        ("1, Enabled, Enabled, 0, No, Yes, No", "health.remapped", "rows wait to be remapped"),
+        ("1, Enabled, Enabled, 0, No, No, Yes", "health.remapped", "rows could not be remapped"),
+    ],
+)
+def test_memory_that_fails_is_told(machine: Machine, row: str, name: str, said: str) -> None:
+    machine.answers["nvidia-smi health"] = Result(0, HEALTH.format(0) + row + "\n", "")
+    assert machine.failing() == [name]
+    assert said in one(machine, name)["found"]["1"]
+
+
+def test_cards_without_ecc_are_skipped(machine: Machine) -> None:
+    rows = "".join(f"{n}{', [N/A]' * 6}\n" for n in (0, 1))
+    machine.answers["nvidia-smi health"] = Result(0, rows, "")
+    assert machine.failing() == []
+    assert one(machine, "health.ecc")["result"] == "skipped"
+    assert one(machine, "health.remapped")["result"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("links", "result", "found"),
+    [
+        (NVLINK.format(0, "25 GB/s") + NVLINK.format(1, "25 GB/s"), "pass", {}),
+        (NVLINK.format(0, "25 GB/s") + NVLINK.format(1, "<inactive>"), "fail", {"1": 1}),
+        (
+            (NVLINK.format(0, "25 GB/s") + NVLINK.format(1, "25 GB/s")).replace(
+                "25 GB/s", "<inactive>"
+            ),
+            "skipped",
+            None,
+        ),
+    ],
+)
+def test_links_that_are_down_are_told(
+    machine: Machine, links: str, result: str, found: dict[str, int] | None
+) -> None:
+    machine.answers["nvidia-smi nvlink"] = Result(0, links, "")
+    check = one(machine, "health.nvlink")
+    assert (check["result"], check["found"]) == (result, found)
+
+
+def test_a_driver_that_says_nothing_of_health_is_no_pass(machine: Machine) -> None:
+    machine.answers["nvidia-smi health"] = Result(2, "", "Field is not a valid field to query.")
+    assert machine.failing() == ["health.asked"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "reason"),
+    [
+        (
+            Result(0, '{"GPU-0": {"same": false, "to_gpu": 1, "from_gpu": 1}}', ""),
+            "fail",
+            "",
+        ),
+        (Result(0, '{"error": "cuInit: CUDA_ERROR_NO_DEVICE"}', ""), "fail", "NO_DEVICE"),
+        (Result(-11, "", ""), "fail", "exit status -11, no output"),
+        (
+            Result(0, '{"error": "cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE"}', ""),
+            "skipped",
+            "a process has a GPU for itself",
+        ),
+    ],
+)
+def test_what_cuda_says_decides(machine: Machine, answer: Result, result: str, reason: str) -> None:
+    machine.answers["python"] = answer
+    check = one(machine, "compute.copy")
+    assert check["result"] == result
+    assert reason in check["reason"]
+
+
+def test_simulated_and_partitioned_gpus_compute_nothing(machine: Machine) -> None:
+    machine.answers["nvidia-smi mig"] = Result(0, "Enabled\nDisabled\n", "")
+    assert one(machine, "compute.copy")["result"] == "skipped"
+    version = "proc/driver/nvidia/version"
+    machine.file(version, (machine.host.read(version) or "") + "Simulated: bedplate\n")
+    assert one(machine, "compute.copy")["reason"] == "simulated silicon computes nothing"
+    assert machine.collected()["simulated"] is True
+
+
+def test_a_host_without_a_record_is_no_pass(machine: Machine) -> None:
+    machine.host.remove("/var/lib/bedplate/owned.json")
+    assert machine.failing() == ["owned.record"]
+
+
+def test_a_program_that_somebody_replaced_is_told(machine: Machine) -> None:
+    folder = "/opt/bedplate/containerd/2.4.2"
+    machine.file(f"{folder}/bin/ctr", "theirs")
+    machine.file(f"{folder}/{MARKER}", '{"files": {"bin/ctr": [3, 0, 493], "bin/gone": [1, 1, 1]}}')
+    assert machine.failing() == ["owned.programs"]
+    assert one(machine, "owned.programs")["found"] == [f"{folder}/bin/ctr", f"{folder}/bin/gone"]
+
+
+def test_areas_that_know_better_judge_their_roles_files(machine: Machine) -> None:
+    machine.file(CONFIGURATION, "theirs")
+    assert machine.failing() == ["owned.container_runtime"]
+    wish = WISH._replace(containers={"runtime": "containerd"})
+    checks = machine.collected("owned", wish=wish)["checks"]
+    assert "owned.container_runtime" not in [check["id"] for check in checks]
+
+
+@pytest.mark.parametrize(
+    ("files", "enabled", "found"),
+    [
+        ({}, "enabled", []),
+        ({"etc/dnf/automatic.conf": "apply_updates = yes\n"}, "enabled", ["dnf-automatic.timer"]),
+        ({"etc/dnf/automatic.conf": "apply_updates = no\n"}, "enabled", []),
+        ({"etc/dnf/automatic.conf": "apply_updates = yes\n"}, "disabled", []),
+    ],
+)
+def test_dnf_s_timers_count_where_they_install(
+    machine: Machine, files: dict[str, str], enabled: str, found: list[str]
+) -> None:
+    for name, text in files.items():
+        machine.file("usr/bin/dnf-automatic", "")
+        machine.file(name, text)
+
+    def run(argv: list[str], *rest: object) -> Result:
+        if argv[0] == "systemctl":
+            return Result(0, (enabled if argv[-1] == "dnf-automatic.timer" else "disabled"), "")
+        return machine.run(argv, *rest)
+
+    machine.host._runner = run  # type: ignore[assignment]
+    assert one(machine, "updates.unattended")["found"] == found
