@@ -25,8 +25,8 @@ options:
     description: What to look at.
     type: list
     elements: str
-    choices: [baseline, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin, container,
-      isolation, slurm, owned, updates]
+    choices: [baseline, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin,
+      container, isolation, slurm, owned, updates, passthrough, rdma]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -117,6 +117,14 @@ options:
         written as C(drift-<name>.json) beside the evidence, which stays.
     type: bool
     default: false
+  passthrough:
+    description: What role gpu_passthrough keeps, by the names of its variables less their prefix.
+    type: dict
+    default: {}
+  rdma:
+    description: What role rdma keeps, by the names of its variables less their prefix.
+    type: dict
+    default: {}
   evidence_dir:
     description: Folder on the control side that takes the evidence. Empty writes none.
     type: str
@@ -208,6 +216,8 @@ def main() -> None:
             "baseline": {"type": "dict", "default": {}},
             "containers": {"type": "dict", "options": CONTAINERS},
             "drift": {"type": "bool", "default": False},
+            "passthrough": {"type": "dict", "default": {}},
+            "rdma": {"type": "dict", "default": {}},
             "evidence_dir": text,
             "lock_digest": text,
         },

@@ -29,6 +29,8 @@ class Wishes(NamedTuple):
     kubelet_version: str = ""
     plugin_image: str = ""
     slurm: Mapping[str, Any] = {}
+    passthrough: Mapping[str, Any] = {}  # noqa: RUF012 never changed
+    rdma: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     containers: Mapping[str, Any] = {}  # noqa: RUF012 never changed
 

@@ -14,7 +14,9 @@ from . import (
     isolation_evidence,
     kubernetes_evidence,
     owned_evidence,
+    passthrough_evidence,
     plugin_evidence,
+    rdma_evidence,
     runtime_evidence,
     slurm_evidence,
     toolkit_evidence,
@@ -40,6 +42,8 @@ AREAS: Dict[str, Area] = {
     "isolation": isolation_evidence.collect,
     "owned": owned_evidence.collect,
     "updates": updates_evidence.collect,
+    "passthrough": passthrough_evidence.collect,
+    "rdma": rdma_evidence.collect,
 }
 GPU_AREAS = ("driver", "gpus", "health", "compute", "toolkit", "plugin", "container", "isolation")
 

@@ -4,6 +4,7 @@ from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from . import passthrough
 from . import passthrough_kernel as kernel
+from .files import File, ensure_files, is_ours
 from .host import Host, Result
 from .message import problem
 
@@ -39,29 +40,34 @@ class Work:
             self.problems.append(problem(what, self.where, answer.said, allowed, fix))
         return answer
 
-    def _files(self, boot_loader: kernel.BootLoader) -> Tuple[Dict[str, Tuple[str, int]], Set[str]]:
-        """Files that differ, and the steps that they call for."""
-        wanted = dict(kernel.files(self.wish.binding))
-        wanted.update({path: (text, 0o644) for path, text in boot_loader.files.items()})
+    def _files(self, boot_loader: kernel.BootLoader) -> List[Tuple[List[File], bool]]:
+        """Every file to have, in two lists: ours alone, and those that others write too."""
+        ours = [File(p, text, mode) for p, (text, mode) in kernel.files(self.wish.binding).items()]
+        ours += [File(path, text) for path, text in boot_loader.files.items()]
         early = kernel.initramfs(self.host)
-        if early is not None:
-            wanted[early[0]] = (early[1], 0o644)
-        changed = {p: w for p, w in wanted.items() if self.host.read(p) != w[0]}
+        if early is None:
+            return [(ours, True)]
+        file = File(early[0], early[1])
+        return [([*ours, file], True)] if is_ours(file.content) else [(ours, True), ([file], False)]
+
+    def _due(self, changed: Set[str], boot_loader: kernel.BootLoader) -> Set[str]:
+        """The steps that changed files call for, and those that a killed run left."""
         steps = set((self.host.read(UNFINISHED) or "").split())
-        if early is not None and {kernel.MODPROBE, early[0]} & set(changed):
+        early = kernel.initramfs(self.host)
+        if early is not None and {kernel.MODPROBE, early[0]} & changed:
             steps.add(INITRAMFS)
-        if set(boot_loader.files) & set(changed) or (
-            boot_loader.commands and kernel.GRUB_DROP_IN not in boot_loader.files
-        ):
+        # GRUB's drop-in is made known by one command; grubby is asked what is missing.
+        by_file = kernel.GRUB_DROP_IN in boot_loader.files
+        if set(boot_loader.files) & changed if by_file else boot_loader.commands:
             steps.add(BOOT_LOADER)
         state = self.host.run(["systemctl", "is-enabled", kernel.UNIT]).out.strip()
         if kernel.UNIT_FILE in changed or state != "enabled":
             steps.add(UNIT)
-        return changed, steps
+        return steps
 
     def _steps(self, steps: Set[str], boot_loader: kernel.BootLoader) -> None:
         early = kernel.initramfs(self.host)
-        commands = {
+        commands: Dict[str, Tuple[List[List[str]], str]] = {
             BOOT_LOADER: (boot_loader.commands, "the boot loader's configuration is not written"),
             INITRAMFS: ([early[2]] if early else [], "the initramfs could not be refreshed"),
             UNIT: (ENABLE, "the unit that binds at boot is not enabled"),
@@ -103,14 +109,16 @@ class Work:
             self.problems += unknown
         if self.problems:
             return Outcome([], self.problems, [])
-        changed, steps = self._files(boot_loader)
+        files = self._files(boot_loader)
+        changes = [c for group, _ in files for c in ensure_files(self.host, group, True).changes]
+        steps = self._due({change.path for change in changes}, boot_loader)
         if steps and not self.check:
             self.host.write(UNFINISHED, "\n".join(sorted(steps)) + "\n")
-        for path, (text, mode) in sorted(changed.items()):
-            header = {"before_header": path, "after_header": path}
-            self.diff.append(dict(header, before=self.host.read(path) or "", after=text))
-            if not self.check:
-                self.host.write(path, text, mode)
+        for change in changes:
+            header = {"before_header": change.path, "after_header": change.path}
+            self.diff.append(dict(header, before=change.before or "", after=change.after))
+        for group, watched in files:
+            ensure_files(self.host, group, self.check, watched=watched)
         self._steps(steps, boot_loader)
         if steps and not self.check and not self.problems:
             self.host.remove(UNFINISHED)
