@@ -1,0 +1,105 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: containerd's main configuration, which imports the drop-ins."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: containerd_config
+short_description: Have containerd's configuration import drop-ins
+description:
+  - Where nobody has configured containerd (no file, or a package's unchanged one), the file is
+    O(content).
+  - A user's file stays the user's. Its C(imports) get one more entry, every other byte stays, and
+    what it was before is kept beside it with the suffix C(.before-bedplate).
+  - Fails, writing nothing, where the user's file cannot serve. It may switch off the interface that
+    kubelet talks to, or be of a version that containerd no longer reads.
+options:
+  path:
+    description: The main configuration.
+    type: path
+    default: /etc/containerd/config.toml
+  content:
+    description: The whole text where there is no user's file. It must import O(imports).
+    type: str
+    required: true
+  imports:
+    description: The pattern of the drop-ins.
+    type: str
+    default: /etc/containerd/conf.d/*.toml
+  hold_if_exists:
+    description: If this file exists, a configuration that would change is left alone and reported
+      in RV(pending).
+    type: path
+author:
+  - The Bedplate authors
+attributes:
+  check_mode:
+    description: Says what would change, without writing.
+    support: full
+  diff_mode:
+    description: Shows the text before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Import the drop-ins
+  bedplate.gpu.containerd_config:
+    content: |
+      # Managed by Bedplate (role container_runtime).
+      version = 3
+      imports = ["/etc/containerd/conf.d/*.toml"]
+"""
+
+RETURN = r"""
+adopted:
+  description: Whether the file is a user's.
+  returned: success
+  type: bool
+pending:
+  description: What was left alone because of O(hold_if_exists).
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.containerd_config import ensure
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "default": "/etc/containerd/config.toml"},
+            "content": {"type": "str", "required": True},
+            "imports": {"type": "str", "default": "/etc/containerd/conf.d/*.toml"},
+            "hold_if_exists": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    wish, host = module.params, Host()
+    content = wish["content"] if wish["content"].endswith("\n") else wish["content"] + "\n"
+    hold = bool(wish["hold_if_exists"]) and host.exists(wish["hold_if_exists"])
+    outcome = ensure(host, wish["path"], content, wish["imports"], module.check_mode, hold)
+    if outcome.problems:
+        module.fail_json(msg="\n".join(outcome.problems))
+    change = outcome.change
+    module.exit_json(
+        changed=change is not None,
+        adopted=outcome.adopted,
+        pending=outcome.pending,
+        diff={
+            "before": (change.before or "") if change else "",
+            "after": change.after if change else "",
+            "before_header": wish["path"],
+            "after_header": wish["path"],
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: keys of ours in Docker's daemon.json."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: docker_config
+short_description: Merge keys into Docker's daemon.json
+description:
+  - The file is the user's. Keys of O(settings) are merged into it, objects key by key, and nothing
+    else is touched. What it was before is kept beside it with the suffix C(.before-bedplate).
+  - Fails, writing nothing, where the file is not JSON.
+options:
+  settings:
+    description: The keys to have.
+    type: dict
+    required: true
+  hold_if_exists:
+    description: If this file exists, keys that differ are left alone and reported in RV(pending).
+    type: path
+author:
+  - The Bedplate authors
+attributes:
+  check_mode:
+    description: Says what would change, without writing.
+    support: full
+  diff_mode:
+    description: Shows the text before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Offer NVIDIA's runtime to Docker
+  bedplate.gpu.docker_config:
+    settings:
+      runtimes: {nvidia: {path: /usr/local/bin/nvidia-container-runtime, args: []}}
+"""
+
+RETURN = r"""
+pending:
+  description: What was left alone because of O(hold_if_exists).
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.docker_config import ensure
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "settings": {"type": "dict", "required": True},
+            "hold_if_exists": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    wish, host = module.params, Host()
+    hold = bool(wish["hold_if_exists"]) and host.exists(wish["hold_if_exists"])
+    outcome = ensure(host, wish["settings"], module.check_mode, hold)
+    if outcome.problems:
+        module.fail_json(msg="\n".join(outcome.problems))
+    module.exit_json(
+        changed=bool(outcome.changes),
+        pending=outcome.pending,
+        diff=[
+            {
+                "before": change.before or "",
+                "after": change.after,
+                "before_header": change.path,
+                "after_header": change.path,
+            }
+            for change in outcome.changes
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

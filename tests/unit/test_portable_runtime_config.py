@@ -1,0 +1,145 @@
+"""A user's containerd and Docker configurations stay the user's: what is ours is added, once."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.portable import containerd_config, docker_config, owned
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATH = "/etc/containerd/config.toml"
+PATTERN = "/etc/containerd/conf.d/*.toml"
+OURS = f'# Managed by Bedplate (role container_runtime).\nversion = 3\nimports = ["{PATTERN}"]\n'
+THEIRS = """# our own settings
+version = 3
+root = "/data/containerd" # a large disk
+
+[plugins.'io.containerd.cri.v1.runtime']
+  max_container_log_line_size = 12345
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(str(tmp_path), lambda *_: Result(1, "", "no such package"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        THEIRS,
+        'version = 2\nimports = []\n[grpc]\n  address = "x"\n',
+        'version = 2\nimports = ["/etc/mine.toml"]\n[grpc]\n  address = "x"\n',
+        'version = 2\nimports = [\n  "/a.toml",\n  "/b.toml",\n]\n[grpc]\n  address = "x"\n',
+        'version = 2\nimports = [\n  "/a.toml",\n  "/b.toml"\n]\n',
+        '#imports = ["/no.toml"]\nversion = 2',
+        'version = 2\n[plugins.mine]\n  imports = ["/other.toml"]\n',
+        'imports = ["/first.toml"] # [x]\nversion = 3\n',
+        'root = "/x"\n',
+        "[grpc]\n",
+    ],
+)
+def test_one_import_is_added_and_nothing_else_changes(before: str) -> None:
+    after = containerd_config.with_imports(before, PATTERN)
+    was, now = tomllib.loads(before), tomllib.loads(after)
+    assert now["imports"] == [*was.get("imports", []), PATTERN]
+    assert {**now, "imports": None} == {**was, "imports": None}
+    assert containerd_config.with_imports(after, PATTERN) == after
+    comments = [line for line in before.splitlines() if "#" in line]
+    assert [line for line in after.splitlines() if "#" in line and PATTERN not in line] == [
+        line for line in comments if "/first.toml" not in line
+    ]
+
+
+def test_a_users_file_is_kept_beside_and_not_watched(host: Host) -> None:
+    host.write(PATH, THEIRS)
+    outcome = containerd_config.ensure(host, PATH, OURS, PATTERN)
+    assert outcome.adopted
+    assert outcome.change
+    assert host.read(PATH + containerd_config.KEPT) == THEIRS
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).change is None
+    host.write(PATH, (host.read(PATH) or "") + "# more of the user's\n")
+    assert owned.differences(host) == {}
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).change is None
+
+
+def test_our_own_file_is_mended_and_watched(host: Host) -> None:
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).change
+    assert not host.exists(PATH + containerd_config.KEPT)
+    host.write(PATH, OURS + "# edited\n")
+    assert owned.differences(host) == {"container_runtime": [f"{PATH}: edited"]}
+    held = containerd_config.ensure(host, PATH, OURS, PATTERN, hold=True)
+    assert held.pending == [f"{PATH}: another content"]
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN, check=True).change
+    assert host.read(PATH) == OURS + "# edited\n"
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).change
+    assert host.read(PATH) == OURS
+
+
+def test_a_file_that_cannot_serve_is_refused_and_left(host: Host) -> None:
+    off = 'version = 2\ndisabled_plugins = [ "cri" ]\n'
+    host.write(PATH, off)
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).problems == [
+        (
+            "containerd's configuration switches Kubernetes' interface off — "
+            "/etc/containerd/config.toml:disabled_plugins — got: cri; allowed: a file without it, "
+            "because drop-ins can only add to that list — Take cri out of disabled_plugins in your "
+            "file, and run again."
+        )
+    ]
+    host.write(PATH, 'root = "/x"\n')
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).problems == [
+        (
+            "containerd's configuration is of a version that it no longer reads — "
+            "/etc/containerd/config.toml:version — got: none; allowed: 2 or newer — "
+            "Migrate it: containerd --config /etc/containerd/config.toml config migrate."
+        )
+    ]
+    assert host.read(PATH) == 'root = "/x"\n'
+    host.write(PATH, '# disabled_plugins = ["cri"]\nversion = 2\n')
+    assert containerd_config.ensure(host, PATH, OURS, PATTERN).problems == []
+
+
+WISH: dict[str, Any] = {
+    "runtimes": {"nvidia": {"path": "/usr/local/bin/nvidia-container-runtime", "args": []}}
+}
+
+
+def test_dockers_file_gets_our_keys_only(host: Host) -> None:
+    theirs: dict[str, Any] = {
+        "live-restore": True,
+        "runtimes": {"kata": {"path": "/kata"}},
+        "log-level": "warn",
+    }
+    text = json.dumps(theirs, indent="\t")
+    host.write(docker_config.PATH, text)
+    outcome = docker_config.ensure(host, WISH)
+    after = json.loads(host.read(docker_config.PATH) or "")
+    assert after == {**theirs, "runtimes": {**theirs["runtimes"], **WISH["runtimes"]}}
+    assert list(after) == list(theirs)
+    assert "\n\t" in outcome.changes[0].after
+    assert host.read(docker_config.PATH + docker_config.KEPT) == text
+    assert docker_config.ensure(host, WISH).changes == []
+
+
+def test_dockers_file_waits_on_a_node_and_is_refused_when_broken(host: Host) -> None:
+    assert docker_config.ensure(host, WISH, hold=True).pending == [
+        "/etc/docker/daemon.json: runtimes"
+    ]
+    assert docker_config.ensure(host, WISH, check=True).changes
+    assert not host.exists(docker_config.PATH)
+    host.write(docker_config.PATH, "[1, 2")
+    assert docker_config.ensure(host, WISH).problems == [
+        (
+            "Docker's configuration is not JSON — /etc/docker/daemon.json — got: Expecting ',' "
+            "delimiter: line 1 column 6 (char 5); allowed: one JSON object — Mend your file, and run "
+            "again."
+        )
+    ]
