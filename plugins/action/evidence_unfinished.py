@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import now, write
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import (
+    now,
+    place,
+    read,
+    write,
+)
 
 from bedplate.portable import evidence
 
@@ -38,7 +43,11 @@ class ActionModule(ActionBase):
             checked=now(),
             content={"checks": [check]},
         )
+        path = place(Path(wish["evidence_dir"]), "host", wish["name"])
+        before = evidence.hardware(read(path))
+        if before:
+            document["facts"]["before"] = before
         if not self._task.check_mode:
-            result["path"] = str(write(Path(wish["evidence_dir"]), document))
+            result["path"] = str(write(path, document))
         result["changed"] = False
         return result

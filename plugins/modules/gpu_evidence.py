@@ -25,8 +25,8 @@ options:
     description: What to look at.
     type: list
     elements: str
-    choices: [baseline, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin,
-      container, isolation, slurm, owned, updates, passthrough, rdma]
+    choices: [baseline, kernel, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin,
+      container, isolation, sharing, slurm, owned, updates, passthrough, rdma]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -117,6 +117,10 @@ options:
         written as C(drift-<name>.json) beside the evidence, which stays.
     type: bool
     default: false
+  sharing:
+    description: What role gpu_sharing keeps, by the names of its variables less their prefix.
+    type: dict
+    default: {}
   passthrough:
     description: What role gpu_passthrough keeps, by the names of its variables less their prefix.
     type: dict
@@ -212,6 +216,7 @@ def main() -> None:
             "toolkit_version": text,
             "kubelet_version": text,
             "plugin_image": text,
+            "sharing": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
             "baseline": {"type": "dict", "default": {}},
             "containers": {"type": "dict", "options": CONTAINERS},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from bedplate.portable import evidence
@@ -23,12 +24,24 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def write(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Write evidence in one step as ``host-<name>.json`` or ``cluster.json``."""
-    subject = document["subject"]
-    name = "cluster" if subject["kind"] == "cluster" else f"host-{subject['name']}"
+def place(folder: Path, kind: str, name: str) -> Path:
+    """Return where evidence lies: ``host-<name>.json``, ``drift-<name>.json``, ``cluster.json``."""
+    return folder / ("cluster.json" if kind == "cluster" else f"{kind}-{name}.json")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return evidence that lies there; nothing where there is none, or none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write(path: Path, document: Mapping[str, Any]) -> Path:
+    """Write evidence in one step."""
+    folder, name = path.parent, path.stem
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-")
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -36,6 +49,29 @@ def write(folder: Path, document: Mapping[str, Any]) -> Path:
     Path(temporary).chmod(0o644)
     Path(temporary).replace(path)
     return path
+
+
+def compare_hardware(document: dict[str, Any], last: Mapping[str, Any], *, drift: bool) -> None:
+    """Tell what was swapped since the last evidence: a note, and a difference in a look for drift.
+
+    A GPU or a server that was exchanged is taken in by the next run; nothing is built anew.
+    """
+    before, found = evidence.hardware(last), evidence.hardware(document)
+    swapped = evidence.exchanged(before, found)
+    if swapped:
+        document["facts"]["changed_since"] = {"checked": before["checked"], "what": swapped}
+    if not found and before:
+        document["facts"]["before"] = before
+    if not drift:
+        return
+    what = "machine and GPUs are those of the last evidence, without differences"
+    fix = "If that was meant, run site.yml for this host again: it takes them in."
+    if before and found:
+        check = evidence.check("hardware.same", what, [], swapped, fix)
+    else:
+        reason = "there is no evidence of GPUs to compare with"
+        check = evidence.skipped("hardware.same", what, reason)
+    document["checks"].append(check)
 
 
 class EvidenceAction(ActionBase):
@@ -57,13 +93,18 @@ class EvidenceAction(ActionBase):
             raise
         result.update(answer)
         collected = result.pop("collected", None)
-        if collected is None:  # the module itself failed, and says why
-            return result
+        if collected is None:
+            # The module itself failed, and says why. Old evidence would still say that all is well.
+            reason = str(result.get("msg", "the module ended without an answer"))
+            message = dict(result)
+            self._conclude(result, {"checks": [self._unread(reason)]})
+            return message
         self._conclude(result, collected)
         return result
 
     def _conclude(self, result: dict[str, Any], collected: Mapping[str, Any]) -> None:
         wish = self._task.args
+        drift = boolean(wish.get("drift") or False)
         document = evidence.document(
             kind=self.kind,
             name=wish["name"],
@@ -72,18 +113,32 @@ class EvidenceAction(ActionBase):
             checked=now(),
             content=collected,
         )
-        if wish.get("evidence_dir") and not self._task.check_mode:
-            result["path"] = str(write(Path(wish["evidence_dir"]), document))
+        folder = Path(wish.get("evidence_dir") or "")
+        keep = bool(wish.get("evidence_dir"))
+        if keep and self.kind == "host":
+            last = read(place(folder, "host", wish["name"]))
+            compare_hardware(document, last, drift=drift)
+        if keep and not self._task.check_mode:
+            path = place(folder, "drift" if drift else self.kind, wish["name"])
+            result["path"] = str(write(path, document))
         result["changed"] = False
         result["summary"] = evidence.summary(document["checks"])
         failures = evidence.failures(document["checks"], wish["name"])
-        if failures:
+        if drift:
+            result["differences"] = failures
+            result["msg"] = "\n".join(failures) or "no drift"
+        elif failures:
             result["failed"] = True
             result["msg"] = "\n".join(failures)
         else:
             # A failed task prints all that it returns: there the message is enough.
             result["evidence"] = document
             result["msg"] = result["summary"]
+
+    def _unread(self, reason: str) -> dict[str, Any]:
+        what = "the host can be looked at"
+        fix = "Mend what it says and look again."
+        return evidence.failed("host.read", what, reason, fix, "an answer")
 
     def _unreachable(self, reason: str) -> dict[str, Any]:
         what = "the host answers over SSH"

@@ -90,6 +90,16 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         description="Put the evidence of the verify steps into one HTML page and JUnit XML.",
     )
     report.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    drift = commands.add_parser(
+        "drift",
+        help="what has changed on the hosts since, and what to run",
+        description="Show what playbooks/drift.yml found last: what has changed on the hosts since "
+        "they were set up, and what to run about it. No host is contacted.",
+        epilog="Exit status: 0 no drift, 2 drift, 3 no drift seen but not every host is known "
+        "(never looked at, not reached, or looked at under another lock), or refused, 1 a bug.",
+    )
+    drift.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    drift.add_argument("--json", action="store_true", help="print one JSON object")
     if with_mirror:
         from bedplate.mirror import command
 
@@ -118,6 +128,10 @@ def _run(given: list[str]) -> int:
         from bedplate.evidence import command as report
 
         return _told(lambda: report.run(options.site))
+    if options.command == "drift":
+        from bedplate.evidence import drift_command
+
+        return _told(lambda: drift_command.run(options.site, as_json=options.json))
     if options.command == "explain":
         from bedplate.planning import explain
 

@@ -20,9 +20,11 @@ PACKAGES = {"nvidia-kernel-dkms": "535.261.03-1", "nvidia-smi": "535.261.03-1"}
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.19.1"
 ROW = "{0}, Tesla T4, GPU-{0}, 15360, Enabled, 00000000:1{0}:00.0, 535.261.03\n"
 HEALTH = "{0}, Enabled, Enabled, 0, No, [N/A], [N/A]\n"
+GOOD = {"format": 1, "version": VERSION, "kernel": platform.release(), "packages": PACKAGES}
 CDI = 'cdiVersion: "0.5.0"\ndevices:\n- name: "0"\n- name: "1"\n- name: all\nkind: nvidia.com/gpu\n'
 CONFIGURATION = "/etc/containerd/conf.d/50-bedplate.toml"
 SYSCTLS = "/etc/sysctl.d/60-bedplate-host.conf"
+MODULES = "/etc/modules-load.d/bedplate-host.conf"
 MANIFEST = "/etc/bedplate/device-plugin.yaml"
 WISH = Wishes(
     gpus=[{"model": "t4-16gb", "pci": ["10de:1eb8"], "count": 2, "memory_gib": 16}],
@@ -36,6 +38,7 @@ WISH = Wishes(
 )
 #: Areas with tests of their own are looked at there.
 AREAS = (
+    "kernel",
     "driver",
     "gpus",
     "health",
@@ -59,8 +62,10 @@ class Machine:
             self.file(f"dev/{name}", "")
         self.file("etc/os-release", "ID=debian\nVERSION_ID=12\n")
         self.file("etc/machine-id", "0123\n")
-        self.file("etc/bedplate/driver.json", json.dumps({"kernel": platform.release()}))
+        self.file("etc/bedplate/driver.json", json.dumps(GOOD))
         self.file("usr/bin/unattended-upgrade", "")
+        self.file("proc/sys/net/ipv4/ip_forward", "1\n")
+        self.file("sys/module/br_netfilter/x", "")
         self.module(VERSION)
         for number in (0, 1):
             folder = f"sys/bus/pci/devices/0000:1{number}:00.0"
@@ -99,6 +104,7 @@ class Machine:
             [
                 File(CONFIGURATION, mark.format("container_runtime") + "version = 3\n"),
                 File(MANIFEST, mark.format("nvidia_device_plugin") + f"image: {IMAGE}\n"),
+                File(MODULES, mark.format("host") + "br_netfilter\n"),
                 File(SYSCTLS, mark.format("host") + "net.ipv4.ip_forward = 1\n"),
             ],
         )

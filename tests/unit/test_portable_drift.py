@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bedplate.portable.host import Result
 from tests.unit.evidence_machine import (
+    AREAS,
     CONFIGURATION,
+    GOOD,
     MANIFEST,
     PACKAGES,
     ROW,
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: `playbooks/drift.yml` starts no containers.
-LOOKED_AT = ("driver", "gpus", "health", "runtime", "kubernetes", "plugin", "owned", "updates")
+LOOKED_AT = tuple(area for area in AREAS if area not in ("compute", "container"))
 
 
 def packages(machine: Machine, **changed: str) -> None:
@@ -42,7 +45,7 @@ def append(machine: Machine, path: str) -> None:
 
 
 def other_kernel(machine: Machine) -> None:
-    machine.file("etc/bedplate/driver.json", '{"kernel": "6.1.0-1-amd64"}')
+    machine.file("etc/bedplate/driver.json", json.dumps({**GOOD, "kernel": "6.1.0-1-amd64"}))
 
 
 def other_library(machine: Machine) -> None:
@@ -86,6 +89,14 @@ KINDS: dict[str, tuple[Callable[[Machine], None], list[str]]] = {
     "device plugin manifest edited": (
         lambda m: append(m, MANIFEST),
         ["owned.nvidia_device_plugin"],
+    ),
+    "sysctl changed": (
+        lambda m: m.file("proc/sys/net/ipv4/ip_forward", "0\n"),
+        ["kernel.sysctls"],
+    ),
+    "kernel module unloaded": (
+        lambda m: (m.root / "sys/module/br_netfilter").rename(m.root / "gone"),
+        ["kernel.modules"],
     ),
     "kernel settings edited": (lambda m: append(m, SYSCTLS), ["owned.host"]),
     "unattended upgrades on": (

@@ -123,6 +123,8 @@ def test_a_host_without_declared_gpus_skips_with_a_reason(machine: Machine) -> N
     areas = set(host_evidence.GPU_AREAS) & set(AREAS)
     assert skipped == dict.fromkeys(areas, "the site declares no GPU for this host")
     assert [c["id"] for c in found["checks"] if c["result"] == "pass"] == [
+        "kernel.sysctls",
+        "kernel.modules",
         "runtime.version",
         "kubelet.version",
         "owned.container_runtime",

@@ -76,15 +76,17 @@ def evidence_folder(site: Path) -> Path:
     return site / ".bedplate" / "evidence"
 
 
-def load_evidence(site: Path) -> tuple[Evidence, ...]:
-    """Read every evidence file of *site*, hosts by name first and the cluster last.
+def load_evidence(site: Path, *, needed: bool = True) -> tuple[Evidence, ...]:
+    """Read every verify step's evidence of *site*, hosts by name first and the cluster last.
+
+    Looks for drift lie beside it and are not evidence of this kind (`bedplate.evidence.drift`).
 
     Raises:
-        BedplateError: there is no evidence yet, or files are not evidence; all at once.
+        BedplateError: files are not evidence, or there is none yet and it is *needed*; all at once.
     """
     folder = evidence_folder(site)
-    paths = sorted(folder.glob("*.json"))
-    if not paths:
+    paths = sorted(p for p in folder.glob("*.json") if not p.name.startswith("drift-"))
+    if not paths and needed:
         raise BedplateError(
             [
                 Problem(

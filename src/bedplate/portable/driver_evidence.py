@@ -1,9 +1,8 @@
 """Evidence of the driver: packages, holds, the module that runs, nouveau."""
 
-import json
 import platform
 
-from . import driver, nvidia
+from . import driver, driver_record, nvidia
 from .evidence import AGAIN, check, skipped
 from .evidence_area import PENDING, Collected, Wishes
 from .host import Host
@@ -82,9 +81,10 @@ def _kernel(host: Host, to: Collected) -> None:
     """The driver was seen to work with one kernel; another one says that somebody moved it."""
     what = "the running kernel is the one that the driver was last seen to work with"
     try:
-        recorded = json.loads(host.read(driver.LAST_GOOD) or "{}").get("kernel")
+        good = driver_record.parse(host.read(driver_record.PATH) or "").good
     except ValueError:
-        recorded = None
+        good = ()
+    recorded = good[0].kernel if good else ""
     if not recorded:
         to.checks.append(skipped("driver.kernel", what, "no driver was seen to work yet"))
         return

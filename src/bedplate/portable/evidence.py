@@ -121,3 +121,38 @@ def simulated(host: Host) -> bool:
     """Whether the driver's module is a simulated one."""
     loaded = nvidia.loaded_module(host)
     return loaded is not None and loaded.simulated
+
+
+def hardware(document: Mapping[str, Any]) -> Dict[str, Any]:
+    """Which machine and which GPUs (UUID by address) evidence is about, and since when.
+
+    Evidence that could not look carries what the evidence before it knew.
+    """
+    facts = document.get("facts") or {}
+    gpus = {str(one["bus"]): str(one["uuid"]) for one in facts.get("gpus") or []}
+    if not gpus:
+        return dict(facts.get("before") or {})
+    machine = dict(facts.get("machine") or {})
+    return {"checked": document.get("checked", ""), "machine": machine, "gpus": gpus}
+
+
+def exchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """What was swapped between two times; empty where one of them is not known."""
+    if not before or not now:
+        return []
+    found = []
+    for what in ("serial", "id"):
+        old, new = before["machine"].get(what), now["machine"].get(what)
+        if old and new and old != new:
+            found.append(f"another machine or system: its {what} was {old} and is {new}")
+    old, new = before["gpus"], now["gpus"]
+    for bus in sorted({*old, *new}):
+        if old.get(bus) == new.get(bus):
+            continue
+        if bus not in new:
+            found.append(f"{bus}: {old[bus]} is gone")
+        elif bus not in old:
+            found.append(f"{bus}: {new[bus]} is new")
+        else:
+            found.append(f"{bus}: {old[bus]} was replaced by {new[bus]}")
+    return found

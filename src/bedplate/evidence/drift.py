@@ -1,0 +1,169 @@
+"""Drift: what differs on each host since it was set up, and what to run about it.
+
+``playbooks/drift.yml`` leaves one file per host. A host that could not be looked at, or was looked
+at under another lock, is not known: never is it counted as clean.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from bedplate.evidence.model import Check, Evidence, Result, evidence_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from bedplate.lock import Lock
+
+#: Checks that say that the host itself could not be looked at.
+UNSEEN = {"host.reachable": "could not be reached", "host.read": "could not be read"}
+#: What a node keeps while it is in a cluster, until the upgrade changes it drained.
+HELD_ON_NODES = (
+    "driver.packages",
+    "driver.loaded_version",
+    "driver.flavour",
+    "driver.library",
+    "runtime.",
+    "toolkit.",
+    "fabric.",
+    "sharing.",
+    "owned.container_runtime",
+    "owned.nvidia_container_toolkit",
+)
+#: What no playbook can mend: the check's own text says what to do.
+BY_HAND = ("driver.kernel", "baseline.kernel", "updates.", "health.", "gpu.")
+#: Whom `playbooks/drift.yml` looks at.
+GROUPS = {"control_plane", "gpu_pools"}
+AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
+_PLAY = "ansible-playbook -i {site} bedplate.gpu."
+#: In the order in which they are to be run.
+REMEDIES = {
+    "site": _PLAY + "site --limit {hosts}",
+    "site, rebooting": _PLAY + "site --limit {hosts} -e nvidia_driver_reboot_allowed=true",
+    "upgrade": _PLAY + "upgrade --limit {hosts}",
+    "pulumi up": "pulumi up in stacks/cluster, for {hosts}",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that differs on one host.
+
+    ``run`` is a key of `REMEDIES`, empty where only a person can mend it.
+    """
+
+    host: str
+    check: Check
+    run: str
+
+    def as_json(self, site: Path) -> dict[str, Any]:
+        """Return the form that ``--json`` prints."""
+        run = command(site, self.run, [self.host]) if self.run else ""
+        return {"host": self.host, **self.check.model_dump(mode="json"), "run": run}
+
+
+@dataclass(frozen=True)
+class HostDrift:
+    """What is known of one host: its differences, or in ``unknown`` why nothing is known."""
+
+    name: str
+    checked: str
+    unknown: str
+    differences: Sequence[Difference] = ()
+
+    @property
+    def state(self) -> str:
+        """``clean``, ``drifted`` or ``unknown``."""
+        if self.unknown:
+            return "unknown"
+        return "drifted" if self.differences else "clean"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form that ``--json`` prints."""
+        return {"state": self.state, "checked": self.checked, "reason": self.unknown}
+
+
+def _remedy(check: Check, *, joined: bool) -> str:
+    """Return the playbook (or stack) that mends a difference; empty where none does."""
+    if check.id.startswith(BY_HAND):
+        return ""
+    if joined and check.id == "kubelet.version":
+        return "pulumi up"
+    if joined and check.id.startswith(HELD_ON_NODES):
+        return "upgrade"
+    return "site, rebooting" if check.id in AFTER_REBOOT else "site"
+
+
+def _newest(found: Iterable[Evidence]) -> Mapping[str, str]:
+    return {item.subject.name: item.checked for item in found if item.subject.kind == "host"}
+
+
+def _read(path: Path) -> Evidence | str:
+    """Return the look for drift that lies there, or why there is none."""
+    try:
+        return Evidence.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return "was never looked at"
+    except (OSError, ValidationError, ValueError) as error:
+        return f"{path} cannot be read ({str(error).splitlines()[0]})"
+
+
+def _judge(name: str, found: Evidence, lock_digest: str, verified: str) -> HostDrift:
+    unseen = [c for c in found.checks if c.id in UNSEEN and c.result is Result.FAIL]
+    failed = [c for c in found.checks if c.result is Result.FAIL]
+    unknown = ""
+    if found.lock != lock_digest:
+        unknown = "was looked at under another lock than the present one"
+    elif verified > found.checked:
+        unknown = f"site.yml or verify.yml has run since it was looked at ({found.checked})"
+    elif unseen:
+        unknown = f"{UNSEEN[unseen[0].id]}: {unseen[0].reason}"
+    elif not any(c.result is not Result.SKIPPED for c in found.checks):
+        unknown = "nothing was looked at on it"
+    if unknown:
+        return HostDrift(name, found.checked, unknown)
+    joined = bool(found.facts.get("joined"))
+    differences = tuple(Difference(name, c, _remedy(c, joined=joined)) for c in failed)
+    return HostDrift(name, found.checked, "", differences)
+
+
+def load_drift(
+    site: Path, lock: Lock, lock_digest: str, evidence: Sequence[Evidence]
+) -> tuple[HostDrift, ...]:
+    """Return what is known of every host that the lock prepares, by name.
+
+    ``evidence`` is that of the verify steps: what is older than it says nothing any more.
+    """
+    verified = _newest(evidence)
+    folder = evidence_folder(site)
+    hosts = []
+    for name in sorted(name for name, host in lock.hosts.items() if GROUPS & set(host.groups)):
+        found = _read(folder / f"drift-{name}.json")
+        if isinstance(found, str):
+            hosts.append(HostDrift(name, "", found))
+        else:
+            hosts.append(_judge(name, found, lock_digest, verified.get(name, "")))
+    return tuple(hosts)
+
+
+def command(site: Path, remedy: str, hosts: Sequence[str]) -> str:
+    """Return the command of a remedy for some hosts."""
+    return REMEDIES[remedy].format(site=site, hosts=",".join(hosts))
+
+
+def commands(site: Path, hosts: Sequence[HostDrift]) -> list[str]:
+    """Return what to run, each command once with all of its hosts."""
+    wanted: dict[str, list[str]] = {}
+    for host in hosts:
+        for remedy in sorted({d.run for d in host.differences if d.run}):
+            wanted.setdefault(remedy, []).append(host.name)
+    # A reboot that is allowed for a host mends what site.yml mends without one.
+    rebooted = wanted.get("site, rebooting", [])
+    if "site" in wanted:
+        wanted["site"] = [name for name in wanted["site"] if name not in rebooted]
+    return [command(site, key, wanted[key]) for key in REMEDIES if wanted.get(key)]

@@ -1,0 +1,84 @@
+"""`bedplate drift SITE`: what has changed on the hosts, and what to run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bedplate.evidence.drift import HostDrift, commands, load_drift
+from bedplate.evidence.model import load_evidence
+from bedplate.lock import digest, load_lock
+from bedplate.portable import evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NO_DRIFT, DRIFT, NOT_KNOWN = 0, 2, 3
+
+
+def run(site: Path, *, as_json: bool) -> int:
+    """Print what ``playbooks/drift.yml`` found last.
+
+    Returns:
+        0 when every host was looked at under the present lock and none has drifted, 2 when one has,
+        3 when none has but not every host is known.
+
+    Raises:
+        BedplateError: the site's lock is missing or cannot be read.
+    """
+    hosts = load_drift(site, load_lock(site), digest(site), load_evidence(site, needed=False))
+    drifted = [host for host in hosts if host.state == "drifted"]
+    unknown = [host for host in hosts if host.state == "unknown"]
+    if as_json:
+        _print_json(site, hosts)
+    else:
+        for host in hosts:
+            _print(host)
+        _print_what_to_run(site, hosts, unknown)
+        print(
+            f"{len(hosts)} hosts: {len(drifted)} drifted, {len(unknown)} not known,"
+            f" {len(hosts) - len(drifted) - len(unknown)} without drift"
+        )
+    if drifted:
+        return DRIFT
+    return NOT_KNOWN if unknown or not hosts else NO_DRIFT
+
+
+def _print(host: HostDrift) -> None:
+    if host.unknown:
+        print(f"{host.name}: not known — {host.unknown}")
+    elif not host.differences:
+        print(f"{host.name}: no drift, looked at {host.checked}")
+    else:
+        print(f"{host.name}: {len(host.differences)} drifted, looked at {host.checked}")
+        checks = [one.check.model_dump(mode="json") for one in host.differences]
+        for message in evidence.failures(checks, host.name):
+            print(f"  {message}")
+
+
+def _print_what_to_run(
+    site: Path, hosts: Sequence[HostDrift], unknown: Sequence[HostDrift]
+) -> None:
+    todo = commands(site, hosts)
+    if unknown:
+        names = ",".join(host.name for host in unknown)
+        todo.append(f"ansible-playbook -i {site} bedplate.gpu.drift --limit {names}")
+    if todo:
+        print("To run:")
+    for command in todo:
+        print(f"  {command}")
+
+
+def _print_json(site: Path, hosts: Sequence[HostDrift]) -> None:
+    print(
+        json.dumps(
+            {
+                "ok": all(host.state == "clean" for host in hosts) and bool(hosts),
+                "hosts": {host.name: host.as_json() for host in hosts},
+                "drift": [one.as_json(site) for host in hosts for one in host.differences],
+                "run": commands(site, hosts),
+            },
+            indent=2,
+        )
+    )

@@ -1,0 +1,253 @@
+"""`bedplate drift`: exit status, what is said of each host, and what to run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate import cli
+from bedplate.lock import digest
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+HOSTS = ("cp1", "gpu-a", "gpu-b")
+EARLIER, NOW, LATER = "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", "2026-11-21T12:00:00Z"
+
+
+def check(name: str = "driver.held", result: str = "fail", **more: Any) -> dict[str, Any]:
+    """One check, as a collector makes it."""
+    check = {"id": name, "what": "the thing", "result": result, "wished": "a", "found": "b"}
+    return {**check, "reason": "", "fix": "Do something.", **more}
+
+
+def write(site: Path, kind: str, name: str, *checks: dict[str, Any], **more: Any) -> None:
+    """Leave what verify.yml (`host`) or drift.yml (`drift`) leaves about a host."""
+    document = {
+        "format": 1,
+        "subject": {"kind": "host", "name": name, "pool": None},
+        "checked": NOW if kind == "drift" else EARLIER,
+        "lock": digest(site),
+        "facts": {"joined": False},
+        "checks": list(checks),
+        **more,
+    }
+    folder = site / ".bedplate/evidence"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{kind}-{name}.json").write_text(json.dumps(document))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A copy of the demo site on which nothing has drifted."""
+    copy = tmp_path / "demo"
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate"))
+    for name in HOSTS:
+        write(copy, "host", name, check(result="pass"))
+        write(copy, "drift", name, check(result="pass"), check("x", "skipped"))
+    return copy
+
+
+def drift(
+    site: Path, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, list[str], str]:
+    """Run the command: exit status, lines of output, errors."""
+    status = cli.main(["drift", str(site), *options])
+    printed = capsys.readouterr()
+    return status, printed.out.replace(str(site), "SITE").splitlines(), printed.err
+
+
+def test_hosts_without_drift(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert drift(site, capsys) == (
+        0,
+        [
+            *(f"{name}: no drift, looked at {NOW}" for name in HOSTS),
+            "3 hosts: 0 drifted, 0 not known, 3 without drift",
+        ],
+        "",
+    )
+
+
+def test_a_difference_is_told_with_what_to_run(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(site, "drift", "gpu-a", check(found=["x"], wished=["x", "y"]), check("cdi.current"))
+    assert drift(site, capsys) == (
+        2,
+        [
+            f"cp1: no drift, looked at {NOW}",
+            f"gpu-a: 2 drifted, looked at {NOW}",
+            "  the thing — gpu-a [driver.held] — got: x; allowed: x, y — Do something.",
+            "  the thing — gpu-a [cdi.current] — got: b; allowed: a — Do something.",
+            f"gpu-b: no drift, looked at {NOW}",
+            "To run:",
+            "  ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a",
+            "3 hosts: 1 drifted, 0 not known, 2 without drift",
+        ],
+        "",
+    )
+
+
+def test_a_host_that_was_never_looked_at_is_not_clean(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / ".bedplate/evidence/drift-gpu-b.json").unlink()
+    assert drift(site, capsys) == (
+        3,
+        [
+            f"cp1: no drift, looked at {NOW}",
+            f"gpu-a: no drift, looked at {NOW}",
+            "gpu-b: not known — was never looked at",
+            "To run:",
+            "  ansible-playbook -i SITE bedplate.gpu.drift --limit gpu-b",
+            "3 hosts: 0 drifted, 1 not known, 2 without drift",
+        ],
+        "",
+    )
+
+
+UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "unreachable": (
+        {"checks": [check("host.reachable", reason="no route to host")]},
+        "could not be reached: no route to host",
+    ),
+    "a module that failed": (
+        {"checks": [check("host.read", reason="no python")]},
+        "could not be read: no python",
+    ),
+    "another lock": (
+        {"lock": "sha256:0"},
+        "was looked at under another lock than the present one",
+    ),
+    "nothing looked at": ({"checks": [check("a", "skipped")]}, "nothing was looked at on it"),
+    "no check": ({"checks": []}, "nothing was looked at on it"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_what_is_not_known_is_named(
+    site: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    document, reason = UNKNOWN[case]
+    write(site, "drift", "gpu-b", **({"checks": [check(result="pass")]} | document))
+    status, lines, _ = drift(site, capsys)
+    assert status == 3
+    assert f"gpu-b: not known — {reason}" in lines
+    assert lines[-1] == "3 hosts: 0 drifted, 1 not known, 2 without drift"
+
+
+def test_a_look_from_before_the_last_run_says_nothing(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(site, "host", "gpu-b", check(result="pass"), checked=LATER)
+    status, lines, _ = drift(site, capsys)
+    assert status == 3
+    reason = f"site.yml or verify.yml has run since it was looked at ({NOW})"
+    assert f"gpu-b: not known — {reason}" in lines
+
+
+def test_a_file_that_is_no_evidence_is_named(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / ".bedplate/evidence/drift-gpu-b.json").write_text("{")
+    status, lines, _ = drift(site, capsys)
+    assert status == 3
+    assert lines[2].startswith(
+        "gpu-b: not known — SITE/.bedplate/evidence/drift-gpu-b.json cannot be read (Expecting"
+    )
+
+
+def test_drift_is_drift_though_another_host_is_not_known(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(site, "drift", "gpu-a", check())
+    (site / ".bedplate/evidence/drift-gpu-b.json").unlink()
+    status, lines, _ = drift(site, capsys)
+    assert (status, lines[-1]) == (2, "3 hosts: 1 drifted, 1 not known, 1 without drift")
+
+
+def test_a_site_without_a_lock_is_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / ".bedplate.lock.yml").unlink()
+    status, lines, errors = drift(site, capsys)
+    assert (status, lines) == (3, [])
+    assert "bedplate plan" in errors
+
+
+@pytest.mark.parametrize(
+    ("name", "joined", "command"),
+    [
+        ("driver.packages", False, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("driver.packages", True, "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a"),
+        (
+            "driver.loaded_version",
+            False,
+            (
+                "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"
+                " -e nvidia_driver_reboot_allowed=true"
+            ),
+        ),
+        (
+            "owned.container_runtime",
+            True,
+            "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a",
+        ),
+        ("owned.host", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("kubelet.version", True, "pulumi up in stacks/cluster, for gpu-a"),
+        ("updates.unattended", False, ""),
+        ("driver.kernel", True, ""),
+    ],
+)
+def test_what_is_to_be_run_depends_on_whether_the_node_carries_workload(
+    site: Path, capsys: pytest.CaptureFixture[str], name: str, joined: bool, command: str
+) -> None:
+    write(site, "drift", "gpu-a", check(name), facts={"joined": joined})
+    _, lines, _ = drift(site, capsys)
+    said = lines[lines.index("To run:") + 1 : -1] if "To run:" in lines else []
+    assert said == ([f"  {command}"] if command else [])
+
+
+def test_one_command_for_all_hosts_and_none_twice(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(site, "drift", "cp1", check("owned.host"))
+    write(site, "drift", "gpu-a", check("owned.host"), check("driver.loaded_version"))
+    write(site, "drift", "gpu-b", check("owned.host"))
+    _, lines, _ = drift(site, capsys)
+    assert lines[lines.index("To run:") + 1 : -1] == [
+        "  ansible-playbook -i SITE bedplate.gpu.site --limit cp1,gpu-b",
+        (
+            "  ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"
+            " -e nvidia_driver_reboot_allowed=true"
+        ),
+    ]
+
+
+def test_json(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(site, "drift", "gpu-a", check())
+    (site / ".bedplate/evidence/drift-gpu-b.json").unlink()
+    status, lines, _ = drift(site, capsys, "--json")
+    assert status == 2
+    command = "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"
+    assert json.loads("\n".join(lines)) == {
+        "ok": False,
+        "hosts": {
+            "cp1": {"state": "clean", "checked": NOW, "reason": ""},
+            "gpu-a": {"state": "drifted", "checked": NOW, "reason": ""},
+            "gpu-b": {"state": "unknown", "checked": "", "reason": "was never looked at"},
+        },
+        "drift": [{"host": "gpu-a", **check(), "run": command}],
+        "run": [command],
+    }
+    for name in HOSTS:
+        write(site, "drift", name, check(result="pass"))
+    assert json.loads("\n".join(drift(site, capsys, "--json")[1]))["ok"] is True
+
+
+def test_looks_for_drift_are_no_evidence_for_the_report(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(site, "drift", "gpu-a", check())
+    assert cli.main(["report", str(site)]) == 0
+    assert "3 checks passed, 0 failed" in capsys.readouterr().out
