@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: take a Slurm node out of service until its jobs have ended, and give it back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_drain
+short_description: Take a node out of Slurm's service, or give it back
+description:
+  - Drains with a reason that begins with C(bedplate). Only a node that was drained so is given
+    back; one that the user drained stays out.
+  - A name that Slurm does not know is no node, and nothing is done.
+options:
+  name:
+    description: The node's name in Slurm.
+    type: str
+    required: true
+  state:
+    description: V(drained) lets the node take no more jobs and waits until it has none. V(resumed)
+      gives it back.
+    type: str
+    choices: [drained, resumed]
+    required: true
+  reason:
+    description: Why the node is out of service, for people who find it so.
+    type: str
+    default: taken out of service for a change
+  timeout:
+    description: Seconds that jobs have to end. None is ended by force.
+    type: int
+    default: 3600
+author:
+  - The Bedplate authors
+attributes:
+  check_mode:
+    description: Says what would change, by what the controller says now. It does not wait.
+    support: full
+  diff_mode:
+    description: Shows the node's state before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Let the jobs of this node end
+  bedplate.gpu.slurm_drain:
+    name: batch1
+    state: drained
+"""
+
+RETURN = r"""
+known:
+  description: Whether Slurm has a node of that name.
+  returned: success
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import slurm_state
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+
+def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
+    module.fail_json(msg=problem(what, module.params["name"], got, allowed, fix))
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["drained", "resumed"], "required": True},
+            "reason": {"type": "str", "default": "taken out of service for a change"},
+            "timeout": {"type": "int", "default": 3600},
+        },
+        supports_check_mode=True,
+    )
+    wish, host, check = module.params, Host(), module.check_mode
+    name = wish["name"]
+    diff = {}
+    node = None
+    try:
+        node = slurm_state.node(host, name)
+        if node is None:
+            module.exit_json(changed=False, known=False)
+        drained = "DRAIN" in node.flags
+        changed = not drained
+        if wish["state"] == "resumed":
+            changed = drained and node.reason.startswith(slurm_state.OURS)
+        diff = {"before": f"{node.told}\n", "after": f"{wish['state'] if changed else node.told}\n"}
+        if changed and not check and wish["state"] == "resumed":
+            slurm_state.resume(host, name)
+        if changed and not check and wish["state"] == "drained":
+            slurm_state.drain(host, name, wish["reason"])
+        if wish["state"] == "drained" and not check:
+            node = slurm_state.await_idle(host, name, wish["timeout"])
+    except slurm_state.UnansweredError as error:
+        refuse(
+            module,
+            "Slurm cannot be asked about the node",
+            str(error),
+            "an answer of slurmctld",
+            "See whether the controller is up, and run the play again.",
+        )
+    if wish["state"] == "drained" and not check and node is not None and node.busy:
+        refuse(
+            module,
+            "jobs still run on the node",
+            f"{node.told} after {wish['timeout']} s",
+            "no job",
+            "Wait for them or end them ('squeue --nodelist="
+            f"{name}'), and run the play again; until then the node takes no new ones.",
+        )
+    module.exit_json(changed=changed, known=True, diff=diff)
+
+
+if __name__ == "__main__":
+    main()
