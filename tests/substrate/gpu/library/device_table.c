@@ -74,7 +74,8 @@ bool has_node(unsigned int minor) {
     char name[32], path[PATH_SIZE];
     snprintf(name, sizeof name, "/dev/nvidia%u", minor);
     host_path(path, sizeof path, name);
-    return access(path, F_OK) == 0;
+    /* A node that a cgroup forbids is as good as none: the driver cannot be opened through it. */
+    return access(path, R_OK | W_OK) == 0;
 }
 
 static void set_text(char *out, const char *value) {

@@ -72,7 +72,7 @@ static bool has_capability(unsigned int minor, const struct nvmlComputeInstance_
     for (int i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "/dev/nvidia-caps/nvidia-cap%u", i ? own + 1 + part->id : own);
         host_path(path, sizeof path, name);
-        if (access(path, F_OK) != 0)
+        if (access(path, R_OK) != 0)
             return false;
     }
     return true;
