@@ -2,12 +2,14 @@
 
 A site of its own (the end-to-end tests' copy of the demo) goes through its life; printed are the
 seconds of each phase, the no-op run of site.yml against the first, the cluster stack against bare
-kubeadm commands on the same hosts, planning against reading the inventory, and the largest memory
-of a control-side process.
+kubeadm commands on the same hosts, planning against reading the inventory, the hosts' playbook
+against bare commands and the nearest peer (hosts.py), and the largest memory of a control-side
+process. A part alone: `python -m tests.benchmarks site|planning|hosts [first|again|scale ...]`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import sys
@@ -16,7 +18,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.benchmarks import planning
+from tests.benchmarks import hosts, planning
 from tests.benchmarks.by_hand import assert_same_network, make_cluster
 from tests.site.conftest import copy_description, copy_site, forget_stacks
 from tests.site.hosts import on_host
@@ -61,9 +63,8 @@ def measure(site: SiteCommands) -> dict[str, float]:
     }
 
 
-def main() -> int:
-    """Measure, print, and take everything down again."""
-    started = time.monotonic()
+def measure_site() -> tuple[dict[str, float], dict[str, float]]:
+    """Measure the site's life on hosts that are taken down after it."""
     with tempfile.TemporaryDirectory(prefix="bedplate-benchmark-") as folder:
         site = SiteCommands(
             copy_site(Path(folder) / "e2e"), copy_description(Path(folder) / "e2e.yml")
@@ -75,12 +76,43 @@ def main() -> int:
         finally:
             site.substrate("down")
             forget_stacks()
-    planned, planning_ratios = planning.measure()
-    ratios |= planning_ratios
-    seconds = time.monotonic() - started
-    print(f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {seconds:.0f} s in all")
-    for label, value in [*site.phases.items(), *planned.items(), *ratios.items()]:
-        print(f"{label:44} {value:10.2f}")
+    return site.phases, ratios
+
+
+def measure_hosts(parts: list[str]) -> tuple[dict[str, float], dict[str, float]]:
+    """Measure the hosts' playbook; print what is no single figure."""
+    with tempfile.TemporaryDirectory(prefix="bedplate-benchmark-") as folder:
+        figures = hosts.measure(Path(folder), set(parts) or set(hosts.PARTS))
+    print("", *figures.notes, sep="\n")
+    return figures.seconds, figures.ratios
+
+
+def main() -> int:
+    """Measure, print, and take everything down again."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parts = ["site", "planning", "hosts"]
+    parser.add_argument("part", nargs="?", choices=parts, help="default: all")
+    parser.add_argument("of_hosts", nargs="*", help=f"of the part hosts: {', '.join(hosts.PARTS)}")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.of_hosts) - set(hosts.PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: unknown; allowed: {', '.join(hosts.PARTS)}")
+    started = time.monotonic()
+    seconds: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    measured = {
+        "site": measure_site,
+        "planning": planning.measure,
+        "hosts": lambda: measure_hosts(arguments.of_hosts),
+    }
+    for part, take in measured.items():
+        if arguments.part in {part, None}:
+            more_seconds, more_ratios = take()
+            seconds |= more_seconds
+            ratios |= more_ratios
+    took = time.monotonic() - started
+    print(f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {took:.0f} s in all")
+    for label, value in [*seconds.items(), *ratios.items()]:
+        print(f"{label:52} {value:10.2f}")
     return 0
 
 

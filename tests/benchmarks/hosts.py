@@ -1,0 +1,214 @@
+"""What the hosts' playbook costs: beside bare commands, beside the nearest peer, and per host.
+
+Two equal hosts: one is made by `playbooks/hosts.yml`, the other by hand; then the first is made
+again, beside a playbook of the peer's tasks; then many inventory names lead to both. All figures
+are ratios within one run, medians of rounds that take turns. `python -m tests.benchmarks hosts`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import yaml
+
+from tests.benchmarks import bare_commands, peer_tasks, scale
+from tests.site.hosts import on_host
+from tests.substrate.commands import ROOT, SiteCommands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROUNDS = 3
+PARTS = ("first", "again", "scale")
+MADE, BY_HAND = "made", "by-hand"
+SUBNET = "10.213.9."
+MIRROR = f"http://{SUBNET}1:5080"
+PLAYBOOK = ("playbooks/hosts.yml", "--limit", MADE)
+GOAL_FIRST, GOAL_AGAIN = 1.15, 5
+#: One line for each command that went over the connection, as `-vvv` shows it.
+ROUND_TRIP = re.compile(r"^<(\S+)> SSH: EXEC", re.MULTILINE)
+TASK = re.compile(r"^TASK \[(.*?)\]", re.MULTILINE)
+
+
+@dataclass
+class Figures:
+    """What was measured: seconds by what was done, ratios, and lines of text to print."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    ratios: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def make_site(folder: Path) -> SiteCommands:
+    """Write the site (the molecule scenarios' own, with two hosts) and its description."""
+    source = ROOT / "tests" / "roles" / "site"
+    site = folder / "benchmarks"
+    shutil.copytree(source, site, ignore=shutil.ignore_patterns(".bedplate*", ".gitignore"))
+    for path in site.rglob("*.yml"):
+        path.write_text(path.read_text().replace("10.213.2.", SUBNET))
+    addresses = {MADE: f"{SUBNET}11", BY_HAND: f"{SUBNET}12"}
+    write_hosts(site, addresses)
+    machine = {"os": "debian-12", "gpus": {"model": "t4-16gb", "count": 4}}
+    description = folder / "benchmarks.yml"
+    content = {
+        "network": {"name": "bedplate-benchmarks", "subnet": f"{SUBNET}0/24"},
+        "hosts": {name: machine | {"address": address} for name, address in addresses.items()},
+    }
+    description.write_text(yaml.safe_dump(content, sort_keys=False))
+    return SiteCommands(site, description)
+
+
+def write_hosts(site: Path, addresses: dict[str, str], **variables: str) -> None:
+    """Write the inventory: all hosts in one pool."""
+    members = {n: {"ansible_host": a} | variables for n, a in addresses.items()}
+    pools = {"pool_class": {"hosts": members}}
+    groups = {"control_plane": {"hosts": {}}, "gpu_pools": {"children": pools}}
+    text = yaml.safe_dump({"all": {"children": groups}}, sort_keys=False)
+    (site / "hosts.yml").write_text(text)
+
+
+def play(site: SiteCommands, *arguments: str) -> tuple[float, str]:
+    """Run `ansible-playbook` on the site; return its seconds and what it printed.
+
+    Raises:
+        AssertionError: it failed; with the end of what it printed.
+    """
+    command = ["ansible-playbook", "-i", str(site.site), *arguments]
+    started = time.monotonic()
+    done = site.run("plays", command, quiet=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return time.monotonic() - started, done.stdout
+
+
+def fresh(site: SiteCommands) -> None:
+    """Begin with two bare hosts and a lock that fits."""
+    site.run("down", ["python", "-m", "tests.substrate", "down", str(site.description)], quiet=True)
+    up = ["python", "-m", "tests.substrate", "up", str(site.description)]
+    site.run("up", [*up, "--site", str(site.site)], quiet=True)
+    site.run("plan", ["bedplate", "plan", str(site.site)], quiet=True)
+
+
+def median(values: list[float]) -> float:
+    """Return the middle value."""
+    return statistics.median(values)
+
+
+def told(values: list[float]) -> str:
+    """Write the single values, for the eye."""
+    return " ".join(f"{value:.1f}" for value in values)
+
+
+def first_converge(site: SiteCommands, figures: Figures, rounds: int) -> None:
+    """Make one host by the playbook and one by hand, on fresh hosts, taking turns."""
+    fresh(site)
+    play(site, *PLAYBOOK)  # not counted: it warms caches, and what it writes is taken for the other
+    files = bare_commands.configuration(site, MADE)
+    made, by_hand = [], []
+
+    def ours() -> None:
+        made.append(play(site, *PLAYBOOK)[0])
+
+    def theirs() -> None:
+        started = time.monotonic()
+        bare_commands.make_host(site, BY_HAND, files)
+        by_hand.append(time.monotonic() - started)
+
+    for number in range(rounds):
+        fresh(site)
+        for step in (ours, theirs) if number % 2 else (theirs, ours):
+            step()
+        differing = bare_commands.differences(site, MADE, BY_HAND)
+        assert not differing, "\n".join(["the two hosts are not equal:", *differing])
+    figures.seconds["hosts.yml, first, one host"] = median(made)
+    figures.seconds["the bare commands, one host"] = median(by_hand)
+    label = f"hosts.yml, first / bare commands (goal {GOAL_FIRST})"
+    figures.ratios[label] = median(made) / median(by_hand)
+    figures.notes.append(f"first: ours {told(made)}; by hand {told(by_hand)}")
+
+
+def again(site: SiteCommands, folder: Path, figures: Figures, rounds: int) -> None:
+    """Make a finished host again, by our playbook and by the peer's tasks, taking turns."""
+    whole = peer_tasks.load()
+    peers = {"equivalent roles": whole.equivalent(), "all its tasks": whole}
+    runs: dict[str, tuple[str, ...]] = {"hosts.yml": PLAYBOOK}
+    for name, peer in peers.items():
+        (folder / name).mkdir(parents=True)
+        written = str(peer_tasks.write_playbook(peer, folder / name))
+        runs[name] = (written, "--limit", MADE, "-e", f"benchmark_mirror={MIRROR}")
+        tasks = ", ".join(f"{count} {what}" for what, count in sorted(peer.counted().items()))
+        figures.notes.append(f"the peer, {name}: {tasks}")
+    on_host(site, MADE, peer_tasks.PREPARE)
+    for arguments in runs.values():
+        play(site, *arguments)  # not counted: from here on nothing is left to do
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, arguments in runs.items():
+            took, printed = play(site, *arguments)
+            assert re.search(r"changed=0\s", printed), printed[-3000:]
+            seconds[name].append(took)
+    for name, taken in seconds.items():
+        figures.seconds[f"again, one host: {name}"] = median(taken)
+        figures.notes.append(f"again, {name}: {told(taken)}")
+        _, printed = play(site, *runs[name], "-vvv")
+        trips = Counter(ROUND_TRIP.findall(printed))
+        figures.ratios[f"round trips, again: {name}"] = float(max(trips.values()))
+        figures.ratios[f"tasks shown, again: {name}"] = float(len(TASK.findall(printed)))
+    for name in peers:
+        goal = f" (goal {GOAL_AGAIN})" if name == "equivalent roles" else ""
+        ratio = median(seconds[name]) / median(seconds["hosts.yml"])
+        figures.ratios[f"the peer's {name} / hosts.yml, again{goal}"] = ratio
+
+
+def profile(site: SiteCommands) -> str:
+    """Return which tasks of a run that changes nothing take how long."""
+    os.environ["ANSIBLE_CALLBACKS_ENABLED"] = "ansible.posix.profile_tasks"
+    os.environ["PROFILE_TASKS_TASK_OUTPUT_LIMIT"] = "all"
+    try:
+        _, printed = play(site, *PLAYBOOK)
+    finally:
+        del os.environ["ANSIBLE_CALLBACKS_ENABLED"], os.environ["PROFILE_TASKS_TASK_OUTPUT_LIMIT"]
+    return printed[printed.rindex("PLAY RECAP") :]
+
+
+def measure(folder: Path, parts: set[str], rounds: int = ROUNDS) -> Figures:
+    """Measure on two hosts that are started for it and taken down after it.
+
+    Args:
+        folder: an empty folder to work in.
+        parts: what to measure, of `first`, `again` and `scale`.
+        rounds: how often each time is taken.
+    """
+    figures = Figures()
+    site = make_site(folder)
+    try:
+        if "first" in parts:
+            first_converge(site, figures, rounds)
+        else:
+            fresh(site)
+        if "again" in parts:
+            again(site, folder / "peer", figures, rounds)
+            figures.notes.append(profile(site))
+        if "scale" in parts:
+            play(site, "playbooks/hosts.yml")
+            seconds, ratios = scale.measure(site, folder)
+            figures.seconds |= seconds
+            figures.ratios |= ratios
+    except subprocess.CalledProcessError as error:
+        raise AssertionError(f"{error}\n{error.output}") from None
+    finally:
+        down = ["python", "-m", "tests.substrate", "down", str(site.description)]
+        site.run("down", down, quiet=True)
+    figures.ratios["load of the machine at the end"] = os.getloadavg()[1]
+    figures.ratios["largest process of the hosts' part, MiB"] = (
+        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    )
+    return figures
