@@ -9,7 +9,8 @@ short_description: Install exact package versions in one transaction and hold th
 description:
   - Finishes what an interrupted dpkg left undone, waiting for a package manager that still runs.
   - Fetches apt's index only when it does not know a wished version.
-  - Installs, upgrades or downgrades in one apt transaction and never removes a package.
+  - Installs, upgrades, downgrades and removes in one apt transaction, and refuses one that would
+    remove anything beyond O(remove).
   - Holds the packages, so that unattended upgrades leave them alone.
 author: [The Bedplate authors]
 options:
@@ -17,10 +18,31 @@ options:
     description: Version by package name.
     type: dict
     required: true
+  remove:
+    description: Packages that go in the same transaction. Their configuration files stay.
+    type: list
+    elements: str
+    default: []
   hold:
     description: Whether the packages are held.
     type: bool
     default: true
+  owner:
+    description:
+      - The role's name. Where it is given, a file below C(/etc/apt/apt.conf.d) also keeps
+        unattended upgrades away from the packages.
+    type: str
+    default: ""
+  archives:
+    description:
+      - Folder that keeps the C(.deb) files, so that these versions can be installed again when no
+        source offers them any more. Empty for apt's own cache.
+    type: path
+    default: ""
+  preserve:
+    description: Versions that are fetched into O(archives) before anything is changed.
+    type: dict
+    default: {}
   lock_timeout:
     description: Seconds to wait for another package manager.
     type: int
@@ -35,9 +57,10 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Install the driver
+- name: Change the driver's branch
   bedplate.gpu.debian_packages:
     packages: {nvidia-smi: 535.261.03-1~deb12u1}
+    remove: [nvidia-tesla-470-smi]
 """
 
 RETURN = r"""
@@ -46,29 +69,41 @@ installed:
   returned: always
   type: list
   elements: str
+removed:
+  description: Packages that were removed.
+  returned: always
+  type: list
+  elements: str
 repaired:
   description: Whether an interrupted dpkg was finished.
   returned: always
   type: bool
+not_preserved:
+  description: Packages of O(preserve) whose versions no source offers any more.
+  returned: always
+  type: list
+  elements: str
 """
 
 import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import debian
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    debian,
+    debian_transaction,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.debian_transaction import (
+    TransactionError,
+    Wish,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
-KEEP_CONFIGURATION = ["--force-confdef", "--force-confold"]
+UNATTENDED = "/etc/apt/apt.conf.d/52bedplate-{}"
 
 
-def fail(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
-
-
-def await_lock(module: AnsibleModule, host: Host, seconds: int) -> None:
+def await_lock(host: Host, seconds: int) -> None:
     """Wait until no other package manager works: one of a killed run may still be at it.
 
     dpkg itself does not wait, unlike apt, and an unfinished state is no damage while it runs.
@@ -76,8 +111,7 @@ def await_lock(module: AnsibleModule, host: Host, seconds: int) -> None:
     deadline = time.monotonic() + seconds
     while debian.locked(host):
         if time.monotonic() > deadline:
-            fail(
-                module,
+            raise TransactionError(
                 "another package manager is running",
                 f"still at work after {seconds} s",
                 "none, so that this one can work",
@@ -86,68 +120,12 @@ def await_lock(module: AnsibleModule, host: Host, seconds: int) -> None:
         time.sleep(1)
 
 
-def repair(module: AnsibleModule, host: Host) -> None:
-    argv = ["dpkg", *KEEP_CONFIGURATION, "--configure", "-a"]
-    answer = host.run(argv, timeout=1800, environment=ENVIRONMENT)
-    if answer.code != 0:
-        fail(
-            module,
-            "an interrupted package installation cannot be finished",
-            answer.said,
-            "'dpkg --configure -a' ends well",
-            "Run it by hand, mend what it says, and run the play again.",
-        )
-
-
-def install(
-    module: AnsibleModule, host: Host, wish: dict[str, str], names: list[str], timeout: int
-) -> None:
-    apt = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={timeout}"]
-    if not all(debian.offers(host, n, wish[n]) for n in names):
-        answer = host.run([*apt, "update"], timeout=600, environment=ENVIRONMENT)
-        if answer.code != 0:
-            fail(
-                module,
-                "the package index cannot be fetched",
-                answer.said,
-                "'apt-get update' ends well",
-                "Check the host's package sources and its way to them.",
-            )
-        unknown = [n for n in names if not debian.offers(host, n, wish[n])]
-        if unknown:
-            fail(
-                module,
-                "package versions of the lock are not offered by the host's package sources",
-                "no " + ", ".join(f"{n}={wish[n]}" for n in unknown),
-                "every version that the lock names",
-                "Point the sources at a mirror that keeps them, or choose another driver"
-                " and run 'bedplate plan'.",
-            )
-    options = [part for o in KEEP_CONFIGURATION for part in ("-o", f"Dpkg::Options::={o}")]
-    allowed = [
-        "--no-install-recommends",
-        "--no-remove",
-        "--allow-downgrades",
-        "--allow-change-held-packages",
-    ]
-    exact = [f"{n}={wish[n]}" for n in sorted(wish)]
-    pins = f"{module.tmpdir}/preferences"
-    host.write(pins, debian.preferences(host, wish))
-    argv = [*apt, *options, "-o", f"Dir::Etc::preferences={pins}", *allowed, "install", *exact]
-    answer = host.run(argv, timeout=3600, environment=ENVIRONMENT)
-    if answer.code != 0:
-        errors = [
-            line
-            for line in (answer.err + answer.out).splitlines()
-            if line.startswith(("E:", "dpkg: error"))
-        ]
-        fail(
-            module,
-            "packages could not be installed",
-            " ".join(errors) or answer.said,
-            ", ".join(exact),
-            "Mend what apt says on the host and run the play again.",
-        )
+def mend(host: Host, wish: Wish) -> str:
+    """Finish what was interrupted; empty when it is finished, or why it is not."""
+    await_lock(host, wish.lock_timeout)
+    if not debian.interrupted(host):  # the other one may have finished its work meanwhile
+        return ""
+    return debian_transaction.mend(host, wish)
 
 
 def described(have: dict[str, debian.Package], names: list[str]) -> str:
@@ -159,48 +137,102 @@ def described(have: dict[str, debian.Package], names: list[str]) -> str:
     return "".join(lines)
 
 
+def change(host: Host, wish: Wish, interrupted: bool) -> tuple[list[str], list[str], list[str]]:
+    """Make the transaction: what was installed, removed, and not preserved."""
+    reason = mend(host, wish) if interrupted else ""
+    if reason.startswith("DKMS: "):
+        raise unfinished(reason)  # building it once more would fail once more
+    differing = debian.differing(debian.installed(host, list(wish.packages)), wish.packages)
+    going = debian.there(host, wish.remove)
+    lacking: list[str] = []
+    if differing or going:
+        lacking = debian_transaction.preserve(host, wish)
+        debian_transaction.run(host, wish._replace(remove=going), differing)
+    if interrupted and debian.interrupted(host):
+        raise unfinished(reason or ", ".join(debian.unfinished(host)))
+    return differing, going, lacking
+
+
+def unfinished(reason: str) -> TransactionError:
+    return TransactionError(
+        "an interrupted package installation cannot be finished",
+        reason,
+        "'dpkg --configure -a' ends well",
+        "Run it by hand, mend what it says, and run the play again.",
+    )
+
+
+def hold(host: Host, names: list[str]) -> None:
+    answer = host.run(["apt-mark", "hold", *names])
+    if answer.code != 0:
+        raise TransactionError(
+            "packages could not be held", answer.said, "held", "Run 'apt-mark hold' by hand."
+        )
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "dict", "required": True},
+            "remove": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
+            "owner": {"type": "str", "default": ""},
+            "archives": {"type": "path", "default": ""},
+            "preserve": {"type": "dict", "default": {}},
             "lock_timeout": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
-    wish: dict[str, str] = module.params["packages"]
-    hold, timeout = module.params["hold"], module.params["lock_timeout"]
-    host, names = Host(), sorted(wish)
-
-    repaired = False
-    if debian.interrupted(host):
+    given, host = module.params, Host()
+    wish = Wish(
+        packages=given["packages"],
+        remove=sorted(set(given["remove"]) - set(given["packages"])),
+        archives=given["archives"],
+        preserve=given["preserve"],
+        work=module.tmpdir,
+        lock_timeout=given["lock_timeout"],
+    )
+    names, everything = sorted(wish.packages), sorted({*wish.packages, *wish.remove})
+    before = debian.installed(host, everything)
+    interrupted = debian.interrupted(host)
+    installed = debian.differing(before, wish.packages)
+    removed, lacking = debian.there(host, wish.remove), []
+    unattended = UNATTENDED.format(given["owner"].replace("_", "-")) if given["owner"] else ""
+    old = host.read(unattended) or "" if unattended else ""
+    new = debian.unattended_blacklist("role " + given["owner"], names) if unattended else ""
+    try:
         if not module.check_mode:
-            await_lock(module, host, timeout)
-        repaired = debian.interrupted(host)  # the other one may have finished its work meanwhile
-        if repaired and not module.check_mode:
-            repair(module, host)
-    before = debian.installed(host, names)
-    differing = debian.differing(before, wish)
-    if differing and not module.check_mode:
-        install(module, host, wish, differing, timeout)
-    now = debian.installed(host, names) if differing and not module.check_mode else before
-    unheld = [n for n in names if hold and not (n in now and now[n].held)]
-    if unheld and not module.check_mode:
-        answer = host.run(["apt-mark", "hold", *unheld])
-        if answer.code != 0:
-            fail(
-                module,
-                "packages could not be held",
-                answer.said,
-                "held",
-                "Run 'apt-mark hold' by hand.",
-            )
-    after = {n: debian.Package(wish[n], hold or (n in before and before[n].held)) for n in names}
+            if unattended and new != old:
+                host.write(unattended, new)
+            if interrupted or installed or removed:
+                installed, removed, lacking = change(host, wish, interrupted)
+        now = before if module.check_mode else debian.installed(host, names)
+        unheld = [n for n in names if given["hold"] and not (n in now and now[n].held)]
+        if unheld and not module.check_mode:
+            hold(host, unheld)
+    except TransactionError as error:
+        module.fail_json(
+            msg=problem(error.what, os.uname().nodename, error.got, error.allowed, error.fix)
+        )
+    after = {
+        n: debian.Package(wish.packages[n], given["hold"] or (n in before and before[n].held))
+        for n in names
+    }
     module.exit_json(
-        changed=bool(repaired or differing or unheld),
-        repaired=repaired,
-        installed=differing,
-        diff={"before": described(before, names), "after": described(after, names)},
+        changed=bool(interrupted or installed or removed or unheld or new != old),
+        repaired=interrupted,
+        installed=installed,
+        removed=removed,
+        not_preserved=lacking,
+        diff=[
+            {"before": described(before, everything), "after": described(after, everything)},
+            {
+                "before_header": unattended,
+                "after_header": unattended,
+                "before": old,
+                "after": new,
+            },
+        ],
     )
 
 

@@ -7,20 +7,45 @@ DOCUMENTATION = r"""
 module: nvidia_driver_module
 short_description: Load the driver's kernel module at a version
 description:
+  - Builds the module for a kernel whose headers are there, where DKMS did not.
   - Loads the module where none is loaded.
-  - Exchanges a loaded module of another version, where nothing uses it; otherwise reports that a
-    reboot is required and leaves it.
-  - Records the driver in C(/etc/bedplate/driver.json) once the wished version is loaded.
+  - Exchanges a loaded module of another version or flavour, where nothing uses it; otherwise
+    reports that a reboot is required and leaves it.
+  - After a change it looks whether library and GPUs answer, and records the driver as the last good
+    one in C(/etc/bedplate/driver.json) only then.
 author: [The Bedplate authors]
 options:
   version:
     description: The version that the module must have.
     type: str
     required: true
+  flavour:
+    description: The flavour that the module must have.
+    type: str
+    choices: [open, proprietary]
+    default: proprietary
+  source:
+    description: Where the driver comes from, for the record.
+    type: str
+    default: distro
   packages:
     description: The packages that it comes from, for the record.
     type: dict
     required: true
+  kernel:
+    description:
+      - The kernel release that the module must be built for. Empty for the running one, which may
+        then lack headers if the module is there.
+    type: str
+    default: ""
+  gpus:
+    description: How many GPUs must answer after a change.
+    type: int
+    default: 0
+  archives:
+    description: Folder with C(.deb) files, where only those of the recorded drivers are kept.
+    type: path
+    default: ""
   change_joined:
     description: Whether a host that has joined a cluster may get another module.
     type: bool
@@ -39,6 +64,7 @@ EXAMPLES = r"""
   bedplate.gpu.nvidia_driver_module:
     version: 535.261.03
     packages: {nvidia-smi: 535.261.03-1~deb12u1}
+    gpus: 4
 """
 
 RETURN = r"""
@@ -46,12 +72,17 @@ loaded:
   description: The loaded module's version afterwards, or empty.
   returned: always
   type: str
+built:
+  description: The modules that were built, as V(nvidia-current/535.309.01 for 6.1.0-50-amd64).
+  returned: always
+  type: list
+  elements: str
 pending:
-  description: Whether another version stays loaded because the host has joined a cluster.
+  description: Whether another module stays loaded because the host has joined a cluster.
   returned: always
   type: bool
 reboot_required:
-  description: Whether another version stays loaded until the host reboots.
+  description: Whether another module stays loaded until the host reboots.
   returned: always
   type: bool
 reason:
@@ -61,77 +92,131 @@ reason:
 """
 
 import os
+from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import driver, nvidia
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    debian,
+    driver,
+    driver_dkms,
+    driver_record,
+    nvidia,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import Exchange
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver_record import Driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 
-def refuse(module: AnsibleModule, host: Host, got: str, allowed: str, loaded: str) -> None:
-    module.fail_json(
-        loaded=loaded,
-        msg=problem(
-            "the NVIDIA kernel module does not load as wished",
-            os.uname().nodename,
-            got,
-            allowed,
-            driver.way_out(host, os.uname().release),
-        ),
-    )
+def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> NoReturn:
+    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+
+
+def build(module: AnsibleModule, host: Host, wished: Driver, kernel: str) -> list[str]:
+    """Build what is missing for the kernel; what was, or in check mode would be, built."""
+    if module.params["kernel"] and not host.exists(driver_dkms.HEADERS.format(kernel)):
+        if driver_dkms.modules(host, wished.version):
+            refuse(
+                module,
+                "the NVIDIA kernel module cannot be built",
+                f"no headers of kernel {kernel}",
+                driver_dkms.HEADERS.format(kernel),
+                "Install the headers of that kernel, as role host_baseline does, and run the play"
+                " again.",
+            )
+        return []
+    done = []
+    for source in driver_dkms.missing(host, wished.version, kernel):
+        reason = None if module.check_mode else driver_dkms.build(host, source, kernel)
+        if reason is not None:
+            refuse(
+                module,
+                f"the NVIDIA kernel module does not build for kernel {kernel}",
+                reason,
+                f"{source.name}/{source.version} built",
+                "Choose a driver that builds for this kernel, or another kernel, and run"
+                " 'bedplate plan'.",
+            )
+        done.append(f"{source.name}/{source.version} for {kernel}")
+    return done
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "version": {"type": "str", "required": True},
+            "flavour": {
+                "type": "str",
+                "choices": ["open", "proprietary"],
+                "default": "proprietary",
+            },
+            "source": {"type": "str", "default": "distro"},
             "packages": {"type": "dict", "required": True},
+            "kernel": {"type": "str", "default": ""},
+            "gpus": {"type": "int", "default": 0},
+            "archives": {"type": "path", "default": ""},
             "change_joined": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    version, packages, host = module.params["version"], module.params["packages"], Host()
+    wish, host, running = module.params, Host(), os.uname().release
+    wished = Driver(wish["version"], wish["flavour"], wish["source"], running, wish["packages"])
     before = nvidia.loaded_module(host)
-    pending = driver.keeps_module(host, before, version, module.params["change_joined"])
-    switch = not pending and (before is None or before.version != version)
-    reason = None
-    now = before
+    other = driver.differs(before, wished.version, wished.flavour)
+    pending = host.joined and not wish["change_joined"] and before is not None and other
+    built = [] if pending else build(module, host, wished, wish["kernel"] or running)
+
+    switch, done = other and not pending, Exchange(before, "", "")
     if switch and not module.check_mode:
-        reason = driver.unload(host) if before is not None else None
-        if reason is None:
-            failed = driver.load(host)
-            if failed:
-                refuse(module, host, failed, version, "")
-        now = nvidia.loaded_module(host)
-        if reason is None and (now is None or now.version != version):
+        done = driver.exchange(host, before, wished.version, wished.flavour)
+        if done.failed:
             refuse(
                 module,
-                host,
-                now.version if now else "nothing is loaded",
-                version,
-                now.version if now else "",
+                "the NVIDIA kernel module does not load as wished",
+                done.failed,
+                wished.name,
+                driver.way_out(host, running),
             )
 
-    old = host.read(driver.LAST_GOOD) or ""
-    good = now is not None and now.version == version
-    new = driver.last_good(now, packages) if good else old
+    old = host.read(driver_record.PATH) or ""
+    record = driver_record.parse(old)
+    works = driver_record.works(record, wished)
+    new = old
+    if not driver.differs(done.now, wished.version, wished.flavour) and works != record:
+        reason = driver.health(host, wished.version, wish["gpus"])
+        if reason:
+            refuse(
+                module,
+                "the driver does not work after the change",
+                reason,
+                f"{wish['gpus']} GPUs through driver {wished.name}",
+                "See 'nvidia-smi' and the kernel's log on the host.",
+            )
+        new = driver_record.render(works)
     if new != old and not module.check_mode:
-        host.write(driver.LAST_GOOD, new)
+        host.write(driver_record.PATH, new)
+    kept = [one.packages for one in works.good]
+    stale = debian.superfluous(host, wish["archives"], kept) if wish["archives"] else []
+    if new == driver_record.render(works) and not module.check_mode:
+        for path in stale:
+            host.remove(path)
+
     loaded = before.version if before else "none"
     module.exit_json(
-        changed=(switch and reason is None) or new != old,
-        loaded=now.version if now else "",
+        changed=bool(built) or (switch and not done.in_use) or new != old,
+        loaded=done.now.version if done.now else "",
+        built=built,
         pending=pending,
-        reboot_required=reason is not None,
-        reason=reason or "",
+        reboot_required=bool(done.in_use),
+        reason=done.in_use,
         diff=[
             {
                 "before": f"loaded: {loaded}\n",
-                "after": f"loaded: {version if switch else loaded}\n",
+                "after": f"loaded: {wished.version if switch else loaded}\n",
             },
             {
-                "before_header": driver.LAST_GOOD,
-                "after_header": driver.LAST_GOOD,
+                "before_header": driver_record.PATH,
+                "after_header": driver_record.PATH,
                 "before": old,
                 "after": new,
             },

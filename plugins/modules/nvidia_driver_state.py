@@ -7,17 +7,37 @@ DOCUMENTATION = r"""
 module: nvidia_driver_state
 short_description: Read the driver's packages and loaded module
 description:
-  - Reads packages, the loaded module and whether the host has joined a cluster, in one round trip.
+  - Reads packages, the loaded module, other drivers on the host and whether it has joined a
+    cluster, in one round trip.
 author: [The Bedplate authors]
 options:
   version:
     description: The driver version that is wished.
     type: str
     required: true
+  flavour:
+    description: The wished flavour of the kernel module.
+    type: str
+    choices: [open, proprietary]
+    default: proprietary
+  source:
+    description:
+      - Where the wished driver comes from. Files of no package are foreign unless it is V(runfile).
+    type: str
+    default: distro
   packages:
     description: The wished version by package name.
     type: dict
     required: true
+  marks:
+    description: Patterns of files that only a driver has. Whoever owns one of them brings a driver.
+    type: list
+    elements: str
+    default: []
+  remove_foreign:
+    description: Whether another driver, that Bedplate did not bring, may be removed.
+    type: bool
+    default: false
   change_joined:
     description: Whether a host that has joined a cluster may be changed.
     type: bool
@@ -57,6 +77,27 @@ differing:
   returned: always
   type: list
   elements: str
+remove:
+  description: Packages of other drivers that go with the change.
+  returned: always
+  type: list
+  elements: str
+uninstall:
+  description: Whether a driver of NVIDIA's installer must be uninstalled first.
+  returned: always
+  type: bool
+preserve:
+  description: Versions of the last good driver's packages, to which the host may have to go back.
+  returned: always
+  type: dict
+change:
+  description: Whether packages must be changed.
+  returned: always
+  type: bool
+foreign:
+  description: Other drivers that Bedplate did not bring, each with who did. Empty for none.
+  returned: always
+  type: str
 pending:
   description: Differences that are left alone on a host that has joined.
   returned: always
@@ -64,23 +105,66 @@ pending:
   elements: str
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import driver, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    driver,
+    driver_foreign,
+    driver_record,
+    requirements,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "version": {"type": "str", "required": True},
+            "flavour": {
+                "type": "str",
+                "choices": ["open", "proprietary"],
+                "default": "proprietary",
+            },
+            "source": {"type": "str", "default": "distro"},
             "packages": {"type": "dict", "required": True},
+            "marks": {"type": "list", "elements": "str", "default": []},
+            "remove_foreign": {"type": "bool", "default": False},
             "change_joined": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     wish = module.params
     host = Host()
+    try:
+        record = driver_record.read(host)
+    except ValueError as error:
+        module.fail_json(
+            msg=problem(
+                "the record of the drivers that worked cannot be read",
+                os.uname().nodename,
+                str(error),
+                "what Bedplate has written there",
+                "Mend it, or remove it: then there is nothing to roll back to.",
+            )
+        )
     now = driver.state(host, wish["packages"])
+    by_runfile = any(d.source == "runfile" for d in (*record.good, *filter(None, record[1:3])))
+    foreign = driver_foreign.find(
+        host,
+        wish["marks"],
+        [*wish["packages"], *record.names],
+        wish["source"] == "runfile" or by_runfile,
+    )
+    going = driver.present(host, [n for n in record.names if n not in wish["packages"]])
+    if wish["remove_foreign"]:
+        going = sorted({*going, *foreign.packages})
+    uninstall = (
+        wish["source"] != "runfile"
+        and host.exists(driver_foreign.UNINSTALLER)
+        and (by_runfile or (wish["remove_foreign"] and bool(foreign.files)))
+    )
     module.exit_json(
         changed=False,
         system=requirements.system_name(host),
@@ -88,7 +172,12 @@ def main() -> None:
         joined=now.joined,
         loaded=now.loaded.version if now.loaded else "",
         differing=now.differing,
-        pending=driver.pending(now, wish["version"], wish["change_joined"]),
+        remove=going,
+        uninstall=uninstall,
+        preserve=dict(record.good[0].packages) if record.good else {},
+        change=bool(now.differing or going or uninstall),
+        foreign=foreign.said,
+        pending=driver.pending(now, wish["version"], wish["flavour"], going, wish["change_joined"]),
     )
 
 

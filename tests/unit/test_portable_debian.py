@@ -206,10 +206,69 @@ def test_preferences_keep_the_users_in_front(tmp_path: Path) -> None:
     assert debian.preferences(host(tmp_path), wish) == theirs + mine
 
 
-def test_offers_only_the_very_version(tmp_path: Path) -> None:
-    out = " nvidia-smi | 535.1-1 | http://m.example bookworm/non-free amd64 Packages\n"
+def test_offered_versions_are_those_of_the_index(tmp_path: Path) -> None:
+    out = (
+        " nvidia-smi | 535.1-1 | http://m.example bookworm/non-free amd64 Packages\n"
+        " nvidia-smi | 535.2-1 | http://m.example bookworm/non-free amd64 Packages\n"
+        "   libcuda1 | 535.1-1 | http://m.example bookworm/non-free amd64 Packages\n"
+    )
     there = host(tmp_path, {"apt-cache": Result(0, out, "")})
-    assert debian.offers(there, "nvidia-smi", "535.1-1")
-    assert not debian.offers(there, "nvidia-smi", "535.1")
-    silent = host(tmp_path, {"apt-cache": Result(0, "", "")})
-    assert not debian.offers(silent, "nvidia-smi", "535.1-1")
+    assert debian.offered(there, ["nvidia-smi", "libcuda1", "other"]) == {
+        "nvidia-smi": {"535.1-1", "535.2-1"},
+        "libcuda1": {"535.1-1"},
+        "other": set(),
+    }
+    assert debian.offered(host(tmp_path), []) == {}
+
+
+def test_owners_of_files(tmp_path: Path) -> None:
+    out = (
+        "diversion by glx-diversions from: /usr/lib/libGL.so.1\n"
+        "libcuda1:amd64: /usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.535.1\n"
+        "nvidia-a, nvidia-b: /usr/src/nvidia-current-535.1/dkms.conf\n"
+    )
+    asked = host(tmp_path, {"dpkg-query": Result(1, out, "no path found matching pattern /x")})
+    assert debian.owners(asked, ["/x"]) == {
+        "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.535.1": "libcuda1",
+        "/usr/src/nvidia-current-535.1/dkms.conf": "nvidia-a",
+    }
+
+
+def test_unfinished_and_present_packages(tmp_path: Path) -> None:
+    answers = {"dpkg-query": Result(0, "ii \tgood\niF \thalf\niU \tunpacked\nrc \tgone\n", "")}
+    assert debian.unfinished(host(tmp_path, answers)) == ["half", "unpacked"]
+    answers = {
+        "dpkg-query": Result(1, "installed\tgood\nhalf-configured\thalf\nconfig-files\tgone\n", "")
+    }
+    assert debian.there(host(tmp_path, answers), ["good", "half", "gone", "never"]) == [
+        "good",
+        "half",
+    ]
+
+
+def test_kept_archives_and_those_that_may_go(tmp_path: Path) -> None:
+    folder = "/var/lib/bedplate/driver"
+    for name in ("a_1%3a2-3_amd64.deb", "b_535.1-1_all.deb", "b_535.1-10_all.deb", "lock"):
+        put(tmp_path, f"{folder}/{name}", "")
+    here = host(tmp_path)
+    assert debian.archive(here, folder, "a", "1:2-3") == f"{folder}/a_1%3a2-3_amd64.deb"
+    assert debian.archive(here, folder, "b", "535.1-1") == f"{folder}/b_535.1-1_all.deb"
+    assert debian.archive(here, folder, "b", "535") == ""
+    kept = [{"a": "1:2-3"}, {"b": "535.1-10"}]
+    assert debian.superfluous(here, folder, kept) == [f"{folder}/b_535.1-1_all.deb"]
+    assert len(debian.superfluous(here, folder, [])) == 3
+
+
+def test_what_a_simulated_transaction_removes() -> None:
+    text = "Inst a (1 Debian [amd64])\nRemv b:amd64 [1]\nRemv c [2] [d:amd64 ]\nConf a (1)\n"
+    assert debian.removed_by(text) == ["b", "c"]
+
+
+def test_unattended_upgrades_are_kept_away_by_exact_names() -> None:
+    text = debian.unattended_blacklist("role x", ["libstdc++6", "a-b"])
+    assert text.splitlines()[1:] == [
+        "Unattended-Upgrade::Package-Blacklist {",
+        '  "^a-b$";',
+        '  "^libstdc[+][+]6$";',
+        "};",
+    ]

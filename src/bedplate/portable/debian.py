@@ -2,7 +2,7 @@
 
 import fcntl
 import re
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .host import Host
 
@@ -142,10 +142,89 @@ def preferences(host: Host, wish: Mapping[str, str]) -> str:
     return "\n".join(([theirs.rstrip("\n") + "\n"] if theirs else []) + mine)
 
 
-def offers(host: Host, name: str, version: str) -> bool:
-    """Whether apt's index, as it was last fetched, has this very version."""
-    answer = host.run(["apt-cache", "madison", name])
-    return any(
-        len(fields) > 1 and fields[1].strip() == version
-        for fields in (line.split("|") for line in answer.out.splitlines())
+def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
+    """The package that owns each of ``paths``; those of no package are left out."""
+    if not paths:
+        return {}
+    answer = host.run(["dpkg-query", "--search", *paths])
+    found = {}
+    # dpkg-query exits 1 when a file is of no package, and still prints the others. Diversions and
+    # several owners ("a, b: /path") are no driver's: the first owner will do.
+    for line in answer.out.splitlines():
+        names, separator, path = line.partition(": ")
+        if separator and not line.startswith("diversion "):
+            found[path] = names.split(",")[0].split(":")[0]
+    return found
+
+
+def unfinished(host: Host) -> List[str]:
+    """Packages that an interrupted or failed dpkg run left in between, sorted."""
+    answer = host.run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\t${Package}\n"])
+    lines = (line.partition("\t") for line in answer.out.splitlines())
+    return sorted({name for state, _, name in lines if UNFINISHED.match(state)})
+
+
+def there(host: Host, names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that are on the host in any state but removed, sorted."""
+    if not names:
+        return []
+    answer = host.run(
+        ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\t${Package}\\n", *sorted(names)]
+    )
+    lines = (line.partition("\t") for line in answer.out.splitlines())
+    return sorted({n for state, _, n in lines if state not in ("not-installed", "config-files")})
+
+
+def offered(host: Host, names: Sequence[str]) -> Dict[str, Set[str]]:
+    """The versions of each package that apt's index, as it was last fetched, has."""
+    found: Dict[str, Set[str]] = {name: set() for name in names}
+    if not names:
+        return found
+    answer = host.run(["apt-cache", "madison", *names])
+    for line in answer.out.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) > 1 and fields[0] in found:
+            found[fields[0]].add(fields[1])
+    return found
+
+
+def archive(host: Host, folder: str, name: str, version: str) -> str:
+    """The .deb file of this very version that ``folder`` keeps; empty where it keeps none."""
+    wanted = "{}_{}_".format(name, version.replace(":", "%3a"))
+    kept = [f for f in host.list(folder) if f.startswith(wanted) and f.endswith(".deb")]
+    return f"{folder}/{kept[0]}" if kept else ""
+
+
+def superfluous(host: Host, folder: str, keep: Sequence[Mapping[str, str]]) -> List[str]:
+    """Files in ``folder`` that are no archive of any of the kept package versions."""
+    wanted = tuple(
+        "{}_{}_".format(name, version.replace(":", "%3a"))
+        for packages in keep
+        for name, version in packages.items()
+    )
+    return [
+        f"{folder}/{f}"
+        for f in host.list(folder)
+        if f.endswith(".deb") and not (wanted and f.startswith(wanted))
+    ]
+
+
+def removed_by(simulated: str) -> List[str]:
+    """Packages that a transaction would remove, from what ``apt-get --simulate`` printed."""
+    return sorted(
+        {
+            line.split()[1].split(":")[0]
+            for line in simulated.splitlines()
+            if line.startswith("Remv ")
+        }
+    )
+
+
+def unattended_blacklist(owner: str, names: Sequence[str]) -> str:
+    """apt configuration that keeps unattended upgrades away from packages, beside their hold."""
+    exact = (re.sub("([.+])", r"[\1]", name) for name in sorted(names))
+    lines = "".join(f'  "^{name}$";\n' for name in exact)
+    return (
+        f"// Managed by Bedplate ({owner}): changes here are lost.\n"
+        f"Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
     )

@@ -1,21 +1,12 @@
 """The driver on a host against the wished one: what differs, and the switch of modules."""
 
-import json
-import platform
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import debian, nvidia, requirements
+from . import debian, driver_record, nvidia, requirements
 from .host import Host
 
-#: What /etc/os-release calls the systems of a family, in ID or ID_LIKE.
-FAMILIES = {"Debian": ("debian", "ubuntu"), "RedHat": ("rhel", "fedora", "centos")}
-#: Who says which packages are installed, by family.
-INSTALLED: Dict[str, Callable[[Host, Sequence[str]], Dict[str, debian.Package]]] = {
-    "Debian": debian.installed,
-}
-
-#: What was last seen to work: packages, kernel and flavour, for a rollback.
-LAST_GOOD = "/etc/bedplate/driver.json"
+#: What was last seen to work, for a rollback.
+LAST_GOOD = driver_record.PATH
 #: Order matters: a module goes only after those that use it.
 MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 DAEMON = "nvidia-persistenced"
@@ -23,6 +14,28 @@ DAEMON = "nvidia-persistenced"
 HEADERS = "/lib/modules/{}/build"
 #: Holds the cards from boot on, where host_baseline has not yet kept it from being loaded.
 NOUVEAU = "/sys/bus/pci/drivers/nouveau"
+#: What /etc/os-release calls the systems of a family, in ID or ID_LIKE.
+FAMILIES = {"Debian": ("debian", "ubuntu"), "RedHat": ("rhel", "fedora", "centos")}
+
+
+class Manager(NamedTuple):
+    """What is asked of a family's package manager.
+
+    ``installed`` gives versions and holds of those packages that are installed, ``present`` the
+    names of those that are there in any state, ``owners`` the package of each file that has one,
+    ``interrupted`` whether a transaction was left unfinished.
+    """
+
+    installed: Callable[[Host, Sequence[str]], Dict[str, debian.Package]]
+    present: Callable[[Host, Sequence[str]], List[str]]
+    owners: Callable[[Host, Sequence[str]], Dict[str, str]]
+    interrupted: Callable[[Host], bool]
+
+
+#: By family of the system.
+MANAGERS = {
+    "Debian": Manager(debian.installed, debian.there, debian.owners, debian.interrupted),
+}
 
 
 class State(NamedTuple):
@@ -43,8 +56,26 @@ def family(host: Host) -> str:
 
 def installed(host: Host, names: Sequence[str]) -> Dict[str, debian.Package]:
     """Those of ``names`` that the system's package manager says are installed."""
-    ask = INSTALLED.get(family(host))
-    return ask(host, names) if ask else {}
+    manager = MANAGERS.get(family(host))
+    return manager.installed(host, names) if manager else {}
+
+
+def present(host: Host, names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that are there in any state, half installed ones too."""
+    manager = MANAGERS.get(family(host))
+    return manager.present(host, names) if manager else []
+
+
+def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
+    """The package that owns each of ``paths``; those of no package are left out."""
+    manager = MANAGERS.get(family(host))
+    return manager.owners(host, paths) if manager else {}
+
+
+def interrupted(host: Host) -> bool:
+    """Whether the package manager was left in the middle of a transaction."""
+    manager = MANAGERS.get(family(host))
+    return manager is not None and manager.interrupted(host)
 
 
 def state(host: Host, packages: Mapping[str, str]) -> State:
@@ -58,23 +89,28 @@ def state(host: Host, packages: Mapping[str, str]) -> State:
     )
 
 
-def keeps_module(
-    host: Host, loaded: Optional[nvidia.LoadedModule], version: str, change_joined: bool
-) -> bool:
-    """Whether a loaded module of another version stays, because workload may be using it."""
-    return host.joined and not change_joined and loaded is not None and loaded.version != version
+def differs(loaded: Optional[nvidia.LoadedModule], version: str, flavour: str) -> bool:
+    """Whether another module is loaded than the wished one, or none."""
+    return loaded is None or (loaded.version, loaded.flavour) != (version, flavour)
 
 
-def pending(now: State, version: str, change_joined: bool) -> List[str]:
+def pending(
+    now: State, version: str, flavour: str, going: Sequence[str], change_joined: bool
+) -> List[str]:
     """What is left alone because the host has joined a cluster; empty where nothing is.
 
-    A first installation disturbs nobody and is never pending.
+    A first installation disturbs nobody and is never pending. ``going`` names what a change of the
+    driver removes.
     """
-    if not now.joined or change_joined or (not now.present and now.loaded is None):
+    loaded = now.loaded
+    if not now.joined or change_joined or not (now.present or going or loaded):
         return []
     found = [f"package {name}" for name in now.differing]
-    if now.loaded is not None and now.loaded.version != version:
-        found.append(f"loaded module {now.loaded.version} instead of {version}")
+    found += [f"removal of package {name}" for name in going]
+    if loaded is not None and differs(loaded, version, flavour):
+        found.append(
+            f"loaded module {loaded.version} ({loaded.flavour}) instead of {version} ({flavour})"
+        )
     return found
 
 
@@ -119,13 +155,36 @@ def unload(host: Host) -> Optional[str]:
     return None
 
 
-def last_good(loaded: nvidia.LoadedModule, packages: Mapping[str, str]) -> str:
-    """The record of a driver that works, as text; the same driver gives the same text."""
-    record: Dict[str, Any] = {
-        "format": 1,
-        "version": loaded.version,
-        "flavour": loaded.flavour,
-        "kernel": platform.release(),
-        "packages": dict(packages),
-    }
-    return json.dumps(record, indent=2, sort_keys=True) + "\n"
+def exchange(
+    host: Host, before: Optional[nvidia.LoadedModule], version: str, flavour: str
+) -> "Exchange":
+    """Have the wished module loaded in the place of ``before``."""
+    in_use = unload(host) if before is not None else None
+    if in_use is not None:
+        return Exchange(before, in_use, "")
+    failed = load(host)
+    now = nvidia.loaded_module(host)
+    if failed is None and differs(now, version, flavour):
+        failed = f"{now.version} ({now.flavour})" if now else "nothing is loaded"
+    return Exchange(now, "", failed or "")
+
+
+class Exchange(NamedTuple):
+    """The module that is loaded now; why the former stays until a reboot; what went wrong."""
+
+    now: Optional[nvidia.LoadedModule]
+    in_use: str
+    failed: str
+
+
+def health(host: Host, version: str, gpus: int) -> str:
+    """Why a driver that was just loaded is no good; empty where nothing speaks against it."""
+    found, reason = nvidia.query(host)
+    if reason is not None:
+        return f"nvidia-smi: {reason}"
+    libraries = sorted({gpu.library for gpu in found} - {version})
+    if libraries:
+        return "the library is of version {}".format(", ".join(libraries))
+    if len(found) < gpus:
+        return f"{len(found)} of {gpus} GPUs answer"
+    return ""

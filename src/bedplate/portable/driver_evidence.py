@@ -75,6 +75,29 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         )
     )
     _kernel(host, to)
+    _given_up(host, wish, to)
+
+
+def _given_up(host: Host, wish: Wishes, to: Collected) -> None:
+    """A driver that was tried and taken back: the host runs on what it had before."""
+    try:
+        record = driver_record.read(host)
+    except ValueError:
+        record = driver_record.Record()
+    tried = record.failed
+    wished = (wish.driver_version, wish.driver_flavour)
+    back = tried is not None and (tried.version, tried.flavour) == wished
+    to.checks.append(
+        check(
+            "driver.kept",
+            "the lock's driver was not taken back after a failure",
+            "kept",
+            "taken back" if back else "kept",
+            "Mend the cause and run site.yml for this host again, or choose another driver and run"
+            " 'bedplate plan'.",
+            record.reason,
+        )
+    )
 
 
 def _kernel(host: Host, to: Collected) -> None:
