@@ -61,6 +61,7 @@ def check(tables: Tables) -> list[Problem]:
         *_mig(tables),
         *_known_bad(tables),
     ]
+        *_tools(tables),
 
 
 def _twice(tables: Tables) -> Iterator[Problem]:
@@ -179,6 +180,21 @@ def _mig(tables: Tables) -> Iterator[Problem]:
 
 
 def _known_bad(tables: Tables) -> Iterator[Problem]:
+def _tools(tables: Tables) -> Iterator[Problem]:
+    systems = {fact.value.os for fact in tables["systems"]}
+    for fact in tables["hpc-tools"]:
+        value = fact.value
+        for system in sorted(set(value.packages) - systems):
+            what, allowed = "os is not in the catalogue", ", ".join(sorted(systems))
+            yield fact_problem(what, "hpc-tools", fact.id, system, allowed)
+        if bool(value.packages) != (value.source == "distro"):
+            what = "packages and the source distro go together"
+            yield fact_problem(what, "hpc-tools", fact.id, value.source)
+        if (value.address is None) != (value.source == "distro"):
+            what = "a tool that no distribution has needs its address"
+            yield fact_problem(what, "hpc-tools", fact.id, value.source)
+
+
     known = {
         dimension: {getattr(fact.value, field) for fact in tables[file]}
         for dimension, file, field in DIMENSIONS

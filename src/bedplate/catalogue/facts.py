@@ -360,6 +360,30 @@ class Artifact(Value):
 
 class Fact[V: Value](Value):
     """Something the world allows or forbids, with where it was read and how sure it is."""
+class HpcTool(Value):
+    """A tool that clusters are tried, measured or watched with, and where it comes from.
+
+    `packages` is its package by system where it is the distribution's, `address` where its maker
+    publishes it. `default` tools are what a new cluster gets.
+    """
+
+    tool: str
+    name: str
+    purpose: str
+    default: bool
+    source: Literal["distro", "vendor-repo", "source"]
+    packages: dict[str, str] = {}
+    address: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
+
+
+class HypervisorSetting(Value):
+    """A setting of another hypervisor that may be written out; `N` counts devices."""
+
+    platform: Literal["vsphere", "proxmox"]
+    setting: str
+    meaning: str
+
+
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9-]+/[A-Za-z0-9._+-]+$")]
     value: V

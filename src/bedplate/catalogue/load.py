@@ -51,6 +51,8 @@ KINDS: dict[str, Kind] = {
     "forward-compatibility": Kind("forward", kinds.ForwardCompatibility, ("cuda",)),
     "frameworks": Kind("framework", kinds.FrameworkBuild, ("framework", "version", "variant")),
     "gpu-models": Kind("gpu", kinds.GpuModel, ("model",)),
+    "hpc-tools": Kind("tool", kinds.HpcTool, ("tool",)),
+    "hypervisor-settings": Kind("setting", kinds.HypervisorSetting, ("platform", "setting")),
     "installable": Kind("installable", kinds.Installable, ("dimension",)),
     "kernels": Kind("kernel", kinds.Kernel, ("os", "kernel")),
     "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
@@ -81,6 +83,8 @@ class Catalogue:
     frameworks: dict[str, Fact[kinds.FrameworkBuild]]
     gpu_models: dict[str, Fact[kinds.GpuModel]]
     installable: dict[str, Fact[kinds.Installable]]
+    hpc_tools: dict[str, Fact[kinds.HpcTool]]
+    hypervisor_settings: dict[str, Fact[kinds.HypervisorSetting]]
     kernels: dict[str, Fact[kinds.Kernel]]
     known_bad: dict[str, Fact[kinds.KnownBad]]
     kubernetes: dict[str, Fact[kinds.KubernetesRelease]]

@@ -105,14 +105,34 @@ class Cluster(Part):
     not_yet: list[str] = []
 
 
+class Guest(Part):
+    """A virtual machine of a hypervisor; its name is that of a host of a pool."""
+
+    devices: list[str] = []
+    vgpu: list[str] = []
+    cpus: int
+    memory_gib: int
+    disk: str
+    network: str
+    mac: str | None = None
+
+
+class Passthrough(Part):
+    """What a hypervisor gives to its guests, and the IOMMU groups of it."""
+
+    devices: list[str]
+    iommu_groups: list[list[str]]
+
+
 class Host(Part):
-    """How a host is reached and where it belongs."""
+    """How a host is reached and where it belongs; `guests` are what runs on a hypervisor."""
 
     address: str
     port: int
     user: str
     pool: str | None
     groups: list[str]
+    guests: dict[str, Guest] = {}
 
 
 class Gpu(Part):
@@ -200,6 +220,7 @@ class Pool(Part):
     accelerator: Accelerator | None = None
     nvidia_driver: Driver | None = None
     nvidia_fabric: Fabric | None = None
+    passthrough: Passthrough | None = None
     cuda_toolkit: list[str] = []
     sharing: Sharing
     rdma: Rdma | None = None

@@ -45,6 +45,7 @@ WHAT = {
     "gpu-known": "unknown GPU",
     "gpu-qualified": "driver is older than the first one for the GPU",
     "guest-os": "system is not supported as a guest",
+    "guests": "guests and hosts of pools do not match",
     "hypervisor-bare": "hypervisor and guest are mixed up",
     "iommu-groups": "card cannot be given away alone",
     "kernel-headers": "kernel has no headers, or no precompiled module",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Accelerator, Fact
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.subjects import Subject
+    from bedplate.site import SiteHost
 
 RESOURCE = "nvidia.com/gpu"
 RUNTIMES = ("containerd", "cri_o", "docker")
@@ -98,6 +99,8 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         content["sharing"]["profile"] = wishes.bedplate_sharing.profile
     content["cuda_toolkit"] = _sorted(facts, values, "cuda(", lambda value: value.version)
     content["frameworks"] = _sorted(facts, values, "framework(", _build)
+    if (given := wishes.bedplate_passthrough) is not None:
+        content["passthrough"] = given.model_dump(mode="json")
     if "rdma" in values:
         path = facts[values["rdma"]].value
         content["rdma"] = {"stack": path.stack, "method": path.method}
@@ -106,6 +109,15 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         content["accelerator"] = _accelerator(fact, wishes.bedplate_accelerator.count)
     content["expects"] = _expects(subject, candidates)
     return locked.Pool.model_validate(content)
+
+
+def guests(host: SiteHost) -> dict[str, locked.Guest]:
+    """Return what runs on a hypervisor."""
+    wished = host.wishes.bedplate_guests
+    return {
+        name: locked.Guest.model_validate(guest.model_dump(mode="json"))
+        for name, guest in sorted(wished.items())
+    }
 
 
 def _kernel(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> str | None:

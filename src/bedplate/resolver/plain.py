@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.resolver import guests
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import (
     POOL_PINS,
@@ -36,6 +37,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     for host in hosts:
         yield from _system(host, catalogue)
         yield from _passthrough(host)
+    yield from guests.check(site)
     yield from _shared(hosts[0], catalogue)
     yield from _control_plane(site, hosts)
     for pool in site.pools.values():

@@ -167,6 +167,7 @@ def _plan(
                 user=host.user,
                 pool=host.pool,
                 groups=list(host.groups),
+                guests=locking.guests(host),
             )
             for name, host in sorted(site.hosts.items())
         },

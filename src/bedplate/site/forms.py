@@ -22,7 +22,7 @@ PORTS = 2**16 - 1
 
 def problems_of(wishes: Wishes, raw: RawHost) -> list[Problem]:
     """Return what is wrong with the wishes of a host."""
-    found = [*_gpus(wishes), *_network(wishes), *_passthrough(wishes)]
+    found = [*_gpus(wishes), *_network(wishes), *_passthrough(wishes), *_guests(wishes)]
     # A single GPU may be written without its list.
     single = isinstance(raw.wishes.get("bedplate_gpu"), dict)
     problems = []
@@ -69,3 +69,12 @@ def _passthrough(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
         if given and device in given.devices[:index]:
             path: Path = ("bedplate_passthrough", "devices", index)
             yield path, "device is there twice", device, "each device once", "remove one"
+
+
+def _guests(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
+    for name, guest in sorted(wishes.bedplate_guests.items()):
+        if bool(guest.devices) == bool(guest.vgpu):
+            got = "both" if guest.devices else "neither"
+            path: Path = ("bedplate_guests", name)
+            fix = "write one of them"
+            yield path, "guest needs devices or vgpu", got, "devices, or vgpu profiles", fix

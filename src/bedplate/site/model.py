@@ -14,6 +14,12 @@ ENDPOINT = r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{
 KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
 PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 PROFILE = r"^[1-7]g\.[0-9]+gb([+-][a-z.]+)?$"
+VGPU = r"^(grid|nvidia)_[a-z0-9]+-[0-9]+(-[0-9]+)?[abcq](me)?$"
+#: A guest's name is a host's, a file's and a libvirt domain's.
+GUEST = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+#: As long as the kernel lets a network interface's name be.
+BRIDGE = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$"
+MAC = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
 #: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
 NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
@@ -81,6 +87,22 @@ class Passthrough(Wish):
 
     devices: Annotated[list[Annotated[str, Field(pattern=PCI_ADDRESS)]], Field(min_length=1)]
     iommu_groups: list[list[Annotated[str, Field(pattern=PCI_ADDRESS)]]]
+
+
+class Guest(Wish):
+    """A virtual machine of a hypervisor: whole devices of it, or shares of cards by vGPU profile.
+
+    Its name is that of a host of the site, in a pool of kind passthrough. `disk` is there already;
+    `network` is a bridge of the hypervisor.
+    """
+
+    devices: list[Annotated[str, Field(pattern=PCI_ADDRESS)]] = []
+    vgpu: list[Annotated[str, Field(pattern=VGPU)]] = []
+    cpus: Annotated[int, Field(ge=1, le=4096)]
+    memory_gib: Annotated[int, Field(ge=1, le=65536)]
+    disk: Annotated[str, Field(pattern=r"^/\S+$")]
+    network: Annotated[str, Field(pattern=BRIDGE)]
+    mac: Annotated[str, Field(pattern=MAC)] | None = None
 
 
 class Kubernetes(Wish):
@@ -157,6 +179,7 @@ class Wishes(Wish):
     bedplate_cuda: list[Exact] = []
     bedplate_forward_compatibility: bool = False
     bedplate_passthrough: Passthrough | None = None
+    bedplate_guests: dict[Annotated[str, Field(pattern=GUEST)], Guest] = {}
     bedplate_sharing: Sharing = Sharing()
     bedplate_rdma: Rdma | None = None
     bedplate_schedulers: list[Named] = []
@@ -177,4 +200,6 @@ SHARED = (
 )
 #: How a host is reached or reaches out: no part of the decision.
 ACCESS = ("bedplate_proxy",)
+#: Wishes of single hosts: those of one pool may differ in them.
+OF_ONE_HOST = ("bedplate_guests",)
 KEYS = tuple(Wishes.model_fields)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from bedplate.site.files import VARIABLES
 from bedplate.site.membership import at
-from bedplate.site.model import ACCESS, KEYS, SHARED
+from bedplate.site.model import ACCESS, KEYS, OF_ONE_HOST, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def problems_of(site: Site) -> list[Problem]:
     """Return the places that make hosts differ that must not."""
     problems = []
-    own = [key for key in KEYS if key not in SHARED + ACCESS]
+    own = [key for key in KEYS if key not in SHARED + ACCESS + OF_ONE_HOST]
     for pool, hosts in site.pools.items():
         what, fix = f"hosts of {pool} differ", "make them equal, or move the host to another pool"
         problems += _differences(what, hosts, own, fix, "pool-alike")

@@ -1,0 +1,107 @@
+"""Guests for hypervisors of other kinds, and pools from guests that are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+DOCUMENTATION = r"""
+name: hypervisors
+short_description: Guests for vSphere and Proxmox VE, and pools from guests that are there
+description:
+  - C(vsphere_guest) and C(proxmox_guest) turn a guest, as C(bedplate_guests) has it, into the lines
+    that the platform keeps of a virtual machine.
+  - C(guest_pools) turns what M(bedplate.gpu.libvirt_domains) found on hypervisors into files of an
+    inventory.
+positional: _input
+options:
+  _input:
+    description: A guest, or for C(guest_pools) guests by hypervisor.
+    type: dict
+    required: true
+  name:
+    description: The guest's name.
+    type: str
+  model:
+    description: The model of its cards in the catalogue.
+    type: str
+  rdma:
+    description: Whether its cards and network cards may reach each other directly.
+    type: bool
+    default: false
+  page_size:
+    description: The huge pages of its memory.
+    type: str
+    default: ""
+  mapping:
+    description: The cluster's resource mapping that its cards are of.
+    type: str
+    default: ""
+  system:
+    description: The operating system of the guests.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Show a guest's settings
+  ansible.builtin.debug:
+    msg: "{{ guest | bedplate.gpu.vsphere_guest('train01', 'a100-pcie-80gb') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Text, or for C(guest_pools) texts by path.
+  type: raw
+"""
+
+
+def vsphere_guest(guest: Mapping[str, Any], name: str, model: str, rdma: bool = False) -> str:
+    """Lines of a .vmx file."""
+    from ansible.errors import AnsibleFilterError
+
+    from bedplate.catalogue import load_catalogue
+    from bedplate.hypervisors import vsphere
+
+    fact = load_catalogue().gpu_models.get(model)
+    memory = fact.value.memory_gib if fact else None
+    if memory is None and guest.get("devices"):
+        raise AnsibleFilterError(
+            f"how much memory the cards map is not known — guest {name} — got: {model}; "
+            "allowed: a model of the catalogue with memory_gib — Add the model's fact."
+        )
+    return vsphere.render(name, guest, memory or 0, rdma=rdma)
+
+
+def proxmox_guest(
+    guest: Mapping[str, Any], name: str, page_size: str = "", mapping: str = ""
+) -> str:
+    """Lines of a virtual machine's configuration file."""
+    from ansible.errors import AnsibleFilterError
+
+    from bedplate.hypervisors import proxmox
+
+    try:
+        return proxmox.render(name, guest, page_size, mapping)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from None
+
+
+def guest_pools(domains: Mapping[str, Sequence[Mapping[str, Any]]], system: str) -> dict[str, str]:
+    """Files of an inventory by path."""
+    from bedplate.catalogue import load_catalogue
+    from bedplate.hypervisors import pools
+
+    return pools.fragment(domains, system, load_catalogue())
+
+
+class FilterModule:
+    """The collection's filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "vsphere_guest": vsphere_guest,
+            "proxmox_guest": proxmox_guest,
+            "guest_pools": guest_pools,
+        }

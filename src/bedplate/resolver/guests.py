@@ -1,0 +1,77 @@
+"""Guests of hypervisors, which are hosts of pools: whether the two sides of a site agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.resolver.explanations import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.errors import Problem
+    from bedplate.site import Site, SiteHost
+    from bedplate.site.model import Guest
+
+RULE = "guests"
+KEY = "bedplate_guests"
+
+
+def check(site: Site) -> Iterator[Problem]:
+    """Yield what is wrong between hypervisors and the pools that their guests are in."""
+    owners: dict[str, str] = {}
+    for _, host in sorted(site.hosts.items()):
+        guests = host.wishes.bedplate_guests
+        if not guests:
+            continue
+        if host.wishes.bedplate_host.kind != "hypervisor":
+            got, fix = f"on {host.name}", "move it to the variables of a hypervisor"
+            yield refused("hypervisor-bare", host, (KEY,), got, "on hypervisors", fix)
+            continue
+        yield from _devices(host, guests)
+        for name, guest in sorted(guests.items()):
+            if name in owners:
+                got = f"guest of {owners[name]} and of {host.name}"
+                yield refused(RULE, host, (KEY, name), got, "one hypervisor", "remove one")
+            owners[name] = host.name
+            yield from _as_host(host, name, guest, site.hosts.get(name))
+
+
+def _devices(host: SiteHost, guests: Mapping[str, Guest]) -> Iterator[Problem]:
+    given = host.wishes.bedplate_passthrough
+    known = set(given.devices) if given else set()
+    taken: dict[str, str] = {}
+    for name, guest in sorted(guests.items()):
+        for index, device in enumerate(guest.devices):
+            path = (KEY, name, "devices", index)
+            if device not in known:
+                allowed = ", ".join(sorted(known)) or "devices of bedplate_passthrough"
+                fix = "add it to bedplate_passthrough.devices, or remove it"
+                yield refused(RULE, host, path, device, allowed, fix)
+            elif device in taken:
+                got = f"{device}, which {taken[device]} has"
+                yield refused(RULE, host, path, got, "each device once", "remove one")
+            taken[device] = name
+
+
+def cards(guest: Guest) -> int:
+    """Return how many GPUs a guest sees: functions of one card are one, shares are one each."""
+    return len({device.rpartition(".")[0] for device in guest.devices}) or len(guest.vgpu)
+
+
+def _as_host(host: SiteHost, name: str, guest: Guest, member: SiteHost | None) -> Iterator[Problem]:
+    where = (KEY, name)
+    if member is None or member.pool is None:
+        got = "no host of the site" if member is None else "a host without a pool"
+        fix = f"add {name} to a pool whose bedplate_host says kind: passthrough"
+        yield refused(RULE, host, where, got, "a host of a pool", fix)
+        return
+    kind = member.wishes.bedplate_host.kind
+    if kind != "passthrough":
+        fix = f"write kind: passthrough for {member.pool}, or rename the guest"
+        yield refused(RULE, host, where, f"host of kind {kind}", "kind passthrough", fix)
+    declared = sum(gpu.count for gpu in member.wishes.bedplate_gpu)
+    if declared != cards(guest):
+        got, allowed = f"{cards(guest)} cards", f"{declared}, as {member.pool} declares"
+        fix = f"correct the guest, or bedplate_gpu of {member.pool}"
+        yield refused(RULE, host, where, got, allowed, fix)
