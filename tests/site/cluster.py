@@ -1,0 +1,74 @@
+"""What the end-to-end tests read of the cluster, and of what Ansible printed."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.substrate.commands import SiteCommands
+
+
+def node(site: SiteCommands, name: str) -> dict[str, Any]:
+    """Return a Node object."""
+    return json.loads(site.kubectl("get", "node", name, "-o", "json").stdout)
+
+
+def joins(site: SiteCommands) -> list[str]:
+    """Name the certificate requests that joining hosts made with a bootstrap token."""
+    requests = json.loads(site.kubectl("get", "csr", "-o", "json").stdout)["items"]
+    return [
+        request["metadata"]["name"]
+        for request in requests
+        if request["spec"]["username"].startswith("system:bootstrap:")
+        and request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
+    ]
+
+
+def node_names(site: SiteCommands) -> set[str]:
+    """Name the nodes that the cluster has."""
+    return set(site.kubectl("get", "nodes", "-o", "name").stdout.replace("node/", "").split())
+
+
+def allocatable(site: SiteCommands) -> dict[str, int]:
+    """Return each node's allocatable GPUs, nodes without any left out."""
+    listed = json.loads(site.kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    counts = {
+        n["metadata"]["name"]: n["status"]["allocatable"].get("nvidia.com/gpu") for n in listed
+    }
+    return {name: int(count) for name, count in counts.items() if count is not None}
+
+
+def ready(site: SiteCommands, name: str) -> bool:
+    """Tell whether a node says of itself that it is ready."""
+    conditions = {c["type"]: c["status"] for c in node(site, name)["status"]["conditions"]}
+    return conditions["Ready"] == "True"
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180) -> None:
+    """Wait until a condition holds; fail with *what* when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:.0f} s: {what}")
+        time.sleep(2)
+
+
+def unwrapped(output: str) -> str:
+    """Join the lines into which Ansible's YAML output folds long messages."""
+    return " ".join(output.split())
+
+
+def recap(output: str) -> dict[str, dict[str, int]]:
+    """Read the play recap: for each host, its counters."""
+    lines = output.split("PLAY RECAP")[-1].splitlines()[1:]
+    rows = [line.split(":", 1) for line in lines if "changed=" in line]
+    return {
+        name.strip(): {k: int(v) for k, v in (pair.split("=") for pair in counters.split())}
+        for name, counters in rows
+    }

@@ -1,0 +1,98 @@
+"""Nodes that carry workload, brought to another lock: goes on from where test_site.py ended."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import yaml
+
+from bedplate.lock import load_lock
+from tests.site.cluster import allocatable, node, recap, unwrapped, wait_for
+from tests.site.hosts import on_host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.substrate.commands import SiteCommands
+
+GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
+
+
+def workload(site: SiteCommands, folder: Path) -> Path:
+    """Write a workload that may run on either of the pool's nodes, and asks for a GPU."""
+    pause = load_lock(site.site).cluster.pause.version
+    container = {
+        "name": "pause",
+        "image": f"registry.k8s.io/pause:{pause}",
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+    }
+    label = {"app": "mobile"}
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "mobile"},
+        "spec": {
+            "selector": {"matchLabels": label},
+            "template": {"metadata": {"labels": label}, "spec": pod},
+        },
+    }
+    path = folder / "mobile.yml"
+    path.write_text(yaml.safe_dump(deployment))
+    return path
+
+
+def phases(site: SiteCommands) -> list[str]:
+    """Return the phase of each of the workload's pods."""
+    pods = json.loads(site.kubectl("get", "pods", "-l", "app=mobile", "-o", "json").stdout)
+    return [pod["status"]["phase"] for pod in pods["items"]]
+
+
+def loaded(site: SiteCommands, name: str) -> str:
+    """Return the version of the kernel module that a host has loaded."""
+    return on_host(site, name, "cat /sys/module/nvidia/version").strip()
+
+
+def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
+    site: SiteCommands, tmp_path: Path
+) -> None:
+    """Another branch for the pool of gpu-b and gpu-c; on gpu-c its module does not load."""
+    wishes = site.site / "group_vars" / "pool_class.yml"
+    before = wishes.read_text()
+    wishes.write_text(before + 'bedplate_driver: {branch: "470", source: distro}\n')
+    site.plan()
+    mobile = str(workload(site, tmp_path))
+    site.kubectl("create", "-f", mobile)
+    wait_for("the workload runs", lambda: "Running" in phases(site))
+    refuse = "install nvidia modinfo -F version nvidia | grep -q ^535 && modprobe -i nvidia"
+    on_host(site, "gpu-c", f"echo '{refuse}' > /etc/modprobe.d/planted.conf")
+    waves = ["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})]
+    done = site.playbook(*waves, check=False)
+    rows = recap(done.stdout)
+    assert {name: row["failed"] for name, row in rows.items() if name in GPUS} == {
+        "gpu-a": 0,
+        "gpu-b": 0,
+        "gpu-c": 1,
+    }
+    assert "failed and was taken back — gpu-c — got: " in unwrapped(done.stdout)
+    assert loaded(site, "gpu-b").startswith("470.")
+    assert loaded(site, "gpu-c").startswith("535.")
+    closed = {name: node(site, name)["spec"].get("unschedulable", False) for name in GPUS}
+    assert closed == {"gpu-a": False, "gpu-b": False, "gpu-c": True}
+    reason = node(site, "gpu-c")["metadata"]["annotations"]["bedplate.gpu/out-of-service"]
+    assert reason.startswith("set aside by upgrade.yml: driver 470.")
+    assert allocatable(site)["gpu-b"] == GPUS["gpu-b"]
+    wait_for("the workload has moved", lambda: "Running" in phases(site))
+    evidence = json.loads((site.site / ".bedplate/evidence/host-gpu-c.json").read_text())
+    assert "taken back" in str(evidence["checks"])
+
+    on_host(site, "gpu-c", "rm /etc/modprobe.d/planted.conf")
+    done = site.playbook(*waves)
+    rows = recap(done.stdout)
+    assert {name: rows[name]["changed"] for name in ("gpu-a", "gpu-b")} == {"gpu-a": 0, "gpu-b": 0}
+    assert loaded(site, "gpu-c").startswith("470.")
+    assert "unschedulable" not in node(site, "gpu-c")["spec"]
+    assert allocatable(site) == GPUS
+    site.kubectl("delete", "-f", mobile)
+    wishes.write_text(before)
