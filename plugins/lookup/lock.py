@@ -33,8 +33,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - The lock as a dictionary, with C(artifacts) added. Each has C(version), C(url) and C(sha256),
-      a digest in mirror mode and the address of a checksum file in upstream mode, if there is one.
+    - The lock as a dictionary, with C(gpu_memory_gib) by model and C(artifacts) added. Each artifact
+      has C(version), C(url) and C(sha256), a digest in mirror mode and the address of a checksum
+      file in upstream mode, if there is one.
   type: list
   elements: dict
 """

@@ -33,6 +33,10 @@ options:
     type: list
     elements: dict
     default: []
+  gpu_memory_gib:
+    description: Memory of a GPU in GiB, by model. A model that is not named is not judged by it.
+    type: dict
+    default: {}
   driver_version:
     description: The driver's version.
     type: str
@@ -205,6 +209,7 @@ def main() -> None:
                 "required": True,
             },
             "gpus": {"type": "list", "elements": "dict", "default": []},
+            "gpu_memory_gib": {"type": "dict", "default": {}},
             "driver_version": text,
             "driver_flavour": {
                 "type": "str",

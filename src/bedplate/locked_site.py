@@ -27,7 +27,9 @@ _known: dict[str, tuple[str, dict[str, Any]]] = {}
 
 
 def locked_site(site: Path) -> dict[str, Any]:
-    """Return the lock of *site* with `artifacts`. Raises LockError if it is missing or stale.
+    """Return the lock of *site* with `artifacts` and `gpu_memory_gib`.
+
+    Raises LockError if it is missing or stale.
 
     Plays ask for it in every task of every host, each in a process of its own: what was checked
     once is kept in memory, and below the site under a digest of the files that it came from. A
@@ -120,7 +122,17 @@ def _checked(site: Path) -> dict[str, Any]:
         ]
         raise LockError(problems)
     content = content_of(lock)
-    return content | {"artifacts": artifacts(site, content)}
+    return content | {"artifacts": artifacts(site, content), "gpu_memory_gib": _memory(content)}
+
+
+def _memory(lock: dict[str, Any]) -> dict[str, int]:
+    """Return how much memory each of the site's GPU models has, where the catalogue knows."""
+    from bedplate.catalogue import load_catalogue
+
+    models = load_catalogue().gpu_models
+    used = {gpu["model"] for pool in lock["pools"].values() for gpu in pool["gpu"]}
+    known = {name: models[name].value.memory_gib for name in sorted(used & set(models))}
+    return {name: size for name, size in known.items() if size is not None}
 
 
 def artifacts(site: Path, lock: dict[str, Any]) -> dict[str, dict[str, str | None]]:

@@ -34,7 +34,7 @@ def test_less_memory_than_the_model_has_is_told(machine: Machine) -> None:
 
 
 def test_memory_of_an_unknown_model_is_not_judged(machine: Machine) -> None:
-    wish = WISH._replace(gpus=[{k: v for k, v in WISH.gpus[0].items() if k != "memory_gib"}])
+    wish = WISH._replace(gpu_memory_gib={"a100-40gb": 40})
     checks = machine.collected("health", wish=wish)["checks"]
     assert (checks[0]["result"], checks[0]["reason"]) == (
         "skipped",

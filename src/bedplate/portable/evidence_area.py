@@ -21,6 +21,7 @@ class Wishes(NamedTuple):
     """
 
     gpus: List[Mapping[str, Any]] = []  # noqa: RUF012 never changed
+    gpu_memory_gib: Mapping[str, int] = {}  # noqa: RUF012 never changed
     driver_version: str = ""
     driver_flavour: str = "proprietary"
     driver_packages: Mapping[str, str] = {}
@@ -28,6 +29,7 @@ class Wishes(NamedTuple):
     toolkit_version: str = ""
     kubelet_version: str = ""
     plugin_image: str = ""
+    sharing: Mapping[str, Any] = {}
     slurm: Mapping[str, Any] = {}
     passthrough: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     rdma: Mapping[str, Any] = {}  # noqa: RUF012 never changed

@@ -40,7 +40,7 @@ def _memory(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> 
     wrong, unknown = {}, []
     for gpu in gpus:
         declared = _wish_of(host, gpu.bus, wish) or {}
-        size = declared.get("memory_gib")
+        size = wish.gpu_memory_gib.get(str(declared.get("model")))
         if size is None:
             unknown.append(str(gpu.number))
         elif not _LEAST <= gpu.memory / (float(size) * 1024) <= _MOST:
