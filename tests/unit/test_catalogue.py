@@ -143,6 +143,7 @@ def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
                 "kernels.yml kernel/debian-12-6.1.0-50",
                 "container-runtimes.yml runtime/containerd-1.7.24-debian-12",
                 "hpc-tools.yml tool/mpi",
+                "repositories.yml repository/debian-12-vendor-repo",
             )
         ),
     }

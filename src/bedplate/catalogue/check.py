@@ -21,6 +21,7 @@ REFERENCES = (
     ("driver-packages", "os", "systems", "os"),
     ("driver-packages", "branch", "driver-branches", "branch"),
     ("kernels", "os", "systems", "os"),
+    ("repositories", "os", "systems", "os"),
     ("container-runtimes", "os", "systems", "os"),
     ("forward-compatibility", "branches", "driver-branches", "branch"),
     ("mig-geometries", "models", "gpu-models", "model"),

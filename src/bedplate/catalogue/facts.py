@@ -107,6 +107,24 @@ class DriverPackages(Value):
     kernels: list[str] = []
 
 
+class Repository(Value):
+    """Where a source's packages for a system lie, and the key that their index is trusted by.
+
+    `key` is the key file's name below `url`, `origin` what the index says of itself. `streams` are
+    those of dnf's module `module` by flavour; `{branch}` is the driver's.
+    """
+
+    os: str
+    source: Literal["vendor-repo"]
+    format: Literal["deb", "rpm"]
+    url: Annotated[str, Field(pattern=r"^https://\S+/$")]
+    key: str
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    origin: str
+    module: str | None = None
+    streams: dict[Flavour, str] = {}
+
+
 class System(Value):
     """An operating system: its current kernel, its cgroup version, whether it can be a guest."""
 

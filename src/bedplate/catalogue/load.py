@@ -60,6 +60,7 @@ KINDS: dict[str, Kind] = {
     "mig-geometries": Kind("mig", kinds.MigGeometry, ("geometry",)),
     "mps-limits": Kind("mps", kinds.MpsLimit, ("limit",)),
     "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
+    "repositories": Kind("repository", kinds.Repository, ("os", "source")),
     "systems": Kind("system", kinds.System, ("os",)),
 }
 
@@ -91,6 +92,7 @@ class Catalogue:
     mig_geometries: dict[str, Fact[kinds.MigGeometry]]
     mps_limits: dict[str, Fact[kinds.MpsLimit]]
     rdma_paths: dict[str, Fact[kinds.RdmaPath]]
+    repositories: dict[str, Fact[kinds.Repository]]
     systems: dict[str, Fact[kinds.System]]
     digest: str
 
