@@ -1,0 +1,123 @@
+#!/usr/bin/python
+"""Divide a host's GPUs by MIG and set their compute mode, changing only what differs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mig_layout
+short_description: Have every GPU of a host in one MIG layout and compute mode
+description:
+  - Reads the current layout and changes only cards that differ. A MIG device that is destroyed
+    takes its workload with it, so a layout is changed only where no process holds a GPU.
+  - Instances that a run which was cut off has left without compute instances are made anew.
+  - The persistence daemon is stopped while a card changes its mode.
+author: [The Bedplate authors]
+options:
+  profiles:
+    description: What every GPU is cut into, as V(1g.10gb), one entry per instance. Empty divides
+      none.
+    type: list
+    elements: str
+    default: []
+  compute_mode:
+    description: Who may compute on a GPU that is not divided. Empty leaves it to somebody else.
+    type: str
+    choices: ["", default, exclusive-process, prohibited]
+    default: ""
+  change_joined:
+    description: Whether a host that has joined a cluster may be changed. Otherwise see RV(pending).
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Says what would change, or what is against it.
+    support: full
+  diff_mode:
+    description: Shows each GPU's layout before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Cut every A100 into seven
+  bedplate.gpu.mig_layout:
+    profiles: "{{ ['1g.10gb'] * 7 }}"
+"""
+
+RETURN = r"""
+layout:
+  description: The layout of each GPU afterwards, in words.
+  returned: always
+  type: dict
+  sample: {GPU 0: 7 x 1g.10gb}
+pending:
+  description: What waits because the host has joined a cluster.
+  returned: always
+  type: list
+  elements: str
+reboot_required:
+  description: Whether a card's mode waits for a reset that only a reboot brings.
+  returned: always
+  type: bool
+reason:
+  description: Why a reboot is required.
+  returned: always
+  type: str
+python:
+  description: The interpreter that this module ran under.
+  returned: always
+  type: str
+"""
+
+import os
+import sys
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import mig
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def text(state: dict[str, str]) -> str:
+    return "".join(f"{name}: {value}\n" for name, value in state.items())
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "profiles": {"type": "list", "elements": "str", "default": []},
+            "compute_mode": {"type": "str", "choices": ["", *mig.COMPUTE_MODES], "default": ""},
+            "change_joined": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    wish = mig.Wish(tuple(module.params["profiles"]), module.params["compute_mode"])
+    host = Host()
+    answer: dict[str, Any] = {"pending": [], "python": sys.executable}
+    try:
+        if host.joined and not module.params["change_joined"]:
+            cards = mig.read(host)
+            answer["pending"] = mig.differing(cards, wish)
+        if answer["pending"]:
+            state = {f"GPU {card.number}": mig.described(card) for card in cards}
+            outcome = mig.Outcome(False, state, state)
+        else:
+            outcome = mig.apply(host, wish, os.uname().nodename, module.check_mode)
+    except mig.MigError as error:
+        # In check mode on a bare host the driver is yet to come.
+        if module.check_mode and host.run(["nvidia-smi", "-L"]).code == 127:
+            wished = mig.wished_text(wish)
+            outcome = mig.Outcome(bool(wish.profiles), {}, {"every GPU": wished})
+        else:
+            module.fail_json(msg=str(error), **answer)
+    module.exit_json(
+        changed=outcome.changed,
+        layout=outcome.after,
+        reboot_required=bool(outcome.waiting),
+        reason=outcome.waiting,
+        diff={"before": text(outcome.before), "after": text(outcome.after)},
+        **answer,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""MIG layouts on hosts made of canned answers, in the form in which nvidia-smi 535 gives them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import mig, mig_boot, sharing_evidence
+from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SLOTS = 7
+
+
+class Cards:
+    """Cards that nvidia-smi divides: each is on or off and has instances with their devices."""
+
+    def __init__(self, root: Path, count: int = 2, capable: bool = True) -> None:
+        self.host = Host(str(root), self.run)
+        self.root = root
+        self.capable = capable
+        self.on = [False] * count
+        self.stuck = False
+        self.layout: list[list[str]] = [[] for _ in range(count)]
+        self.bare: list[list[str]] = [[] for _ in range(count)]
+        self.compute = ["Default"] * count
+        self.daemon = True
+        self.commands: list[str] = []
+
+    def run(self, argv: Sequence[str], *_: object) -> Result:
+        words = list(argv)
+        if words[0] == "systemctl":
+            if words[1] != "is-active":
+                self.commands.append(" ".join(words[1:]))
+                self.daemon = words[1] == "start"
+            return Result(0 if self.daemon else 3, "", "")
+        if words[1].startswith("--query-gpu"):
+            return Result(0, "".join(map(self.row, range(len(self.on)))), "")
+        if words[1:] == ["-L"]:
+            return Result(0, "".join(map(self.listed, range(len(self.on)))), "")
+        if words[1:] == ["mig", "-lgi"]:
+            return self.instances()
+        self.commands.append(" ".join(words[1:]))
+        return self.change(words[1:])
+
+    def row(self, n: int) -> str:
+        mode = ("Enabled" if self.on[n] else "Disabled") if self.capable else "[N/A]"
+        return f"{n}, GPU-{n}, {mode}, {mode}, {self.compute[n]}\n"
+
+    def listed(self, n: int) -> str:
+        lines = [f"GPU {n}: NVIDIA A100-SXM4-80GB (UUID: GPU-{n})\n"]
+        for i, profile in enumerate(self.layout[n]):
+            lines.append(f"  MIG {profile:<12}  Device  {i}: (UUID: MIG-{n}-{i})\n")
+        return "".join(lines)
+
+    def instances(self) -> Result:
+        rows = [
+            f"|   {n}  MIG {profile:<15} 19       {i}          {i}:1     |\n"
+            for n in range(len(self.on))
+            for i, profile in enumerate(self.layout[n] + self.bare[n])
+        ]
+        if not rows:
+            return Result(6, "No GPU instances found: Not Found\n", "")
+        return Result(0, "| GPU instances:       |\n" + "".join(rows), "")
+
+    def change(self, words: list[str]) -> Result:
+        n = int(words[words.index("-i") + 1])
+        if "-mig" in words and not self.stuck:
+            self.on[n] = words[-1] == "1"
+        elif "-c" in words:
+            self.compute[n] = words[-1].capitalize().replace("_process", "_Process")
+        elif "-dci" in words:
+            self.bare[n] += self.layout[n]
+            self.layout[n] = []
+        elif "-dgi" in words:
+            self.bare[n] = []
+        elif "-cgi" in words:
+            profiles = words[words.index("-cgi") + 1].split(",")
+            fit = sum(int(profile[0]) for profile in profiles) <= SLOTS
+            if not fit:
+                return Result(4, "Failed to create GPU instances: Insufficient Resources\n", "")
+            self.layout[n] = profiles
+        return Result(0, "", "")
+
+    def hold(self, pid: int, name: str, target: str) -> None:
+        """A process with an open file."""
+        folder = self.root / f"proc/{pid}/fd"
+        folder.mkdir(parents=True)
+        (folder / "3").symlink_to(target)
+        (folder.parent / "comm").write_text(f"{name}\n")
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> Cards:
+    return Cards(tmp_path)
+
+
+SEVEN = mig.Wish(("1g.10gb",) * 7, "default")
+NONE = mig.Wish((), "default")
+
+
+def test_cards_are_divided_once_with_the_daemon_away_for_the_mode_only(cards: Cards) -> None:
+    outcome = mig.apply(cards.host, SEVEN, "node")
+    assert outcome.changed
+    assert outcome.after["GPU 1"] == "7 x 1g.10gb"
+    profiles = ",".join(SEVEN.profiles)
+    assert cards.commands == [
+        "stop nvidia-persistenced",
+        "-i 0 -mig 1",
+        "-i 1 -mig 1",
+        "start nvidia-persistenced",
+        f"mig -i 0 -cgi {profiles} -C",
+        f"mig -i 1 -cgi {profiles} -C",
+    ]
+    cards.commands.clear()
+    again = mig.apply(cards.host, SEVEN, "node")
+    assert not again.changed
+    assert cards.commands == []
+
+
+def test_a_card_that_is_as_wished_is_left_alone(cards: Cards) -> None:
+    mig.apply(cards.host, SEVEN, "node")
+    cards.layout[1] = ["2g.20gb"]
+    cards.commands.clear()
+    mig.apply(cards.host, SEVEN, "node")
+    assert all(" -i 1 " in command for command in cards.commands)
+    assert [command.split()[3] for command in cards.commands] == ["-dci", "-dgi", "-cgi"]
+
+
+def test_what_a_killed_run_left_is_mended(cards: Cards) -> None:
+    cards.on = [True, True]
+    cards.bare[0] = ["1g.10gb"]
+    cards.layout[0] = ["1g.10gb"] * 6
+    found = mig.read(cards.host)
+    assert mig.described(found[0]) == ("half divided: instances 7 x 1g.10gb, devices 6 x 1g.10gb")
+    assert mig.apply(cards.host, SEVEN, "node").after["GPU 0"] == "7 x 1g.10gb"
+
+
+def test_mixed_profiles_are_made_the_largest_first(cards: Cards) -> None:
+    mig.apply(cards.host, mig.Wish(("1g.10gb", "3g.40gb", "1g.20gb"), ""), "node")
+    assert "mig -i 0 -cgi 3g.40gb,1g.20gb,1g.10gb -C" in cards.commands
+
+
+def test_division_is_undone_and_the_compute_mode_set(cards: Cards) -> None:
+    mig.apply(cards.host, SEVEN, "node")
+    outcome = mig.apply(cards.host, mig.Wish((), "exclusive-process"), "node")
+    assert outcome.after == {
+        "GPU 0": "not divided",
+        "GPU 0 compute mode": "Exclusive_Process",
+        "GPU 1": "not divided",
+        "GPU 1 compute mode": "Exclusive_Process",
+    }
+
+
+def test_nothing_is_touched_while_a_process_holds_a_card(cards: Cards) -> None:
+    cards.hold(17, "nvidia-persiste", "/dev/nvidia0")
+    cards.hold(23, "cat", "/dev/nvidiactl")
+    assert mig.users(cards.host) == []
+    cards.hold(4711, "python3", "/dev/nvidia1")
+    with pytest.raises(mig.MigError) as caught:
+        mig.apply(cards.host, SEVEN, "node")
+    assert str(caught.value) == (
+        "GPUs are in use, so that their MIG layout stays — node — got: 4711 (python3);"
+        " allowed: no process that holds a GPU —"
+        " End them, or drain the node by upgrade.yml, and run the play again."
+    )
+    assert cards.commands == []
+    # The compute mode counts for programs to come: who computes now is not disturbed.
+    assert mig.apply(cards.host, mig.Wish((), "prohibited"), "node").changed
+
+
+def test_cards_that_cannot_be_divided_are_refused(tmp_path: Path) -> None:
+    cards = Cards(tmp_path, capable=False)
+    with pytest.raises(mig.MigError) as caught:
+        mig.apply(cards.host, SEVEN, "node")
+    assert str(caught.value) == (
+        "GPUs that MIG cannot divide — node — got: GPU 0, 1; allowed: GPUs of a model with MIG —"
+        " Correct bedplate_sharing or bedplate_gpu of the host's pool, and run 'bedplate plan'."
+    )
+    assert not mig.apply(cards.host, NONE, "node").changed
+
+
+def test_a_mode_that_waits_for_a_reset_is_told(cards: Cards) -> None:
+    cards.stuck = True
+    outcome = mig.apply(cards.host, SEVEN, "node")
+    assert (outcome.changed, outcome.waiting) == (False, "MIG mode of GPU 0, 1 waits for a reset")
+    assert cards.daemon
+
+
+def test_what_does_not_fit_is_told_in_nvidias_words(cards: Cards) -> None:
+    with pytest.raises(mig.MigError, match="Insufficient Resources"):
+        mig.apply(cards.host, mig.Wish(("4g.40gb", "4g.40gb"), ""), "node")
+
+
+def test_check_mode_says_the_same_and_does_nothing(cards: Cards) -> None:
+    foretold = mig.apply(cards.host, SEVEN, "node", check=True)
+    assert cards.commands == []
+    assert foretold == mig.apply(cards.host, SEVEN, "node")
+
+
+def test_the_boot_unit_reads_what_the_role_wrote() -> None:
+    text = json.dumps({"profiles": ["1g.10gb"], "compute_mode": "default"})
+    assert mig_boot.wish(text) == mig.Wish(("1g.10gb",), "default")
+
+
+# ---- evidence
+
+
+def evidence(cards: Cards, **wish: object) -> dict[str, tuple[str, str]]:
+    to = Collected([], {}, {})
+    sharing = {"mode": "none", "replicas": 0, "mig_profiles": [], "compute_mode": "default"}
+    sharing_evidence.collect(cards.host, Wishes(sharing={**sharing, **wish}), to)
+    return {one["id"]: (one["result"], one["reason"]) for one in to.checks}
+
+
+def file(cards: Cards, name: str, text: str) -> None:
+    path = cards.root / name.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def offer(cards: Cards, text: str) -> None:
+    file(cards, sharing_evidence.CONFIGURATION, f"version: v1\nflags:\n  migStrategy: {text}")
+
+
+def test_whole_cards_that_nobody_shares_are_well(cards: Cards) -> None:
+    offer(cards, "none\n")
+    found = evidence(cards)
+    assert {name: result for name, (result, _) in found.items()} == {
+        "sharing.mig": "pass",
+        "sharing.boot": "skipped",
+        "sharing.compute_mode": "pass",
+        "sharing.replicas": "pass",
+        "sharing.mps": "skipped",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "wish", "configuration"),
+    [
+        ("sharing.mig", {"mode": "mig", "mig_profiles": ["1g.10gb"]}, "single\n"),
+        ("sharing.boot", {"mode": "mig", "mig_profiles": ["1g.10gb"]}, "single\n"),
+        ("sharing.compute_mode", {"compute_mode": "prohibited"}, "none\n"),
+        ("sharing.replicas", {"mode": "mig", "mig_profiles": ["1g.10gb"]}, "none\n"),
+        (
+            "sharing.replicas",
+            {"mode": "time-slicing", "replicas": 4},
+            "none\nsharing:\n  timeSlicing:\n      - name: nvidia.com/gpu\n        replicas: 10\n",
+        ),
+        ("sharing.mps_shm", {"mode": "mps", "replicas": 4}, "none\n"),
+    ],
+)
+def test_each_difference_fails_its_check(
+    cards: Cards, name: str, wish: dict[str, object], configuration: str
+) -> None:
+    offer(cards, configuration)
+    assert evidence(cards, **wish)[name][0] == "fail"
+
+
+def test_mps_belongs_to_the_device_plugin_alone(cards: Cards) -> None:
+    file(cards, "/proc/mounts", "shm /run/nvidia/mps/shm tmpfs rw 0 0\n")
+    file(cards, "/proc/9/comm", "nvidia-cuda-mps-control"[:15] + "\n")
+    file(cards, "/proc/9/cgroup", "0::/kubepods.slice/pod1\n")
+    found = evidence(cards, mode="mps", replicas=20)
+    assert (found["sharing.mps"][0], found["sharing.mps_shm"][0]) == ("pass", "pass")
+    assert found["sharing.compute_mode"] == (
+        "skipped",
+        "the MPS daemon sets it once the host joins",
+    )
+    file(cards, "/proc/9/cgroup", "0::/system.slice/mps.service\n")
+    assert evidence(cards, mode="mps", replicas=20)["sharing.mps"][0] == "fail"
+
+
+def test_limits_of_clients_are_asked_of_the_daemon(cards: Cards) -> None:
+    file(cards, "/etc/kubernetes/kubelet.conf", "")
+    answers = {"sh": Result(0, "5.0\n", "")}
+    run = cards.run
+    host = Host(str(cards.root), lambda argv, *rest: answers.get(argv[0]) or run(argv, *rest))
+    assert sharing_evidence.limits(host) == {"active threads": "5 %"}
+    cards.host = host
+    assert evidence(cards, mode="mps", replicas=20)["sharing.mps_limits"][0] == "pass"
+    assert evidence(cards, mode="mps", replicas=10)["sharing.mps_limits"][0] == "fail"
+    answers["sh"] = Result(127, "", "nvidia-cuda-mps-control: not found")
+    assert evidence(cards, mode="mps", replicas=20)["sharing.mps_limits"][0] == "fail"
