@@ -61,8 +61,8 @@ def check(tables: Tables) -> list[Problem]:
         *_mps(fact for fact in tables["mps-limits"]),
         *_mig(tables),
         *_known_bad(tables),
-    ]
         *_tools(tables),
+    ]
 
 
 def _twice(tables: Tables) -> Iterator[Problem]:
@@ -180,7 +180,6 @@ def _mig(tables: Tables) -> Iterator[Problem]:
             seen[key] = fact.id
 
 
-def _known_bad(tables: Tables) -> Iterator[Problem]:
 def _tools(tables: Tables) -> Iterator[Problem]:
     systems = {fact.value.os for fact in tables["systems"]}
     for fact in tables["hpc-tools"]:
@@ -196,6 +195,7 @@ def _tools(tables: Tables) -> Iterator[Problem]:
             yield fact_problem(what, "hpc-tools", fact.id, value.source)
 
 
+def _known_bad(tables: Tables) -> Iterator[Problem]:
     known = {
         dimension: {getattr(fact.value, field) for fact in tables[file]}
         for dimension, file, field in DIMENSIONS
