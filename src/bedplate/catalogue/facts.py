@@ -360,24 +360,6 @@ class FabricSwitch(Value):
     pci: Annotated[list[Pci], Field(min_length=1)]
 
 
-class Installable(Value):
-    """What this version's roles and stacks can carry out; what is missing is planned only."""
-
-    dimension: str
-    values: list[str]
-
-
-class Artifact(Value):
-    """Where upstream publishes a file; `{version}` is the component's in the lock."""
-
-    artifact: str
-    component: str
-    url: str
-    sha256: str | None
-
-
-class Fact[V: Value](Value):
-    """Something the world allows or forbids, with where it was read and how sure it is."""
 class HpcTool(Value):
     """A tool that clusters are tried, measured or watched with, and where it comes from.
 
@@ -402,6 +384,24 @@ class HypervisorSetting(Value):
     meaning: str
 
 
+class Installable(Value):
+    """What this version's roles and stacks can carry out; what is missing is planned only."""
+
+    dimension: str
+    values: list[str]
+
+
+class Artifact(Value):
+    """Where upstream publishes a file; `{version}` is the component's in the lock."""
+
+    artifact: str
+    component: str
+    url: str
+    sha256: str | None
+
+
+class Fact[V: Value](Value):
+    """Something the world allows or forbids, with where it was read and how sure it is."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9-]+/[A-Za-z0-9._+-]+$")]
     value: V
