@@ -73,6 +73,13 @@ def wrong(host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Setting
     given = {str(a).lower() for a in settings.devices}
     for name, wish in sorted(guests.items()):
         at = f"{where}, guest {name}"
+        if wish.get("vgpu"):
+            fix = "Write it out for vSphere (entry point artefacts), or give it devices."
+            allowed = "whole devices"
+            found.append(
+                problem("shares of cards are not libvirt's", at, str(wish["vgpu"]), allowed, fix)
+            )
+            continue
         devices = sorted(str(address).lower() for address in wish["devices"])
         for address in devices:
             if address not in given or address not in present:

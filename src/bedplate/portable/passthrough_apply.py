@@ -80,7 +80,8 @@ class Work:
     def _bind(self) -> None:
         """Give functions that are free to vfio-pci now, through the unit that does it at boot."""
         free = kernel.unbound(self.host, self.wish)
-        if not free or self.problems:
+        # The unit takes every function that is listed from whatever has it: right at boot, not now.
+        if not free or self.problems or kernel.held(self.host, self.wish):
             return
         names = "".join(f"{address}: %s\n" for address in free)
         shown = (names % (("no driver",) * len(free)), names % (("vfio-pci",) * len(free)))

@@ -216,16 +216,22 @@ def dead_iommu(host: Host, wished: Sequence[str], where: str) -> List[str]:
     ]
 
 
+def held(host: Host, wish: Wish) -> List[str]:
+    """Functions that another driver has: only a reboot takes them away without disturbing it."""
+    present = passthrough.functions(host)
+    found = [present[address] for address in wish.binding.addresses if address in present]
+    return [
+        f"{one} is in the hands of {one.driver}"
+        for one in found
+        if one.driver not in (None, passthrough.DRIVER)
+    ]
+
+
 def waiting(host: Host, wish: Wish, wished: Sequence[str]) -> List[str]:
     """What only a reboot brings; empty once nothing is left to bring."""
     missing = missing_arguments(host, wished)
     found = ["the running kernel lacks " + " ".join(missing)] if missing else []
-    present = passthrough.functions(host)
-    for address in wish.binding.addresses:
-        function = present.get(address)
-        if function is not None and function.driver not in (None, passthrough.DRIVER):
-            found.append(f"{function} is in the hands of {function.driver}")
-    return found
+    return found + held(host, wish)
 
 
 def unbound(host: Host, wish: Wish) -> List[str]:
