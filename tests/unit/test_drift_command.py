@@ -245,9 +245,43 @@ def test_json(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads("\n".join(drift(site, capsys, "--json")[1]))["ok"] is True
 
 
-def test_looks_for_drift_are_no_evidence_for_the_report(
+def report(site: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Run `bedplate report`: exit status, what it printed, the page."""
+    status = cli.main(["report", str(site)])
+    printed = capsys.readouterr().out
+    return status, printed, (site / ".bedplate/report.html").read_text()
+
+
+def test_the_report_shows_drift_and_is_no_worse_for_it(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(site, "drift", "gpu-a", check())
-    assert cli.main(["report", str(site)]) == 0
-    assert "3 checks passed, 0 failed" in capsys.readouterr().out
+    write(site, "drift", "gpu-a", check("driver.held", found="<b>"))
+    status, printed, page = report(site, capsys)
+    assert status == 0
+    assert "3 checks passed, 0 failed" in printed
+    assert f"Drifted since: gpu-a — see: bedplate drift {site}" in printed
+    assert "<h2>Drifted since</h2>" in page
+    assert "<td>&lt;b&gt;</td>" in page
+    write(site, "host", "gpu-a", check(result="pass"), checked=LATER)
+    assert "Drifted since" not in "".join(report(site, capsys)[1:])
+
+
+@pytest.mark.parametrize("name", ["site.finished", "host.reachable", "host.read"])
+def test_the_report_lists_hosts_that_were_set_aside(
+    site: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert "Set aside" not in "".join(report(site, capsys)[1:])
+    write(site, "host", "gpu-a", check(name, reason="no headers"))
+    status, printed, page = report(site, capsys)
+    assert status == 2
+    assert "Set aside: gpu-a." in printed
+    assert "<tr><td>gpu-a</td><td>no headers</td></tr>" in page
+
+
+def test_the_report_tells_of_cards_that_were_exchanged(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    since = {"checked": EARLIER, "what": ["0000:17:00.0: GPU-1 was replaced by GPU-2"]}
+    write(site, "host", "gpu-a", check(result="pass"), facts={"changed_since": since})
+    page = report(site, capsys)[2]
+    assert f"Changed since {EARLIER}: <div>0000:17:00.0: GPU-1 was replaced by GPU-2</div>" in page

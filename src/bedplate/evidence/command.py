@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.evidence.drift import load_drift
 from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
@@ -33,7 +34,8 @@ def run(site: Path) -> int:
         name: hosts[0].wishes.model_dump(mode="json", exclude_defaults=True)
         for name, hosts in pools.items()
     }
-    report = assemble(site.resolve().name, lock, digest(site), evidence, wishes)
+    drift = load_drift(site, lock, digest(site), evidence)
+    report = assemble(site.resolve().name, lock, digest(site), evidence, wishes, drift)
     folder = site / ".bedplate"
     page = render(report)
     # A lone surrogate, as JSON can hold it, has no UTF-8: a question mark is no reason to fail.
@@ -57,5 +59,10 @@ def run(site: Path) -> int:
         for check in found.checks:
             if check.result is Result.FAIL:
                 print(f"  {name} {check.id}: {check.reason} — {check.fix}")
+    if report.set_aside:
+        print(f"Set aside: {', '.join(report.set_aside)}.")
+    if report.drifted:
+        names = ", ".join(host.name for host in report.drifted)
+        print(f"Drifted since: {names} — see: bedplate drift {site}")
     print(f"Wrote {folder}/report.html and junit.xml.")
     return PROVEN if report.result is Result.PASS else NOT_PROVEN

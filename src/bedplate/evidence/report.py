@@ -13,7 +13,12 @@ from bedplate.evidence.model import Evidence, Result
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bedplate.evidence.drift import HostDrift
     from bedplate.lock import Lock
+
+
+#: What a run leaves on a host on which it has not come to its end.
+SET_ASIDE = ("site.finished", "host.reachable", "host.read")
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,13 @@ class HostRow:
     address: str
     evidence: Evidence | None
     stale: bool
+
+    @property
+    def set_aside(self) -> str:
+        """Why a run has set the host aside; empty where none has."""
+        checks = self.evidence.checks if self.evidence is not None else ()
+        failed = (c for c in checks if c.id in SET_ASIDE and c.result is Result.FAIL)
+        return next((check.reason for check in failed), "")
 
     @property
     def result(self) -> Result:
@@ -45,6 +57,17 @@ class Report:
     cluster: Evidence | None
     cluster_stale: bool = False
     strangers: Sequence[Evidence] = field(default=())
+    drift: Sequence[HostDrift] = field(default=())
+
+    @property
+    def set_aside(self) -> Mapping[str, str]:
+        """Hosts that a run has set aside, each with its reason."""
+        return {row.name: row.set_aside for row in self.hosts if row.set_aside}
+
+    @property
+    def drifted(self) -> Sequence[HostDrift]:
+        """Hosts that differ from what they were set up to be."""
+        return [host for host in self.drift if host.state == "drifted"]
 
     @property
     def simulated(self) -> bool:
@@ -95,6 +118,7 @@ def assemble(
     lock_digest: str,
     evidence: Sequence[Evidence],
     wishes: Mapping[str, Mapping[str, Any]],
+    drift: Sequence[HostDrift] = (),
 ) -> Report:
     """Put evidence beside the hosts of the lock.
 
@@ -115,7 +139,7 @@ def assemble(
     cluster = next((item for item in evidence if item.subject.kind == "cluster"), None)
     strangers = tuple(item for name, item in sorted(by_host.items()) if name not in lock.hosts)
     cluster_stale = cluster is not None and cluster.lock != lock_digest
-    return Report(site, lock, wishes, rows, cluster, cluster_stale, strangers)
+    return Report(site, lock, wishes, rows, cluster, cluster_stale, strangers, drift)
 
 
 def render(report: Report) -> str:
