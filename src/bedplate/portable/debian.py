@@ -209,6 +209,16 @@ def superfluous(host: Host, folder: str, keep: Sequence[Mapping[str, str]]) -> L
     ]
 
 
+def sources(host: Host, names: Sequence[str]) -> Dict[str, str]:
+    """The source package that each of ``names`` was built from."""
+    if not names:
+        return {}
+    show = "--showformat=${Package}\\t${source:Package}\\n"
+    answer = host.run(["dpkg-query", "--show", show, *names])
+    rows = (line.partition("\t") for line in answer.out.splitlines())
+    return {name: source for name, _, source in rows if source}
+
+
 def removed_by(simulated: str) -> List[str]:
     """Packages that a transaction would remove, from what ``apt-get --simulate`` printed."""
     return sorted(

@@ -134,9 +134,15 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
 
 
 def _refuse_more_removals(host: Host, wish: Wish, apt: Sequence[str], asked: Sequence[str]) -> None:
-    """apt removes whatever depends on what goes: that must not be more than what may go."""
+    """apt removes whatever depends on what goes: that must not be more than what may go.
+
+    The rest of a driver may go with it: what was built from the same source package.
+    """
     answer = host.run([*apt, "--simulate", "install", *asked], timeout=300, environment=ENVIRONMENT)
     more = sorted(set(debian.removed_by(answer.out)) - set(wish.remove))
+    built_from = debian.sources(host, [*wish.remove, *more]) if more else {}
+    may_go = {built_from[name] for name in wish.remove if name in built_from}
+    more = [name for name in more if built_from.get(name) not in may_go]
     if answer.code == 0 and more:
         raise TransactionError(
             "the change would remove packages that are not the role's",

@@ -1,0 +1,219 @@
+"""A driver's change on a host: builds, other drivers, the transaction, and the way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import (
+    debian_transaction,
+    driver,
+    driver_dkms,
+    driver_foreign,
+    driver_record,
+    driver_rollback,
+)
+from bedplate.portable.debian_transaction import TransactionError, Wish
+from bedplate.portable.driver_record import Driver, Record
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+KERNEL = "6.12.107+deb13-cloud-amd64"
+OLD = Driver("470.256.02", "proprietary", "distro", "6.1", {"old": "470"})
+NEW = Driver("535.261.03", "proprietary", "distro", "6.1", {"new": "535"})
+DEBIAN = "ID=debian\nVERSION_ID=12\n"
+LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Release Build\n"
+
+
+def put(root: Path, name: str, text: str = "") -> None:
+    """Write a file of the host."""
+    path = root / name.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def host(root: Path, answer: Callable[[Sequence[str]], Result]) -> Host:
+    """A Debian host whose commands are answered by *answer*."""
+    put(root, "/etc/os-release", DEBIAN)
+    return Host(str(root), lambda argv, _timeout, _environment=None: answer(argv))
+
+
+def dpkg(packages: Mapping[str, str]) -> Callable[[Sequence[str]], Result]:
+    """Answer as a dpkg that has these packages installed."""
+
+    def answer(argv: Sequence[str]) -> Result:
+        if argv[0] != "dpkg-query":
+            return Result(0, "", "")
+        if "db:Status-Want" in argv[2]:
+            rows = [f"{n}\t{v}\thold\tinstalled" for n, v in packages.items() if n in argv]
+        elif "db:Status-Status" in argv[2]:
+            rows = [f"installed\t{n}" for n in packages if n in argv]
+        else:
+            rows = [f"hi \t{n}" for n in packages]
+        return Result(0, "\n".join([*rows, ""]), "")
+
+    return answer
+
+
+def test_a_module_is_built_once_it_lies_where_the_kernel_finds_it(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "/usr/src/nvidia-current-550.1/dkms.conf",
+        'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="550.1"\n',
+    )
+    put(
+        tmp_path,
+        "/usr/src/nvidia-550.1/dkms.conf",
+        "PACKAGE_NAME=nvidia\nPACKAGE_VERSION=#MODULE_VERSION#\n",
+    )
+    put(tmp_path, "/usr/src/nvidia-535.2/dkms.conf", "PACKAGE_NAME=nvidia\nPACKAGE_VERSION=535.2\n")
+    here = Host(str(tmp_path))
+    two = [driver_dkms.Module("nvidia", "550.1"), driver_dkms.Module("nvidia-current", "550.1")]
+    assert driver_dkms.modules(here, "550.1") == two
+    assert driver_dkms.missing(here, "550.1", KERNEL) == []  # no headers: nothing can be built
+    (tmp_path / f"lib/modules/{KERNEL}/build").mkdir(parents=True)
+    assert driver_dkms.missing(here, "550.1", KERNEL) == two
+    put(tmp_path, f"/var/lib/dkms/nvidia/550.1/{KERNEL}/x86_64/module/nvidia.ko")
+    assert driver_dkms.missing(here, "550.1", KERNEL) == two
+    put(tmp_path, f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko")
+    assert driver_dkms.missing(here, "550.1", KERNEL) == two[1:]
+
+
+def test_a_failed_build_is_told_by_its_first_error(tmp_path: Path) -> None:
+    log = "/var/lib/dkms/nvidia-current-open/550.163.01/build/make.log"
+    put(
+        tmp_path,
+        log,
+        "cc -Werror=implicit-int -o a.o\n"
+        "/var/lib/dkms/nvidia-current-open/550.163.01/build/nvidia/nv-pci.c:237:15: error: too few"
+        " arguments to function 'pci_resize_resource'\nmake[2]: *** [nv-pci.o] Error 1\n",
+    )
+    said = f"Error! Bad return status for module build\nConsult {log} for more information.\n"
+    found = driver_dkms.failure(Host(str(tmp_path)), said)
+    assert found == (
+        "nvidia/nv-pci.c:237:15: error: too few arguments to function 'pci_resize_resource'"
+        f" ({log})"
+    )
+    assert driver_dkms.failure(Host(str(tmp_path)), "E: all else") == ""
+
+
+def test_a_build_that_says_it_went_well_must_have_made_something(tmp_path: Path) -> None:
+    here = host(tmp_path, lambda _: Result(0, "", "done"))
+    assert driver_dkms.build(here, driver_dkms.Module("nvidia", "550.1"), KERNEL) == "done"
+
+
+def test_other_drivers_are_found_by_their_files_and_named_with_their_owner(tmp_path: Path) -> None:
+    ours = "/usr/src/nvidia-current-535.261.03/dkms.conf"
+    theirs = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.1"
+    for name in (ours, theirs, driver_foreign.UNINSTALLER):
+        put(tmp_path, name)
+    (tmp_path / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.550.1")
+    packages = dpkg({"libnvidia-ml1": "550.1-1", "new": "535"})
+
+    def answer(argv: Sequence[str]) -> Result:
+        if "--search" in argv:
+            assert "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1" not in argv
+            return Result(1, f"new: {ours}\nlibnvidia-ml1:amd64: {theirs}\n", "")
+        return packages(argv)
+
+    marks = ["/usr/src/nvidia*/dkms.conf", "/usr/lib/*/libnvidia-ml.so.*", "/usr/bin/nvidia-un*"]
+    here = host(tmp_path, answer)
+    assert driver_foreign.find(here, marks, ["new"], runfile=False).said == (
+        "package libnvidia-ml1 550.1-1, /usr/bin/nvidia-uninstall (of no package: NVIDIA's"
+        " installer)"
+    )
+    assert not driver_foreign.find(here, marks, ["new", "libnvidia-ml1"], runfile=True)
+
+
+@pytest.mark.parametrize(
+    ("packages", "loaded", "expected"),
+    [
+        ({"old": "470"}, "470.256.02", (False, [])),  # it failed before anything was changed
+        ({"new": "535"}, "470.256.02", (True, ["new"])),
+        ({"old": "470", "new": "535"}, "470.256.02", (True, ["new"])),
+        ({"old": "470"}, "535.261.03", (True, [])),
+        ({"old": "470"}, "", (True, [])),
+    ],
+)
+def test_a_failed_change_goes_back_to_the_last_good_driver(
+    packages: dict[str, str], loaded: str, expected: tuple[bool, list[str]], tmp_path: Path
+) -> None:
+    here = host(tmp_path, dpkg(packages))
+    if loaded:
+        put(tmp_path, "/proc/driver/nvidia/version", LOADED.format(loaded))
+    record = driver_record.begun(Record((OLD,)), NEW)
+    plan = driver_rollback.after_failure(here, record, NEW)
+    assert (plan.needed, plan.remove) == expected
+    assert plan.target == OLD
+
+
+def test_a_failure_without_a_change_takes_nothing_back(tmp_path: Path) -> None:
+    plan = driver_rollback.after_failure(host(tmp_path, dpkg({})), Record((OLD,)), OLD)
+    assert plan == (False, None, [])
+
+
+def test_a_first_installation_is_removed_only_where_it_was_left_in_the_middle(
+    tmp_path: Path,
+) -> None:
+    record = driver_record.begun(Record(), NEW)
+    here = host(tmp_path, dpkg({"new": "535"}))
+    assert driver_rollback.after_failure(here, record, NEW) == (False, None, ["new"])
+    put(tmp_path, "/var/lib/dpkg/updates/0001")
+    assert driver_rollback.after_failure(here, record, NEW) == (True, None, ["new"])
+
+
+def test_a_driver_with_too_few_gpus_is_no_good(tmp_path: Path) -> None:
+    row = "0, Tesla T4, GPU-1, 15360, Enabled, 00000000:11:00.0, 535.261.03\n"
+    here = host(tmp_path, lambda _: Result(0, row, ""))
+    assert driver.health(here, "535.261.03", 1) == ""
+    assert driver.health(here, "535.261.03", 4) == "1 of 4 GPUs answer"
+    assert driver.health(here, "470.256.02", 1) == "the library is of version 535.261.03"
+    broken = host(tmp_path, lambda _: Result(9, "", "Failed to initialize NVML"))
+    assert driver.health(broken, "1", 1) == "nvidia-smi: Failed to initialize NVML"
+
+
+def apt(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:
+    """Answer as an apt that offers new=535, and would do *simulated*."""
+
+    def answer(argv: Sequence[str]) -> Result:
+        if argv[0] == "apt-cache":
+            return Result(0, " new | 535 | http://m.example x Packages\n", "")
+        if "--simulate" in argv:
+            return Result(0, simulated, "")
+        if argv[0] == "dpkg-query":
+            return Result(0, sources, "")
+        return Result(0, "", "")
+
+    return answer
+
+
+def test_a_transaction_that_removes_more_is_refused(tmp_path: Path) -> None:
+    wish = Wish({"new": "535"}, ["old"], work="/work")
+    here = host(tmp_path, apt("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
+    with pytest.raises(TransactionError) as refused:
+        debian_transaction.run(here, wish, ["new"])
+    assert (refused.value.got, refused.value.allowed) == ("app", "old")
+
+
+def test_the_rest_of_the_same_driver_may_go_with_it(tmp_path: Path) -> None:
+    wish = Wish({"new": "535"}, ["old"], work="/work")
+    here = host(tmp_path, apt("Remv old [1]\nRemv rest [1]\n", "old\tnvidia\nrest\tnvidia\n"))
+    debian_transaction.run(here, wish, ["new"])
+
+
+def test_what_is_to_be_removed_is_not_configured_first(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
+
+    def answer(argv: Sequence[str]) -> Result:
+        asked.append(argv)
+        return Result(0, "iF \tbroken\n", "") if argv[0] == "dpkg-query" else Result(0, "", "")
+
+    here = host(tmp_path, answer)
+    assert debian_transaction.mend(here, Wish({}, ["broken"])) == ""
+    assert asked[-1] == ["dpkg", "--set-selections"]
+    assert debian_transaction.mend(here, Wish({"broken": "1"})) == ""
+    assert asked[-1][-2:] == ["--configure", "-a"]
