@@ -124,7 +124,7 @@ UNIT = "slurmctld.service"
 RECORD = "/etc/bedplate/slurm-nodes.json"
 #: Digest of the configuration that the nodes were last told to fetch.
 PUSHED = "/etc/bedplate/slurm-pushed"
-CHANGES = "its GPUs change"
+CHANGES = "waits for a change of its configuration"
 
 
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:

@@ -132,7 +132,9 @@ def slurm_conf(
         "GresTypes": ",".join(kinds),
         # A node that was rebooted or lost works again once it registers with all its resources.
         "ReturnToService": "2",
+        # None, and yet the GPUs of nodes and jobs are counted, as scontrol shows them.
         "AccountingStorageType": "accounting_storage/none",
+        "AccountingStorageTRES": "gres/gpu",
         "MpiDefault": "none",
         **layout.settings,
     }

@@ -3,7 +3,7 @@
 from typing import Any, Dict, Mapping
 
 from . import slurm_config, slurm_gpus, slurm_service, slurm_state
-from .evidence import AGAIN, check, failed, skipped
+from .evidence import AGAIN, FAIL, check, failed, skipped
 from .evidence_area import Collected, Wishes
 from .host import Host
 
@@ -71,7 +71,8 @@ def _munge(host: Host, slurm: Mapping[str, Any], to: Collected) -> None:
 
 
 def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> None:
-    to.checks.append(_service(host, "slurmd"))
+    up = _service(host, "slurmd")
+    to.checks.append(up)
     wished = slurm_config.node_of(slurm["node"])
     if wished.gpus:
         _slots(host, to)
@@ -104,6 +105,7 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
     to.checks.append(check(*later[1], slurm_config.gres(wished), state.gres, AGAIN))
     _isolation(host, to, *later[2])
     reason = "" if slurm.get("try_job") else "no job was to be run"
+    reason = "slurmd does not run" if up["result"] == FAIL else reason
     to.checks.append(_job(host, wished, state, reason, *later[3]))
 
 
