@@ -6,14 +6,19 @@ summary needs travels in the workers' output.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# The end-to-end site and the molecule scenarios: each has one set of hosts and a life of its own.
+# Each has one set of hosts and a life of its own.
 # The boards' sources: what is fetched once serves all tests of the file.
-ONE_WORKER = ("tests/site/", "tests/roles/", "tests/catalogue/test_gpu_sources.py")
+ONE_WORKER = ("tests/site/", "tests/hosts/", "tests/catalogue/test_gpu_sources.py")
+SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
+HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
+ROOT = Path(__file__).parents[1]
 LEFT_OUT = pytest.StashKey[set[str]]()
 FIGURES = pytest.StashKey[dict[str, dict[str, float]]]()
 
@@ -22,7 +27,15 @@ class FolderScheduling(LoadScopeScheduling):
     """Keep tests that share hosts or sources on one worker, in order; spread all else."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if scenario := SCENARIO.match(nodeid):
+            return f"hosts of {scenario_hosts(scenario['folder'])}"
         return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), nodeid)
+
+
+def scenario_hosts(folder: str) -> str:
+    """Name the set of hosts that a molecule scenario runs on (tests/roles/README.md)."""
+    named = HOSTS.search((ROOT / folder / "molecule.yml").read_text(encoding="utf-8"))
+    return named["name"] if named else "molecule"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,6 @@
 """`molecule test` of every scenario as a user types it: in the role's folder, or at the root.
 
-The scenarios share one network of hosts, so they run one after the other, on one worker
-(tests/conftest.py).
+Scenarios that share hosts run one after the other, on one worker (tests/conftest.py).
 """
 
 from __future__ import annotations

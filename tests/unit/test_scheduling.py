@@ -7,12 +7,19 @@ import pytest
 from tests.conftest import FolderScheduling
 
 
+ROLES = "tests/roles/test_scenarios.py::test_molecule[roles/{}/molecule/default]"
+#: Has hosts of its own.
+SITE = "tests/roles/test_scenarios.py::test_molecule[extensions/molecule/default]"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "together"),
     [
         ("tests/site/test_site.py::test_a", "tests/site/test_site.py::test_b", True),
-        ("tests/roles/test_scenarios.py::test[a]", "tests/roles/test_scenarios.py::test[b]", True),
-        ("tests/site/test_site.py::test_a", "tests/roles/test_scenarios.py::test[a]", False),
+        ("tests/site/test_site.py::test_a", "tests/site/test_upgrade.py::test_b", True),
+        (ROLES.format("gpu_verify"), ROLES.format("host_baseline"), True),
+        (ROLES.format("gpu_verify"), SITE, False),
+        ("tests/site/test_site.py::test_a", SITE, False),
         ("tests/unit/test_tools.py::test_a", "tests/unit/test_tools.py::test_b", False),
     ],
 )
