@@ -6,7 +6,6 @@ import pytest
 
 from tests.conftest import FolderScheduling
 
-
 ROLES = "tests/roles/test_scenarios.py::test_molecule[roles/{}/molecule/default]"
 #: Has hosts of its own.
 SITE = "tests/roles/test_scenarios.py::test_molecule[extensions/molecule/default]"
