@@ -12,7 +12,6 @@ import re
 import resource
 import shutil
 import statistics
-import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -89,12 +88,23 @@ def play(site: SiteCommands, *arguments: str) -> tuple[float, str]:
     return time.monotonic() - started, done.stdout
 
 
+def substrate(site: SiteCommands, verb: str) -> None:
+    """Start or remove the hosts.
+
+    Raises:
+        AssertionError: it failed; with what it printed.
+    """
+    command = ["python", "-m", "tests.substrate", verb, str(site.description)]
+    done = site.run(verb, [*command, "--site", str(site.site)], quiet=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def fresh(site: SiteCommands) -> None:
     """Begin with two bare hosts and a lock that fits."""
-    site.run("down", ["python", "-m", "tests.substrate", "down", str(site.description)], quiet=True)
-    up = ["python", "-m", "tests.substrate", "up", str(site.description)]
-    site.run("up", [*up, "--site", str(site.site)], quiet=True)
-    site.run("plan", ["bedplate", "plan", str(site.site)], quiet=True)
+    substrate(site, "down")
+    substrate(site, "up")
+    done = site.run("plan", ["bedplate", "plan", str(site.site)], quiet=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def median(values: list[float]) -> float:
@@ -147,8 +157,14 @@ def again(site: SiteCommands, folder: Path, figures: Figures, rounds: int) -> No
         tasks = ", ".join(f"{count} {what}" for what, count in sorted(peer.counted().items()))
         figures.notes.append(f"the peer, {name}: {tasks}")
     on_host(site, MADE, peer_tasks.PREPARE)
-    for arguments in runs.values():
-        play(site, *arguments)  # not counted: from here on nothing is left to do
+    play(site, *PLAYBOOK)
+    play(site, *runs["all its tasks"])
+    # From here on nothing is left to do; the next runs show their commands and are not timed.
+    for name in ("hosts.yml", "equivalent roles"):
+        _, printed = play(site, *runs[name], "-vvv")
+        trips = Counter(ROUND_TRIP.findall(printed))
+        figures.ratios[f"round trips, again: {name}"] = float(max(trips.values()))
+        figures.ratios[f"tasks shown, again: {name}"] = float(len(TASK.findall(printed)))
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, arguments in runs.items():
@@ -158,10 +174,6 @@ def again(site: SiteCommands, folder: Path, figures: Figures, rounds: int) -> No
     for name, taken in seconds.items():
         figures.seconds[f"again, one host: {name}"] = median(taken)
         figures.notes.append(f"again, {name}: {told(taken)}")
-        _, printed = play(site, *runs[name], "-vvv")
-        trips = Counter(ROUND_TRIP.findall(printed))
-        figures.ratios[f"round trips, again: {name}"] = float(max(trips.values()))
-        figures.ratios[f"tasks shown, again: {name}"] = float(len(TASK.findall(printed)))
     for name in peers:
         goal = f" (goal {GOAL_AGAIN})" if name == "equivalent roles" else ""
         ratio = median(seconds[name]) / median(seconds["hosts.yml"])
@@ -198,15 +210,14 @@ def measure(folder: Path, parts: set[str], rounds: int = ROUNDS) -> Figures:
             again(site, folder / "peer", figures, rounds)
             figures.notes.append(profile(site))
         if "scale" in parts:
+            if "first" in parts:
+                fresh(site)  # a host made by hand is refused
             play(site, "playbooks/hosts.yml")
             seconds, ratios = scale.measure(site, folder)
             figures.seconds |= seconds
             figures.ratios |= ratios
-    except subprocess.CalledProcessError as error:
-        raise AssertionError(f"{error}\n{error.output}") from None
     finally:
-        down = ["python", "-m", "tests.substrate", "down", str(site.description)]
-        site.run("down", down, quiet=True)
+        substrate(site, "down")
     figures.ratios["load of the machine at the end"] = os.getloadavg()[1]
     figures.ratios["largest process of the hosts' part, MiB"] = (
         resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

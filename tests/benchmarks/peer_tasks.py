@@ -27,7 +27,7 @@ SOURCE = "nothing\n"
 PREPARE = f"""set -e
 mkdir -p {FOLDER}; cd {FOLDER}
 printf '{SOURCE.encode("unicode_escape").decode()}' > source
-touch authorized_keys
+touch authorized_keys lines
 tar -cf source.tar source
 """
 

@@ -27,6 +27,7 @@ PLAY = """
   hosts: gpu_pools
   gather_facts: false
   vars_files: [{root}/playbooks/vars/from_lock.yml]
+  vars: {{gpu_verify_areas: [driver, gpus]}}
   tasks:
     - {{ansible.builtin.import_role: {{name: bedplate.gpu.host_baseline, tasks_from: validate}}}}
     - {{ansible.builtin.import_role: {{name: bedplate.gpu.host_baseline, tasks_from: configure}}}}
