@@ -73,7 +73,7 @@ def main() -> None:
             call("cuDeviceGet", ctypes.byref(device), number)
             call("cuDeviceGetUuid", ctypes.byref(name), device)
             found[f"GPU-{uuid.UUID(bytes=bytes(name))}"] = _copy(call, device)
-    except (CudaError, OSError) as error:
+    except (CudaError, OSError, AttributeError) as error:  # AttributeError: an older library
         found["error"] = str(error)
     print(json.dumps(found))
 
