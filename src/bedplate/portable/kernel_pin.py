@@ -3,7 +3,7 @@
 import platform
 from typing import Dict, List, NamedTuple, Sequence
 
-from . import debian, rpm
+from . import debian, requirements, rpm
 from .host import Host
 
 #: Where DKMS finds the headers of a kernel.
@@ -42,17 +42,12 @@ def running() -> str:
     return platform.release()
 
 
-def is_debian(host: Host) -> bool:
-    """Whether dpkg is the host's package manager."""
-    return host.exists("/var/lib/dpkg/status")
-
-
 def holds(host: Host, names: Sequence[str]) -> Dict[str, bool]:
     """Those of ``names`` that are installed, each with whether upgrades leave it alone.
 
     rpm's kernels are named with version and architecture, because several are there at once.
     """
-    if is_debian(host):
+    if requirements.is_debian(host):
         return {name: package.held for name, package in debian.installed(host, names).items()}
     found = {}
     for name in names:

@@ -26,6 +26,12 @@ def system_name(host: Host) -> str:
     return "{}-{}".format(release.get("ID", "unknown"), release.get("VERSION_ID", "unknown"))
 
 
+def is_debian(host: Host) -> bool:
+    """Whether apt is the system's package manager, by what the system says it is."""
+    release = os_release(host)
+    return "debian" in [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
+
+
 def listening(host: Host) -> Dict[int, str]:
     """TCP ports in use, each with the socket's inode."""
     found: Dict[int, str] = {}

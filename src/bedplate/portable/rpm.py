@@ -15,7 +15,6 @@ QUERY = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\n"
 #: Written before a transaction starts and removed after it ended well: a package whose files are
 #: there and whose scripts never ran looks installed to rpm.
 JOURNAL = "/var/lib/bedplate/dnf-transaction.json"
-DATABASES = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.conf"
 LOCK_LIST = "/etc/dnf/plugins/versionlock.list"
 MARK = "# Bedplate: "
@@ -63,14 +62,14 @@ def differing(have: Mapping[str, Sequence[str]], wish: Mapping[str, str]) -> Lis
 
 def busy(host: Host) -> bool:
     """Whether a package manager changes rpm's database right now."""
-    for folder in DATABASES:
-        if not host.exists(folder + "/.rpm.lock"):
-            continue
-        with open(host.path(folder + "/.rpm.lock"), "a", encoding="utf-8") as lock:
-            try:
-                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return True
+    name = host.run(["rpm", "--eval", "%_dbpath"]).out.strip() + "/.rpm.lock"
+    if not host.exists(name):
+        return False
+    with open(host.path(name), "a", encoding="utf-8") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
     return False
 
 
