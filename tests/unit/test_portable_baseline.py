@@ -171,7 +171,7 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
             "timedatectl": Result(0, "no\n", ""),
         },
     )
-    put(on, "/var/lib/dpkg/status")
+    put(on, "/etc/os-release", "ID=debian\n")
     put(on, "/var/lib/bedplate/initramfs-is-stale")
     enforce(on)
     packages = ["linux-image-6.1.0-1-amd64", "linux-headers-6.1.0-1-amd64"]
@@ -250,7 +250,7 @@ def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
             "timedatectl": Result(0, "yes\n", ""),
         },
     )
-    put(on, "/var/lib/dpkg/status")
+    put(on, "/etc/os-release", "ID=debian\n")
     put(on, f"/lib/modules/{RUNNING}/build/Makefile")
     results, messages = evidence(
         on,

@@ -31,7 +31,10 @@ FREE_BYTES = 3 << 30
 
 @dataclass(frozen=True)
 class Recipe:
-    """One operating system as data; the fields are the recipe file's."""
+    """One operating system as data; the fields are the recipe file's.
+
+    ``os_release`` makes a stand-in of another system, which says so in its name.
+    """
 
     os: str
     release: str
@@ -39,6 +42,7 @@ class Recipe:
     packages: list[str]
     mask: list[str]
     cgroup_v1_environment: dict[str, str]
+    os_release: str = ""
 
 
 def recipe(system: str) -> Recipe:
@@ -83,7 +87,9 @@ def _base_digest(wanted: Recipe, sources: str) -> str:
 
 def _name(wanted: Recipe, sources: str) -> str:
     trees = [line for folder in (FILES, GPU, MACHINE_CERTIFICATES) for line in _tree(folder)]
-    digest = _digest(_base_digest(wanted, sources), *wanted.mask, *trees)
+    digest = _digest(
+        _base_digest(wanted, sources), *wanted.mask, *filter(None, [wanted.os_release]), *trees
+    )
     return f"{NAME}:{wanted.os}-{digest[:12]}"
 
 
@@ -143,6 +149,9 @@ def _layer(base: Path, image: str, wanted: Recipe) -> None:
         run(["tar", "--extract", "--file", str(base), "--directory", work, "--numeric-owner"])
         shutil.copytree(FILES, root, dirs_exist_ok=True, symlinks=True)
         _unique_per_host(root)
+        if wanted.os_release:
+            (root / "etc/os-release").unlink(missing_ok=True)
+            (root / "etc/os-release").write_text(wanted.os_release)
         units = root / "etc/systemd/system"
         for unit in wanted.mask:
             (units / unit).symlink_to("/dev/null")

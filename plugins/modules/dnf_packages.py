@@ -1,0 +1,171 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: rpm packages at exact versions, in one transaction, held by versionlock."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: dnf_packages
+short_description: Install exact package versions in one dnf transaction and hold them
+description:
+  - Finishes what an interrupted transaction of this module left undone, waiting for a package
+    manager that still runs.
+  - Fetches the index anew only when it does not know a wished version.
+  - Installs, upgrades, downgrades and removes in one dnf transaction, and refuses one that would
+    remove anything beyond O(remove).
+  - Holds the packages with dnf's versionlock plugin, and installs that where it is missing.
+author: [The Bedplate authors]
+options:
+  packages:
+    description: Version by package name, as C(epoch:version-release).
+    type: dict
+    required: true
+  remove:
+    description: Packages that go in the same transaction.
+    type: list
+    elements: str
+    default: []
+  hold:
+    description: Whether the packages are held.
+    type: bool
+    default: true
+  versionlock_package:
+    description: The package that brings the versionlock plugin.
+    type: str
+    default: python3-dnf-plugin-versionlock
+  lock_timeout:
+    description: Seconds to wait for another package manager.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    description: Says what would change, by what is installed. dnf itself is not asked.
+    support: full
+  diff_mode:
+    description: Shows versions and holds before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Change the flavour of the kernel module
+  bedplate.gpu.dnf_packages:
+    packages: {kmod-nvidia-open-dkms: "3:580.178.04-1.el9"}
+    remove: [kmod-nvidia-latest-dkms]
+"""
+
+RETURN = r"""
+installed:
+  description: Packages that were installed or changed.
+  returned: always
+  type: list
+  elements: str
+removed:
+  description: Packages that were removed.
+  returned: always
+  type: list
+  elements: str
+repaired:
+  description: Whether an interrupted transaction was finished.
+  returned: always
+  type: bool
+"""
+
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import dnf_transaction, rpm
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.dnf_transaction import (
+    Change,
+    TransactionError,
+    Wish,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+
+def await_database(host: Host, seconds: int) -> None:
+    """Wait until no other package manager works: one of a killed run may still be at it."""
+    deadline = time.monotonic() + seconds
+    while rpm.busy(host):
+        if time.monotonic() > deadline:
+            raise TransactionError(
+                "another package manager is running",
+                f"still at work after {seconds} s",
+                "none, so that this one can work",
+                "Wait for it, or end it, and run the play again.",
+            )
+        time.sleep(1)
+
+
+def have_versionlock(host: Host, package: str) -> None:
+    """Install the plugin that holds packages."""
+    if host.exists(rpm.VERSIONLOCK):
+        return
+    answer = host.run(["dnf", *dnf_transaction.OPTIONS, "install", package], timeout=1800)
+    if answer.code != 0:
+        raise TransactionError(
+            "dnf's versionlock plugin cannot be installed",
+            answer.said,
+            package,
+            "Offer it to the host: the distribution has it.",
+        )
+
+
+def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
+    """Carry the wish out; whether anything was repaired, and what was changed."""
+    params = module.params
+    await_database(host, params["lock_timeout"])
+    repaired = dnf_transaction.repair(host)
+    if params["hold"]:
+        have_versionlock(host, params["versionlock_package"])
+    done = dnf_transaction.carry_out(host, wish, module.tmpdir)
+    if params["hold"] and dnf_transaction.unlocked(host, wish.packages):
+        dnf_transaction.lock(host, wish)
+    return repaired, done
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {"type": "dict", "required": True},
+            "remove": {"type": "list", "elements": "str", "default": []},
+            "hold": {"type": "bool", "default": True},
+            "versionlock_package": {"type": "str", "default": "python3-dnf-plugin-versionlock"},
+            "lock_timeout": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    params, host = module.params, Host()
+    wish, hold = Wish(params["packages"], params["remove"]), params["hold"]
+    names = sorted({*wish.packages, *wish.remove})
+    before = rpm.versions(rpm.query(host, names))
+    unheld = dnf_transaction.unlocked(host, wish.packages)
+    held = {name: name in wish.packages and name not in unheld for name in names}
+    repaired, todo = rpm.journal(host) is not None, dnf_transaction.change(host, wish)
+    if not module.check_mode:
+        try:
+            repaired, todo = apply(module, host, wish)
+        except TransactionError as failure:
+            what, got, allowed, fix = failure.parts
+            module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+    after = {name: [rpm.normal(evr)] for name, evr in wish.packages.items()}
+    module.exit_json(
+        changed=bool(repaired or todo.install or todo.remove or (hold and unheld)),
+        repaired=repaired,
+        installed=todo.install,
+        removed=todo.remove,
+        diff={
+            "before": dnf_transaction.described(before, held),
+            "after": dnf_transaction.described(
+                after, {n: n in wish.packages and (hold or held[n]) for n in names}
+            ),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

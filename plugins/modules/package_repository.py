@@ -1,0 +1,227 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: a vendor's package repository, in files of our own, trusted by fingerprint."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: package_repository
+short_description: Offer a vendor's package repository to apt or dnf
+description:
+  - Writes the repository's definition and its key into files of its own. Other repositories of the
+    host are never touched. Where the user offers the same address to apt already, that entry is
+    used and none is written, since apt refuses two with different keys.
+  - Packages of the repository stay behind those from elsewhere. Only what is asked for at an exact
+    version comes from it.
+  - The key is trusted by its fingerprint, whatever its file looks like.
+  - Fetches no index. M(bedplate.gpu.debian_packages) and M(bedplate.gpu.dnf_packages) do.
+author: [The Bedplate authors]
+options:
+  name:
+    description: Part of the files' names, lower-case letters, digits and dashes.
+    type: str
+    required: true
+  description:
+    description: What it is, for people.
+    type: str
+    default: Packages of a vendor
+  url:
+    description: The repository's address.
+    type: str
+    required: true
+  suite:
+    description: The suite for apt, V(/) for a flat repository.
+    type: str
+    default: /
+  origin:
+    description: What its Release file says of its origin, for apt's pin.
+    type: str
+    required: true
+  key:
+    description: Address of the signing key, armoured or not.
+    type: str
+    required: true
+  fingerprint:
+    description: The key's fingerprint, 40 hexadecimal digits.
+    type: str
+    required: true
+  signed_index:
+    description: Whether dnf is to check a signature of the index, besides those of the packages.
+    type: bool
+    default: false
+  module_stream:
+    description: A stream of a dnf module to enable, as V(nvidia-driver:580-open), in place of any
+      other. Empty for repositories without modules.
+    type: str
+    default: ""
+  state:
+    description: Whether the repository is offered.
+    type: str
+    choices: [present, absent]
+    default: present
+attributes:
+  check_mode:
+    description: Says what would change. The key is not fetched.
+    support: full
+  diff_mode:
+    description: Shows the files before and after, of the key its fingerprint.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Offer NVIDIA's repository
+  bedplate.gpu.package_repository:
+    name: nvidia
+    url: https://mirror.example/cuda/ubuntu2404/x86_64/
+    origin: NVIDIA
+    key: https://mirror.example/cuda/ubuntu2404/x86_64/key.pub
+    fingerprint: "0123456789ABCDEF0123456789ABCDEF01234567"
+"""
+
+RETURN = r"""
+files:
+  description: Files that changed.
+  returned: always
+  type: list
+  elements: str
+offered_by:
+  description: The user's own file that offers the repository, where there is one.
+  returned: always
+  type: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    fetch,
+    openpgp,
+    repositories,
+    requirements,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+
+def fail(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
+    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+
+
+def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
+    """Return the key, once it is known to be the one that is trusted."""
+    url, content = module.params["key"], b""
+    try:
+        with fetch.open_url(url) as stream:
+            content = stream.read()
+    except (OSError, fetch.FetchError) as error:
+        fail(
+            module,
+            "the repository's key cannot be fetched",
+            f"{url}: {error}",
+            "a key",
+            "Check the address on this host; behind a proxy, set http_proxy and https_proxy.",
+        )
+    try:
+        found = openpgp.fingerprints(content)
+    except openpgp.KeyFileError as error:
+        found = [str(error)]
+    if found != [fingerprint]:
+        fail(
+            module,
+            "the repository's key is another one",
+            f"{url}: {', '.join(found)}",
+            fingerprint,
+            "Nothing was changed. Do not trust this source, unless its owner announced a new key.",
+        )
+    return openpgp.binary(content)
+
+
+def enable(module: AnsibleModule, host: Host, name: str, stream: str) -> None:
+    """Put a module's stream in place of another."""
+    for argv in (["reset", name], ["enable", f"{name}:{stream}"]):
+        answer = host.run(["dnf", "--assumeyes", "--quiet", "module", *argv], timeout=600)
+        if answer.code != 0:
+            fail(
+                module,
+                f"the module stream {name}:{stream} cannot be enabled",
+                answer.said,
+                "a stream that the repository offers",
+                "See 'dnf module list' on the host.",
+            )
+
+
+def main() -> None:
+    """Run the module."""
+    text = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "name": text,
+            "description": {"type": "str", "default": "Packages of a vendor"},
+            "url": text,
+            "suite": {"type": "str", "default": "/"},
+            "origin": text,
+            "key": {"type": "str", "required": True, "no_log": False},
+            "fingerprint": text,
+            "signed_index": {"type": "bool", "default": False},
+            "module_stream": {"type": "str", "default": ""},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    wish, host = module.params, Host()
+    wish["fingerprint"] = wish["fingerprint"].replace(" ", "").upper()
+    fields = repositories.Repository._fields
+    repository = repositories.Repository(**{field: wish[field] for field in fields})
+    apt = requirements.is_debian(host)
+    path = repositories.key_path(repository, apt)
+    wanted = repositories.apt_files(repository) if apt else repositories.rpm_files(repository)
+    present = wish["state"] == "present"
+    theirs = repositories.offered_by(host, repository) if apt and present else None
+    keyed = present and not theirs
+    for name in wanted:
+        # The pin counts for the user's entry too.
+        if not present or (theirs and name.endswith(".sources")):
+            wanted[name] = ""
+    diff = []
+    known = openpgp.fingerprints_in(host, path) == [repository.fingerprint]
+    if (keyed and not known) or (not keyed and host.exists(path)):
+        shown = f"{repository.fingerprint}\n"
+        before, after = ("", shown) if keyed else (shown, "")
+        diff.append({"header": path, "before": before, "after": after})
+        if not module.check_mode:
+            if keyed:
+                host.write(path, openpgp.armoured(fetched(module, repository.fingerprint)))
+            else:
+                host.remove(path)
+    for name, text in sorted(wanted.items()):
+        before = host.read(name) or ""
+        if text == before:
+            continue
+        diff.append({"header": name, "before": before, "after": text})
+        if module.check_mode:
+            continue
+        if text:
+            host.write(name, text)
+        else:
+            host.remove(name)
+    name, _, stream = wish["module_stream"].partition(":")
+    if present and stream and repositories.stream(host, name) != stream:
+        before = repositories.stream(host, name) or ""
+        diff.append({"header": f"module {name}", "before": f"{before}\n", "after": f"{stream}\n"})
+        if not module.check_mode:
+            enable(module, host, name, stream)
+    for part in diff:
+        header = part.pop("header")
+        part.update(before_header=header, after_header=header)
+    module.exit_json(
+        changed=bool(diff),
+        files=[part["after_header"] for part in diff],
+        offered_by=theirs or "",
+        diff=diff,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Which stand-ins there are: the catalogue's driver sets, with the relations beside this file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+
+from bedplate.catalogue.load import load_catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bedplate.catalogue.facts import DriverPackages
+
+#: What repositories and packages say of themselves, so that evidence can tell them apart.
+ORIGIN = "bedplate-standin"
+RELATIONS = Path(__file__).parent / "relations.yml"
+RED_HAT = ("rhel", "rocky")
+type Format = Literal["deb", "rpm"]
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A package without the vendor's content.
+
+    Attributes:
+        version: as the format writes it, with epoch and release.
+        needs: names, each with the version that it must have; empty for any.
+        one_of: a name that only one installed package may provide.
+        files: text by absolute path.
+        programs: files of this machine by the absolute path where the package puts them.
+    """
+
+    name: str
+    version: str
+    needs: Mapping[str, str] = field(default_factory=dict)
+    one_of: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, Path] = field(default_factory=dict)
+
+
+def format_of(os: str) -> Format:
+    """Return the package format of an operating system."""
+    return "rpm" if os.split("-")[0] in RED_HAT else "deb"
+
+
+def family(name: str, branch: str) -> str:
+    """Return a package's name without what tells branches and flavours apart."""
+    return re.sub(rf"-{branch}(?=-|$)|-open(?=-|$)|-latest(?=-|$)", "", name)
+
+
+def driver_packages(
+    os: str, versions: Iterable[str], programs: Mapping[str, Path] | None = None
+) -> list[StandIn]:
+    """Return stand-ins for all driver sets of an operating system at some versions.
+
+    ``programs`` are Debian's own user-space programs by their name (``nvidia-smi``), for hosts with
+    simulated cards; without them a package brings text files only.
+
+    Raises:
+        ValueError: the catalogue has no set of a version from the vendor's repository.
+    """
+    wanted = set(versions)
+    sets = [
+        fact.value
+        for fact in load_catalogue().driver_packages.values()
+        if fact.value.os == os and fact.value.source == "vendor-repo"
+    ]
+    missing = wanted - {one.version for one in sets}
+    if missing:
+        raise ValueError(f"the catalogue has no driver {', '.join(sorted(missing))} for {os}")
+    relations: dict[str, Any] = yaml.safe_load(RELATIONS.read_text())[format_of(os)]
+    found: dict[tuple[str, str], StandIn] = {}
+    for one in sets:
+        if one.version in wanted:
+            for package in _set(one, relations, programs or {}):
+                found[(package.name, package.version)] = package
+    return list(found.values())
+
+
+def kernel_packages(os: str, releases: Iterable[str]) -> list[StandIn]:
+    """Return stand-ins for Debian kernels with their headers, and for what follows the newest."""
+    if format_of(os) != "deb":
+        raise ValueError(f"no stand-ins of kernels for {os}: only Debian's are written")
+    found = []
+    for release in releases:
+        # The package's version orders kernels as their releases do.
+        version = release.replace("-amd64", "").replace("-", ".") + "-1"
+        image, headers = f"linux-image-{release}", f"linux-headers-{release}"
+        found += [
+            StandIn(image, version, files={f"/lib/modules/{release}/modules.order": ""}),
+            StandIn(headers, version, files={f"/usr/src/{headers}/Makefile": ""}),
+            StandIn("linux-image-amd64", version, needs={image: version}),
+        ]
+    return found
+
+
+def _set(
+    one: DriverPackages, relations: Mapping[str, Any], programs: Mapping[str, Path]
+) -> Iterable[StandIn]:
+    by_family = {family(name, one.branch): name for name in one.packages}
+    for name, version in one.packages.items():
+        related = relations.get(family(name, one.branch), {})
+        needs = {
+            by_family[other]: one.packages[by_family[other]]
+            for other in related.get("needs", ())
+            if other in by_family
+        }
+        others = {
+            part
+            for other in related.get("needs", ())
+            if other in by_family
+            for part in relations.get(other, {}).get("brings", ())
+        }
+        brings = [part for part in related.get("brings", ()) if part not in others]
+        files, carried = _content(one, brings, programs)
+        yield StandIn(name, version, needs, related.get("one_of", ""), files, carried)
+    for name, version in (one.fabric or {}).items():
+        yield StandIn(name, version)
+
+
+def _content(
+    one: DriverPackages, brings: Iterable[str], programs: Mapping[str, Path]
+) -> tuple[dict[str, str], dict[str, Path]]:
+    """Return what the simulation of cards looks for in a driver's packages."""
+    files: dict[str, str] = {}
+    carried: dict[str, Path] = {}
+    libraries = "/usr/lib64" if format_of(one.os) == "rpm" else "/usr/lib/x86_64-linux-gnu"
+    for part in brings:
+        if part == "source":
+            flavour = "open-" if one.flavour == "open" else ""
+            source = f"/usr/src/nvidia-{flavour}{one.version}/dkms.conf"
+            files[source] = f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{one.version}"\n'
+        elif part in {"library", "configuration"}:
+            stem = "libnvidia-ml.so" if part == "library" else "libnvidia-cfg.so"
+            files[f"{libraries}/{stem}.{one.version}"] = ""
+        elif part == "smi" and "nvidia-smi" in programs:
+            carried["/usr/bin/nvidia-smi"] = programs["nvidia-smi"]
+        elif part == "persistence" and "nvidia-persistenced" in programs:
+            carried["/usr/bin/nvidia-persistenced"] = programs["nvidia-persistenced"]
+            files["/usr/lib/systemd/system/nvidia-persistenced.service"] = (
+                "[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --user root\n"
+                "[Install]\nWantedBy=multi-user.target\n"
+            )
+    return files, carried

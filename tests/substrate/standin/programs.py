@@ -1,0 +1,33 @@
+"""Debian's own user-space programs, which work with simulated cards whatever driver stands in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.catalogue.debian import unpack as download
+
+RELEASE = "bookworm"
+PACKAGES = {"nvidia-smi": "non-free", "nvidia-persistenced": "non-free"}
+#: Below the cache: the programs are the same in every run.
+CACHE = "standin-programs"
+
+
+def cache() -> Path:
+    """Return the directory outside the tree that keeps what is costly to get."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bedplate"
+    return Path(os.environ.get("BEDPLATE_CACHE") or default) / CACHE
+
+
+def unpack(work: Path) -> dict[str, Path]:
+    """Return the programs by name, fetching them where they are not kept yet."""
+    found = {name: cache() / name for name in PACKAGES}
+    if not all(path.is_file() for path in found.values()):
+        root = download(work / "debian", RELEASE, PACKAGES)
+        cache().mkdir(parents=True, exist_ok=True)
+        for name, path in found.items():
+            inside = next(p for p in root.rglob(name) if p.is_file() and os.access(p, os.X_OK))
+            shutil.copy(inside, path.with_suffix(".new"))
+            path.with_suffix(".new").rename(path)
+    return found

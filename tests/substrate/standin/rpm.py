@@ -1,0 +1,138 @@
+"""Stand-ins as rpm packages, in a signed repository with the vendor's module streams.
+
+rpmbuild, createrepo_c and modifyrepo_c run in a container of the stand-in system's own image: the
+machine needs none of them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.substrate.hosts import image
+from tests.substrate.hosts.containers import Machine
+from tests.substrate.standin.deb import fill
+from tests.substrate.standin.packages import ORIGIN, StandIn
+from tests.substrate.standin.signing import PUBLIC, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+SYSTEM = "rocky-9-standin"
+#: Puts the simulated libraries in place of those that packages brought: dpkg runs it by itself.
+AFTER = "/usr/lib/substrate/gpu/simulated-gpus"
+VERSION = re.compile(r"^(?:(?P<epoch>\d+):)?(?P<version>[^-]+)-(?P<release>[^-]+)$")
+MACROS = (
+    f"-D '_gpg_name {ORIGIN}' -D '__gpg /usr/bin/gpg'"
+    " -D '_topdir /work/top' -D '_rpmdir /repository'"
+    " -D '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm'"
+    " -D '_binary_payload w0.gzdio' -D '__os_install_post %{nil}' -D 'debug_package %{nil}'"
+)
+
+
+def spec(package: StandIn) -> str:
+    """Return the specification of a package whose files lie below /work/roots/NAME-VERSION."""
+    parts = VERSION.match(package.version)
+    assert parts is not None, package
+    lines = [
+        f"Name: {package.name}",
+        f"Version: {parts['version']}",
+        f"Release: {parts['release']}",
+        *([f"Epoch: {parts['epoch']}"] if parts["epoch"] else []),
+        f"Summary: stand-in without the vendor's content, for tests ({ORIGIN})",
+        "License: none",
+        f"Vendor: {ORIGIN}",
+        "AutoReqProv: no",
+        *(f"Requires: {name} = {version}" for name, version in package.needs.items()),
+    ]
+    if package.one_of:
+        lines += [f"Provides: {package.one_of}", f"Conflicts: {package.one_of}"]
+    root = f"/work/roots/{folder(package)}"
+    return "\n".join(
+        [
+            *lines,
+            "%description",
+            f"A stand-in of {package.name} {package.version}: nothing of the vendor's is in it.",
+            "%install",
+            f"cp -a {root}/. %{{buildroot}}/",
+            # In rpm's own Lua: a shell would have to be a package of the stand-in system.
+            "%posttrans -p <lua>",
+            f"if posix.access('{AFTER}', 'x') then os.execute('{AFTER} libraries') end",
+            "%files",
+            *_listed(package),
+            "",
+        ]
+    )
+
+
+def folder(package: StandIn) -> str:
+    """Return the name of a package's own folder."""
+    return f"{package.name}-{package.version.replace(':', '-')}"
+
+
+def _listed(package: StandIn) -> Iterable[str]:
+    yield f"/usr/share/doc/{package.name}/STAND-IN"
+    yield from package.files
+    for name in package.programs:
+        yield f"%attr(0755, root, root) {name}"
+
+
+def streams(packages: Iterable[StandIn]) -> str:
+    """Return the module metadata: a stream of each branch and flavour, as the vendor has them."""
+    found: dict[str, list[str]] = {}
+    every = list(packages)
+    for package in every:
+        parts = VERSION.match(package.version)
+        assert parts is not None
+        branch = parts["version"].split(".")[0]
+        artifact = (
+            f"{package.name}-{parts['epoch'] or 0}:{parts['version']}-{parts['release']}.x86_64"
+        )
+        for flavour in ("open", "dkms"):
+            mine = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "dkms"}
+            if branch.isdigit() and len(branch) == 3 and mine.get(package.name, flavour) == flavour:
+                found.setdefault(f"{branch}-{flavour}", []).append(artifact)
+    return "".join(
+        "---\ndocument: modulemd\nversion: 2\ndata:\n  name: nvidia-driver\n"
+        f'  stream: "{stream}"\n  version: 20261121000000\n  context: standin\n  arch: x86_64\n'
+        f"  summary: stand-in\n  description: >-\n    stand-in\n  license:\n    module: [MIT]\n"
+        "  artifacts:\n    rpms:\n" + "".join(f"    - {name}\n" for name in artifacts) + "...\n"
+        for stream, artifacts in sorted(found.items())
+    )
+
+
+def repository(packages: Iterable[StandIn], target: Path, key: Key) -> None:
+    """Build packages into a folder with index, module streams and the public key beside it."""
+    every = list(packages)
+    target.mkdir(parents=True, exist_ok=True)
+    work = key.home.parent
+    (work / "specs").mkdir()
+    for package in every:
+        root = work / "roots" / folder(package)
+        root.mkdir(parents=True)
+        fill(package, root)
+        (work / "specs" / f"{folder(package)}.spec").write_text(spec(package))
+    (work / "modules.yaml").write_text(streams(every))
+    script = (
+        "set -e; export GNUPGHOME=/work/gnupg; cd /work\n"
+        f"ls specs/*.spec | xargs -P 2 -n 4 rpmbuild --quiet --target x86_64 -bb {MACROS}\n"
+        f"rpmsign {MACROS} --addsign /repository/*.rpm >/dev/null\n"
+        "createrepo_c --quiet --no-database --compatibility /repository\n"
+        "modifyrepo_c --mdtype=modules modules.yaml /repository/repodata >/dev/null\n"
+        "gpgconf --kill all\n"
+    )
+    (work / "build").write_text(script)
+    here = Machine.here()
+    command = ["podman", "run", "--rm", "--runtime", "runc", "--network", "none"]
+    # podman's own limits may be above what this machine can pass on.
+    command += ["--ulimit", f"nofile={here.nofile}:{here.nofile}"]
+    command += ["--ulimit", f"nproc={here.nproc}:{here.nproc}"]
+    command += ["--entrypoint", "/bin/sh", "--volume", f"{work}:/work"]
+    command += ["--volume", f"{target.resolve()}:/repository", image.ensure(SYSTEM), "/work/build"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = [line for line in done.stderr.splitlines() if not line.startswith("warning:")]
+        raise RuntimeError("the stand-ins could not be built\n" + "\n".join(told[-20:]))
+    (target / PUBLIC).write_bytes(key.public)

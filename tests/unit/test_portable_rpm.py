@@ -1,0 +1,255 @@
+"""rpm's state, dnf's locks and plans, a repository's key and files: read and written without rpm."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import dnf_transaction, openpgp, repositories, rpm
+from bedplate.portable.dnf_transaction import Change, TransactionError, Wish
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAN = """\
+Dependencies resolved.
+================================================================================
+ Package                  Arch    Version                  Repository      Size
+================================================================================
+Installing:
+ kmod-nvidia-latest-dkms  x86_64  3:580.178.04-1.el9       bedplate-nvidia 7 k
+     replacing  nvidia-kmod-old.x86_64 3:570.1-1.el9
+Removing:
+ kmod-nvidia-open-dkms    x86_64  3:580.178.04-1.el9       @bedplate       0
+Removing dependent packages:
+ somebodys-tool           x86_64  1-1                      @System         0
+
+Transaction Summary
+================================================================================
+Install  1 Package
+Remove   2 Packages
+
+Operation aborted.
+"""
+
+
+def host(root: Path, answers: dict[str, Result] | None = None) -> Host:
+    """A host with canned commands: the longest beginning of the command line decides."""
+    known = sorted((answers or {}).items(), key=lambda pair: -len(pair[0]))
+
+    def run(argv: list[str], _timeout: float, _environment: object = None) -> Result:
+        line = " ".join(argv)
+        return next((said for start, said in known if start in line), Result(0, "", ""))
+
+    return Host(str(root), run)
+
+
+def put(on: Host, name: str, text: str) -> None:
+    """Write a file of the host."""
+    on.write(name, text)
+
+
+def test_installed_versions_are_read(tmp_path: Path) -> None:
+    out = (
+        "a\t3:1-1.el9\tx86_64\npackage b is not installed\na\t3:2-1.el9\tx86_64\nc\t0:1-1\tnoarch\n"
+    )
+    on = host(tmp_path, {"rpm --query": Result(1, out, "")})
+    have = rpm.versions(rpm.query(on, ["a", "b", "c"]))
+    assert have == {"a": ["3:1-1.el9", "3:2-1.el9"], "c": ["0:1-1"]}
+    assert rpm.differing(have, {"a": "3:2-1.el9", "b": "1-1", "c": "1-1"}) == ["a", "b"]
+    assert rpm.query(on, []) == []
+
+
+def test_a_lock_list_keeps_what_is_the_users(tmp_path: Path) -> None:
+    text = "# mine\nbash-0:5.1-1.*\n!kernel-0:5.15-1.*\nnvidia-smi-3:1-1.*\nold-tool-0:1-1.*\n"
+    after = rpm.with_locks(text, {"nvidia-smi": "3:2-1", "lib-x": "1-1"}, ["old-tool"])
+    assert after.splitlines() == [
+        "# mine",
+        "bash-0:5.1-1.*",
+        "!kernel-0:5.15-1.*",
+        "# Bedplate: lib-x stays at its version",
+        "lib-x-0:1-1.*",
+        "# Bedplate: nvidia-smi stays at its version",
+        "nvidia-smi-3:2-1.*",
+    ]
+    assert rpm.with_locks(after, {"nvidia-smi": "3:2-1", "lib-x": "1-1"}) == after
+    on = host(tmp_path)
+    put(on, rpm.VERSIONLOCK, "[main]\nlocklist = /etc/other.list\n")
+    put(on, "/etc/other.list", after)
+    assert rpm.locked(on, rpm.Package("nvidia-smi", "3:2-1", "x86_64"))
+    assert not rpm.locked(on, rpm.Package("nvidia-smi", "3:3-1", "x86_64"))
+    assert not rpm.locked(on, rpm.Package("kernel", "0:5.15-1", "x86_64"))
+
+
+def test_a_plan_says_what_goes() -> None:
+    assert rpm.removals(PLAN) == ["kmod-nvidia-open-dkms", "nvidia-kmod-old", "somebodys-tool"]
+    assert rpm.removals("Installing:\n a x86_64 1-1 r 7 k\n") == []
+
+
+def planned(tmp_path: Path, plan: str) -> Host:
+    """A host on which a package of another flavour is installed, and dnf has a plan."""
+    return host(
+        tmp_path,
+        {
+            "rpm --query": Result(0, "kmod-nvidia-open-dkms\t3:1-1\tx86_64\n", ""),
+            "repoquery": Result(0, "kmod-nvidia-latest-dkms\t3:1-1\n", ""),
+            "--assumeno": Result(1, plan, ""),
+        },
+    )
+
+
+def test_a_plan_that_removes_what_nobody_allowed_is_refused(tmp_path: Path) -> None:
+    on = planned(tmp_path, PLAN)
+    wish = Wish({"kmod-nvidia-latest-dkms": "3:1-1"}, ["kmod-nvidia-open-dkms", "nvidia-kmod-old"])
+    assert dnf_transaction.change(on, wish) == Change(
+        ["kmod-nvidia-latest-dkms"], ["kmod-nvidia-open-dkms"]
+    )
+    with pytest.raises(TransactionError) as caught:
+        dnf_transaction.carry_out(on, wish, "/tmp")
+    assert caught.value.parts == (
+        "the change would remove packages that nobody allowed to go",
+        "somebodys-tool",
+        "kmod-nvidia-open-dkms, nvidia-kmod-old",
+        "Remove them yourself, or allow their removal.",
+    )
+    assert rpm.journal(on) is None
+    assert on.read("/tmp/transaction") == (
+        "install kmod-nvidia-latest-dkms-3:1-1\nremove kmod-nvidia-open-dkms\nrun\n"
+    )
+
+
+def test_a_version_that_nobody_offers_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TransactionError) as caught:
+        dnf_transaction.carry_out(planned(tmp_path, PLAN), Wish({"nvidia-smi": "3:9-1"}), "/tmp")
+    assert caught.value.parts[1] == "no nvidia-smi-3:9-1"
+
+
+def test_a_transaction_that_dnf_cannot_solve_says_why(tmp_path: Path) -> None:
+    on = planned(tmp_path, "Error: \n Problem: a conflicts with b\n")
+    with pytest.raises(TransactionError) as caught:
+        dnf_transaction.carry_out(on, Wish({"kmod-nvidia-latest-dkms": "3:1-1"}), "/tmp")
+    assert caught.value.parts[:2] == (
+        "packages could not be installed",
+        "Error: Problem: a conflicts with b",
+    )
+
+
+def test_what_was_cut_off_is_finished(tmp_path: Path) -> None:
+    asked: list[str] = []
+    twice = Result(0, "a\t3:1-1\tx86_64\na\t3:2-1\tx86_64\nb\t0:1-1\tx86_64\n", "")
+
+    def run(argv: list[str], _timeout: float, _environment: object = None) -> Result:
+        asked.append(" ".join(argv))
+        return twice if "--query" in argv else Result(0, "", "")
+
+    on = Host(str(tmp_path), run)
+    assert not dnf_transaction.repair(on)
+    assert asked == []
+    put(on, rpm.JOURNAL, '{"a": "3:2-1", "b": "0:2-1", "c": "1-1"}')
+    assert dnf_transaction.repair(on)
+    assert asked[-2:] == [
+        "rpm --erase --nodeps --noscripts a-3:1-1",
+        "dnf "
+        + " ".join(dnf_transaction.OPTIONS)
+        + " --disableplugin=versionlock reinstall a-3:2-1 b-0:1-1",
+    ]
+    assert not on.exists(rpm.JOURNAL)
+
+
+def test_a_torn_journal_is_one_too(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    put(on, rpm.JOURNAL, "{")
+    assert rpm.journal(on) == {}
+    assert dnf_transaction.repair(on)
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes, bytes]:
+    """A key that GnuPG made: fingerprint, armoured and binary file."""
+    home = tmp_path_factory.mktemp("gnupg")
+    home.chmod(0o700)
+    gpg = ["gpg", "--batch", "--quiet", "--homedir", str(home)]
+
+    def ask(*arguments: str) -> bytes:
+        return subprocess.run([*gpg, *arguments], capture_output=True, check=True).stdout
+
+    ask("--passphrase", "", "--quick-generate-key", "somebody", "rsa2048", "sign", "never")
+    rows = [line.split(":") for line in ask("--with-colons", "--list-keys").decode().splitlines()]
+    found = (
+        next(row[9] for row in rows if row[0] == "fpr"),
+        ask("--armor", "--export"),
+        ask("--export"),
+    )
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True)
+    return found
+
+
+def test_a_keys_fingerprint_is_gnupgs(key: tuple[str, bytes, bytes]) -> None:
+    fingerprint, armoured, binary = key
+    assert openpgp.fingerprints(armoured) == [fingerprint]
+    assert openpgp.fingerprints(binary) == [fingerprint]
+    assert openpgp.binary(armoured) == binary
+    assert openpgp.armoured(binary).split() == armoured.decode().split()
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"-----BEGIN PGP MESSAGE-----\n", b"\xc6\xff"])
+def test_what_holds_no_key_is_refused(content: bytes) -> None:
+    with pytest.raises(openpgp.KeyFileError):
+        openpgp.fingerprints(content)
+
+
+REPOSITORY = repositories.Repository(
+    "nvidia", "NVIDIA", "https://vendor.example/ubuntu2404/", "0" * 40, "Vendor"
+)
+
+
+def test_a_repositorys_files() -> None:
+    header = "# Managed by Bedplate: changes here are lost.\n"
+    assert repositories.apt_files(REPOSITORY) == {
+        "/etc/apt/sources.list.d/bedplate-nvidia.sources": header
+        + "Types: deb\nURIs: https://vendor.example/ubuntu2404/\nSuites: /\n"
+        "Signed-By: /etc/apt/keyrings/bedplate-nvidia.asc\n",
+        "/etc/apt/preferences.d/bedplate-nvidia": header
+        + "Package: *\nPin: release o=Vendor\nPin-Priority: 1\n",
+    }
+    assert repositories.rpm_files(REPOSITORY) == {
+        "/etc/yum.repos.d/bedplate-nvidia.repo": header
+        + "[bedplate-nvidia]\nname=NVIDIA\nbaseurl=https://vendor.example/ubuntu2404/\nenabled=1\n"
+        "gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-bedplate-nvidia\n"
+        "priority=100\n"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("cuda.list", "deb [signed-by=/k.gpg] https://vendor.example/ubuntu2404 /\n", True),
+        ("cuda.list", "# deb https://vendor.example/ubuntu2404 /\n", False),
+        ("cuda.sources", "Types: deb\nURIs: https://vendor.example/ubuntu2404/\nSuites: /\n", True),
+        ("cuda.sources", "Enabled: no\nURIs: https://vendor.example/ubuntu2404/\n", False),
+        ("cuda.sources.save", "URIs: https://vendor.example/ubuntu2404/\n", False),
+        ("bedplate-nvidia.sources", "URIs: https://vendor.example/ubuntu2404/\n", False),
+    ],
+)
+def test_the_users_own_entry_is_found(tmp_path: Path, name: str, text: str, found: bool) -> None:
+    on = host(tmp_path)
+    put(on, f"/etc/apt/sources.list.d/{name}", text)
+    theirs = f"/etc/apt/sources.list.d/{name}" if found else None
+    assert repositories.offered_by(on, REPOSITORY) == theirs
+
+
+def test_the_stream_of_a_module_is_read(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    path = "/etc/dnf/modules.d/nvidia-driver.module"
+    assert repositories.stream(on, "nvidia-driver") is None
+    put(
+        on, path, "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nprofiles=\nstate=enabled\n"
+    )
+    assert repositories.stream(on, "nvidia-driver") == "580-open"
+    put(on, path, "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nstate=disabled\n")
+    assert repositories.stream(on, "nvidia-driver") is None
+    put(on, path, "torn")
+    assert repositories.stream(on, "nvidia-driver") is None
