@@ -19,7 +19,8 @@ VERSION = "535.261.03"
 PACKAGES = {"nvidia-kernel-dkms": "535.261.03-1", "nvidia-smi": "535.261.03-1"}
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.19.1"
 ROW = "{0}, Tesla T4, GPU-{0}, 15360, Enabled, 00000000:1{0}:00.0, 535.261.03\n"
-HEALTH = "{0}, Enabled, Enabled, 0, No, [N/A], [N/A]\n"
+HEALTH = "{0}, GPU-{0}, Enabled, Enabled, 0, No\n"
+REMAPPED = "GPU-{0}, No, No\n"
 GOOD = {"format": 1, "version": VERSION, "kernel": platform.release(), "packages": PACKAGES}
 CDI = 'cdiVersion: "0.5.0"\ndevices:\n- name: "0"\n- name: "1"\n- name: all\nkind: nvidia.com/gpu\n'
 CONFIGURATION = "/etc/containerd/conf.d/50-bedplate.toml"
@@ -79,6 +80,7 @@ class Machine:
             "dpkg-query": Result(0, packages, ""),
             "nvidia-smi": Result(0, ROW.format(0) + ROW.format(1), ""),
             "nvidia-smi health": Result(0, HEALTH.format(0) + HEALTH.format(1), ""),
+            "nvidia-smi remapped": Result(0, REMAPPED.format(0) + REMAPPED.format(1), ""),
             "nvidia-smi mig": Result(0, "[N/A]\n[N/A]\n", ""),
             "nvidia-smi nvlink": Result(255, "", "Not Supported"),
             "python": Result(0, json.dumps(copied), ""),
@@ -132,8 +134,9 @@ class Machine:
             if argv[1] != "--version":
                 key = "nvidia-ctk cdi " + ("generate" if "generate" in argv else "list")
         elif key == "nvidia-smi":
-            for word, asked in (("ecc.mode", "health"), ("mig.mode", "mig"), ("nvlink", "nvlink")):
-                key = f"nvidia-smi {asked}" if word in words else key
+            asked = {"ecc.mode": "health", "mig.mode": "mig", "-remapped-": "remapped"}
+            for word, name in {**asked, "nvlink": "nvlink"}.items():
+                key = f"nvidia-smi {name}" if word in words else key
         elif "-c" in argv:
             key = "python"
         absent = Result(127, "", f"{argv[0]}: command not found")

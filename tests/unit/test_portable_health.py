@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.portable.archives import MARKER
 from bedplate.portable.host import Result
-from tests.unit.evidence_machine import CONFIGURATION, HEALTH, ROW, WISH, Machine
+from tests.unit.evidence_machine import CONFIGURATION, ROW, WISH, Machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,24 +43,29 @@ def test_memory_of_an_unknown_model_is_not_judged(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "name", "said"),
+    ("answer", "row", "name", "said"),
     [
-        ("1, Enabled, Enabled, 3, No, No, No", "health.ecc", "3 uncorrected errors"),
-        ("1, Enabled, Disabled, 0, No, No, No", "health.ecc", "ECC becomes Disabled"),
-        ("1, Enabled, Enabled, 0, Yes, No, No", "health.remapped", "pages wait to be retired"),
-        ("1, Enabled, Enabled, 0, No, Yes, No", "health.remapped", "rows wait to be remapped"),
-        ("1, Enabled, Enabled, 0, No, No, Yes", "health.remapped", "rows could not be remapped"),
+        ("health", "1, GPU-1, Enabled, Enabled, 3, No", "health.ecc", "3 uncorrected errors"),
+        ("health", "1, GPU-1, Enabled, Disabled, 0, No", "health.ecc", "ECC becomes Disabled"),
+        ("health", "1, GPU-1, Enabled, Enabled, 0, Yes", "health.remapped", "pages wait"),
+        ("remapped", "GPU-1, Yes, No", "health.remapped", "rows wait to be remapped"),
+        ("remapped", "GPU-1, No, Yes", "health.remapped", "rows could not be remapped"),
     ],
 )
-def test_memory_that_fails_is_told(machine: Machine, row: str, name: str, said: str) -> None:
-    machine.answers["nvidia-smi health"] = Result(0, HEALTH.format(0) + row + "\n", "")
+def test_memory_that_fails_is_told(
+    machine: Machine, answer: str, row: str, name: str, said: str
+) -> None:
+    first = machine.answers[f"nvidia-smi {answer}"].out.splitlines()[0]
+    machine.answers[f"nvidia-smi {answer}"] = Result(0, f"{first}\n{row}\n", "")
     assert machine.failing() == [name]
     assert said in one(machine, name)["found"]["1"]
 
 
 def test_cards_without_ecc_are_skipped(machine: Machine) -> None:
-    rows = "".join(f"{n}{', [N/A]' * 6}\n" for n in (0, 1))
+    rows = "".join(f"{n}, GPU-{n}{', [N/A]' * 4}\n" for n in (0, 1))
     machine.answers["nvidia-smi health"] = Result(0, rows, "")
+    remapped = "".join(f"GPU-{n}, [N/A], [N/A]\n" for n in (0, 1))
+    machine.answers["nvidia-smi remapped"] = Result(0, remapped, "")
     assert machine.failing() == []
     assert one(machine, "health.ecc")["result"] == "skipped"
     assert one(machine, "health.remapped")["result"] == "skipped"
@@ -91,6 +96,11 @@ def test_links_that_are_down_are_told(
 def test_a_driver_that_says_nothing_of_health_is_no_pass(machine: Machine) -> None:
     machine.answers["nvidia-smi health"] = Result(2, "", "Field is not a valid field to query.")
     assert machine.failing() == ["health.asked"]
+
+
+def test_rows_that_cannot_be_asked_for_are_no_pass(machine: Machine) -> None:
+    machine.answers["nvidia-smi remapped"] = Result(2, "", "Field is not a valid field to query.")
+    assert machine.failing() == ["health.remapped"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import discovery_links, nvidia, pci
 from .evidence import check, failed, skipped
@@ -11,13 +11,13 @@ from .host import Host
 
 _FIELDS = (
     "index",
+    "uuid",
     "ecc.mode.current",
     "ecc.mode.pending",
     "ecc.errors.uncorrected.volatile.total",
     "retired_pages.pending",
-    "remapped_rows.pending",
-    "remapped_rows.failure",
 )
+_ROWS = ("gpu_uuid", "remapped_rows.pending", "remapped_rows.failure")
 #: GDDR keeps its ECC in the memory itself (1/16), and the driver reserves some for itself.
 _LEAST, _MOST = 0.90, 1.03
 _ABSENT = ("[N/A]", "N/A", "[Not Supported]", "")
@@ -52,13 +52,14 @@ def _memory(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> 
     to.checks.append(check("health.memory", what, {}, wrong, SEE))
 
 
-def _rows(host: Host) -> Tuple[List[Dict[str, str]], str]:
-    query = "--query-gpu=" + ",".join(_FIELDS)
+def _rows(host: Host, what: str, fields: Sequence[str]) -> Tuple[List[Dict[str, str]], str]:
+    """Ask ``nvidia-smi --query-<what>``, a row for each GPU; the reason where it does not say."""
+    query = "--query-{}={}".format(what, ",".join(fields))
     answer = host.run(["nvidia-smi", query, "--format=csv,noheader,nounits"])
     if answer.code != 0:
         return [], answer.said
     rows = csv.reader(io.StringIO(answer.out), skipinitialspace=True)
-    found = [dict(zip(_FIELDS, row)) for row in rows if len(row) == len(_FIELDS)]
+    found = [dict(zip(fields, row)) for row in rows if len(row) == len(fields)]
     return found, "" if found else "nvidia-smi printed no GPU"
 
 
@@ -79,20 +80,27 @@ def _ecc(rows: List[Dict[str, str]], to: Collected) -> None:
     to.checks.append(check("health.ecc", what, {}, wrong, RESET))
 
 
-def _remapped(rows: List[Dict[str, str]], to: Collected) -> None:
+def _remapped(host: Host, gpus: List[Dict[str, str]], to: Collected) -> None:
     what = "no memory waits to be retired or remapped, and none failed to be"
+    found, unread = _rows(host, "remapped-rows", _ROWS)
+    if unread:
+        to.checks.append(failed("health.remapped", what, unread, SEE, "an answer"))
+        return
+    remapped = {row["gpu_uuid"]: row for row in found}
+    rows = [{**gpu, **remapped.get(gpu["uuid"], {})} for gpu in gpus]
     told = {
         "retired_pages.pending": "pages wait to be retired",
         "remapped_rows.pending": "rows wait to be remapped",
         "remapped_rows.failure": "rows could not be remapped",
     }
-    if all(row[field] in _ABSENT for row in rows for field in told):
+    if all(row.get(field, "") in _ABSENT for row in rows for field in told):
         reason = "these GPUs neither retire pages nor remap rows"
         to.checks.append(skipped("health.remapped", what, reason))
         return
     wrong = {}
     for row in rows:
-        said = [text for field, text in told.items() if row[field] not in (*_ABSENT, "No", "0")]
+        good = (*_ABSENT, "No", "0")
+        said = [text for field, text in told.items() if row.get(field, "") not in good]
         if said:
             wrong[row["index"]] = ", ".join(said)
     to.checks.append(check("health.remapped", what, {}, wrong, RESET))
@@ -128,11 +136,11 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         reason = f"the driver does not answer, which driver.library says: {silent}"
         to.checks.append(skipped("health.asked", what, reason))
         return
-    rows, unread = _rows(host)
+    rows, unread = _rows(host, "gpu", _FIELDS)
     if unread:
         to.checks.append(failed("health.asked", what, unread, SEE, "an answer"))
         return
     _memory(host, gpus, wish, to)
     _ecc(rows, to)
-    _remapped(rows, to)
+    _remapped(host, rows, to)
     _nvlink(host, to)
