@@ -100,6 +100,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     driver,
     driver_dkms,
     driver_record,
+    driver_runfile,
     nvidia,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import Exchange
@@ -196,7 +197,11 @@ def main() -> None:
     if new != old and not module.check_mode:
         host.write(driver_record.PATH, new)
     kept = [one.packages for one in works.good]
-    stale = debian.superfluous(host, wish["archives"], kept) if wish["archives"] else []
+    stale = []
+    if wish["archives"]:
+        stale = debian.superfluous(host, wish["archives"], kept)
+        versions = [one.version for one in works.good]
+        stale += driver_runfile.superfluous(host, wish["archives"], versions)
     if new == driver_record.render(works) and not module.check_mode:
         for path in stale:
             host.remove(path)

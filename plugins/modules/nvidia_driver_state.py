@@ -112,6 +112,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     driver,
     driver_foreign,
     driver_record,
+    driver_runfile,
     requirements,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
@@ -165,6 +166,7 @@ def main() -> None:
         and host.exists(driver_foreign.UNINSTALLER)
         and (by_runfile or (wish["remove_foreign"] and bool(foreign.files)))
     )
+    by_installer = wish["source"] == "runfile" and driver_runfile.wanted(host, wish["version"])
     module.exit_json(
         changed=False,
         system=requirements.system_name(host),
@@ -175,7 +177,7 @@ def main() -> None:
         remove=going,
         uninstall=uninstall,
         preserve=dict(record.good[0].packages) if record.good else {},
-        change=bool(now.differing or going or uninstall),
+        change=bool(now.differing or going or uninstall or by_installer),
         foreign=foreign.said,
         pending=driver.pending(now, wish["version"], wish["flavour"], going, wish["change_joined"]),
     )
