@@ -26,7 +26,7 @@ options:
     type: list
     elements: str
     choices: [baseline, kernel, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin,
-      container, isolation, sharing, slurm, owned, updates, passthrough, rdma]
+      container, isolation, fabric, cuda, sharing, slurm, owned, updates, passthrough, rdma]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -121,6 +121,15 @@ options:
         written as C(drift-<name>.json) beside the evidence, which stays.
     type: bool
     default: false
+  fabric:
+    description: What role nvidia_fabric keeps, by the names of its variables less their prefix,
+      with C(families) and C(services).
+    type: dict
+    default: {}
+  cuda:
+    description: What role cuda_toolkit keeps, by the names of its variables less their prefix.
+    type: dict
+    default: {}
   sharing:
     description: What role gpu_sharing keeps, by the names of its variables less their prefix.
     type: dict
@@ -221,6 +230,8 @@ def main() -> None:
             "toolkit_version": text,
             "kubelet_version": text,
             "plugin_image": text,
+            "fabric": {"type": "dict", "default": {}},
+            "cuda": {"type": "dict", "default": {}},
             "sharing": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
             "baseline": {"type": "dict", "default": {}},

@@ -331,7 +331,8 @@ def test_faults_reach_who_waits_for_events(host: Callable[[str, int], Path]) -> 
             1,
             (
                 f"unknown GPU model — {models.MODELS} — got: h100 / allowed: a100-sxm4-80gb, "
-                "h100-pcie-80gb, t4-16gb, v100-sxm2-32gb — use one of these, or add its data file"
+                "h100-pcie-80gb, h100-sxm5-80gb, t4-16gb, v100-sxm2-32gb — "
+                "use one of these, or add its data file"
             ),
         ),
         (

@@ -30,6 +30,8 @@ class Wishes(NamedTuple):
     kubelet_version: str = ""
     plugin_image: str = ""
     sharing: Mapping[str, Any] = {}
+    fabric: Mapping[str, Any] = {}
+    cuda: Mapping[str, Any] = {}
     slurm: Mapping[str, Any] = {}
     passthrough: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     rdma: Mapping[str, Any] = {}  # noqa: RUF012 never changed

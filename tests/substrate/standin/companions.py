@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -63,16 +64,24 @@ def fabric(os: str, version: str) -> list[StandIn]:
     return list(found.values())
 
 
-def cuda(version: str) -> list[StandIn]:
+def cuda(version: str, library: Path) -> list[StandIn]:
     """Return a toolkit, with the forward compatibility library that must hide no driver's."""
     release = ".".join(version.split(".")[:2])
     name, folder = f"cuda-toolkit-{release.replace('.', '-')}", f"/usr/local/cuda-{release}"
     files = {
         f"{folder}/version.json": json.dumps({"cuda": {"name": "CUDA SDK", "version": version}}),
         f"{folder}/lib64/stand-in": "",
-        f"{folder}/compat/libcuda.so.1": "",
     }
-    return [StandIn(name, f"{version}-1", files=files)]
+    compatibility = {f"{folder}/compat/libcuda.so.1": library}
+    return [StandIn(name, f"{version}-1", files=files, programs=compatibility)]
+
+
+def empty_library(name: str, folder: Path) -> Path:
+    """Compile a library of that name with nothing in it, which the loader lists all the same."""
+    made = folder / name
+    source = ["-x", "c", "/dev/null", "-o", str(made)]
+    subprocess.run(["gcc", "-shared", f"-Wl,-soname,{name}", *source], check=True)
+    return made
 
 
 def main() -> int:
@@ -84,13 +93,16 @@ def main() -> int:
     parser.add_argument("wanted", nargs="+", metavar="fabric=VERSION|cuda=VERSION")
     parser.add_argument("--os", required=True)
     arguments = parser.parse_args()
-    packages: list[StandIn] = []
-    for wish in arguments.wanted:
-        kind, _, version = wish.partition("=")
-        packages += fabric(arguments.os, version) if kind == "fabric" else cuda(version)
     shutil.rmtree(arguments.folder, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as work:
-        key = Key(Path(work) / "gnupg")
+    with tempfile.TemporaryDirectory() as folder:
+        work, packages = Path(folder), list[StandIn]()
+        library = empty_library("libcuda.so.1", work)
+        for wish in arguments.wanted:
+            kind, _, version = wish.partition("=")
+            packages += (
+                fabric(arguments.os, version) if kind == "fabric" else cuda(version, library)
+            )
+        key = Key(work / "gnupg")
         try:
             deb.repository(
                 {(p.name, p.version): p for p in packages}.values(), arguments.folder, key

@@ -1,0 +1,65 @@
+#!/usr/bin/python
+"""Choose the CUDA toolkit that programs get when they name none."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cuda_default
+short_description: Have /usr/local/cuda lead to one toolkit
+description:
+  - By the alternatives that the toolkits' packages keep, so that they and this agree.
+  - Refuses a folder or a link of somebody else in that place.
+author: [The Bedplate authors]
+options:
+  version:
+    description: The toolkit, as V(12.9) or V(12.9.1).
+    type: str
+    required: true
+attributes:
+  check_mode:
+    description: Says what would change.
+    support: full
+  diff_mode:
+    description: Shows where the link leads before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Give programs CUDA 12.9
+  bedplate.gpu.cuda_default:
+    version: 12.9.1
+"""
+
+RETURN = r"""
+folder:
+  description: Where the link leads afterwards.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import cuda
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"version": {"type": "str", "required": True}},
+        supports_check_mode=True,
+    )
+    version, host = module.params["version"], Host()
+    before = cuda.default(host)
+    try:
+        changed = cuda.choose(host, version, module.check_mode)
+    except cuda.CudaError as error:
+        module.fail_json(msg=str(error))
+    after = cuda.folder(version)
+    module.exit_json(
+        changed=changed,
+        folder=after,
+        diff={"before": f"{before or 'none'}\n", "after": f"{after}\n"},
+    )
+
+
+if __name__ == "__main__":
+    main()

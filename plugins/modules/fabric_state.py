@@ -1,0 +1,108 @@
+#!/usr/bin/python
+"""Tell what a host has of Fabric Manager and its companions, and what is in the way."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_state
+short_description: Read Fabric Manager's packages and services
+description:
+  - Reads packages, services and whether the host has joined a cluster, in one round trip.
+author: [The Bedplate authors]
+options:
+  families:
+    description: Names of the packages that belong to it, without the driver branch.
+    type: list
+    elements: str
+    required: true
+  packages:
+    description: The wished version by package name. Empty on boards without NVSwitch.
+    type: dict
+    default: {}
+  driver_version:
+    description: The driver's version, which everything of it must have.
+    type: str
+    required: true
+  services:
+    description: The units that are to run.
+    type: list
+    elements: str
+    default: []
+  change_joined:
+    description: Whether a host that has joined a cluster may be changed.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: It only reads.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Read what there is of Fabric Manager
+  bedplate.gpu.fabric_state:
+    families: [nvidia-fabricmanager, libnvidia-nscq]
+    driver_version: 580.95.05
+"""
+
+RETURN = r"""
+system:
+  description: The operating system, as V(debian-12).
+  returned: always
+  type: str
+foreign:
+  description: Packages with their versions that nobody wished and that are not of the driver's
+    version.
+  returned: always
+  type: list
+  elements: str
+differing:
+  description: Wished packages that are not at the wished version.
+  returned: always
+  type: list
+  elements: str
+outdated:
+  description: Services that run since before their package was exchanged.
+  returned: always
+  type: list
+  elements: str
+pending:
+  description: What waits because the host has joined a cluster.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fabric, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "families": {"type": "list", "elements": "str", "required": True},
+            "packages": {"type": "dict", "default": {}},
+            "driver_version": {"type": "str", "required": True},
+            "services": {"type": "list", "elements": "str", "default": []},
+            "change_joined": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    wish, host = module.params, Host()
+    packages = wish["packages"]
+    now = fabric.state(host, wish["families"], packages, wish["driver_version"])
+    # A first installation disturbs nobody.
+    keeps = host.joined and not wish["change_joined"] and any(n in now.installed for n in packages)
+    module.exit_json(
+        changed=False,
+        system=requirements.system_name(host),
+        foreign=now.foreign,
+        differing=now.differing,
+        outdated=[name for name in wish["services"] if fabric.outdated(host, name, list(packages))],
+        pending=[f"package {name}" for name in now.differing] if keeps else [],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Fabric Manager and its companions on a host: packages, foreign ones, outdated services."""
+
+import os
+import re
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from . import discovery_packages, nvidia
+from .host import Host
+
+_BRANCH = re.compile(r"-\d{3}$")
+_DEBIAN_FILES = "/var/lib/dpkg/info/{}.list"
+FIELDS = "fabric.state,fabric.status"
+
+
+class State(NamedTuple):
+    """What the host has of it.
+
+    ``installed`` are the versions of its packages. ``differing`` are wished ones at another
+    version, ``foreign`` those that the wish does not name, less what is of the driver's version.
+    """
+
+    installed: Dict[str, str]
+    differing: List[str]
+    foreign: List[str]
+
+
+def family(name: str) -> str:
+    """A package's name without the driver branch that some sources append."""
+    return _BRANCH.sub("", name.split(":")[0])
+
+
+def upstream(version: str) -> str:
+    """``580.95.05`` of ``1:580.95.05-1ubuntu1``."""
+    return re.split(r"[-~+]", version.split(":", 1)[-1], maxsplit=1)[0]
+
+
+def state(
+    host: Host, families: Sequence[str], wish: Mapping[str, str], driver_version: str
+) -> State:
+    """Read the packages of ``families``. Those that nobody asked for must not be of another
+    version than the driver: then the next start of theirs takes the GPUs down."""
+    found = {
+        package.name: package.version
+        for package in discovery_packages.installed(host)
+        if family(package.name) in families
+    }
+    foreign = [
+        f"{name} {version}"
+        for name, version in sorted(found.items())
+        if name not in wish and upstream(version) != driver_version
+    ]
+    differing = sorted(name for name, version in wish.items() if found.get(name) != version)
+    return State(found, differing, foreign)
+
+
+def _property(host: Host, service: str, name: str) -> str:
+    answer = host.run(["systemctl", "show", "--value", "--property=" + name, service])
+    return answer.out.strip() if answer.code == 0 else ""
+
+
+def running(host: Host, service: str) -> str:
+    """``active, enabled`` and its opposites, in systemd's own words."""
+    active = _property(host, service, "ActiveState") or "unknown"
+    return "{}, {}".format(active, _property(host, service, "UnitFileState") or "no such unit")
+
+
+def outdated(host: Host, service: str, packages: Sequence[str]) -> bool:
+    """Whether a running service began before its package was exchanged: a killed run's rest."""
+    pid = _property(host, service, "MainPID")
+    began = _changed(host, f"/proc/{pid}") if pid not in ("", "0") else None
+    if began is None:
+        return False
+    files = (_changed(host, _DEBIAN_FILES.format(name)) for name in packages)
+    return any(changed is not None and changed > began for changed in files)
+
+
+def _changed(host: Host, name: str) -> Optional[float]:
+    try:
+        return os.stat(host.path(name)).st_mtime
+    except OSError:
+        return None
+
+
+def loaded_version(host: Host) -> Optional[str]:
+    """The version of the loaded driver."""
+    loaded = nvidia.loaded_module(host)
+    return loaded.version if loaded else None
