@@ -42,6 +42,12 @@ options:
     description: How many GPUs must answer after a change.
     type: int
     default: 0
+  options:
+    description:
+      - Options by kernel module. A loaded module that has others is exchanged, as one of another
+        version is.
+    type: dict
+    default: {}
   archives:
     description: Folder with C(.deb) files, where only those of the recorded drivers are kept.
     type: path
@@ -155,6 +161,7 @@ def main() -> None:
             "packages": {"type": "dict", "required": True},
             "kernel": {"type": "str", "default": ""},
             "gpus": {"type": "int", "default": 0},
+            "options": {"type": "dict", "default": {}},
             "archives": {"type": "path", "default": ""},
             "change_joined": {"type": "bool", "default": False},
         },
@@ -164,6 +171,7 @@ def main() -> None:
     wished = Driver(wish["version"], wish["flavour"], wish["source"], running, wish["packages"])
     before = nvidia.loaded_module(host)
     other = driver.differs(before, wished.version, wished.flavour)
+    other = other or bool(nvidia.other_options(host, wish["options"]))
     pending = host.joined and not wish["change_joined"] and before is not None and other
     built = [] if pending else build(module, host, wished, wish["kernel"] or running)
 

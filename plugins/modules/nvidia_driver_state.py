@@ -98,6 +98,10 @@ foreign:
   description: Other drivers that Bedplate did not bring, each with who did. Empty for none.
   returned: always
   type: str
+options:
+  description: Whether options of the kernel modules are kept for the next boot.
+  returned: always
+  type: bool
 pending:
   description: Differences that are left alone on a host that has joined.
   returned: always
@@ -117,6 +121,9 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+#: Where role nvidia_driver has module kernel_settings keep them.
+OPTIONS = "/etc/modprobe.d/bedplate-nvidia-options.conf"
 
 
 def main() -> None:
@@ -179,6 +186,7 @@ def main() -> None:
         preserve=dict(record.good[0].packages) if record.good else {},
         change=bool(now.differing or going or uninstall or by_installer),
         foreign=foreign.said,
+        options=host.exists(OPTIONS),
         pending=driver.pending(now, wish["version"], wish["flavour"], going, wish["change_joined"]),
     )
 

@@ -13,6 +13,7 @@ from bedplate.portable import (
     driver_foreign,
     driver_record,
     driver_rollback,
+    nvidia,
 )
 from bedplate.portable.debian_transaction import TransactionError, Wish
 from bedplate.portable.driver_record import Driver, Record
@@ -174,6 +175,16 @@ def test_a_driver_with_too_few_gpus_is_no_good(tmp_path: Path) -> None:
     assert driver.health(here, "470.256.02", 1) == "the library is of version 535.261.03"
     broken = host(tmp_path, lambda _: Result(9, "", "Failed to initialize NVML"))
     assert driver.health(broken, "1", 1) == "nvidia-smi: Failed to initialize NVML"
+
+
+def test_options_that_the_loaded_module_does_not_have(tmp_path: Path) -> None:
+    here = Host(str(tmp_path))
+    wish = {"nvidia": {"NVreg_EnableGpuFirmware": "0", "NVreg_Unknown": 1}, "nvidia_uvm": {"x": 1}}
+    assert nvidia.other_options(here, wish) == []  # nothing is loaded
+    put(tmp_path, "/proc/driver/nvidia/params", 'EnableGpuFirmware: 18\nRegistryDwords: ""\n')
+    assert nvidia.other_options(here, wish) == ["NVreg_EnableGpuFirmware=0"]
+    put(tmp_path, "/proc/driver/nvidia/params", "EnableGpuFirmware: 0\n")
+    assert nvidia.other_options(here, wish) == []
 
 
 def apt(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:

@@ -3,11 +3,12 @@
 import csv
 import io
 import re
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Tuple
 
 from .host import Host
 
 PROC_VERSION = "/proc/driver/nvidia/version"
+PROC_PARAMETERS = "/proc/driver/nvidia/params"
 #: A simulated kernel says so in this line; real ones have no such line.
 SIMULATED = "Simulated: bedplate"
 _NVRM = re.compile(
@@ -49,6 +50,24 @@ def loaded_module(host: Host) -> Optional[LoadedModule]:
         flavour="open" if "Open Kernel Module" in found.group(0) else "proprietary",
         simulated=SIMULATED in text.splitlines(),
     )
+
+
+def other_options(host: Host, options: Mapping[str, Mapping[str, object]]) -> List[str]:
+    """Wished options of module nvidia that the loaded one does not have, as ``NVreg_X=1``.
+
+    The module tells its own options only, without their prefix; none where nothing is loaded.
+    """
+    text = host.read(PROC_PARAMETERS)
+    if text is None:
+        return []
+    rows = (line.partition(":") for line in text.splitlines())
+    now = {name.strip(): value.strip().strip('"') for name, _, value in rows}
+    found = []
+    for name, value in sorted(options.get("nvidia", {}).items()):
+        key = name.removeprefix("NVreg_")
+        if key in now and now[key] != str(value):
+            found.append(f"{name}={value}")
+    return found
 
 
 def parse_query(text: str) -> List[Gpu]:
