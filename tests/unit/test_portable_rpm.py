@@ -1,4 +1,4 @@
-"""rpm's state, dnf's locks and plans, a repository's key and files: read and written without rpm."""
+"""rpm, dnf's locks and plans, a repository's key and files: read and written without rpm itself."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import debian, driver_record, nvidia, requirements
+from . import debian, driver_record, nvidia, requirements, rpm_manager
 from .host import Host
 
 #: What was last seen to work, for a rollback.
@@ -35,6 +35,9 @@ class Manager(NamedTuple):
 #: By family of the system.
 MANAGERS = {
     "Debian": Manager(debian.installed, debian.there, debian.owners, debian.interrupted),
+    "RedHat": Manager(
+        rpm_manager.installed, rpm_manager.there, rpm_manager.owners, rpm_manager.interrupted
+    ),
 }
 
 

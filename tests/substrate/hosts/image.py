@@ -33,7 +33,8 @@ FREE_BYTES = 3 << 30
 class Recipe:
     """One operating system as data; the fields are the recipe file's.
 
-    ``os_release`` makes a stand-in of another system, which says so in its name.
+    ``os_release`` makes a stand-in of another system, which says so in its name. ``base`` is the
+    recipe whose packages and units it takes, where it has none of its own.
     """
 
     os: str
@@ -43,11 +44,15 @@ class Recipe:
     mask: list[str]
     cgroup_v1_environment: dict[str, str]
     os_release: str = ""
+    base: str = ""
 
 
 def recipe(system: str) -> Recipe:
     """Read the recipe of an operating system that `description.known_systems` lists."""
-    return Recipe(os=system, **yaml.safe_load((RECIPES / f"{system}.yml").read_text()))
+    fields = yaml.safe_load((RECIPES / f"{system}.yml").read_text())
+    if "base" in fields:
+        fields = yaml.safe_load((RECIPES / f"{fields['base']}.yml").read_text()) | fields
+    return Recipe(os=system, **fields)
 
 
 def cache() -> Path:
@@ -107,7 +112,7 @@ def _drop_older(system: str, base: Path, image: str) -> None:
 
 def _base(wanted: Recipe, sources: str) -> Path:
     folder = cache() / "hosts"
-    base = folder / f"{wanted.os}-{_base_digest(wanted, sources)[:12]}.tar"
+    base = folder / f"{wanted.base or wanted.os}-{_base_digest(wanted, sources)[:12]}.tar"
     if base.exists():
         return base
     folder.mkdir(parents=True, exist_ok=True)

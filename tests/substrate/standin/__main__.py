@@ -3,20 +3,24 @@
     python -m tests.substrate.standin driver FOLDER --os ubuntu-24.04 580.178.04 595.91.07
     python -m tests.substrate.standin kernel FOLDER --os debian-12 6.1.0-90-amd64 6.1.0-91-amd64
 
-It prints the fingerprint of the key that signed it.
+It prints, as JSON, the fingerprint of the key that signed it and, of drivers, the packages that the
+catalogue pins, by version and flavour.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.substrate.standin import deb, driver_packages, kernel_packages, programs, rpm
-from tests.substrate.standin.packages import StandIn, format_of
+from tests.substrate.standin.packages import StandIn, format_of, pins
 from tests.substrate.standin.signing import Key
+
+FLAVOURS = ("open", "proprietary")
 
 
 def wanted(arguments: argparse.Namespace, work: Path) -> list[StandIn]:
@@ -54,7 +58,13 @@ def main() -> int:
             build.repository(packages, arguments.folder, key)
         finally:
             key.close()
-        print(key.fingerprint)
+        said: dict[str, object] = {"fingerprint": key.fingerprint}
+        if arguments.kind == "driver":
+            said["packages"] = {
+                version: {flavour: pins(arguments.os, version, flavour) for flavour in FLAVOURS}
+                for version in arguments.versions
+            }
+        print(json.dumps(said))
     return 0
 
 

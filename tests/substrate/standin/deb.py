@@ -66,6 +66,10 @@ def fill(package: StandIn, root: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, path)
         path.chmod(0o755)
+    for name, to in package.links.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(to)
 
 
 def repository(packages: Iterable[StandIn], folder: Path, key: Key) -> None:

@@ -33,6 +33,7 @@ class StandIn:
         one_of: a name that only one installed package may provide.
         files: text by absolute path.
         programs: files of this machine by the absolute path where the package puts them.
+        links: targets by the absolute path of the link.
     """
 
     name: str
@@ -41,6 +42,7 @@ class StandIn:
     one_of: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, Path] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 def format_of(os: str) -> Format:
@@ -82,6 +84,12 @@ def driver_packages(
     return list(found.values())
 
 
+def pins(os: str, version: str, flavour: str) -> dict[str, str]:
+    """Return the packages of a driver as the catalogue pins them, for the vendor's repository."""
+    fact = load_catalogue().driver_packages[f"{os}-vendor-repo-{version}-{flavour}"]
+    return dict(fact.value.packages)
+
+
 def kernel_packages(os: str, releases: Iterable[str]) -> list[StandIn]:
     """Return stand-ins for Debian kernels with their headers, and for what follows the newest."""
     if format_of(os) != "deb":
@@ -117,19 +125,21 @@ def _set(
             for part in relations.get(other, {}).get("brings", ())
         }
         brings = [part for part in related.get("brings", ()) if part not in others]
-        files, carried = _content(one, brings, programs)
-        yield StandIn(name, version, needs, related.get("one_of", ""), files, carried)
+        files, carried, links = _content(one, brings, programs)
+        yield StandIn(name, version, needs, related.get("one_of", ""), files, carried, links)
     for name, version in (one.fabric or {}).items():
         yield StandIn(name, version)
 
 
 def _content(
     one: DriverPackages, brings: Iterable[str], programs: Mapping[str, Path]
-) -> tuple[dict[str, str], dict[str, Path]]:
+) -> tuple[dict[str, str], dict[str, Path], dict[str, str]]:
     """Return what the simulation of cards looks for in a driver's packages."""
     files: dict[str, str] = {}
     carried: dict[str, Path] = {}
-    libraries = "/usr/lib64" if format_of(one.os) == "rpm" else "/usr/lib/x86_64-linux-gnu"
+    links: dict[str, str] = {}
+    # Where the loader of the Debian below every stand-in system finds them.
+    libraries = "/usr/lib/x86_64-linux-gnu"
     for part in brings:
         if part == "source":
             flavour = "open-" if one.flavour == "open" else ""
@@ -138,6 +148,7 @@ def _content(
         elif part in {"library", "configuration"}:
             stem = "libnvidia-ml.so" if part == "library" else "libnvidia-cfg.so"
             files[f"{libraries}/{stem}.{one.version}"] = ""
+            links[f"{libraries}/{stem}.1"] = f"{stem}.{one.version}"
         elif part == "smi" and "nvidia-smi" in programs:
             carried["/usr/bin/nvidia-smi"] = programs["nvidia-smi"]
         elif part == "persistence" and "nvidia-persistenced" in programs:
@@ -146,4 +157,4 @@ def _content(
                 "[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --user root\n"
                 "[Install]\nWantedBy=multi-user.target\n"
             )
-    return files, carried
+    return files, carried, links

@@ -75,6 +75,7 @@ def folder(package: StandIn) -> str:
 def _listed(package: StandIn) -> Iterable[str]:
     yield f"/usr/share/doc/{package.name}/STAND-IN"
     yield from package.files
+    yield from package.links
     for name in package.programs:
         yield f"%attr(0755, root, root) {name}"
 
