@@ -1,6 +1,6 @@
 """Evidence that containers see the GPUs that they may see, and nothing else."""
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
 
 from . import runtime_cases
 from .evidence import Checks, check, failed, skipped
@@ -49,6 +49,10 @@ def cases(wish: Wishes, gpus: Sequence[Gpu], has_cdi: bool) -> List[Case]:
     return found
 
 
+def _told(names: Iterable[str]) -> str:
+    return " ".join(sorted(names)) or "none"
+
+
 def judge(case: Case, seen: Seen, available: Sequence[str]) -> Dict[str, Any]:
     """One case as a check; ``available`` are the driver's libraries that the host has at all."""
     name = f"container.{case.name}"
@@ -61,19 +65,19 @@ def judge(case: Case, seen: Seen, available: Sequence[str]) -> Dict[str, Any]:
             name, what, f"it did not start: {seen.refused}", FIX, "a container that starts"
         )
     wished: Dict[str, Any] = {
-        "device nodes": list(case.nodes),
+        "device nodes": _told(case.nodes),
         "driver": "mounted" if case.driver else "absent",
     }
     found: Dict[str, Any] = {
-        "device nodes": sorted(seen.nodes),
+        "device nodes": _told(seen.nodes),
         "driver": "mounted" if seen.libraries else "absent",
     }
     if seen.uuids is not None:
-        wished["GPUs"], found["GPUs"] = list(case.uuids), seen.uuids
+        wished["GPUs"], found["GPUs"] = _told(case.uuids), _told(seen.uuids)
     needed = [one for asked in case.capabilities for one in CAPABILITIES[asked] if one in available]
     if needed:
-        wished["libraries"] = sorted(needed)
-        found["libraries"] = sorted(set(needed) & set(seen.libraries))
+        wished["libraries"] = _told(needed)
+        found["libraries"] = _told(set(needed) & set(seen.libraries))
     return check(name, what, wished, found, FIX)
 
 

@@ -59,6 +59,11 @@ def _visible(value: str) -> Tuple[Tuple[str, str], ...]:
     return (("NVIDIA_VISIBLE_DEVICES", value),)
 
 
+def _whole(gpus: Sequence[Gpu]) -> List[Gpu]:
+    """GPUs that can be asked for as such: one in MIG mode is its MIG devices."""
+    return [gpu for gpu in gpus if not gpu.migs]
+
+
 def _mig(gpus: Sequence[Gpu]) -> List[Tuple[Gpu, str]]:
     return [(gpu, gpu.migs[0]) for gpu in gpus if gpu.migs][:1]
 
@@ -76,24 +81,22 @@ def plain(gpus: Sequence[Gpu], default_runtime: str) -> List[Case]:
 
 def cdi(gpus: Sequence[Gpu]) -> List[Case]:
     """Devices by their CDI names, without any special runtime."""
-    last = gpus[-1]
+    whole = _whole(gpus)
 
     def case(name: str, seen: Sequence[Gpu], *devices: str) -> Case:
         names = tuple(f"{CDI_KIND}={device}" for device in devices)
         return _seeing(Case(f"CDI: {name}", devices=names, driver=True), seen)
 
-    cases = [
-        case("index", [last], str(last.number)),
-        case("UUID", [last], last.uuid),
-        case("all", gpus, "all"),
-    ]
-    if len(gpus) > 1:
-        pair = [gpus[0], last]
+    cases = [case("all", gpus, "all")]
+    for last in whole[-1:]:
+        cases.append(case("index", [last], str(last.number)))
+        cases.append(case("UUID", [last], last.uuid))
+    if len(whole) > 1:
+        pair = [whole[0], whole[-1]]
         cases.append(case("two of them", pair, *(str(gpu.number) for gpu in pair)))
     for gpu, uuid in _mig(gpus):
-        nodes = (f"nvidia{gpu.minor}",)
-        device = (f"{CDI_KIND}={uuid}",)
-        cases.append(Case("CDI: MIG UUID", devices=device, driver=True, uuids=(uuid,), nodes=nodes))
+        asked = Case("CDI: MIG UUID", devices=(f"{CDI_KIND}={uuid}",), driver=True)
+        cases.append(_seeing(asked, [gpu._replace(migs=(uuid,))]))
     unknown = max(gpu.number for gpu in gpus) + 1
     cases.append(Case("CDI: no such GPU", devices=(f"{CDI_KIND}={unknown}",), refused=True))
     return cases
@@ -101,27 +104,26 @@ def cdi(gpus: Sequence[Gpu]) -> List[Case]:
 
 def visible_devices(gpus: Sequence[Gpu]) -> List[Case]:
     """``NVIDIA_VISIBLE_DEVICES`` under the toolkit's runtime."""
-    last = gpus[-1]
+    whole = _whole(gpus)
 
     def case(name: str, seen: Sequence[Gpu], value: str, driver: bool = True) -> Case:
         name = f"NVIDIA_VISIBLE_DEVICES: {name}"
         return _seeing(Case(name, NVIDIA_RUNTIME, _visible(value), driver=driver), seen)
 
     cases = [
-        case("index", [last], str(last.number)),
-        case("UUID", [last], last.uuid),
         case("all", gpus, "all"),
         case("none", [], "none"),
         case("void", [], "void", driver=False),
         case("empty", [], "", driver=False),
     ]
-    if len(gpus) > 1:
-        pair = [gpus[0], last]
+    for last in whole[-1:]:
+        cases.append(case("index", [last], str(last.number)))
+        cases.append(case("UUID", [last], last.uuid))
+    if len(whole) > 1:
+        pair = [whole[0], whole[-1]]
         cases.append(case("list", pair, ",".join(str(gpu.number) for gpu in pair)))
     for gpu, uuid in _mig(gpus):
-        cases.append(
-            case("MIG UUID", [], uuid)._replace(uuids=(uuid,), nodes=(f"nvidia{gpu.minor}",))
-        )
+        cases.append(case("MIG UUID", [gpu._replace(migs=(uuid,))], uuid))
     cases.append(Case("NVIDIA_VISIBLE_DEVICES: not set", NVIDIA_RUNTIME))
     unknown = str(max(gpu.number for gpu in gpus) + 1)
     cases.append(case("no such GPU", [], unknown, driver=False)._replace(refused=True))
@@ -134,7 +136,6 @@ def driver_capabilities(gpus: Sequence[Gpu]) -> List[Case]:
     In CDI mode, which is the toolkit's own choice from 1.18 on, more is there too: the variable
     narrows nothing. `narrowed` tells which it was.
     """
-    first = gpus[0]
     asked: List[Tuple[str, Tuple[str, ...]]] = [(name, (name,)) for name in CAPABILITIES]
     asked += [("compute,utility", ("compute", "utility")), ("all", tuple(CAPABILITIES))]
     return [
@@ -148,15 +149,15 @@ def driver_capabilities(gpus: Sequence[Gpu]) -> List[Case]:
             ),
             [first],
         )
+        for first in _whole(gpus)[:1]
         for value, capabilities in asked
     ]
 
 
 def gpus_option(gpus: Sequence[Gpu], runtime: str) -> List[Case]:
     """Docker's ``--gpus`` under a runtime: all, and one by UUID."""
-    last = gpus[-1]
-    one = Case("--gpus device", runtime, gpus_option=f"device={last.uuid}", driver=True)
-    return [
-        _seeing(Case("--gpus all", runtime, gpus_option="all", driver=True), gpus),
-        _seeing(one, [last]),
-    ]
+    cases = [_seeing(Case("--gpus all", runtime, gpus_option="all", driver=True), gpus)]
+    for last in _whole(gpus)[-1:]:
+        one = Case("--gpus device", runtime, gpus_option=f"device={last.uuid}", driver=True)
+        cases.append(_seeing(one, [last]))
+    return cases

@@ -17,8 +17,9 @@ from .runtime_cases import Case, Gpu
 #: What everything started here is called by, so that the next run can clear what a killed one left.
 OWNER = "bedplate-verify"
 WORK = "/run/bedplate/verify"
-#: For an image without a program of its own that stays.
-STAY = ("sleep", "600")
+#: The host's network, which asks for no network plugin, and each container's own processes, as
+#: kubelet has it.
+NAMESPACES = {"network": 2, "pid": 1}
 _CARD = re.compile(r"nvidia\d+")
 _LIBRARY = re.compile(r"/(lib[^/ ]+\.so)\.\d{3}\.\d+(?:\.\d+)?$")
 _UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9a-f-]+)\)")
@@ -149,7 +150,7 @@ class Cri(Containers):
             "image": {"image": self.image},
             "envs": [{"key": key, "value": value} for key, value in case.environment],
             "CDI_devices": [{"name": name} for name in case.devices],
-            "linux": {"security_context": {"namespace_options": {"network": 2}}},
+            "linux": {"security_context": {"namespace_options": NAMESPACES}},
         }
         if self.command:
             wish["command"] = self.command
@@ -166,7 +167,6 @@ class Cri(Containers):
         if self.command:
             asked = self.host.run([*self.crictl, "exec", "--sync", name, "nvidia-smi", "-L"])
             seen = seen._replace(uuids=_listed(asked))
-        self.host.run([*self.crictl, "rm", "--force", name])
         return seen
 
     def _sandbox(self, runtime: str) -> str:
@@ -176,7 +176,7 @@ class Cri(Containers):
                 # Kubernetes' runtimes want a slice where systemd keeps the cgroups.
                 "linux": {
                     "cgroup_parent": "system.slice",
-                    "security_context": {"namespace_options": {"network": 2}},
+                    "security_context": {"namespace_options": NAMESPACES},
                 },
             }
             self._file(f"pod-{runtime}", wish)
@@ -227,5 +227,4 @@ class Docker(Containers):
         if self.command:
             asked = self.host.run(["docker", "exec", name, "nvidia-smi", "-L"])
             seen = seen._replace(uuids=_listed(asked))
-        self.host.run(["docker", "rm", "--force", name])
         return seen

@@ -62,6 +62,7 @@ class Tool:
     share: tuple[tuple[str, str], ...] = ()
     embed: tuple[tuple[str, str], ...] = ()
     take: Mapping[str, Any] = field(default_factory=dict)
+    compile: Mapping[str, Any] = field(default_factory=dict)
     on_path: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -103,6 +104,7 @@ def files(tool: Tool) -> set[str]:
         # A package at a module's root is called by the element before its major version.
         name = before[-1] if before and re.fullmatch(r"v\d+", last) else last
         names.add(f"bin/{tool.rename.get(name, name)}")
+    names |= {f"bin/{tool.compile['name']}"} if tool.compile else set()
     return names | {f"share/{Path(file).name}" for _, file in tool.share}
 
 
@@ -336,6 +338,12 @@ def build(tool: Tool, go: Path) -> float:
             for old, new in tool.rename.items():
                 if (result / "bin" / old).exists():
                     (result / "bin" / old).rename(result / "bin" / new)
+            if tool.compile:
+                module = module_folder(tool.compile["module"], work, variables)
+                sources = [str(module / file) for file in tool.compile["files"]]
+                program = str(result / "bin" / tool.compile["name"])
+                command = ["gcc", "-std=c99", "-Os", "-static", "-s", "-o", program, *sources]
+                shown("compiling", tool, command, work, variables)
         if tool.share:
             (result / "share").mkdir()
             if not work.exists():
