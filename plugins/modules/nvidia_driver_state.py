@@ -167,7 +167,8 @@ def main() -> None:
     )
     going = driver.present(host, [n for n in record.names if n not in wish["packages"]])
     if wish["remove_foreign"]:
-        going = sorted({*going, *foreign.packages})
+        rest = set(driver.siblings(host, sorted(foreign.packages))) - set(wish["packages"])
+        going = sorted({*going, *rest})
     uninstall = (
         wish["source"] != "runfile"
         and host.exists(driver_foreign.UNINSTALLER)

@@ -259,6 +259,16 @@ def test_kept_archives_and_those_that_may_go(tmp_path: Path) -> None:
     assert len(debian.superfluous(here, folder, [])) == 3
 
 
+def test_siblings_are_built_from_the_same_source(tmp_path: Path) -> None:
+    out = (
+        "installed\tlibnvidia-ml1\tdrivers\nhalf-configured\tnvidia-smi\tdrivers\n"
+        "config-files\tlibcuda1\tdrivers\ninstalled\tbash\tbash\n"
+    )
+    asked = host(tmp_path, {"dpkg-query": Result(0, out, "")})
+    assert debian.siblings(asked, ["libnvidia-ml1"]) == ["libnvidia-ml1", "nvidia-smi"]
+    assert debian.siblings(asked, []) == []
+
+
 def test_what_a_simulated_transaction_removes() -> None:
     text = "Inst a (1 Debian [amd64])\nRemv b:amd64 [1]\nRemv c [2] [d:amd64 ]\nConf a (1)\n"
     assert debian.removed_by(text) == ["b", "c"]

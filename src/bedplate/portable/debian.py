@@ -219,6 +219,17 @@ def sources(host: Host, names: Sequence[str]) -> Dict[str, str]:
     return {name: source for name, _, source in rows if source}
 
 
+def siblings(host: Host, names: Sequence[str]) -> List[str]:
+    """``names``, and every other package on the host from the same source packages, sorted."""
+    if not names:
+        return []
+    show = "--showformat=${db:Status-Status}\\t${Package}\\t${source:Package}\\n"
+    rows = [line.split("\t") for line in host.run(["dpkg-query", "--show", show]).out.splitlines()]
+    there = [row for row in rows if row[0] not in ("not-installed", "config-files")]
+    built_from = {source for _, name, source in there if name in names}
+    return sorted({*names, *(name for _, name, source in there if source in built_from)})
+
+
 def removed_by(simulated: str) -> List[str]:
     """Packages that a transaction would remove, from what ``apt-get --simulate`` printed."""
     return sorted(

@@ -23,18 +23,22 @@ class Manager(NamedTuple):
 
     ``installed`` gives versions and holds of those packages that are installed, ``present`` the
     names of those that are there in any state, ``owners`` the package of each file that has one,
-    ``interrupted`` whether a transaction was left unfinished.
+    ``interrupted`` whether a transaction was left unfinished, ``siblings`` all installed packages
+    that were built together with one of those.
     """
 
     installed: Callable[[Host, Sequence[str]], Dict[str, debian.Package]]
     present: Callable[[Host, Sequence[str]], List[str]]
     owners: Callable[[Host, Sequence[str]], Dict[str, str]]
     interrupted: Callable[[Host], bool]
+    siblings: Callable[[Host, Sequence[str]], List[str]] = lambda _host, names: list(names)
 
 
 #: By family of the system.
 MANAGERS = {
-    "Debian": Manager(debian.installed, debian.there, debian.owners, debian.interrupted),
+    "Debian": Manager(
+        debian.installed, debian.there, debian.owners, debian.interrupted, debian.siblings
+    ),
     "RedHat": Manager(
         rpm_manager.installed, rpm_manager.there, rpm_manager.owners, rpm_manager.interrupted
     ),
@@ -73,6 +77,12 @@ def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
     """The package that owns each of ``paths``; those of no package are left out."""
     manager = MANAGERS.get(family(host))
     return manager.owners(host, paths) if manager else {}
+
+
+def siblings(host: Host, names: Sequence[str]) -> List[str]:
+    """``names``, and the installed packages that were built together with one of them."""
+    manager = MANAGERS.get(family(host))
+    return manager.siblings(host, names) if manager else []
 
 
 def interrupted(host: Host) -> bool:
