@@ -41,8 +41,14 @@ files:
   elements: str
 """
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import debian, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    debian,
+    owned,
+    requirements,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 
@@ -59,7 +65,10 @@ def main() -> None:
         diff.append({"before_header": path, "after_header": path, "before": before, "after": after})
         if module.check_mode:
             continue
-        host.write(path, after)
+        # The user's file, which only a reset puts back, and only as long as nobody has edited it.
+        mode = Path(path).stat().st_mode & 0o7777
+        owned.keep(host, [owned.Writing(path, after, mode, before, False, "nvidia_driver")])
+        host.write(path, after, mode)
     module.exit_json(changed=bool(changes), files=sorted(changes), diff=diff)
 
 

@@ -1,0 +1,128 @@
+#!/usr/bin/python
+# Copyright the Bedplate authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ansible module: take away what a role brought to a host, by the host's own records."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: removal
+short_description: Take away what roles brought to a host, and nothing of the user's
+description:
+  - Goes by what the host itself records (C(/var/lib/bedplate/owned.json)), so that neither lock nor
+    variables are needed.
+  - A file that somebody has edited since stays and is named in RV(kept). A file that was there
+    before Bedplate wrote it gets its text of then.
+  - Units among the files are stopped and disabled first.
+options:
+  roles:
+    description: Roles whose files go.
+    type: list
+    elements: str
+    default: []
+  archives:
+    description: Names of release archives whose programs go, with the links to them.
+    type: list
+    elements: str
+    default: []
+  driver_packages:
+    description: Whether the packages of the NVIDIA driver go, and what came along with them alone.
+    type: bool
+    default: false
+  everything:
+    description: Whether all files, all archives and the records themselves go.
+    type: bool
+    default: false
+author:
+  - The Bedplate authors
+attributes:
+  check_mode:
+    description: Says what would go, without changing anything.
+    support: full
+  diff_mode:
+    description: Shows what goes, a line each.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Take the container toolkit away
+  bedplate.gpu.removal:
+    roles: [nvidia_container_toolkit]
+    archives: [nvidia-container-toolkit]
+"""
+
+RETURN = r"""
+changes:
+  description: What went, or would go in check mode.
+  returned: always
+  type: list
+  elements: str
+  sample: ["/etc/crictl.yaml: removed"]
+kept:
+  description: What stays, and why.
+  returned: always
+  type: list
+  elements: str
+  sample: ["/etc/containerd/config.toml: edited by somebody else since"]
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import removal
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+
+def remove(host: Host, wish: dict[str, Any], check: bool) -> removal.Outcome:
+    """Take away what is asked for, in the reverse order of its coming."""
+    outcomes = []
+    if wish["roles"] or wish["everything"]:
+        outcomes.append(removal.files(host, wish["roles"], check))
+    if wish["archives"] or wish["everything"]:
+        outcomes.append(removal.archives(host, wish["archives"], check))
+    if wish["driver_packages"]:
+        outcomes.append(removal.driver_packages(host, check))
+    if wish["everything"]:
+        outcomes.append(removal.records(host, check))
+    changes = [line for outcome in outcomes for line in outcome.changes]
+    return removal.Outcome(changes, [line for outcome in outcomes for line in outcome.kept])
+
+
+def main() -> None:
+    """Run the module."""
+    names = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "roles": names,
+            "archives": names,
+            "driver_packages": {"type": "bool", "default": False},
+            "everything": {"type": "bool", "default": False},
+        },
+        mutually_exclusive=[["roles", "everything"], ["archives", "everything"]],
+        supports_check_mode=True,
+    )
+    try:
+        outcome = remove(Host(), module.params, module.check_mode)
+    except (removal.RemovalError, OSError) as error:
+        module.fail_json(
+            msg=problem(
+                "not everything could be taken away",
+                os.uname().nodename,
+                str(error),
+                "every command ends well",
+                "Mend what it says and run reset.yml again: it goes on where it ended.",
+            )
+        )
+    module.exit_json(
+        changed=bool(outcome.changes),
+        changes=outcome.changes,
+        kept=outcome.kept,
+        diff={"prepared": "".join(line + "\n" for line in outcome.changes)},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Takes away what Bedplate brought to a host, by its own records, and nothing of the user's."""
+
+import os
+import re
+import shutil
+from typing import Any, Dict, List, NamedTuple, Sequence, Set
+
+from . import driver, driver_record, kernel, owned
+from .host import Host
+
+STORE = "/opt/bedplate"
+#: Where roles set links to programs of the store.
+LINKS = ("/usr/local/bin", "/usr/local/sbin", "/opt/cni/bin")
+UNITS = "/etc/systemd/system/"
+_UNIT = re.compile(r"^/etc/systemd/system/[^/]+\.(?:service|path|timer|socket)$")
+_REMOVED = re.compile(r"^(?:Remv|Purg) (?P<name>\S+)", re.MULTILINE)
+APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", "--allow-change-held-packages")
+QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
+#: Records and marks of ours; the folders only where they are empty then.
+RECORDS = (
+    driver_record.PATH,
+    owned.RECORD,
+    owned.RECORD + ".lock",
+    kernel.STALE_INITRAMFS,
+)
+FOLDERS = (STORE, "/etc/bedplate", "/var/lib/bedplate", "/usr/local/libexec/bedplate")
+
+
+class Outcome(NamedTuple):
+    """What was taken away (or would be, in check mode), and what stays, with the reason."""
+
+    changes: List[str]
+    kept: List[str]
+
+
+class RemovalError(Exception):
+    """A command of the host refused; the text is what it said."""
+
+
+def _run(host: Host, argv: Sequence[str], allowed: Sequence[int] = (0,)) -> str:
+    answer = host.run(argv, timeout=1800, environment=QUIET)
+    if answer.code not in allowed:
+        raise RemovalError("{}: {}".format(" ".join(argv[:3]), answer.said))
+    return answer.out
+
+
+def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
+    """Take away the recorded files of ``roles`` (all, where none is named).
+
+    What somebody edited stays and is named, and what was there before comes back. Units are
+    stopped and disabled first, and the initramfs forgets what /etc/modprobe.d no longer says.
+    """
+    outcome = Outcome([], [])
+    mine = {
+        path: entry
+        for path, entry in sorted(owned.load(host).items())
+        if not roles or entry["role"] in roles
+    }
+    going = [path for path, entry in mine.items() if _goes(host, path, entry, outcome)]
+    units = [os.path.basename(path) for path in going if _UNIT.match(path)]
+    if not check:
+        for unit in units:
+            _run(host, ["systemctl", "disable", "--now", unit], (0, 1, 5))
+        if any(path.startswith(kernel.MODPROBE) for path in going):
+            host.write(kernel.STALE_INITRAMFS, "")
+        for path in going:
+            _put_back(host, path, mine[path])
+        # What stays is told once more at the end, and is nobody's with the record gone.
+        owned.forget(host, [path for path in mine if path in going or not host.exists(path)])
+        if any(path.startswith(UNITS) for path in going):
+            _run(host, ["systemctl", "daemon-reload"])
+        if host.exists(kernel.STALE_INITRAMFS):
+            refused = kernel.refresh_initramfs(host)
+            if refused:
+                raise RemovalError(refused)
+            host.remove(kernel.STALE_INITRAMFS)
+    return outcome
+
+
+def _goes(host: Host, path: str, entry: Dict[str, Any], outcome: Outcome) -> bool:
+    """Whether a file is taken away or put back; what stays is named."""
+    text = host.read(path)
+    if text is None:
+        return False
+    edited = owned.digest(text) != entry["sha256"]
+    if edited and (entry["watched"] or entry["before"] is not None):
+        outcome.kept.append(f"{path}: edited by somebody else since")
+        return False
+    outcome.changes.append(
+        f"{path}: removed" if entry["before"] is None else f"{path}: as it was before"
+    )
+    return True
+
+
+def _put_back(host: Host, path: str, entry: Dict[str, Any]) -> None:
+    if entry["before"] is not None:
+        host.write(path, entry["before"], int(entry["mode"], 8))
+        return
+    host.remove(path)
+    for folder in entry["folders"]:
+        _remove_if_empty(host, folder)
+
+
+def _remove_if_empty(host: Host, folder: str) -> None:
+    if host.exists(folder) and not host.list(folder):
+        os.rmdir(host.path(folder))
+
+
+def archives(host: Host, names: Sequence[str], check: bool) -> Outcome:
+    """Take away programs of the store (all, where none is named) and the links to them."""
+    outcome = Outcome([], [])
+    wanted = [name for name in host.list(STORE) if not names or name in names]
+    targets = tuple(f"{STORE}/{name}/" for name in wanted)
+    for folder in LINKS:
+        for name in host.list(folder):
+            link = f"{folder}/{name}"
+            real = host.path(link)
+            if targets and os.path.islink(real) and os.readlink(real).startswith(targets):
+                outcome.changes.append(f"{link}: removed")
+                if not check:
+                    os.unlink(real)
+        if not check and folder.startswith("/opt/"):
+            _remove_if_empty(host, folder)
+            _remove_if_empty(host, os.path.dirname(folder))
+    for name in wanted:
+        outcome.changes.append(f"{STORE}/{name}: removed")
+        if not check:
+            shutil.rmtree(host.path(f"{STORE}/{name}"))
+    return outcome
+
+
+def driver_packages(host: Host, check: bool) -> Outcome:
+    """Take away the driver's packages and what came along with them alone."""
+    outcome = Outcome([], [])
+    try:
+        names = driver_record.parse(host.read(driver_record.PATH) or "").names
+    except ValueError as error:
+        raise RemovalError(f"{driver_record.PATH}: {error}") from error
+    if not names:
+        return outcome
+    if host.exists("/var/lib/dpkg/status"):
+        going = _debian(host, names)
+        remove = [*APT, "purge", *going]
+    else:
+        query = ["rpm", "--query", "--queryformat", "%{NAME}\n", *names]
+        said = host.run(query).out.split("\n")
+        going = sorted(set(names) & set(said))
+        remove = ["dnf", "-y", "remove", *going]
+    outcome.changes.extend(f"package {name}: removed" for name in going)
+    if going and not check:
+        used = driver.unload(host)
+        if used:
+            raise RemovalError(f"the driver's module is in use ({used})")
+        _run(host, remove)
+    return outcome
+
+
+def _debian(host: Host, names: Sequence[str]) -> List[str]:
+    """Installed packages among ``names``, and what nothing needs any more without them.
+
+    What nothing needs already now is the user's, whatever apt would do with it.
+    """
+    known = _run(
+        host,
+        ["dpkg-query", "--show", "--showformat=${binary:Package} ${db:Status-Status}\n", *names],
+        (0, 1),
+    )
+    states = [line.split() for line in known.splitlines()]
+    there = sorted(fields[0] for fields in states if fields[1:] not in ([], ["not-installed"]))
+    if not there:
+        return []
+    idle = _simulated(host, ["autoremove"])
+    return sorted((_simulated(host, ["--autoremove", "purge", *there]) | set(there)) - idle)
+
+
+def _simulated(host: Host, what: Sequence[str]) -> Set[str]:
+    return set(_REMOVED.findall(_run(host, [*APT, "--simulate", *what])))
+
+
+def records(host: Host, check: bool) -> Outcome:
+    """Take away Bedplate's own records, last of all."""
+    outcome = Outcome([], [])
+    for path in RECORDS:
+        if host.exists(path):
+            outcome.changes.append(f"{path}: removed")
+            if not check:
+                host.remove(path)
+    for folder in FOLDERS:
+        if host.exists(folder):
+            outcome.changes.append(f"{folder}: removed")
+            if not check:
+                _remove_if_empty(host, folder)
+                if host.exists(folder):
+                    outcome.changes.pop()
+                    outcome.kept.append(f"{folder}: there are files in it that are not ours")
+    return outcome

@@ -1,0 +1,195 @@
+"""A reset takes away what is ours and nothing else, says so first, and has nothing to do twice."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import driver_record, kernel, owned, removal
+from bedplate.portable.files import File, ensure_files
+from bedplate.portable.host import Host, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+UNIT = "/etc/systemd/system/containerd.service"
+DROP_IN = "/etc/systemd/system/kubelet.service.d/20-device-plugin.conf"
+DEFAULTS = "/etc/containerd/config.toml"
+BLACKLIST = "/etc/modprobe.d/bedplate-host.conf"
+CDI = "/etc/cdi/nvidia.yaml"
+MARK = "# Managed by Bedplate (role {}).\n"
+SMI = "nvidia-smi"
+
+
+class Machine:
+    """A host with files of three roles, one of which replaced a package's file."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.host = Host(str(root), self.run)
+        self.asked: list[str] = []
+        self.answers: dict[str, Result] = {}
+        for folder in ("etc/systemd/system", "etc/modprobe.d", "etc/containerd", "usr/local/bin"):
+            (root / folder).mkdir(parents=True)
+        self.host.write(DEFAULTS, "the package's\n")
+        ensure_files(
+            self.host,
+            [
+                File(DEFAULTS, MARK.format("container_runtime")),
+                File(UNIT, MARK.format("container_runtime")),
+                File(DROP_IN, MARK.format("nvidia_device_plugin")),
+                File(BLACKLIST, MARK.format("host")),
+            ],
+        )
+        ensure_files(self.host, [File(CDI, "generated\n")], watched=False)
+
+    def run(self, argv: Sequence[str], *_: object) -> Result:
+        words = " ".join(argv)
+        self.asked.append(words)
+        return next((a for key, a in self.answers.items() if key in words), Result(0, "", ""))
+
+    def tree(self) -> list[str]:
+        """Every file and folder of the host but the records."""
+        found = (str(path.relative_to(self.root)) for path in sorted(self.root.rglob("*")))
+        return [path for path in found if not path.startswith(("var", "usr/sbin"))]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_check_mode_says_what_goes_and_touches_nothing(machine: Machine) -> None:
+    before = machine.tree(), machine.host.read(owned.RECORD)
+    outcome = removal.files(machine.host, [], check=True)
+    assert outcome == removal.Outcome(
+        [
+            f"{CDI}: removed",
+            f"{DEFAULTS}: as it was before",
+            f"{BLACKLIST}: removed",
+            f"{UNIT}: removed",
+            f"{DROP_IN}: removed",
+        ],
+        [],
+    )
+    assert (machine.tree(), machine.host.read(owned.RECORD)) == before
+    assert machine.asked == []
+
+
+def test_files_go_with_their_folders_and_what_was_there_comes_back(machine: Machine) -> None:
+    (machine.root / "usr/sbin").mkdir()
+    (machine.root / "usr/sbin/update-initramfs").touch()
+    removal.files(machine.host, [], check=False)
+    assert machine.tree() == [
+        "etc",
+        "etc/containerd",
+        "etc/containerd/config.toml",
+        "etc/modprobe.d",
+        "etc/systemd",
+        "etc/systemd/system",
+        "usr",
+        "usr/local",
+        "usr/local/bin",
+    ]
+    assert machine.host.read(DEFAULTS) == "the package's\n"
+    assert machine.asked == [
+        "systemctl disable --now containerd.service",
+        "systemctl daemon-reload",
+        "/usr/sbin/update-initramfs -u -k all",
+    ]
+    assert not machine.host.exists(kernel.STALE_INITRAMFS)
+    assert removal.files(machine.host, [], check=False) == removal.Outcome([], [])
+
+
+def test_only_the_roles_that_are_named_lose_files(machine: Machine) -> None:
+    outcome = removal.files(machine.host, ["nvidia_device_plugin"], check=False)
+    assert outcome.changes == [f"{DROP_IN}: removed"]
+    assert set(owned.load(machine.host)) == {DEFAULTS, UNIT, BLACKLIST, CDI}
+
+
+@pytest.mark.parametrize("path", [UNIT, DEFAULTS])
+def test_what_somebody_edited_stays_and_is_named_until_the_end(machine: Machine, path: str) -> None:
+    machine.host.write(path, "theirs\n")
+    outcome = removal.files(machine.host, [], check=False)
+    assert outcome.kept == [f"{path}: edited by somebody else since"]
+    assert machine.host.read(path) == "theirs\n"
+    assert removal.files(machine.host, [], check=False).kept == outcome.kept
+    removal.records(machine.host, check=False)
+    assert removal.files(machine.host, [], check=False) == removal.Outcome([], [])
+
+
+def test_a_generated_file_goes_whatever_it_says(machine: Machine) -> None:
+    machine.host.write(CDI, "generated anew\n")
+    assert f"{CDI}: removed" in removal.files(machine.host, [], check=False).changes
+
+
+def test_a_killed_run_still_refreshes_the_initramfs(machine: Machine) -> None:
+    (machine.root / "usr/sbin").mkdir()
+    (machine.root / "usr/sbin/update-initramfs").touch()
+    machine.answers["update-initramfs"] = Result(1, "", "killed")
+    with pytest.raises(removal.RemovalError, match="killed"):
+        removal.files(machine.host, [], check=False)
+    machine.answers.clear()
+    machine.asked.clear()
+    removal.files(machine.host, ["host"], check=False)
+    assert machine.asked == ["/usr/sbin/update-initramfs -u -k all"]
+
+
+def test_programs_go_with_their_links_and_other_links_stay(machine: Machine) -> None:
+    for name in ("containerd", "kubernetes-node"):
+        machine.host.write(f"/opt/bedplate/{name}/1/bin/{name}", "")
+        (machine.root / f"usr/local/bin/{name}").symlink_to(f"/opt/bedplate/{name}/1/bin/{name}")
+    (machine.root / "usr/local/bin/mine").symlink_to("/opt/mine")
+    outcome = removal.archives(machine.host, ["containerd"], check=False)
+    assert outcome.changes == [
+        "/usr/local/bin/containerd: removed",
+        "/opt/bedplate/containerd: removed",
+    ]
+    assert machine.host.list("/usr/local/bin") == ["kubernetes-node", "mine"]
+    removal.archives(machine.host, [], check=False)
+    assert machine.host.list("/usr/local/bin") == ["mine"]
+    assert machine.host.list("/opt/bedplate") == []
+
+
+def record(machine: Machine) -> None:
+    """A driver of one package that brought another one along, on a host with an idle package."""
+    text = {"format": 1, "version": "535.1", "kernel": "6.1", "packages": {SMI: "535.1-1"}}
+    machine.host.write(driver_record.PATH, json.dumps(text))
+    machine.host.write("/var/lib/dpkg/status", "")
+    idle = "Remv idle-already [1]\n"
+    both = f"{idle}Purg {SMI} [535.1-1]\nRemv dkms [3]\n"
+    machine.answers |= {
+        "dpkg-query": Result(0, f"{SMI} installed\n", ""),
+        "--simulate autoremove": Result(0, idle, ""),
+        "--simulate --autoremove": Result(0, both, ""),
+    }
+
+
+def test_the_driver_goes_with_what_it_alone_brought(machine: Machine) -> None:
+    record(machine)
+    outcome = removal.driver_packages(machine.host, check=False)
+    assert outcome.changes == ["package dkms: removed", f"package {SMI}: removed"]
+    assert machine.asked[-1].endswith(f"--allow-change-held-packages purge dkms {SMI}")
+    machine.answers["dpkg-query"] = Result(1, "", "no packages found")
+    assert removal.driver_packages(machine.host, check=False).changes == []
+
+
+def test_a_driver_in_use_is_not_pulled_away(machine: Machine) -> None:
+    record(machine)
+    machine.host.write("/sys/module/nvidia/x", "")
+    machine.answers["rmmod"] = Result(1, "", "Module nvidia is in use")
+    with pytest.raises(removal.RemovalError, match="in use"):
+        removal.driver_packages(machine.host, check=False)
+    assert not any("purge" in asked and "--simulate" not in asked for asked in machine.asked)
+
+
+def test_records_go_last_and_folders_of_the_user_stay(machine: Machine) -> None:
+    machine.host.write("/etc/bedplate/mine", "")
+    outcome = removal.records(machine.host, check=False)
+    assert f"{owned.RECORD}: removed" in outcome.changes
+    assert outcome.kept == ["/etc/bedplate: there are files in it that are not ours"]
+    assert not machine.host.exists("/var/lib/bedplate")
+    assert removal.records(machine.host, check=False).changes == []
