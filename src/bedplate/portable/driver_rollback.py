@@ -2,7 +2,7 @@
 
 from typing import List, NamedTuple, Optional
 
-from . import driver, driver_record, nvidia
+from . import driver, driver_record, driver_runfile, nvidia
 from .driver_record import Driver, Record
 from .host import Host
 
@@ -29,7 +29,8 @@ def _plan(host: Host, target: Optional[Driver], brought: List[str]) -> Plan:
     now = driver.state(host, target.packages)
     other = now.loaded is not None and driver.differs(now.loaded, target.version, target.flavour)
     gone = now.loaded is None and not now.differing and not remove
-    return Plan(bool(now.differing or remove or other or gone), target, remove)
+    away = target.source == "runfile" and driver_runfile.installed(host) != target.version
+    return Plan(bool(now.differing or remove or other or gone or away), target, remove)
 
 
 def after_failure(host: Host, record: Record, wished: Driver) -> Plan:
