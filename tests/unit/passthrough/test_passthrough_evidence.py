@@ -1,0 +1,208 @@
+"""Evidence of a hypervisor: each fault is planted, and said in the whole message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.portable import (
+    evidence,
+    host_evidence,
+    libvirt_guests,
+    passthrough,
+    passthrough_kernel,
+)
+from bedplate.portable.evidence_area import Wishes
+from bedplate.portable.host import Host, Result
+from tests.substrate.gpu import topologies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+CARD = ["0000:25:00.0", "0000:25:00.1"]
+GUEST = {"devices": CARD, "cpus": 1, "memory_gib": 4, "disk": "/srv/vm1", "network": "br0"}
+PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
+AGAIN = "Run site.yml for this host again."
+REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
+
+
+class Machine:
+    """A sound hypervisor below a folder, with one guest."""
+
+    def __init__(self, root: Path) -> None:
+        topologies.write("server-rtx3090", root)
+        self.root, self.unit, self.domains = root, "enabled", {}
+        self.host = Host(str(root), self._run)
+        for address in CARD:
+            topologies.bind(root, address, "vfio-pci")
+        arguments = passthrough_kernel.arguments(self.host, "1G", 4)
+        self.host.write("/proc/cmdline", " ".join(arguments))
+        self.host.write(PAGES, "4\n")
+        binding = passthrough.binding(passthrough.functions(self.host), CARD)
+        for path, (text, mode) in passthrough_kernel.files(binding).items():
+            self.host.write(path, text, mode)
+        settings = libvirt_guests.Settings("hv1", "qemu:///system", "kvm", "1G", CARD)
+        wanted = libvirt_guests.guest(self.host, "vm1", GUEST, settings)
+        self.domains["vm1"] = libvirt_guests.domain.xml(wanted, "of-vm1")
+
+    def _run(self, argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
+        if argv[:2] == ["systemctl", "is-enabled"]:
+            return Result(0, self.unit + "\n", "")
+        if argv[0] == "virsh" and self.domains is None:
+            return Result(1, "", "error: failed to connect to the hypervisor\n")
+        if "list" in argv:
+            return Result(0, "\n".join(self.domains) + "\n", "")
+        return Result(0, self.domains[argv[-1]], "")
+
+    def checks(self, **changes: Any) -> list[dict[str, Any]]:
+        wish: dict[str, Any] = {
+            "devices": CARD,
+            "iommu_groups": [CARD],
+            "binding": "auto",
+            "page_size": "1G",
+            "pages": 4,
+            "guests": {"vm1": GUEST},
+            "connection": "qemu:///system",
+            "kind": "kvm",
+        }
+        wishes = Wishes(passthrough=wish | changes if changes != {"devices": []} else {})
+        return host_evidence.collect(self.host, wishes, ["passthrough"])["checks"]
+
+    def failures(self) -> list[str]:
+        return evidence.failures(self.checks(), "hv1")
+
+
+def test_a_sound_hypervisor(tmp_path: Path) -> None:
+    checks = {check["id"]: check["result"] for check in Machine(tmp_path).checks()}
+    names = ["arguments", "iommu", "groups", "bound", "configuration", "unit", "pages", "guests"]
+    assert checks == {f"passthrough.{name}": "pass" for name in names}
+
+
+def test_what_is_not_wished_is_skipped_with_a_reason(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    skipped = {
+        check["id"]: check["reason"]
+        for check in [*machine.checks(guests={}, page_size=""), *machine.checks(devices=[])]
+        if check["result"] == "skipped"
+    }
+    assert skipped == {
+        "passthrough": "the site gives no devices of this host to guests",
+        "passthrough.guests": "the site wishes for no guests here",
+        "passthrough.pages": "the guests use small pages",
+    }
+
+
+def _rebind(machine: Machine) -> None:
+    topologies.bind(machine.root, CARD[0], "nouveau")
+
+
+def _forget_line(machine: Machine) -> None:
+    machine.host.write("/proc/cmdline", "quiet hugepagesz=1G default_hugepagesz=1G hugepages=4")
+
+
+def _switch_off(machine: Machine) -> None:
+    (machine.root / "sys/kernel/iommu_groups").rename(machine.root / "gone")
+
+
+def _edit(machine: Machine) -> None:
+    machine.host.write(passthrough_kernel.MODPROBE, "options vfio-pci ids=10de:2204\n")
+
+
+def _disable(machine: Machine) -> None:
+    machine.unit = "disabled"
+
+
+def _lose_pages(machine: Machine) -> None:
+    machine.host.write(PAGES, "3\n")
+
+
+def _resize(machine: Machine) -> None:
+    machine.domains["vm1"] = machine.domains["vm1"].replace(">4<", ">2<")
+
+
+def _undefine(machine: Machine) -> None:
+    machine.domains = {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            _rebind,
+            (
+                "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
+                f"0000:25:00.0=nouveau; allowed: 0000:25:00.0=vfio-pci — {REBOOT}"
+            ),
+        ),
+        (
+            _forget_line,
+            (
+                "running kernel was told of IOMMU and huge pages — hv1 [passthrough.arguments] "
+                "— got: default_hugepagesz=1G, hugepagesz=1G, hugepages=4 (reboot required); "
+                f"allowed: iommu=pt, default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {REBOOT}"
+            ),
+        ),
+        (
+            _switch_off,
+            (
+                "IOMMU is in use — hv1 [passthrough.iommu] — got: off; allowed: on — Switch on "
+                "VT-d, AMD-Vi or SMMU in the firmware, and reboot."
+            ),
+        ),
+        (
+            _edit,
+            (
+                "configuration of vfio-pci is ours and unchanged — hv1 "
+                "[passthrough.configuration] — got: /etc/modprobe.d/bedplate-vfio.conf; "
+                f"allowed: nothing — {AGAIN}"
+            ),
+        ),
+        (
+            _disable,
+            (
+                "functions are bound by address at every boot — hv1 [passthrough.unit] — got: "
+                f"disabled; allowed: enabled — {AGAIN}"
+            ),
+        ),
+        (
+            _lose_pages,
+            (
+                "huge pages for the guests' memory — hv1 [passthrough.pages] — got: 3; allowed: "
+                f"4 — {REBOOT}"
+            ),
+        ),
+        (
+            _resize,
+            (
+                "guests are defined as wished — hv1 [passthrough.guests] — got: vm1: memory_bytes: "
+                f"2147483648 instead of 4294967296; allowed: nothing — {AGAIN}"
+            ),
+        ),
+        (
+            _undefine,
+            (
+                "guests are defined as wished — hv1 [passthrough.guests] — got: vm1 is not "
+                f"defined; allowed: nothing — {AGAIN}"
+            ),
+        ),
+    ],
+)
+def test_each_fault_is_told(fault: Callable[[Machine], None], said: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert machine.failures() == []
+    fault(machine)
+    assert machine.failures() == [said]
+
+
+def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.domains = None
+    assert machine.failures() == [
+        (
+            "guests are defined as wished — hv1 [passthrough.guests] — got: error: failed to "
+            "connect to the hypervisor; allowed: an answer — See 'systemctl status libvirtd' on "
+            "the host."
+        )
+    ]
