@@ -84,8 +84,7 @@ def _missing_folders(host: Host, path: str) -> List[str]:
 
 
 def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str, Any]:
-    first = old is None
-    before = one.before if first and one.before != one.content else None
+    before = one.before if one.before != one.content else None
     if before is not None and role_of(before) != NO_ROLE:
         before = None  # ours, of a run that kept no record
     return {
