@@ -132,9 +132,8 @@ def slurm_conf(
         "GresTypes": ",".join(kinds),
         # A node that was rebooted or lost works again once it registers with all its resources.
         "ReturnToService": "2",
-        # None, and yet the GPUs of nodes and jobs are counted, as scontrol shows them.
+        # So AccountingStorageTRES can't name the GPUs: slurmctld does not start with it.
         "AccountingStorageType": "accounting_storage/none",
-        "AccountingStorageTRES": "gres/gpu",
         "MpiDefault": "none",
         **layout.settings,
     }
