@@ -125,6 +125,15 @@ def test_simulated_silicon_is_said(site: Path, capsys: pytest.CaptureFixture[str
     assert "<b>Simulated silicon.</b>" in page
 
 
+def test_stand_in_packages_are_said(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(site, "gpu-a", check(), facts={"driver": {"stand_in": True}})
+    write(site, "gpu-b", check(), facts={"driver": {"stand_in": False}})
+    _, lines, _ = report(site, capsys)
+    assert lines[0].endswith("on 3 hosts (stand-in packages)")
+    page = (site / ".bedplate/report.html").read_text()
+    assert page.count("<b>Stand-in packages.</b>") == page.count("with stand-in packages") == 1
+
+
 def test_failed_skipped_missing_stale_and_empty(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import dnf_transaction, openpgp, repositories, rpm
+from bedplate.portable import (
+    dnf_transaction,
+    openpgp,
+    package_origin,
+    repositories,
+    rpm,
+    rpm_manager,
+)
 from bedplate.portable.dnf_transaction import Change, TransactionError, Wish
 from bedplate.portable.host import Host, Result
 
@@ -253,3 +260,50 @@ def test_the_stream_of_a_module_is_read(tmp_path: Path) -> None:
     assert repositories.stream(on, "nvidia-driver") is None
     put(on, path, "torn")
     assert repositories.stream(on, "nvidia-driver") is None
+
+
+@pytest.mark.parametrize(
+    ("system", "said", "found"),
+    [
+        (
+            "ID=debian\n",
+            "installed\t\ninstalled\tbedplate-standin\nconfig-files\tother\n",
+            ["bedplate-standin"],
+        ),
+        ("ID=debian\n", "installed\t\n", []),
+        (
+            "ID=rocky\n",
+            "\tbedplate-standin\npackage b is not installed\n\t(none)\n",
+            ["bedplate-standin"],
+        ),
+        ("ID=rocky\n", "\tNVIDIA\n", ["NVIDIA"]),
+    ],
+)
+def test_packages_say_who_made_them(
+    tmp_path: Path, system: str, said: str, found: list[str]
+) -> None:
+    on = host(tmp_path, {"--showformat": Result(1, said, ""), "--queryformat": Result(1, said, "")})
+    put(on, "/etc/os-release", system)
+    assert package_origin.origins(on, ["a", "b"]) == found
+    assert package_origin.stand_in(on, ["a", "b"]) == ("bedplate-standin" in found)
+    assert package_origin.origins(on, []) == []
+
+
+def test_rpm_answers_the_driver_role_in_its_words(tmp_path: Path) -> None:
+    out = "a\t3:1-1\tx86_64\nb\t0:2-1\tx86_64\ntwice\t0:1-1\tx86_64\ntwice\t0:2-1\tx86_64\n"
+    owned = {
+        "%{NAME}\n --file /usr/bin/smi": Result(0, "a\n", ""),
+        "%{NAME}\n --file /x": Result(1, "no owner\n", ""),
+    }
+    on = host(tmp_path, {"rpm --query": Result(0, out, ""), **owned})
+    put(on, rpm.LOCK_LIST, "a-3:1-1.*\n")
+    have = rpm_manager.installed(on, ["a", "b", "twice"])
+    assert {name: tuple(package) for name, package in have.items()} == {
+        "a": ("3:1-1", True),
+        "b": ("2-1", False),
+    }
+    assert rpm_manager.there(on, ["a", "b", "twice"]) == ["a", "b", "twice"]
+    assert rpm_manager.owners(on, ["/usr/bin/smi", "/x"]) == {"/usr/bin/smi": "a"}
+    assert not rpm_manager.interrupted(on)
+    put(on, rpm.JOURNAL, "{}")
+    assert rpm_manager.interrupted(on)

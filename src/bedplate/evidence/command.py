@@ -46,6 +46,7 @@ def run(site: Path) -> int:
         f"{report.result.value}: {counts['pass']} checks passed, {counts['fail']} failed,"
         f" {counts['skipped']} skipped on {len(report.hosts)} hosts"
         + (" (simulated silicon)" if report.simulated else "")
+        + (" (stand-in packages)" if report.stand_in else "")
     )
     subjects = [(row.name, row.evidence, row.stale) for row in report.hosts]
     if report.cluster is not None:

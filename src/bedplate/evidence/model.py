@@ -59,6 +59,11 @@ class Evidence(_Frozen):
     checks: tuple[Check, ...]
 
     @property
+    def stand_in(self) -> bool:
+        """Whether driver packages without the vendor's content stood in for his."""
+        return bool(dict(self.facts.get("driver") or {}).get("stand_in"))
+
+    @property
     def result(self) -> Result:
         """The verdict: one failure fails, and so does evidence that passed nothing at all.
 

@@ -76,6 +76,11 @@ class Report:
         return any(item is not None and item.simulated for item in found)
 
     @property
+    def stand_in(self) -> bool:
+        """Whether any of it was found with packages that stood in for the vendor's."""
+        return any(row.evidence is not None and row.evidence.stand_in for row in self.hosts)
+
+    @property
     def counts(self) -> Counter[str]:
         """How many checks passed, failed, were skipped.
 

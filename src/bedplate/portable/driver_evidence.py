@@ -2,7 +2,7 @@
 
 import platform
 
-from . import driver, driver_record, nvidia
+from . import driver, driver_record, nvidia, package_origin
 from .evidence import AGAIN, check, skipped
 from .evidence_area import PENDING, Collected, Wishes
 from .host import Host
@@ -18,6 +18,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         "packages": versions,
         "loaded": loaded.version if loaded else None,
         "flavour": loaded.flavour if loaded else None,
+        "stand_in": package_origin.stand_in(host, list(wish.driver_packages)),
     }
     to.checks.append(
         check(
