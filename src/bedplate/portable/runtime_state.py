@@ -114,7 +114,8 @@ def _docker(host: Host) -> State:
         return State(reason=str(errors[0]))
     programs = {name: entry.get("path", "") for name, entry in (info["Runtimes"] or {}).items()}
     return State(
-        _version(info["ServerVersion"]),
+        # Distributions add to it: 20.10.24+dfsg1.
+        _version(info["ServerVersion"]).partition("+")[0],
         programs,
         info.get("DefaultRuntime", ""),
         "",
