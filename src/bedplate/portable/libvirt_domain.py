@@ -11,6 +11,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 #: Marks a domain as ours in libvirt's metadata: others are never touched.
 NAMESPACE = "urn:bedplate:guest"
+#: What QEMU's Q35 sets aside for 64-bit memory ranges by itself: never less than that.
+OWN_ADDRESS_SPACE = 32 * 2**30
 _ADDRESS = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])$")
 
 
@@ -104,7 +106,7 @@ def xml(guest: Guest, uuid: str = "") -> str:
     _add(domain, "on_reboot", "restart")
     devices = _add(domain, "devices")
     root = _add(devices, "controller", type="pci", index="0", model="pcie-root")
-    if guest.address_space:
+    if guest.address_space > OWN_ADDRESS_SPACE:
         _add(root, "pcihole64", str(guest.address_space // 1024), unit="KiB")
     _host_devices(devices, guest)
     disk = _add(devices, "disk", device="disk", type="block" if _block(guest.disk) else "file")

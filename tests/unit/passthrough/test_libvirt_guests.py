@@ -94,6 +94,14 @@ def test_a_guest_is_placed_where_its_card_is(machine: Machine) -> None:
     assert 'bus="0x01" function="0x1"' in text
 
 
+def test_only_large_cards_ask_for_more_address_space() -> None:
+    def space(size: int) -> int:
+        one = libvirt_domain.Guest("vm1", CARD, 1, 1, "/srv/vm", "br0", "", (), size, "")
+        return libvirt_domain.essence(libvirt_domain.xml(one))["address_space"]
+
+    assert [space(2**30), space(32 * 2**30), space(64 * 2**30)] == [0, 0, 64 * 2**30]
+
+
 def test_the_second_run_defines_nothing_and_a_change_keeps_the_identity(machine: Machine) -> None:
     machine.go(vm1=guest(*CARD))
     assert machine.go(vm1=guest(*CARD)).diff == []
