@@ -167,6 +167,9 @@ def test_a_container_that_was_given_nothing_must_see_nothing(tmp_path: Path) -> 
 
 def test_without_image_or_gpus_it_says_why(tmp_path: Path) -> None:
     assert by_result(Runtime(tmp_path, GPUS).collected(image=""), evidence.SKIPPED)
+    joined = Runtime(tmp_path / "node", GPUS)
+    joined.file("etc/kubernetes/kubelet.conf", "")
+    assert by_result(joined.collected(), evidence.SKIPPED) == ["container.isolation"]
     to = Runtime(tmp_path / "bare", []).collected()
     assert to.checks[0]["reason"] == "the host itself sees no GPU"
     assert to.checks[0]["result"] == evidence.FAIL

@@ -110,6 +110,10 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     if not wish.containers.get("image"):
         to.checks.append(skipped("container.isolation", WHAT, "no image to try it with is named"))
         return
+    if host.joined and wish.containers["runtime"] != "docker":
+        reason = "kubelet ends containers that it has not started; area container looks on a node"
+        to.checks.append(skipped("container.isolation", WHAT, reason))
+        return
     tool = "docker" if wish.containers["runtime"] == "docker" else "crictl"
     if host.run([tool, "--version"]).code == 127:
         to.checks.append(skipped("container.isolation", WHAT, f"{tool} is not on this host yet"))
