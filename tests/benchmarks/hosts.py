@@ -12,9 +12,11 @@ import re
 import resource
 import shutil
 import statistics
+import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import yaml
@@ -24,12 +26,13 @@ from tests.site.hosts import on_host
 from tests.substrate.commands import ROOT, SiteCommands
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ROUNDS = 3
 PARTS = ("first", "again", "scale")
 MADE, BY_HAND = "made", "by-hand"
-SUBNET = "10.213.9."
+NETWORK, SUBNET = "bedplate-benchmarks", "10.213.9."
 MIRROR = f"http://{SUBNET}1:5080"
 PLAYBOOK = ("playbooks/hosts.yml", "--limit", MADE)
 GOAL_FIRST, GOAL_AGAIN = 1.15, 5
@@ -59,7 +62,7 @@ def make_site(folder: Path) -> SiteCommands:
     machine = {"os": "debian-12", "gpus": {"model": "t4-16gb", "count": 4}}
     description = folder / "benchmarks.yml"
     content = {
-        "network": {"name": "bedplate-benchmarks", "subnet": f"{SUBNET}0/24"},
+        "network": {"name": NETWORK, "subnet": f"{SUBNET}0/24"},
         "hosts": {name: machine | {"address": address} for name, address in addresses.items()},
     }
     description.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -107,9 +110,44 @@ def fresh(site: SiteCommands) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def median(values: list[float]) -> float:
-    """Return the middle value."""
-    return statistics.median(values)
+@dataclass(frozen=True)
+class Cost:
+    """What something took: seconds on the clock, and of CPU on the host and the control side.
+
+    The second hardly minds what else the machine does.
+    """
+
+    clock: float
+    cpu: float
+
+
+def cpu_seconds(host: str) -> float:
+    """Return the CPU seconds of a host since its start and of this process's children."""
+    command = ["podman", "stats", "--no-stream", "--format", "{{.CPUNano}}"]
+    done = subprocess.run(
+        [*command, f"{NETWORK}-{host}"], capture_output=True, text=True, check=True
+    )
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return int(done.stdout) / 1e9 + children.ru_utime + children.ru_stime
+
+
+def cost(host: str, work: Callable[[], object]) -> Cost:
+    """Do *work* and return what it took."""
+    before, started = cpu_seconds(host), time.monotonic()
+    work()
+    return Cost(time.monotonic() - started, cpu_seconds(host) - before)
+
+
+def compared(figures: Figures, label: str, costs: list[Cost]) -> Cost:
+    """Keep the figures of something that was done several times; return their medians."""
+    middle = Cost(
+        statistics.median(each.clock for each in costs),
+        statistics.median(each.cpu for each in costs),
+    )
+    figures.seconds[label] = middle.clock
+    figures.seconds[f"{label}, CPU"] = middle.cpu
+    figures.notes.append(f"{label}: {told([each.clock for each in costs])}")
+    return middle
 
 
 def told(values: list[float]) -> str:
@@ -122,15 +160,14 @@ def first_converge(site: SiteCommands, figures: Figures, rounds: int) -> None:
     fresh(site)
     play(site, *PLAYBOOK)  # not counted: it warms caches, and what it writes is taken for the other
     files = bare_commands.configuration(site, MADE)
-    made, by_hand = [], []
+    made: list[Cost] = []
+    by_hand: list[Cost] = []
 
     def ours() -> None:
-        made.append(play(site, *PLAYBOOK)[0])
+        made.append(cost(MADE, lambda: play(site, *PLAYBOOK)))
 
     def theirs() -> None:
-        started = time.monotonic()
-        bare_commands.make_host(site, BY_HAND, files)
-        by_hand.append(time.monotonic() - started)
+        by_hand.append(cost(BY_HAND, lambda: bare_commands.make_host(site, BY_HAND, files)))
 
     for number in range(rounds):
         fresh(site)
@@ -138,11 +175,11 @@ def first_converge(site: SiteCommands, figures: Figures, rounds: int) -> None:
             step()
         differing = bare_commands.differences(site, MADE, BY_HAND)
         assert not differing, "\n".join(["the two hosts are not equal:", *differing])
-    figures.seconds["hosts.yml, first, one host"] = median(made)
-    figures.seconds["the bare commands, one host"] = median(by_hand)
-    label = f"hosts.yml, first / bare commands (goal {GOAL_FIRST})"
-    figures.ratios[label] = median(made) / median(by_hand)
-    figures.notes.append(f"first: ours {told(made)}; by hand {told(by_hand)}")
+    one = compared(figures, "first, one host: hosts.yml", made)
+    other = compared(figures, "first, one host: the bare commands", by_hand)
+    label = "hosts.yml, first / bare commands"
+    figures.ratios[f"{label} (goal {GOAL_FIRST})"] = one.clock / other.clock
+    figures.ratios[f"{label}, CPU"] = one.cpu / other.cpu
 
 
 def again(site: SiteCommands, folder: Path, figures: Figures, rounds: int) -> None:
@@ -165,19 +202,25 @@ def again(site: SiteCommands, folder: Path, figures: Figures, rounds: int) -> No
         trips = Counter(ROUND_TRIP.findall(printed))
         figures.ratios[f"round trips, again: {name}"] = float(max(trips.values()))
         figures.ratios[f"tasks shown, again: {name}"] = float(len(TASK.findall(printed)))
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, arguments in runs.items():
-            took, printed = play(site, *arguments)
-            assert re.search(r"changed=0\s", printed), printed[-3000:]
-            seconds[name].append(took)
-    for name, taken in seconds.items():
-        figures.seconds[f"again, one host: {name}"] = median(taken)
-        figures.notes.append(f"again, {name}: {told(taken)}")
+    costs: dict[str, list[Cost]] = {name: [] for name in runs}
+
+    def run(name: str) -> None:
+        _, printed = play(site, *runs[name])
+        assert re.search(r"changed=0\s", printed), printed[-3000:]
+
+    for number in range(rounds):
+        for name in runs:
+            if number and name == "all its tasks":
+                continue  # no goal is asked of it, and it takes longest
+            costs[name].append(cost(MADE, partial(run, name)))
+    middle = {
+        name: compared(figures, f"again, one host: {name}", taken) for name, taken in costs.items()
+    }
     for name in peers:
         goal = f" (goal {GOAL_AGAIN})" if name == "equivalent roles" else ""
-        ratio = median(seconds[name]) / median(seconds["hosts.yml"])
-        figures.ratios[f"the peer's {name} / hosts.yml, again{goal}"] = ratio
+        label, ours = f"the peer's {name} / hosts.yml, again", middle["hosts.yml"]
+        figures.ratios[f"{label}{goal}"] = middle[name].clock / ours.clock
+        figures.ratios[f"{label}, CPU"] = middle[name].cpu / ours.cpu
 
 
 def profile(site: SiteCommands) -> str:
