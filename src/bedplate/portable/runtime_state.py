@@ -29,7 +29,7 @@ class State(NamedTuple):
 
 
 def read(host: Host, runtime: str) -> State:
-    """Ask the daemon; what it says counts, not what lies on disk."""
+    """Ask the daemon. containerd tells its version only: there, what its files give counts."""
     return _READERS[runtime](host)
 
 
