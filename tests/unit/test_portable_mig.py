@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from bedplate.portable import mig, mig_boot, sharing_evidence
 from bedplate.portable.evidence_area import Collected, Wishes
@@ -13,8 +18,9 @@ from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+ROLE = Path(__file__).parents[2] / "roles/gpu_sharing"
+PORTABLE = Path(__file__).parents[2] / "src/bedplate/portable"
 SLOTS = 7
 
 
@@ -207,6 +213,17 @@ def test_check_mode_says_the_same_and_does_nothing(cards: Cards) -> None:
 def test_the_boot_unit_reads_what_the_role_wrote() -> None:
     text = json.dumps({"profiles": ["1g.10gb"], "compute_mode": "default"})
     assert mig_boot.wish(text) == mig.Wish(("1g.10gb",), "default")
+
+
+def test_the_role_lays_every_module_that_the_boot_needs(tmp_path: Path) -> None:
+    files = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__gpu_sharing_program"]
+    names = {Path(one["path"]).name for one in files if "/portable/" in one["path"]}
+    (tmp_path / "portable").mkdir()
+    for name in names - {"__init__.py"}:
+        shutil.copy(PORTABLE / name, tmp_path / "portable" / name)
+    (tmp_path / "portable/__init__.py").touch()
+    command = [sys.executable, "-c", "import portable.mig_boot"]
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
 # ---- evidence

@@ -80,5 +80,5 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         return
     to.labels.update(labels)
     counted = labels.get("nvidia.com/gpu.count")
-    wished = str(wish.gpu_count)
+    wished = str(wish.device_count)
     to.checks.append(check("container.labels", what, wished, counted, AGAIN))

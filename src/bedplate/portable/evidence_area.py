@@ -33,8 +33,8 @@ class Wishes(NamedTuple):
     fabric: Mapping[str, Any] = {}
     cuda: Mapping[str, Any] = {}
     slurm: Mapping[str, Any] = {}
-    passthrough: Mapping[str, Any] = {}  # noqa: RUF012 never changed
-    rdma: Mapping[str, Any] = {}  # noqa: RUF012 never changed
+    passthrough: Mapping[str, Any] = {}
+    rdma: Mapping[str, Any] = {}
     baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
     containers: Mapping[str, Any] = {}  # noqa: RUF012 never changed
 
@@ -42,6 +42,11 @@ class Wishes(NamedTuple):
     def gpu_count(self) -> int:
         """How many GPUs the site declares for the host."""
         return sum(int(wish["count"]) for wish in self.gpus)
+
+    @property
+    def device_count(self) -> int:
+        """How many devices containers can be given: MIG devices where the GPUs are divided."""
+        return self.gpu_count * max(1, len(self.sharing.get("mig_profiles", ())))
 
 
 class Collected(NamedTuple):

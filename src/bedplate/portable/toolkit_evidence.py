@@ -20,7 +20,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         check(
             "cdi.devices",
             "the CDI specification lists every GPU",
-            wish.gpu_count,
+            wish.device_count,
             len(devices),
             AGAIN,
             reason or "",
