@@ -13,8 +13,8 @@ description:
   - Writes the repository's definition and its key into files of its own. Other repositories of the
     host are never touched. Where the user offers the same address to apt already, that entry is
     used and none is written, since apt refuses two with different keys.
-  - Packages of the repository stay behind those from elsewhere. Only what is asked for at an exact
-    version comes from it.
+  - With apt, packages of the repository stay behind those from elsewhere, so that only what is
+    asked for at an exact version comes from it. With dnf it stands beside the others.
   - The key is trusted by its fingerprint, whatever its file looks like.
   - Fetches no index. M(bedplate.gpu.debian_packages) and M(bedplate.gpu.dnf_packages) do.
 author: [The Bedplate authors]

@@ -226,7 +226,6 @@ def test_a_repositorys_files() -> None:
         "/etc/yum.repos.d/bedplate-nvidia.repo": header
         + "[bedplate-nvidia]\nname=NVIDIA\nbaseurl=https://vendor.example/ubuntu2404/\nenabled=1\n"
         "gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-bedplate-nvidia\n"
-        "priority=100\n"
     }
 
 

@@ -15,8 +15,8 @@ _ONE_LINE = re.compile(r"^\s*deb\s+(?:\[[^]]*\]\s+)?(\S+)")
 class Repository(NamedTuple):
     """A repository: ``name`` is part of the files' names, ``origin`` what its Release file says.
 
-    Everything of it stays behind what the host has from elsewhere: only packages that are asked
-    for at an exact version come from it.
+    With apt everything of it stays behind what the host has from elsewhere: only packages that are
+    asked for at an exact version come from it.
     """
 
     name: str
@@ -50,13 +50,17 @@ def apt_files(repository: Repository) -> Dict[str, str]:
 
 
 def rpm_files(repository: Repository) -> Dict[str, str]:
-    """The files of a repository on a system with dnf. A number above 99 stands behind the rest."""
+    """The files of a repository on a system with dnf.
+
+    It has no priority: dnf would then not even see its packages where another repository, such as
+    the user's own entry for the same one, has some of their names.
+    """
     return {
         f"/etc/yum.repos.d/bedplate-{repository.name}.repo": (
             f"{HEADER}[bedplate-{repository.name}]\nname={repository.description}\n"
             f"baseurl={repository.url}\nenabled=1\ngpgcheck=1\n"
             f"repo_gpgcheck={int(repository.signed_index)}\n"
-            f"gpgkey=file://{key_path(repository, False)}\npriority=100\n"
+            f"gpgkey=file://{key_path(repository, False)}\n"
         )
     }
 

@@ -80,6 +80,12 @@ def ensure(system: str) -> str:
     return image
 
 
+def base(system: str) -> Path:
+    """Return the tar file of an operating system's packages alone, building it where it is absent."""
+    wanted = recipe(system)
+    return _base(wanted, _sources(wanted))
+
+
 def _sources(wanted: Recipe) -> str:
     files = [(path.name, path.read_text()) for path in apt_sources.machine_files()]
     codename = apt_sources.machine_codename()

@@ -1,17 +1,15 @@
 """Stand-ins as rpm packages, in a signed repository with the vendor's module streams.
 
-rpmbuild, createrepo_c and modifyrepo_c run in a container of the stand-in system's own image: the
-machine needs none of them.
+rpmbuild, createrepo_c and modifyrepo_c are the stand-in system's own: the machine needs none.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
+import shutil
 from typing import TYPE_CHECKING
 
-from tests.substrate.hosts import image
-from tests.substrate.hosts.containers import Machine
+from tests.substrate.standin import system
 from tests.substrate.standin.deb import fill
 from tests.substrate.standin.packages import ORIGIN, StandIn
 from tests.substrate.standin.signing import PUBLIC, Key
@@ -26,10 +24,18 @@ AFTER = "/usr/lib/substrate/gpu/simulated-gpus"
 VERSION = re.compile(r"^(?:(?P<epoch>\d+):)?(?P<version>[^-]+)-(?P<release>[^-]+)$")
 MACROS = (
     f"-D '_gpg_name {ORIGIN}' -D '__gpg /usr/bin/gpg'"
-    " -D '_topdir /work/top' -D '_rpmdir /repository'"
+    " -D '_topdir /work/top' -D '_rpmdir /work/repository'"
     " -D '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm'"
     " -D '_binary_payload w0.gzdio' -D '__os_install_post %{nil}' -D 'debug_package %{nil}'"
 )
+
+SCRIPT = """set -e; export GNUPGHOME=/work/gnupg; cd /work
+ls specs/*.spec | xargs -P 2 -n 4 rpmbuild --quiet --target x86_64 -bb {macros}
+rpmsign {macros} --addsign repository/*.rpm >/dev/null
+createrepo_c --quiet --no-database --compatibility repository
+modifyrepo_c --mdtype=modules modules.yaml repository/repodata >/dev/null
+gpgconf --kill all
+"""
 
 
 def spec(package: StandIn) -> str:
@@ -107,33 +113,22 @@ def streams(packages: Iterable[StandIn]) -> str:
 def repository(packages: Iterable[StandIn], target: Path, key: Key) -> None:
     """Build packages into a folder with index, module streams and the public key beside it."""
     every = list(packages)
-    target.mkdir(parents=True, exist_ok=True)
-    work = key.home.parent
-    (work / "specs").mkdir()
+    root = system.unpack(SYSTEM, key.home.parent / "system")
+    work = root / "work"
+    for name in ("specs", "repository"):
+        (work / name).mkdir(parents=True)
     for package in every:
-        root = work / "roots" / folder(package)
-        root.mkdir(parents=True)
-        fill(package, root)
+        place = work / "roots" / folder(package)
+        place.mkdir(parents=True)
+        fill(package, place)
         (work / "specs" / f"{folder(package)}.spec").write_text(spec(package))
     (work / "modules.yaml").write_text(streams(every))
-    script = (
-        "set -e; export GNUPGHOME=/work/gnupg; cd /work\n"
-        f"ls specs/*.spec | xargs -P 2 -n 4 rpmbuild --quiet --target x86_64 -bb {MACROS}\n"
-        f"rpmsign {MACROS} --addsign /repository/*.rpm >/dev/null\n"
-        "createrepo_c --quiet --no-database --compatibility /repository\n"
-        "modifyrepo_c --mdtype=modules modules.yaml /repository/repodata >/dev/null\n"
-        "gpgconf --kill all\n"
-    )
-    (work / "build").write_text(script)
-    here = Machine.here()
-    command = ["podman", "run", "--rm", "--runtime", "runc", "--network", "none"]
-    # podman's own limits may be above what this machine can pass on.
-    command += ["--ulimit", f"nofile={here.nofile}:{here.nofile}"]
-    command += ["--ulimit", f"nproc={here.nproc}:{here.nproc}"]
-    command += ["--entrypoint", "/bin/sh", "--volume", f"{work}:/work"]
-    command += ["--volume", f"{target.resolve()}:/repository", image.ensure(SYSTEM), "/work/build"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        told = [line for line in done.stderr.splitlines() if not line.startswith("warning:")]
+    shutil.copytree(key.home, work / "gnupg", ignore=shutil.ignore_patterns("S.*"))
+    done = system.host(root).run(["/bin/sh", "-c", SCRIPT.format(macros=MACROS)], timeout=600)
+    if done.code:
+        told = [line for line in done.err.splitlines() if not line.startswith("warning:")]
         raise RuntimeError("the stand-ins could not be built\n" + "\n".join(told[-20:]))
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(work / "repository", target)
     (target / PUBLIC).write_bytes(key.public)
+    shutil.rmtree(root)

@@ -1,0 +1,1 @@
+"""Real package managers on stand-in packages."""

@@ -1,0 +1,225 @@
+"""dnf and rpm, real ones, carry out what module dnf_packages asks: exactly that, or nothing.
+
+The packages are stand-ins with the vendor's names, versions and dependencies for Rocky Linux 9, the
+system is one too. So this proves order, locks, refusals and repair, not that the vendor's install.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import dnf_transaction, openpgp, repositories, rpm
+from bedplate.portable.dnf_transaction import Change, TransactionError, Wish
+from tests.standin.exchange import exchange
+from tests.substrate.standin import StandIn, driver_packages, system
+from tests.substrate.standin import rpm as building
+from tests.substrate.standin.packages import pins
+from tests.substrate.standin.signing import PUBLIC, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bedplate.portable.host import Host
+
+SYSTEM = "rocky-9"
+OLD, NEW, NEXT = "580.126.20", "580.178.04", "595.91.07"
+OPEN, PROPRIETARY = "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms"
+TOOL = StandIn("somebodys-tool", "1.0-1", needs={OPEN: pins(SYSTEM, OLD, "open")[OPEN]})
+DEADLINE_S = 120
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root"),
+    pytest.mark.xdist_group("standin"),
+]
+
+
+@pytest.fixture(scope="module")
+def rocky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A stand-in system with the vendor's repository, its key and no package yet."""
+    work = tmp_path_factory.mktemp("standin")
+    folder = work / "rocky"
+    key = Key(work / "gnupg")
+    try:
+        packages = [*driver_packages(SYSTEM, [OLD, NEW, NEXT]), TOOL]
+        building.repository(packages, work / "repository", key)
+        system.unpack(building.SYSTEM, folder)
+        (work / "repository").rename(folder / "srv/standin")
+        on = system.host(folder)
+        one = repositories.Repository(
+            "nvidia", "stand-ins", "file:///srv/standin", key.fingerprint, "bedplate-standin"
+        )
+        for name, text in repositories.rpm_files(one).items():
+            on.write(name, text)
+        public = (folder / "srv/standin" / PUBLIC).read_bytes()
+        on.write(repositories.key_path(one, apt=False), openpgp.armoured(openpgp.binary(public)))
+        yield folder
+    finally:
+        key.close()
+
+
+def stream(on: Host, name: str) -> None:
+    """Enable a stream of the driver's module in place of another."""
+    for argv in (["reset", "nvidia-driver"], ["enable", f"nvidia-driver:{name}"]):
+        answer = on.run(["dnf", "--assumeyes", "--quiet", "module", *argv], 300)
+        assert answer.code == 0, answer.said
+
+
+def installed(on: Host) -> dict[str, list[str]]:
+    """All packages of the vendor's, and what stands on them, with their versions."""
+    answer = on.run(["rpm", "--query", "--all", "--queryformat", rpm.QUERY])
+    rows = [line.split("\t") for line in answer.out.splitlines()]
+    packages = [rpm.Package(*row) for row in rows if row[0] != "gpg-pubkey"]
+    return rpm.versions(packages)
+
+
+def wished(version: str, flavour: str = "open") -> dict[str, list[str]]:
+    """What is installed when a driver is, and nothing else."""
+    return {name: [evr] for name, evr in pins(SYSTEM, version, flavour).items()}
+
+
+def state(on: Host) -> dict[str, object]:
+    """Everything that a transaction leaves: packages, their files, rpm's own check, locks."""
+    files = on.run(["find", "/usr/src", "/usr/lib/x86_64-linux-gnu", "-name", "*nvidia*"]).out
+    return {
+        "packages": installed(on),
+        "files": sorted(files.split()),
+        "verified": on.run(["rpm", "--verify", "--all", "--nodeps"], 120).out,
+        "locks": on.read(rpm.lock_list(on)),
+        "journal": rpm.journal(on),
+    }
+
+
+def test_only_the_streams_versions_are_offered(rocky: Path) -> None:
+    on = system.host(rocky)
+    with pytest.raises(TransactionError) as caught:
+        exchange(on, Wish({OPEN: pins(SYSTEM, OLD, "open")[OPEN]}))
+    assert caught.value.parts[0] == (
+        "package versions of the lock are not offered by the host's repositories"
+    )
+    stream(on, "580-open")
+    assert repositories.stream(on, "nvidia-driver") == "580-open"
+
+
+def test_exact_versions_in_one_transaction_and_nothing_after_it(rocky: Path) -> None:
+    on, wish = system.host(rocky), Wish(pins(SYSTEM, OLD, "open"))
+    assert exchange(on, wish) == (False, Change(sorted(wish.packages), []))
+    assert installed(on) == wished(OLD)
+    assert exchange(on, wish) == (False, Change([], []))
+
+
+def test_an_upgrade_of_the_host_leaves_it_alone(rocky: Path) -> None:
+    on = system.host(rocky)
+    assert on.run(["dnf", "--assumeyes", "upgrade"], 300).code == 0
+    assert installed(on) == wished(OLD)
+    # The locks did that: without them the newer version of the branch comes.
+    plan = on.run(["dnf", "--assumeno", "--disableplugin=versionlock", "upgrade"], 300)
+    assert re.search(rf"{OPEN} +x86_64 +3:{re.escape(NEW)}", plan.out)
+
+
+def test_forth_and_back_within_a_branch(rocky: Path) -> None:
+    on = system.host(rocky)
+    for version in (NEW, OLD):
+        exchange(on, Wish(pins(SYSTEM, version, "open")))
+        assert installed(on) == wished(version)
+
+
+def test_what_somebody_else_needs_is_not_removed(rocky: Path) -> None:
+    on = system.host(rocky)
+    answer = on.run(["dnf", "--assumeyes", "install", TOOL.name], 300)
+    assert answer.code == 0, answer.said
+    before = state(on)
+    stream(on, "580-dkms")
+    with pytest.raises(TransactionError) as caught:
+        exchange(on, Wish(pins(SYSTEM, OLD, "proprietary"), [OPEN]))
+    assert caught.value.parts == (
+        "the change would remove packages that nobody allowed to go",
+        TOOL.name,
+        OPEN,
+        "Remove them yourself, or allow their removal.",
+    )
+    assert state(on) == before
+    assert on.run(["dnf", "--assumeyes", "remove", TOOL.name], 300).code == 0
+
+
+def test_the_flavour_changes_only_where_the_other_may_go(rocky: Path) -> None:
+    on = system.host(rocky)
+    with pytest.raises(TransactionError, match="packages could not be installed"):
+        exchange(on, Wish(pins(SYSTEM, OLD, "proprietary")))
+    assert installed(on) == wished(OLD)
+    assert exchange(on, Wish(pins(SYSTEM, OLD, "proprietary"), [OPEN])) == (
+        False,
+        Change([PROPRIETARY], [OPEN]),
+    )
+    assert installed(on) == wished(OLD, "proprietary")
+    stream(on, "580-open")
+    exchange(on, Wish(pins(SYSTEM, NEW, "open"), [PROPRIETARY]))
+    assert installed(on) == wished(NEW)
+
+
+def cut_off(folder: Path, version: str, packages: int) -> bool:
+    """Change the branch and kill all of it once so many packages are there; whether it was cut."""
+    argv = [sys.executable, "-m", "tests.standin.exchange", str(folder), SYSTEM, version, "open"]
+    running = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + DEADLINE_S
+    while running.poll() is None:
+        assert time.monotonic() < deadline
+        there = installed(system.host(folder))
+        if (
+            sum(wished(version)[name][0] in there.get(name, []) for name in wished(version))
+            >= packages
+        ):
+            os.killpg(running.pid, signal.SIGKILL)
+            break
+    return running.wait() == -signal.SIGKILL
+
+
+def sweep(rocky: Path, points: list[int], figures: dict[str, dict[str, float]]) -> None:
+    """Cut a branch change off at each point; the next run comes to the undisturbed state."""
+    on = system.host(rocky)
+    stream(on, "595-open")
+    exchange(on, Wish(pins(SYSTEM, NEXT, "open")))
+    undisturbed, cut, twice = state(on), 0, 0
+    assert undisturbed["packages"] == wished(NEXT)
+    for point in points:
+        stream(on, "580-open")
+        exchange(on, Wish(pins(SYSTEM, NEW, "open")))
+        stream(on, "595-open")
+        if not cut_off(rocky, NEXT, point):
+            continue
+        cut += 1
+        assert rpm.journal(on) is not None
+        twice += any(len(versions) > 1 for versions in installed(on).values())
+        repaired, _ = exchange(on, Wish(pins(SYSTEM, NEXT, "open")))
+        assert repaired
+        assert state(on) == undisturbed, point
+    figures["a branch change by dnf, cut off"] = {"points": cut, "with packages there twice": twice}
+    assert cut >= len(points) // 2
+    assert twice
+    stream(on, "580-open")
+    exchange(on, Wish(pins(SYSTEM, NEW, "open")))
+
+
+def test_a_transaction_cut_off_is_finished(
+    rocky: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    sweep(rocky, [1, 6], figures)
+
+
+@pytest.mark.prove
+def test_a_transaction_cut_off_anywhere_is_finished(
+    rocky: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    sweep(rocky, list(range(1, len(pins(SYSTEM, NEXT, "open")) + 1)), figures)
+
+
+def test_repair_does_nothing_to_a_sound_system(rocky: Path) -> None:
+    assert not dnf_transaction.repair(system.host(rocky))
