@@ -6,10 +6,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 from .evidence import AGAIN, Checks, check, skipped
 from .host import Host
 
-PENDING = (
-    "A node keeps its driver while it is in a cluster: take it out of the inventory, run"
-    " 'bedplate plan' and 'pulumi up', then put it back and run site.yml."
-)
+PENDING = "A node keeps its driver while it is in a cluster: run upgrade.yml, which drains it."
 NO_VERSION = "the lock names no version for this host"
 VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+.~][0-9A-Za-z.+~-]+)?)")
 
