@@ -18,7 +18,7 @@ class Wishes(NamedTuple):
     """
 
     gpus: List[Mapping[str, Any]] = []  # noqa: RUF012 never changed
-    gpu_memory_gib: Mapping[str, int] = {}  # noqa: RUF012 never changed
+    gpu_memory_gib: Mapping[str, int] = {}
     driver_version: str = ""
     driver_flavour: str = "proprietary"
     driver_packages: Mapping[str, str] = {}
@@ -32,8 +32,8 @@ class Wishes(NamedTuple):
     slurm: Mapping[str, Any] = {}
     passthrough: Mapping[str, Any] = {}
     rdma: Mapping[str, Any] = {}
-    baseline: Mapping[str, Any] = {}  # noqa: RUF012 never changed
-    containers: Mapping[str, Any] = {}  # noqa: RUF012 never changed
+    baseline: Mapping[str, Any] = {}
+    containers: Mapping[str, Any] = {}
 
     @property
     def gpu_count(self) -> int:
