@@ -6,6 +6,7 @@ summary needs travels in the workers' output.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderSchedu
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start with nothing left out and no figures."""
+    """Start with nothing left out and no figures; hosts wait for those of other tests to go."""
+    os.environ.setdefault("BEDPLATE_SUBSTRATE_PATIENCE", "2400")
     config.stash[LEFT_OUT] = set()
     config.stash[FIGURES] = {}
 

@@ -240,6 +240,19 @@ def test_recipes_are_whole(system: str) -> None:
     assert read.mask == sorted(set(read.mask))
 
 
+def test_hosts_wait_for_inotify_instances_as_long_as_they_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(machine.PATIENCE, "15")
+    limit = int(machine.INOTIFY_LIMIT.read_text())
+    readings, pauses = [limit, limit, 0], []
+    machine.await_watchers(1, lambda: readings.pop(0), pauses.append)
+    assert pauses == [10, 10]
+    with pytest.raises(SubstrateError):
+        machine.await_watchers(1, lambda: limit, pauses.append)
+    assert len(pauses) == 4
+
+
 def test_hosts_beyond_the_kernels_inotify_instances_are_refused(tmp_path: Path) -> None:
     for pid, target in {"1": "anon_inode:inotify", "2": "/dev/null"}.items():
         (tmp_path / pid / "fd").mkdir(parents=True)

@@ -64,8 +64,7 @@ def up(description: Description, site: Path) -> list[str]:
 
     waiting = [h.name for h in description.hosts if not _runs(found.get(description.container(h)))]
     if waiting:
-        limit = int(machine.INOTIFY_LIMIT.read_text())
-        machine.check_watchers(len(waiting), limit, machine.watchers_in_use())
+        machine.await_watchers(len(waiting))
         with step(f"hosts {', '.join(waiting)}"):
             _together(bring, description.hosts)
     else:

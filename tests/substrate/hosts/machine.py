@@ -6,6 +6,7 @@ import fcntl
 import os
 import platform
 import shutil
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +16,14 @@ from tests.substrate.hosts.image import cache
 from tests.substrate.hosts.shell import run, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PACKAGES = Path(__file__).parents[1] / "packages.txt"
 PROGRAMS = ("podman", "runc", "mmdebstrap", "ssh-keygen", "ip", "tar")
 # A container can't load kernel modules that a cluster on it needs.
 WATCHERS_PER_HOST = 20  # seen on a control plane with its pods, the hungriest: 19
+#: Seconds that `up` waits for other hosts to go; none unless it is set.
+PATIENCE = "BEDPLATE_SUBSTRATE_PATIENCE"
 INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 MODULES = ("overlay", "br_netfilter", "vxlan", "ip_vs", "nf_conntrack")
 
@@ -73,6 +76,28 @@ def check_watchers(new_hosts: int, limit: int, used: int) -> None:
             "take other hosts down (make clean), or run"
             " 'sysctl fs.inotify.max_user_instances=1024'",
         )
+
+
+def await_watchers(
+    new_hosts: int,
+    used: Callable[[], int] = watchers_in_use,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait for inotify instances as long as the environment allows; tests that run at once do.
+
+    Raises `SubstrateError` as `check_watchers` does, at once where there is no patience.
+    """
+    left = float(os.environ.get(PATIENCE, "0"))
+    limit = int(INOTIFY_LIMIT.read_text())
+    while True:
+        try:
+            return check_watchers(new_hosts, limit, used())
+        except SubstrateError:
+            if left <= 0:
+                raise
+        say(f"waiting for inotify instances for {new_hosts} hosts")
+        pause(10)
+        left -= 10
 
 
 def load_modules() -> None:
