@@ -64,8 +64,9 @@ options:
     default: ""
   baseline:
     description:
-      - What role host_baseline keeps, as C(settings) (the options of M(bedplate.gpu.kernel_settings)),
-        C(kernel), C(kernel_packages), C(kernel_followers), C(headers) and C(secure_boot).
+      - What role host_baseline keeps, as C(settings) (the options of
+        M(bedplate.gpu.kernel_settings)), C(kernel), C(kernel_packages), C(kernel_followers),
+        C(headers) and C(secure_boot).
     type: dict
     default: {}
   plugin_image:
