@@ -36,10 +36,7 @@ OPEN, PROPRIETARY = "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms"
 TOOL = StandIn("somebodys-tool", "1.0-1", needs={OPEN: pins(SYSTEM, OLD, "open")[OPEN]})
 DEADLINE_S = 120
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root"),
-    pytest.mark.xdist_group("standin"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
 
 
 @pytest.fixture(scope="module")
