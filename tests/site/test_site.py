@@ -119,7 +119,7 @@ def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) 
     play = ["ansible-playbook", "-i", str(site.site), "site.yml"]
     for task in (
         "nvidia_driver : Install and hold",
-        "container_runtime : Install containerd",
+        "container_runtime : Install the runtime's archive",
         "kubernetes_node : Configure crictl",
     ):
         kill_when(
