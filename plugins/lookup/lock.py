@@ -33,7 +33,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - The lock as a dictionary, with C(gpu_memory_gib) by model and C(artifacts) added. Each of these
+    - The lock as a dictionary, with C(gpu_memory_gib) by model and C(artifacts) added. Each of them
       has C(version), C(url) and C(sha256), a digest in mirror mode and the address of a checksum
       file in upstream mode, if there is one.
   type: list
