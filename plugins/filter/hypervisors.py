@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -93,7 +95,7 @@ def guest_pools(domains: Mapping[str, Sequence[Mapping[str, Any]]], system: str)
     from bedplate.catalogue import load_catalogue
     from bedplate.hypervisors import pools
 
-    return pools.fragment(domains, system, load_catalogue())
+    return pools.fragment(plain(domains), plain(system), load_catalogue())
 
 
 class FilterModule:
