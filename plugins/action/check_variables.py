@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 
 COLLECTION = Path(__file__).parents[2]
 #: The wish that decides what a role's lock-owned variables say.
+#: What gives roles their variables.
+OWNERS = ("from_lock.yml", "access.yml")
 WISHES = {
+    "host_proxy": "bedplate_proxy",
     "host_baseline": "bedplate_host",
     "nvidia_driver": "bedplate_driver or bedplate_pins.nvidia_driver",
+    "nvidia_fabric": "none: it follows from the GPUs and the driver",
+    "cuda_toolkit": "bedplate_cuda",
+    "rdma": "bedplate_rdma",
+    "gpu_sharing": "bedplate_sharing",
+    "gpu_passthrough": "bedplate_passthrough or bedplate_guests",
+    "slurm": "none: it follows from the group slurm",
     "container_runtime": "bedplate_pins.containerd or bedplate_sources",
     "nvidia_container_toolkit": "bedplate_pins.nvidia_container_toolkit",
     "kubernetes_node": "bedplate_kubernetes",
@@ -37,9 +46,10 @@ def known_variables(roles: Path) -> dict[str, set[str]]:
     return known
 
 
-def owned_variables(from_lock: Path) -> set[str]:
-    """The variables that the lock sets."""
-    names = yaml.safe_load(from_lock.read_text(encoding="utf-8"))
+def owned_variables(folder: Path) -> set[str]:
+    """The variables that the lock and the wishes set: ``folder`` is that of the playbooks' own."""
+    texts = [(folder / name).read_text(encoding="utf-8") for name in OWNERS]
+    names = [name for text in texts for name in yaml.safe_load(text)]
     return {name for name in names if not name.startswith("__")}
 
 
@@ -83,7 +93,7 @@ class ActionModule(ActionBase):
         found = problems(
             (name for name in variables if isinstance(name, str)),
             known_variables(COLLECTION / "roles"),
-            owned_variables(COLLECTION / "playbooks" / "vars" / "from_lock.yml"),
+            owned_variables(COLLECTION / "playbooks" / "vars"),
             variables["inventory_hostname"],
         )
         result["changed"] = False

@@ -126,7 +126,7 @@ def test_a_source_that_does_not_answer_is_named_and_the_others_are_installed(
     assert outcome.problems[0].startswith(f"tool 1.0: the download failed — {lost.url} — got: ")
     assert outcome.problems[0].endswith(
         "allowed: a server that answers with the file — Check the address with curl on this host; "
-        "behind a proxy, set http_proxy and https_proxy in the play's environment."
+        "behind a proxy, set bedplate_proxy."
     )
     assert defect(good) == ""
 

@@ -139,7 +139,7 @@ def test_dockers_file_waits_on_a_node_and_is_refused_when_broken(host: Host) -> 
     assert docker_config.ensure(host, WISH).problems == [
         (
             "Docker's configuration is not JSON — /etc/docker/daemon.json — got: Expecting ',' "
-            "delimiter: line 1 column 6 (char 5); allowed: one JSON object — Mend your file, and run "
-            "again."
+            "delimiter: line 1 column 6 (char 5); allowed: one JSON object — Mend your file, and "
+            "run again."
         )
     ]

@@ -86,8 +86,10 @@ def test_the_readme_says_what_the_specs_say(role: Path) -> None:
 
 
 def test_every_variable_of_the_lock_is_one_of_a_role() -> None:
-    text = (ROOT / "playbooks" / "vars" / "from_lock.yml").read_text(encoding="utf-8")
-    taken = {name for name in yaml.safe_load(text) if not name.startswith("__")}
+    files = [ROOT / "playbooks" / "vars" / name for name in ("from_lock.yml", "access.yml")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    names = [name for text in texts for name in yaml.safe_load(text)]
+    taken = {name for name in names if not name.startswith("__")}
     known = {name for role in ROLES for name in options(role)}
     assert taken
     assert taken <= known

@@ -72,7 +72,7 @@ def disables_cri(text: str) -> bool:
     return any(name in _CRI for name in _strings(items))
 
 
-def _refusals(host: Host, path: str, text: str) -> List[str]:
+def _refusals(path: str, text: str) -> List[str]:
     found = []
     if disables_cri(text):
         found.append(
@@ -115,7 +115,7 @@ def ensure(
     )
     after = content
     if adopted and before is not None:
-        problems = _refusals(host, path, before)
+        problems = _refusals(path, before)
         if problems:
             return Outcome(None, [], problems, True)
         after = with_imports(before, pattern)

@@ -81,7 +81,7 @@ def ensure(system: str) -> str:
 
 
 def base(system: str) -> Path:
-    """Return the tar file of an operating system's packages alone, building it where it is absent."""
+    """Return the tar file of a system's packages alone, building it where it is absent."""
     wanted = recipe(system)
     return _base(wanted, _sources(wanted))
 
