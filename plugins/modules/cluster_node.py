@@ -10,7 +10,8 @@ description:
   - Runs kubectl on a control plane host.
   - A node that it closes carries an annotation with the reason. Only such a node is opened again,
     so that one which the user cordoned stays so.
-  - A name that the cluster does not know is no node, and nothing is done.
+  - A name that the cluster does not know is refused where workload would be disturbed, and
+    otherwise left alone.
 author: [The Bedplate authors]
 options:
   name:
@@ -129,6 +130,14 @@ def main() -> None:
     node = None
     try:
         node = cluster_node.find(host, name)
+        if node is None and state in ("drained", "ready"):
+            refuse(
+                module,
+                "the cluster does not know the node",
+                "no node of that name",
+                "the name of a host that has joined",
+                "Name the host in the inventory as its node is called, and run the play again.",
+            )
         if node is not None and state in ("drained", "closed"):
             changed = drained(module, host, node)
         elif node is not None and state == "open":

@@ -191,7 +191,8 @@ def main() -> None:
     record = driver_record.parse(old)
     works = driver_record.works(record, wished)
     new = old
-    if not driver.differs(done.now, wished.version, wished.flavour) and works != record:
+    whole = not driver.state(host, wished.packages).differing
+    if whole and not driver.differs(done.now, wished.version, wished.flavour) and works != record:
         reason = driver.health(host, wished.version, wish["gpus"])
         if reason:
             refuse(

@@ -132,7 +132,9 @@ def main() -> None:
     else:
         plan = driver_rollback.after_failure(host, record, driver)
     present = driver_rollback.present(record)
-    if state == "changing":
+    if state == "rollback" and plan.target is not None:
+        record = record._replace(back=True)
+    elif state == "changing":
         record = driver_record.begun(record, driver)
     elif state == "given_up":
         record = driver_record.gave_up(record, driver, module.params["reason"])

@@ -157,6 +157,13 @@ def test_a_failure_without_a_change_takes_nothing_back(tmp_path: Path) -> None:
     assert plan == (False, None, [])
 
 
+def test_the_last_good_driver_is_not_taken_away_when_mending_it_fails(tmp_path: Path) -> None:
+    put(tmp_path, "/var/lib/dpkg/updates/0001")
+    record = driver_record.begun(Record((OLD,)), OLD)
+    plan = driver_rollback.after_failure(host(tmp_path, dpkg({"old": "470"})), record, OLD)
+    assert plan == (False, None, [])
+
+
 def test_a_first_installation_is_removed_only_where_it_was_left_in_the_middle(
     tmp_path: Path,
 ) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bedplate.portable import driver_record
+from bedplate.portable import driver_record, driver_rollback
 from bedplate.portable.driver_record import Driver, Record
 
 OLD = Driver("470.256.02", "proprietary", "distro", "6.1", {"old-dkms": "470", "shared": "1"})
@@ -76,3 +76,14 @@ def test_a_driver_that_works_after_all_is_no_longer_given_up() -> None:
     record = driver_record.gave_up(after(OLD), NEW, "no build")
     assert driver_record.works(record, OLD).failed == NEW
     assert driver_record.works(record, NEW).failed is None
+
+
+def test_a_rollback_that_was_cut_off_goes_on_to_the_same_driver() -> None:
+    record = after(OLD, NEW)
+    assert driver_record.target(record) == OLD
+    cut = driver_record.begun(record._replace(back=True), OLD)
+    assert driver_record.parse(driver_record.render(cut)) == cut
+    assert driver_record.target(cut) == OLD, "asked for again, it would go forward to the bad one"
+    assert driver_rollback.present(cut) == NEW
+    assert driver_record.target(driver_record.begun(record, OPEN)) == NEW
+    assert not driver_record.works(cut, OLD).back

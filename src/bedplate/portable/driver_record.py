@@ -31,12 +31,16 @@ class Driver(NamedTuple):
 
 
 class Record(NamedTuple):
-    """``changing`` was begun and not yet seen to work; ``failed`` was given up, and why."""
+    """``changing`` was begun and not yet seen to work; ``failed`` was given up, and why.
+
+    ``back`` says that the change is a rollback that was asked for.
+    """
 
     good: Sequence[Driver] = ()
     changing: Optional[Driver] = None
     failed: Optional[Driver] = None
     reason: str = ""
+    back: bool = False
 
     @property
     def names(self) -> List[str]:
@@ -75,6 +79,7 @@ def parse(text: str) -> Record:
             _driver(value.get("changing")),
             _driver(value.get("failed")),
             str(value.get("reason", "")),
+            bool(value.get("back", False)),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -89,6 +94,8 @@ def render(record: Record) -> str:
     value: Dict[str, Any] = {"format": FORMAT, "good": [plain(d) for d in record.good]}
     if record.changing:
         value["changing"] = plain(record.changing)
+    if record.back:
+        value["back"] = True
     if record.failed:
         value.update(failed=plain(record.failed), reason=record.reason)
     return json.dumps(value, indent=2, sort_keys=True) + "\n"
@@ -121,7 +128,7 @@ def works(record: Record, driver: Driver) -> Record:
 
 def gave_up(record: Record, driver: Driver, reason: str) -> Record:
     """``driver`` did not work, or was taken back: no rollback goes to it."""
-    return record._replace(changing=None, failed=driver, reason=reason)
+    return record._replace(changing=None, failed=driver, reason=reason, back=False)
 
 
 def target(record: Record) -> Optional[Driver]:
@@ -130,7 +137,20 @@ def target(record: Record) -> Optional[Driver]:
     While a change is unfinished that is the last good driver, otherwise the one before it. A driver
     that was given up is no target.
     """
+    going_back = on_the_way_back(record)
+    if going_back is not None:
+        return going_back
     good = [one for one in record.good if not (record.failed and one.same(record.failed))]
     if record.changing is None and good and record.good[0] is good[0]:
         good = good[1:]
     return good[0] if good else None
+
+
+def on_the_way_back(record: Record) -> Optional[Driver]:
+    """The driver that an unfinished rollback goes to: asked for again, it goes on to the same."""
+    changing = record.changing
+    if not record.back or changing is None:
+        return None
+    wanted = (changing.version, changing.flavour, changing.source)
+    former = (o for o in record.good[1:] if (o.version, o.flavour, o.source) == wanted)
+    return next(former, None)

@@ -40,8 +40,10 @@ def after_failure(host: Host, record: Record, wished: Driver) -> Plan:
     """
     if record.changing is None:
         return Plan(False, None, [])
-    others = [one for one in record.good if not one.same(wished)]
-    target = others[0] if others and record.good[0] is others[0] else None
+    if record.good and record.good[0].same(wished):
+        # The last good driver was being mended: to take it away would leave nothing that works.
+        return Plan(False, None, [])
+    target = record.good[0] if record.good else None
     return _plan(host, target, sorted({*wished.packages, *record.changing.packages}))
 
 
@@ -55,7 +57,7 @@ def asked_for(host: Host, record: Record) -> Plan:
 
 def present(record: Record) -> Optional[Driver]:
     """The driver that a rollback takes away: the one being installed, or the last good one."""
-    if record.changing is not None:
+    if record.changing is not None and driver_record.on_the_way_back(record) is None:
         return record.changing
     return record.good[0] if record.good else None
 
