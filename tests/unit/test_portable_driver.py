@@ -1,4 +1,4 @@
-"""What a host is told whose driver's module does not load."""
+"""What a host is told whose module does not load, and what a change of modules stops."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import driver
-from bedplate.portable.host import Host
+from bedplate.portable import driver, nvidia
+from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 RELEASE = "6.1.0-37-amd64"
@@ -51,3 +52,27 @@ def test_the_family_says_how_packages_are_installed(
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text(release)
     assert driver.family(Host(str(tmp_path))) == expected
+
+
+def test_what_holds_the_gpus_is_stopped_for_a_change_and_started_again(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def run(argv: Sequence[str], *_: object) -> Result:
+        said.append(" ".join(argv))
+        running = {"nvidia-fabricmanager", "nvidia-persistenced"}
+        if "is-active" in argv:
+            return Result(0 if argv[-1] in running else 3, "", "")
+        return Result(1 if argv[0] == "rmmod" else 0, "", "rmmod: in use")
+
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    before = nvidia.LoadedModule("535.1", "proprietary", simulated=False)
+    done = driver.exchange(Host(str(tmp_path), run), before, "550.1", "open")
+    assert done.in_use == "rmmod nvidia: rmmod: in use"
+    changes = [line for line in said if "is-active" not in line]
+    assert changes == [
+        "systemctl stop nvidia-fabricmanager",
+        "systemctl stop nvidia-persistenced",
+        "rmmod nvidia",
+        "systemctl start nvidia-persistenced",
+        "systemctl start nvidia-fabricmanager",
+    ]

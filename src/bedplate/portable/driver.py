@@ -10,6 +10,8 @@ LAST_GOOD = driver_record.PATH
 #: Order matters: a module goes only after those that use it.
 MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 DAEMON = "nvidia-persistenced"
+#: Services that hold the GPUs and are no workload: stopped for a change, and started again.
+HOLDERS = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", DAEMON)
 #: Where DKMS finds the headers of the running kernel.
 HEADERS = "/lib/modules/{}/build"
 #: Holds the cards from boot on, where host_baseline has not yet kept it from being loaded.
@@ -154,11 +156,19 @@ def way_out(host: Host, release: str) -> str:
     )
 
 
+def holding(host: Host) -> List[str]:
+    """The services of `HOLDERS` that run."""
+    return [
+        name for name in HOLDERS if host.run(["systemctl", "is-active", "--quiet", name]).code == 0
+    ]
+
+
 def unload(host: Host) -> Optional[str]:
-    """Unload the modules after their daemon; the reason where something uses them."""
-    answer = host.run(["systemctl", "stop", DAEMON])
-    if answer.code not in (0, 5):  # 5: there is no such unit
-        return f"stop of {DAEMON}: {answer.said}"
+    """Unload the modules after what holds them; the reason where something uses them."""
+    for name in holding(host):
+        answer = host.run(["systemctl", "stop", name])
+        if answer.code != 0:
+            return f"stop of {name}: {answer.said}"
     for name in MODULES:
         if not host.exists("/sys/module/" + name):
             continue
@@ -171,7 +181,19 @@ def unload(host: Host) -> Optional[str]:
 def exchange(
     host: Host, before: Optional[nvidia.LoadedModule], version: str, flavour: str
 ) -> "Exchange":
-    """Have the wished module loaded in the place of ``before``."""
+    """Have the wished module loaded in the place of ``before``; what held that one runs again."""
+    held = holding(host) if before is not None else []
+    try:
+        return _exchange(host, before, version, flavour)
+    finally:
+        for name in reversed(held):
+            # One that no longer fits the driver is its own role's to exchange.
+            host.run(["systemctl", "start", name])
+
+
+def _exchange(
+    host: Host, before: Optional[nvidia.LoadedModule], version: str, flavour: str
+) -> "Exchange":
     in_use = unload(host) if before is not None else None
     if in_use is not None:
         return Exchange(before, in_use, "")
