@@ -177,6 +177,20 @@ def test_the_driver_goes_with_what_it_alone_brought(machine: Machine) -> None:
     assert removal.driver_packages(machine.host, check=False).changes == []
 
 
+def test_a_package_of_the_users_that_needs_the_driver_is_named_and_nothing_goes(
+    machine: Machine,
+) -> None:
+    record(machine)
+    gone = f"Purg {SMI} [535.1-1]\nPurg his-cuda [12]\nPurg brought-along [1]\n"
+    machine.answers |= {
+        "apt-mark showmanual": Result(0, f"his-cuda\n{SMI}\n", ""),
+        "--simulate purge": Result(0, gone, ""),
+    }
+    with pytest.raises(removal.RemovalError, match=r"need the driver: his-cuda$"):
+        removal.driver_packages(machine.host, check=False)
+    assert not any("purge" in asked and "--simulate" not in asked for asked in machine.asked)
+
+
 def test_a_driver_in_use_is_not_pulled_away(machine: Machine) -> None:
     record(machine)
     machine.host.write("/sys/module/nvidia/x", "")

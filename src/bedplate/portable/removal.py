@@ -170,6 +170,10 @@ def _debian(host: Host, names: Sequence[str]) -> List[str]:
     if not there:
         return []
     idle = _simulated(host, ["autoremove"])
+    chosen = set(_run(host, ["apt-mark", "showmanual"]).split())
+    theirs = sorted((_simulated(host, ["purge", *there]) - set(there)) & chosen)
+    if theirs:
+        raise RemovalError("packages of yours need the driver: " + ", ".join(theirs))
     return sorted((_simulated(host, ["--autoremove", "purge", *there]) | set(there)) - idle)
 
 
