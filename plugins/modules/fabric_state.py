@@ -56,6 +56,11 @@ foreign:
   returned: always
   type: list
   elements: str
+superseded:
+  description: Packages of another branch, which go when the wished ones come.
+  returned: always
+  type: list
+  elements: str
 differing:
   description: Wished packages that are not at the wished version.
   returned: always
@@ -93,14 +98,18 @@ def main() -> None:
     packages = wish["packages"]
     now = fabric.state(host, wish["families"], packages, wish["driver_version"])
     # A first installation disturbs nobody.
-    keeps = host.joined and not wish["change_joined"] and any(n in now.installed for n in packages)
+    there = bool(now.superseded) or any(name in now.installed for name in packages)
+    keeps = host.joined and not wish["change_joined"] and there
+    waits = [f"package {name}" for name in now.differing]
+    waits += [f"removal of package {name}" for name in now.superseded]
     module.exit_json(
         changed=False,
         system=requirements.system_name(host),
         foreign=now.foreign,
         differing=now.differing,
         outdated=[name for name in wish["services"] if fabric.outdated(host, name, list(packages))],
-        pending=[f"package {name}" for name in now.differing] if keeps else [],
+        superseded=now.superseded,
+        pending=waits if keeps else [],
     )
 
 

@@ -84,9 +84,10 @@ built:
   type: list
   elements: str
 pending:
-  description: Whether another module stays loaded because the host has joined a cluster.
+  description: What stays as it is because the host has joined a cluster.
   returned: always
-  type: bool
+  type: list
+  elements: str
 reboot_required:
   description: Whether another module stays loaded until the host reboots.
   returned: always
@@ -220,7 +221,7 @@ def main() -> None:
         changed=bool(built) or (switch and not done.in_use) or new != old,
         loaded=done.now.version if done.now else "",
         built=built,
-        pending=pending,
+        pending=[f"the loaded module, or its options, for {wished.name}"] if pending else [],
         reboot_required=bool(done.in_use),
         reason=done.in_use,
         diff=[

@@ -124,6 +124,16 @@ def test_a_board_without_it_has_nothing_of_another_version(machine: Machine) -> 
     }
 
 
+def test_what_another_branch_has_left_goes_and_is_not_foreign(machine: Machine) -> None:
+    old = {"nvidia-fabricmanager-550": "550.1.1-1"}
+    machine.packages |= old
+    wish = {"nvidia-fabricmanager-580": f"{VERSION}-1"}
+    now = fabric.state(machine.host, FAMILIES, wish, VERSION)
+    assert now.foreign == []
+    assert now.superseded == ["nvidia-fabricmanager", *old]
+    assert registered(machine, packages=wish)["fabric.foreign"] == "fail"
+
+
 @pytest.mark.parametrize(
     ("version", "upstream"),
     [("580.95.05-1", "580.95.05"), ("3:580.95.05-1.el9", "580.95.05"), ("535.1~deb12", "535.1")],

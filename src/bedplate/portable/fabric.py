@@ -17,11 +17,14 @@ class State(NamedTuple):
 
     ``installed`` are the versions of its packages. ``differing`` are wished ones at another
     version, ``foreign`` those that the wish does not name, less what is of the driver's version.
+    ``superseded`` are of another branch, under whose name some sources have them: they go when the
+    wished ones come.
     """
 
     installed: Dict[str, str]
     differing: List[str]
     foreign: List[str]
+    superseded: List[str]
 
 
 def family(name: str) -> str:
@@ -44,13 +47,16 @@ def state(
         for package in discovery_packages.installed(host)
         if family(package.name) in families
     }
+    wished = {family(name) for name in wish}
+    others = {name: version for name, version in sorted(found.items()) if name not in wish}
+    superseded = [name for name in others if family(name) in wished]
     foreign = [
         f"{name} {version}"
-        for name, version in sorted(found.items())
-        if name not in wish and upstream(version) != driver_version
+        for name, version in others.items()
+        if name not in superseded and upstream(version) != driver_version
     ]
     differing = sorted(name for name, version in wish.items() if found.get(name) != version)
-    return State(found, differing, foreign)
+    return State(found, differing, foreign, superseded)
 
 
 def _property(host: Host, service: str, name: str) -> str:

@@ -29,7 +29,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "fabric.foreign",
             "nothing of Fabric Manager but what the lock names or the driver's version has",
             [],
-            now.foreign,
+            now.foreign + [f"{name} {now.installed[name]}" for name in now.superseded],
             "Remove these packages, or take the driver to their version by bedplate_pins.",
         )
     )
