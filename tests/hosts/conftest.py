@@ -27,7 +27,7 @@ def substrate(verb: str, *arguments: str) -> None:
     subprocess.run([*command, *arguments], cwd=ROOT, check=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """The bare host."""
     wanted = description.load(DESCRIPTION)
@@ -39,7 +39,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         substrate("down")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bare(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
     """The bare host's disk, with the tools that driver packages need: most of the time."""
     # As role host_baseline leaves a host. Otherwise nouveau would be there until the first reboot,

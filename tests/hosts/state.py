@@ -26,7 +26,8 @@ COMMANDS = {
     "holds": "apt-mark showhold",
     "automatic": "apt-mark showauto",
     "alternatives": "update-alternatives --get-selections",
-    "modules": "lsmod | sort",
+    # systemd loads fuse by itself, at a time of its own.
+    "modules": "lsmod | grep -v '^fuse ' | sort",
     "loaded": "cat /proc/driver/nvidia/version",
     "nodes": "ls /dev | grep nvidia",
     "units": "systemctl list-unit-files --no-legend 'nvidia*' 'systemd-modules-load*'",

@@ -45,7 +45,7 @@ class Expected:
         return [Blow(n, power, delay) for power in (False, True) for n, delay in moments]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def expected(machine: Machine, bare: Snapshot) -> Expected:
     """Install and change once, undisturbed."""
     bare.restore()

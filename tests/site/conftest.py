@@ -49,7 +49,7 @@ def forget_stacks() -> None:
         (ROOT / "stacks" / stack / "Pulumi.e2e.yaml").unlink(missing_ok=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(
     tmp_path_factory: pytest.TempPathFactory, figures: dict[str, dict[str, float]]
 ) -> Iterator[SiteCommands]:
