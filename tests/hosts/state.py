@@ -26,10 +26,11 @@ COMMANDS = {
     "holds": "apt-mark showhold",
     "automatic": "apt-mark showauto",
     "alternatives": "update-alternatives --get-selections",
-    # systemd loads fuse by itself, at a time of its own.
-    "modules": "lsmod | grep -v '^fuse ' | sort",
+    # systemd loads fuse by itself, and a boot what belongs to a display: a host that lost its power
+    # has them, one that did not has not.
+    "modules": "lsmod | cut -d' ' -f1 | grep -Ev '^(fuse|nvidia_drm|nvidia_modeset)$' | sort",
     "loaded": "cat /proc/driver/nvidia/version",
-    "nodes": "ls /dev | grep nvidia",
+    "nodes": "ls /dev | grep nvidia | grep -v modeset",
     "units": "systemctl list-unit-files --no-legend 'nvidia*' 'systemd-modules-load*'",
     "active": "systemctl is-active nvidia-persistenced.service",
     "failed": "systemctl list-units --failed --no-legend",
