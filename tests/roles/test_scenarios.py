@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,17 @@ def _failed_step(output: str) -> str:
     return output[-12000:]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def _layer(scenario: Path) -> Any:
+    """Leave a scenario to `make prove AREA=roles` whose molecule.yml says so, with its reason."""
+    long = "make prove AREA=roles" in scenario.read_text(encoding="utf-8")
+    return pytest.param(
+        scenario,
+        marks=[pytest.mark.prove] if long else [],
+        id=str(scenario.parent.relative_to(ROOT)),
+    )
+
+
+@pytest.mark.parametrize("scenario", [_layer(scenario) for scenario in SCENARIOS])
 def test_molecule(scenario: Path, figures: dict[str, dict[str, float]]) -> None:
     role = scenario.parents[2]
     started = time.monotonic()
