@@ -163,6 +163,7 @@ def record(machine: Machine) -> None:
     both = f"{idle}Purg {SMI} [535.1-1]\nRemv dkms [3]\n"
     machine.answers |= {
         "dpkg-query": Result(0, f"{SMI} installed\n", ""),
+        "apt-mark showmanual": Result(0, "libcuda1\n", ""),
         "--simulate autoremove": Result(0, idle, ""),
         "--simulate --autoremove": Result(0, both, ""),
     }
@@ -181,11 +182,12 @@ def test_a_package_of_the_users_that_needs_the_driver_is_named_and_nothing_goes(
     machine: Machine,
 ) -> None:
     record(machine)
-    gone = f"Purg {SMI} [535.1-1]\nPurg his-cuda [12]\nPurg brought-along [1]\n"
+    gone = f"Purg {SMI} [535.1-1]\nPurg libcuda1 [535.1-1]\nPurg his-cuda [12]\nPurg brought-along [1]\n"
     machine.answers |= {
-        "apt-mark showmanual": Result(0, f"his-cuda\n{SMI}\n", ""),
+        "apt-mark showmanual": Result(0, f"his-cuda\n{SMI}\nlibcuda1\n", ""),
         "--simulate purge": Result(0, gone, ""),
     }
+    machine.answers["dpkg-query"] = Result(0, f"{SMI} installed\nlibcuda1:amd64 installed\n", "")
     with pytest.raises(removal.RemovalError, match=r"need the driver: his-cuda$"):
         removal.driver_packages(machine.host, check=False)
     assert not any("purge" in asked and "--simulate" not in asked for asked in machine.asked)

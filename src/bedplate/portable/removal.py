@@ -170,8 +170,11 @@ def _debian(host: Host, names: Sequence[str]) -> List[str]:
     if not there:
         return []
     idle = _simulated(host, ["autoremove"])
-    chosen = set(_run(host, ["apt-mark", "showmanual"]).split())
-    theirs = sorted((_simulated(host, ["purge", *there]) - set(there)) & chosen)
+    # dpkg names a library with its architecture, apt without.
+    plain = {name.split(":")[0] for name in there}
+    going = {name.split(":")[0] for name in _simulated(host, ["purge", *there])}
+    chosen = {name.split(":")[0] for name in _run(host, ["apt-mark", "showmanual"]).split()}
+    theirs = sorted((going - plain) & chosen)
     if theirs:
         raise RemovalError("packages of yours need the driver: " + ", ".join(theirs))
     return sorted((_simulated(host, ["--autoremove", "purge", *there]) | set(there)) - idle)
