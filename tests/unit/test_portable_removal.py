@@ -182,7 +182,8 @@ def test_a_package_of_the_users_that_needs_the_driver_is_named_and_nothing_goes(
     machine: Machine,
 ) -> None:
     record(machine)
-    gone = f"Purg {SMI} [535.1-1]\nPurg libcuda1 [535.1-1]\nPurg his-cuda [12]\nPurg brought-along [1]\n"
+    names = (SMI, "libcuda1", "his-cuda", "brought-along")
+    gone = "".join(f"Purg {name} [1]\n" for name in names)
     machine.answers |= {
         "apt-mark showmanual": Result(0, f"his-cuda\n{SMI}\nlibcuda1\n", ""),
         "--simulate purge": Result(0, gone, ""),
