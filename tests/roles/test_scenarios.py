@@ -32,9 +32,11 @@ def test_every_role_has_a_scenario() -> None:
 
 
 def _failed_step(output: str) -> str:
-    """What molecule printed of the step that failed. A report may show only the first lines of it,
-    so the steps that went well before, and the cleaning up after it, are left out. Earlier errors of
-    the step are those that it asked for."""
+    """Return what molecule printed of the step that failed, from its last error on.
+
+    A report may show only the first lines of it. Earlier errors of the step are those that it asked
+    for; the steps before went well, and those after it clean up.
+    """
     for step in re.split(r"(?=\[\S+ > \S+\] Executing\n)", output):
         if "Executed: Failed" in step:
             return step[max(step.rfind("[ERROR]"), 0) :][:12000]
