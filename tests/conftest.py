@@ -16,7 +16,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Each has one set of hosts and a life of its own.
 # The boards' sources: what is fetched once serves all tests of the file.
-ONE_WORKER = ("tests/site/", "tests/hosts/", "tests/catalogue/test_gpu_sources.py")
+ONE_WORKER = (
+    "tests/site/",
+    "tests/hosts/",
+    "tests/standin/test_dnf.py",
+    "tests/standin/test_role.py",
+    "tests/catalogue/test_gpu_sources.py",
+)
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
 ROOT = Path(__file__).parents[1]
