@@ -19,8 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 ONE_WORKER = (
     "tests/site/",
     "tests/hosts/",
-    "tests/standin/test_dnf.py",
-    "tests/standin/test_role.py",
+    "tests/standin/",
     "tests/catalogue/test_gpu_sources.py",
 )
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
