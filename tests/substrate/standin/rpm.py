@@ -30,6 +30,8 @@ MACROS = (
 )
 
 SCRIPT = """set -e; export GNUPGHOME=/work/gnupg; cd /work
+# rpmbuild makes these too, and two at once get in each other's way.
+for name in BUILD BUILDROOT RPMS SOURCES SPECS SRPMS; do mkdir -p top/$name; done
 ls specs/*.spec | xargs -P 2 -n 4 rpmbuild --quiet --target x86_64 -bb {macros}
 rpmsign {macros} --addsign repository/*.rpm >/dev/null
 createrepo_c --quiet --no-database --compatibility repository
