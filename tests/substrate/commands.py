@@ -47,6 +47,12 @@ class SiteCommands:
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         }
 
+    def _temporary(self) -> dict[str, str]:
+        """Keep what Pulumi's Kubernetes provider leaves, copies of the kubeconfig, at the site."""
+        folder = (self.site / ".bedplate" / "tmp").resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        return {"TMPDIR": str(folder)}
+
     def substrate(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Start, stop or reboot the hosts."""
         site = ["--site", self.show(self.site)] if verb in {"up", "down"} else []
@@ -110,7 +116,7 @@ class SiteCommands:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=self.environment(),
+            env=self.environment() | (self._temporary() if command[0] == "pulumi" else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

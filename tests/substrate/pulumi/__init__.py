@@ -74,11 +74,7 @@ def environment(site: Path) -> dict[str, str]:
             last.append(str(folder))
     if not official() and shutil.which(LANGUAGE_HOST) is None:
         last.append(str(HERE))
-    # The Kubernetes provider leaves copies of the kubeconfig in the folder for temporary files.
-    temporary = site / ".bedplate" / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
     found = {
-        "TMPDIR": str(temporary),
         "PATH": ":".join([*first, os.environ.get("PATH", ""), *last]),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "KUBECONFIG": str(site / ".bedplate" / "kubeconfig"),

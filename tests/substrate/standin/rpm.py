@@ -24,12 +24,12 @@ AFTER = "/usr/lib/substrate/gpu/simulated-gpus"
 VERSION = re.compile(r"^(?:(?P<epoch>\d+):)?(?P<version>[^-]+)-(?P<release>[^-]+)$")
 MACROS = (
     f"-D '_gpg_name {ORIGIN}' -D '__gpg /usr/bin/gpg'"
-    " -D '_topdir /work/top' -D '_rpmdir /work/repository'"
+    " -D '_topdir /build/top' -D '_rpmdir /build/repository'"
     " -D '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm'"
     " -D '_binary_payload w0.gzdio' -D '__os_install_post %{nil}' -D 'debug_package %{nil}'"
 )
 
-SCRIPT = """set -e; export GNUPGHOME=/work/gnupg; cd /work
+SCRIPT = """set -e; export GNUPGHOME=/build/gnupg; cd /build
 # rpmbuild makes these too, and two at once get in each other's way.
 for name in BUILD BUILDROOT RPMS SOURCES SPECS SRPMS; do mkdir -p top/$name; done
 ls specs/*.spec | xargs -P 2 -n 4 rpmbuild --quiet --target x86_64 -bb {macros}
@@ -41,7 +41,7 @@ gpgconf --kill all
 
 
 def spec(package: StandIn) -> str:
-    """Return the specification of a package whose files lie below /work/roots/NAME-VERSION."""
+    """Return the specification of a package whose files lie below /build/roots/NAME-VERSION."""
     parts = VERSION.match(package.version)
     assert parts is not None, package
     lines = [
@@ -57,7 +57,7 @@ def spec(package: StandIn) -> str:
     ]
     if package.one_of:
         lines += [f"Provides: {package.one_of}", f"Conflicts: {package.one_of}"]
-    root = f"/work/roots/{folder(package)}"
+    root = f"/build/roots/{folder(package)}"
     return "\n".join(
         [
             *lines,
@@ -116,7 +116,7 @@ def repository(packages: Iterable[StandIn], target: Path, key: Key) -> None:
     """Build packages into a folder with index, module streams and the public key beside it."""
     every = list(packages)
     root = system.unpack(SYSTEM, key.home.parent / "system")
-    work = root / "work"
+    work = root / "build"
     for name in ("specs", "repository"):
         (work / name).mkdir(parents=True)
     for package in every:
