@@ -73,7 +73,6 @@ repaired:
 """
 
 import os
-import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import dnf_transaction, rpm
@@ -84,20 +83,6 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.dnf_transact
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-
-
-def await_database(host: Host, seconds: int) -> None:
-    """Wait until no other package manager works: one of a killed run may still be at it."""
-    deadline = time.monotonic() + seconds
-    while rpm.busy(host):
-        if time.monotonic() > deadline:
-            raise TransactionError(
-                "another package manager is running",
-                f"still at work after {seconds} s",
-                "none, so that this one can work",
-                "Wait for it, or end it, and run the play again.",
-            )
-        time.sleep(1)
 
 
 def have_versionlock(host: Host, package: str) -> None:
@@ -117,7 +102,7 @@ def have_versionlock(host: Host, package: str) -> None:
 def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
     """Carry the wish out; whether anything was repaired, and what was changed."""
     params = module.params
-    await_database(host, params["lock_timeout"])
+    dnf_transaction.await_database(host, params["lock_timeout"])
     repaired = dnf_transaction.repair(host)
     if params["hold"]:
         have_versionlock(host, params["versionlock_package"])

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from bedplate.portable.host import Host
 
 WORK = "/tmp/transaction"
+#: How long what is left of a killed transaction may still be at work, in seconds.
+PATIENCE_S = 60
 
 
 def exchange(on: Host, wish: Wish) -> tuple[bool, Change]:
     """Repair, change and lock; whether anything was repaired, and what was changed."""
+    dnf_transaction.await_database(on, PATIENCE_S)
     repaired = dnf_transaction.repair(on)
     done = dnf_transaction.carry_out(on, wish, WORK)
     if dnf_transaction.unlocked(on, wish.packages):

@@ -16,7 +16,7 @@ class TransactionError(Exception):
     """A transaction that could not be made; what `message.problem` wants beside the host."""
 
     def __init__(self, what: str, got: str, allowed: str, fix: str) -> None:
-        super().__init__(what)
+        super().__init__(f"{what} — got: {got}; allowed: {allowed} — {fix}")
         self.what, self.got, self.allowed, self.fix = what, got, allowed, fix
 
 
