@@ -46,8 +46,8 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     debian,
+    os_release,
     owned,
-    requirements,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
@@ -58,7 +58,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     host = Host()
-    codename = requirements.os_release(host).get("VERSION_CODENAME", "")
+    codename = os_release.keys(host).get("VERSION_CODENAME", "")
     changes = debian.extend_sources(host, codename, module.params["components"])
     diff = []
     for path, (before, after) in sorted(changes.items()):

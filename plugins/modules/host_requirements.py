@@ -109,7 +109,11 @@ problems:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import pci, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    os_release,
+    pci,
+    requirements,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
@@ -162,7 +166,7 @@ def main() -> None:
         problems += pci.compare(present, wish["gpus"], where)
     result = {
         "changed": False,
-        "system": requirements.system_name(host),
+        "system": os_release.name(host),
         "joined": host.joined,
         "gpus": {device.address: device.identifier for device in present},
         "problems": problems,

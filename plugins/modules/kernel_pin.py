@@ -73,7 +73,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     kernel_pin,
-    requirements,
+    os_release,
     rpm,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
@@ -84,7 +84,7 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 
 def install(module: AnsibleModule, host: Host, names: list[str]) -> Result:
     """Install packages, fetching the index first: kernels leave it quickly."""
-    if not requirements.is_debian(host):
+    if os_release.family(host) != "Debian":
         argv = ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "--refresh", "install"]
         return host.run([*argv, *names], timeout=3600)
     apt = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={module.params['lock_timeout']}"]
@@ -97,7 +97,7 @@ def install(module: AnsibleModule, host: Host, names: list[str]) -> Result:
 
 def hold(host: Host, names: list[str]) -> Result:
     """Keep upgrades away from packages that are installed."""
-    if requirements.is_debian(host):
+    if os_release.family(host) == "Debian":
         return host.run(["apt-mark", "hold", *names])
     path = rpm.lock_list(host)
     wish = {package.name: package.evr for name in names for package in rpm.query(host, [name])}

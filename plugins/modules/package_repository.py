@@ -98,8 +98,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     fetch,
     openpgp,
+    os_release,
     repositories,
-    requirements,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
@@ -174,7 +174,7 @@ def main() -> None:
     wish["fingerprint"] = wish["fingerprint"].replace(" ", "").upper()
     fields = repositories.Repository._fields
     repository = repositories.Repository(**{field: wish[field] for field in fields})
-    apt = requirements.is_debian(host)
+    apt = os_release.family(host) == "Debian"
     path = repositories.key_path(repository, apt)
     wanted = repositories.apt_files(repository) if apt else repositories.rpm_files(repository)
     present = wish["state"] == "present"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import driver, nvidia
+from bedplate.portable import driver, nvidia, os_release
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_the_family_says_how_packages_are_installed(
 ) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text(release)
-    assert driver.family(Host(str(tmp_path))) == expected
+    assert os_release.family(Host(str(tmp_path))) == expected
 
 
 def test_what_holds_the_gpus_is_stopped_for_a_change_and_started_again(tmp_path: Path) -> None:

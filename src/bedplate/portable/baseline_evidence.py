@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Mapping
 
-from . import kernel, kernel_pin, requirements, secure_boot
+from . import kernel, kernel_pin, os_release, secure_boot
 from .evidence import AGAIN, check, failed, skipped
 from .evidence_area import Collected, Wishes
 from .host import Host
@@ -75,7 +75,9 @@ def _headers(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
         return
     folder = kernel_pin.HEADERS.format(running)
     there = kernel_pin.headers_present(host, running)
-    package = ("linux-headers-" if requirements.is_debian(host) else "kernel-devel-") + running
+    package = (
+        "linux-headers-" if os_release.family(host) == "Debian" else "kernel-devel-"
+    ) + running
     fix = f"Install {package}, or name in bedplate_host.kernel the kernel that the host is to run."
     to.checks.append(
         check("baseline.headers", what, folder, folder if there else None, fix, f"no {folder}")

@@ -3,7 +3,7 @@
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from . import requirements
+from . import os_release
 from .host import Host
 
 #: Who a package is from. ``unknown``: no index that the host has offers this version.
@@ -107,7 +107,7 @@ def _debian(host: Host, have: Dict[str, Tuple[str, str]]) -> List[Package]:
         return []
     origins = parse_origins(host.run([*APT, "policy"]).out)
     offered = parse_policy(host.run([*APT, "policy", *sorted(have)]).out)
-    system = requirements.os_release(host).get("ID", "unknown").lower()
+    system = os_release.keys(host).get("ID", "unknown").lower()
     found = []
     for name in sorted(have):
         sources = offered.get(name, [])
@@ -164,7 +164,7 @@ def _from_repository(host: Host) -> Dict[str, str]:
 def _redhat(host: Host, have: Dict[str, Tuple[str, str]]) -> List[Package]:
     origin, addresses = _from_repository(host), _base_urls(host)
     # "Red Hat Enterprise Linux" and "Red Hat, Inc.", "Rocky Linux" and "Rocky Enterprise …".
-    name = requirements.os_release(host).get("NAME", "unknown").lower()
+    name = os_release.keys(host).get("NAME", "unknown").lower()
     system = [" ".join(name.split()[:2]) if name.startswith("red hat") else name.split(" ")[0]]
     found = []
     for package in sorted(have):

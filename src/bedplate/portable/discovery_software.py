@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from . import nvidia, requirements
+from . import nvidia, os_release
 from .discovery_packages import UNKNOWN, Package, runfile
 from .host import KUBELET_CONFIG, Host
 
@@ -48,8 +48,8 @@ def system(host: Host) -> Dict[str, Any]:
         )
         virtual = "vm" if guest else NONE
     return {
-        "os": requirements.system_name(host),
-        "name": requirements.os_release(host).get("PRETTY_NAME"),
+        "os": os_release.name(host),
+        "name": os_release.keys(host).get("PRETTY_NAME"),
         "kernel": kernel or None,
         "headers": bool(kernel) and host.exists(f"/lib/modules/{kernel}/build"),
         "machine": host.run(["uname", "-m"]).out.strip() or None,

@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import debian, driver_record, nvidia, requirements, rpm_manager
+from . import debian, driver_record, nvidia, os_release, rpm_manager
 from .host import Host
 
 #: What was last seen to work, for a rollback.
@@ -16,8 +16,6 @@ HOLDERS = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", DAEMON)
 HEADERS = "/lib/modules/{}/build"
 #: Holds the cards from boot on, where host_baseline has not yet kept it from being loaded.
 NOUVEAU = "/sys/bus/pci/drivers/nouveau"
-#: What /etc/os-release calls the systems of a family, in ID or ID_LIKE.
-FAMILIES = {"Debian": ("debian", "ubuntu"), "RedHat": ("rhel", "fedora", "centos")}
 
 
 class Manager(NamedTuple):
@@ -56,40 +54,33 @@ class State(NamedTuple):
     loaded: Optional[nvidia.LoadedModule]
 
 
-def family(host: Host) -> str:
-    """``Debian`` or ``RedHat``: how packages are installed there. Empty for any other system."""
-    release = requirements.os_release(host)
-    names = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
-    return next((name for name, ids in FAMILIES.items() if names & set(ids)), "")
-
-
 def installed(host: Host, names: Sequence[str]) -> Dict[str, debian.Package]:
     """Those of ``names`` that the system's package manager says are installed."""
-    manager = MANAGERS.get(family(host))
+    manager = MANAGERS.get(os_release.family(host))
     return manager.installed(host, names) if manager else {}
 
 
 def present(host: Host, names: Sequence[str]) -> List[str]:
     """Those of ``names`` that are there in any state, half installed ones too."""
-    manager = MANAGERS.get(family(host))
+    manager = MANAGERS.get(os_release.family(host))
     return manager.present(host, names) if manager else []
 
 
 def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
     """The package that owns each of ``paths``; those of no package are left out."""
-    manager = MANAGERS.get(family(host))
+    manager = MANAGERS.get(os_release.family(host))
     return manager.owners(host, paths) if manager else {}
 
 
 def siblings(host: Host, names: Sequence[str]) -> List[str]:
     """``names``, and the installed packages that were built together with one of them."""
-    manager = MANAGERS.get(family(host))
+    manager = MANAGERS.get(os_release.family(host))
     return manager.siblings(host, names) if manager else []
 
 
 def interrupted(host: Host) -> bool:
     """Whether the package manager was left in the middle of a transaction."""
-    manager = MANAGERS.get(family(host))
+    manager = MANAGERS.get(os_release.family(host))
     return manager is not None and manager.interrupted(host)
 
 

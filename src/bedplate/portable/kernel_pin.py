@@ -3,7 +3,7 @@
 import platform
 from typing import Dict, List, NamedTuple, Sequence
 
-from . import debian, requirements, rpm
+from . import debian, os_release, rpm
 from .host import Host
 
 #: Where DKMS finds the headers of a kernel.
@@ -47,7 +47,7 @@ def holds(host: Host, names: Sequence[str]) -> Dict[str, bool]:
 
     rpm's kernels are named with version and architecture, because several are there at once.
     """
-    if requirements.is_debian(host):
+    if os_release.family(host) == "Debian":
         return {name: package.held for name, package in debian.installed(host, names).items()}
     found = {}
     for name in names:

@@ -2,7 +2,7 @@
 
 from typing import List, Sequence
 
-from . import requirements
+from . import os_release
 from .host import Host
 
 #: What stand-ins of the vendor's packages say, in tests: what runs on them proves nothing of his.
@@ -16,7 +16,7 @@ def origins(host: Host, names: Sequence[str]) -> List[str]:
     """
     if not names:
         return []
-    if requirements.is_debian(host):
+    if os_release.family(host) == "Debian":
         argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}\t${Origin}\n", *names]
         answer = host.run(argv)
         rows = [line.split("\t") for line in answer.out.splitlines()]

@@ -3,33 +3,11 @@
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import secure_boot
+from . import os_release, secure_boot
 from .host import Host
 from .message import problem
 
 _LISTEN = "0A"
-
-
-def os_release(host: Host) -> Dict[str, str]:
-    """The keys of ``/etc/os-release``; empty where there is none."""
-    found = {}
-    for line in (host.read("/etc/os-release") or "").splitlines():
-        key, separator, value = line.partition("=")
-        if separator:
-            found[key.strip()] = value.strip().strip("\"'")
-    return found
-
-
-def system_name(host: Host) -> str:
-    """``debian-12``: the name that a site's ``bedplate_host.os`` uses."""
-    release = os_release(host)
-    return "{}-{}".format(release.get("ID", "unknown"), release.get("VERSION_ID", "unknown"))
-
-
-def is_debian(host: Host) -> bool:
-    """Whether apt is the system's package manager, by what the system says it is."""
-    release = os_release(host)
-    return "debian" in [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
 
 
 def listening(host: Host) -> Dict[int, str]:
@@ -71,7 +49,7 @@ def free_mib(host: Host, folder: str) -> int:
 
 def check_system(host: Host, supported: Sequence[str], declared: str, where: str) -> List[str]:
     """Problems with the operating system; ``declared`` is empty where the site says nothing."""
-    found = system_name(host)
+    found = os_release.name(host)
     if found not in supported:
         return [
             problem(
