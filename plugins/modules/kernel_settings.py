@@ -205,6 +205,11 @@ def main() -> None:
             put(module, host, key, wish.sysctls[key])
         for path in sorted(found.pools):
             reserve(module, host, path, wish.pools[path])
+    # A host that lost its power in the middle of a change booted without its modules, and systemd
+    # would call it degraded until the next boot. Where somebody else's module is at fault it stays so.
+    if settings.modules and kernel.boot_list_failed(host):
+        if module.check_mode or kernel.load_boot_list(host):
+            diff.append({"before": "modules of the boot not loaded\n", "after": ""})
     for name in found.blacklisted:
         # A module in use stays until the next reboot, and is reported; nothing is forced.
         if module.check_mode or host.run(["rmmod", name]).code == 0:

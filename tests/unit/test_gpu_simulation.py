@@ -306,6 +306,17 @@ def test_debians_configuration_is_understood(host: Callable[[str, int], Path]) -
     assert kernel.loaded() == {}
 
 
+def test_a_configuration_that_leads_nowhere_is_skipped(host: Callable[[str, int], Path]) -> None:
+    root = host("t4-16gb", 1)
+    install_driver(root)
+    for folder in ("modprobe.d", "modules-load.d"):
+        (root / "etc" / folder).mkdir(parents=True, exist_ok=True)
+        (root / "etc" / folder / "gone.conf").symlink_to("/etc/alternatives/gone.conf")
+    assert hardware.coldplug() is None
+    assert modprobe.modules_load() == 0
+    assert "nvidia" in kernel.loaded()
+
+
 def test_faults_reach_who_waits_for_events(host: Callable[[str, int], Path]) -> None:
     root = host("t4-16gb", 2)
     install_driver(root)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.portable import kernel, requirements
+from bedplate.portable import kernel, os_release, requirements
 from bedplate.portable.host import Host, Result
 
 RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\nbroken line\n'
@@ -156,11 +156,32 @@ def test_the_initramfs_is_that_of_every_kernel(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("state", "code"), [(0, 0), (0, 1), (3, 0)])
+def test_a_boot_without_its_modules_is_made_up_for(tmp_path: Path, state: int, code: int) -> None:
+    codes = {"is-failed": state, "restart": code}
+    host = Host(str(tmp_path), lambda argv, *_: Result(codes[argv[1]], "", ""))
+    assert kernel.boot_list_failed(host) is (state == 0)
+    assert kernel.load_boot_list(host) is (code == 0)
+
+
 def test_system_name(host: Host) -> None:
-    assert requirements.system_name(host) == "unknown-unknown"
+    assert os_release.name(host) == "unknown-unknown"
     put(host, "/etc/os-release", RELEASE)
-    assert requirements.os_release(host)["PRETTY_NAME"] == "Debian GNU/Linux 12 (bookworm)"
-    assert requirements.system_name(host) == "debian-12"
+    assert os_release.keys(host)["PRETTY_NAME"] == "Debian GNU/Linux 12 (bookworm)"
+    assert os_release.name(host) == "debian-12"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n', "rocky-9"),
+        ('ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="8.10"\n', "rhel-8"),
+        ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n', "ubuntu-24.04"),
+    ],
+)
+def test_minor_releases_are_one_system_in_red_hats_family(host: Host, text: str, name: str) -> None:
+    put(host, "/etc/os-release", text)
+    assert os_release.name(host) == name
 
 
 def test_check_system(host: Host) -> None:

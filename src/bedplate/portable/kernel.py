@@ -22,6 +22,7 @@ INITRAMFS = (
     ("/usr/bin/dracut", ("--regenerate-all", "--force")),
 )
 MODPROBE = "/etc/modprobe.d/"
+MODULES_LOAD = "systemd-modules-load.service"
 POOL = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
 _UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
 _SIZE = re.compile(r"^(\d+)([KMG])$")
@@ -166,6 +167,16 @@ def compare(host: Host, name: str, wish: Resolved) -> Differences:
         blacklisted=[m for m in wish.settings.blacklist if host.exists("/sys/module/" + m)],
         stale_initramfs=host.exists(STALE_INITRAMFS),
     )
+
+
+def boot_list_failed(host: Host) -> bool:
+    """Whether loading modules at boot failed, and nobody has tried again since."""
+    return host.run(["systemctl", "is-failed", "--quiet", MODULES_LOAD]).code == 0
+
+
+def load_boot_list(host: Host) -> bool:
+    """Load once more what is to be loaded at boot; whether that ends well now."""
+    return host.run(["systemctl", "restart", MODULES_LOAD]).code == 0
 
 
 def refresh_initramfs(host: Host) -> Optional[str]:

@@ -27,6 +27,16 @@ CLAIMS = "pci:v000010DEd*sv*sd*bc03sc*i*"
 WITH_VALUE = ("-C", "-d", "-S", "--config", "--dirname", "--set-version")
 
 
+def _text(path):
+    """A configuration file's text. As kmod does, a link that leads nowhere is skipped: a power cut
+    in the middle of dpkg leaves such ones."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
 class Configuration:
     """What the files of modprobe.d say."""
 
@@ -53,10 +63,9 @@ class Configuration:
             for path in glob.glob(paths.path(folder) + "/*.conf"):
                 chosen.setdefault(os.path.basename(path), path)
         for name in sorted(chosen):
-            with open(chosen[name], encoding="utf-8", errors="replace") as stream:
-                for line in stream.read().replace("\\\n", " ").splitlines():
-                    if line.strip() and not line.lstrip().startswith("#"):
-                        yield line.strip()
+            for line in _text(chosen[name]).replace("\\\n", " ").splitlines():
+                if line.strip() and not line.lstrip().startswith("#"):
+                    yield line.strip()
 
     def resolve(self, name):
         """Modules that a name stands for: itself, or what aliases say, less the blacklist."""
@@ -222,9 +231,8 @@ def modules_load():
         for path in glob.glob(paths.path(folder) + "/*.conf"):
             chosen.setdefault(os.path.basename(path), path)
     for name in sorted(chosen):
-        with open(chosen[name], encoding="utf-8") as stream:
-            for line in stream.read().splitlines():
-                module = line.strip()
-                if module and module[0] not in "#;":
-                    failed |= main(["-b", module])
+        for line in _text(chosen[name]).splitlines():
+            module = line.strip()
+            if module and module[0] not in "#;":
+                failed |= main(["-b", module])
     return failed
