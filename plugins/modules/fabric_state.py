@@ -61,6 +61,10 @@ superseded:
   returned: always
   type: list
   elements: str
+family:
+  description: The family of the system, V(Debian) or V(RedHat). It says how packages are installed.
+  returned: always
+  type: str
 differing:
   description: Wished packages that are not at the wished version.
   returned: always
@@ -79,7 +83,10 @@ pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fabric, requirements
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    fabric,
+    os_release,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 
@@ -104,7 +111,8 @@ def main() -> None:
     waits += [f"removal of package {name}" for name in now.superseded]
     module.exit_json(
         changed=False,
-        system=requirements.system_name(host),
+        family=os_release.family(host),
+        system=os_release.name(host),
         foreign=now.foreign,
         differing=now.differing,
         outdated=[name for name in wish["services"] if fabric.outdated(host, name, list(packages))],
