@@ -34,6 +34,10 @@ options:
     type: list
     elements: str
     default: []
+  module_options:
+    description: Options by kernel module that are wished, to tell RV(disturbs).
+    type: dict
+    default: {}
   remove_foreign:
     description: Whether another driver, that Bedplate did not bring, may be removed.
     type: bool
@@ -94,6 +98,11 @@ change:
   description: Whether packages must be changed.
   returned: always
   type: bool
+disturbs:
+  description: Whether the change takes the GPUs away from what uses them, be it for packages, for
+    the loaded module or for its options.
+  returned: always
+  type: bool
 foreign:
   description: Other drivers that Bedplate did not bring, each with who did. Empty for none.
   returned: always
@@ -117,7 +126,8 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     driver_foreign,
     driver_record,
     driver_runfile,
-    requirements,
+    nvidia,
+    os_release,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
@@ -138,6 +148,7 @@ def main() -> None:
             "source": {"type": "str", "default": "distro"},
             "packages": {"type": "dict", "required": True},
             "marks": {"type": "list", "elements": "str", "default": []},
+            "module_options": {"type": "dict", "default": {}},
             "remove_foreign": {"type": "bool", "default": False},
             "change_joined": {"type": "bool", "default": False},
         },
@@ -175,17 +186,23 @@ def main() -> None:
         and (by_runfile or (wish["remove_foreign"] and bool(foreign.files)))
     )
     by_installer = wish["source"] == "runfile" and driver_runfile.wanted(host, wish["version"])
+    change = bool(now.differing or going or uninstall or by_installer)
     module.exit_json(
         changed=False,
-        system=requirements.system_name(host),
-        family=driver.family(host),
+        system=os_release.name(host),
+        family=os_release.family(host),
         joined=now.joined,
         loaded=now.loaded.version if now.loaded else "",
         differing=now.differing,
         remove=going,
         uninstall=uninstall,
         preserve=dict(record.good[0].packages) if record.good else {},
-        change=bool(now.differing or going or uninstall or by_installer),
+        change=change,
+        disturbs=bool(
+            change
+            or driver.differs(now.loaded, wish["version"], wish["flavour"])
+            or nvidia.other_options(host, wish["module_options"])
+        ),
         foreign=foreign.said,
         options=host.exists(OPTIONS),
         pending=driver.pending(now, wish["version"], wish["flavour"], going, wish["change_joined"]),
