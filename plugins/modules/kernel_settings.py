@@ -206,10 +206,10 @@ def main() -> None:
         for path in sorted(found.pools):
             reserve(module, host, path, wish.pools[path])
     # A host that lost its power in the middle of a change booted without its modules, and systemd
-    # would call it degraded until the next boot. Where somebody else's module is at fault it stays so.
-    if settings.modules and kernel.boot_list_failed(host):
-        if module.check_mode or kernel.load_boot_list(host):
-            diff.append({"before": "modules of the boot not loaded\n", "after": ""})
+    # would call it degraded until the next boot. With somebody else's module at fault it stays so.
+    owed = bool(settings.modules) and kernel.boot_list_failed(host)
+    if owed and (module.check_mode or kernel.load_boot_list(host)):
+        diff.append({"before": "modules of the boot not loaded\n", "after": ""})
     for name in found.blacklisted:
         # A module in use stays until the next reboot, and is reported; nothing is forced.
         if module.check_mode or host.run(["rmmod", name]).code == 0:
