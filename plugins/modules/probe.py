@@ -64,9 +64,21 @@ exists:
   returned: always
   type: dict
   sample: {joined: false}
+system:
+  description: The operating system as a site names it.
+  returned: always
+  type: str
+  sample: debian-12
+family:
+  description: The family of the system, V(Debian) or V(RedHat), which says how packages are
+    installed. Empty for any other.
+  returned: always
+  type: str
+  sample: Debian
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 
@@ -95,6 +107,8 @@ def main() -> None:
         commands=answers,
         files={name: host.read(path) for name, path in module.params["files"].items()},
         exists={name: host.exists(path) for name, path in module.params["exists"].items()},
+        system=os_release.name(host),
+        family=os_release.family(host),
     )
 
 

@@ -229,5 +229,4 @@ def test_what_the_example_has_commented_out_can_be_planned(
     assert batch.expects is not None
     assert (batch.expects.by, batch.expects.count) == ("slurm", 8)
     assert batch.nvidia_driver is not None
-    assert guests.not_yet
-    assert batch.not_yet
+    assert (guests.not_yet, batch.not_yet) == ([], [])

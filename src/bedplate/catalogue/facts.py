@@ -385,10 +385,16 @@ class HypervisorSetting(Value):
 
 
 class Installable(Value):
-    """What this version's roles and stacks can carry out; what is missing is planned only."""
+    """What this version's roles and stacks can carry out; what is missing is planned only.
+
+    `values` was run for real, `stand_in` with packages that have the vendor's names, versions and
+    dependencies and nothing else of theirs, and `unproved` was written and never run as a whole.
+    """
 
     dimension: str
-    values: list[str]
+    values: list[str] = []
+    stand_in: list[str] = []
+    unproved: list[str] = []
 
 
 class Artifact(Value):

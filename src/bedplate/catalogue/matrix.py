@@ -1,7 +1,8 @@
 """What is supported, as tables: `python -m bedplate.catalogue.matrix` in a checkout writes them.
 
-Every cell says how its fact is known: `vendor` (the maker says so), `tested` (run by this project)
-or `unproved` (a secondary source, or nobody).
+Every cell says how its fact is known: `vendor` (the maker says so), `tested` (run by this project),
+`stand-in` (run with packages that only have the maker's names, versions and dependencies) or
+`unproved` (a secondary source, or nobody).
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ HEAD = """# The supported matrix
 
 Written from the catalogue by `python -m bedplate.catalogue.matrix`; a test keeps it in step. Each
 cell says how it is known: *vendor* (its maker says so), *tested* (run for real by this project's
-tests, on the hosts that the README names) or *unproved* (a secondary source, or nobody yet).
-The plan prints the facts that a decision leans on and that are not proved.
+tests, on the hosts that the README names), *stand-in* (run with packages that have the maker's
+names, versions and dependencies and nothing else of theirs) or *unproved* (a secondary source, or
+nobody yet). The plan prints the facts that a decision leans on and that are not proved.
 """
 
 
@@ -66,8 +68,11 @@ def drivers(catalogue: Catalogue) -> str:
             ours = system in _installable(catalogue, "os") and source in _installable(
                 catalogue, "source"
             )
+            stand_in = catalogue.installable["driver"].value.stand_in
             # That a package was built once is not that our roles install it.
-            how = "tested" if ours else grade(facts).replace("tested", "vendor")
+            how = grade(facts).replace("tested", "vendor")
+            if ours or f"{system} {source}" in stand_in:
+                how = "tested" if ours else "stand-in"
             cells.append(f"{told}: {how}" if facts else NONE)
         rows.append([system, *cells])
     return _table(["System", *sources], rows)
@@ -159,12 +164,18 @@ def addons(catalogue: Catalogue) -> str:
 
 
 def built(catalogue: Catalogue) -> str:
-    """Return what this version's roles and stacks carry out; the rest is planned only."""
+    """Return what this version's roles and stacks carry out, by who has seen it."""
     rows = [
-        [fact.value.dimension, ", ".join(fact.value.values) or NONE, grade([fact])]
+        [
+            fact.value.dimension,
+            *(
+                ", ".join(values) or NONE
+                for values in (fact.value.values, fact.value.stand_in, fact.value.unproved)
+            ),
+        ]
         for fact in sorted(catalogue.installable.values(), key=lambda fact: fact.value.dimension)
     ]
-    return _table(["What", "Installed by this version", "Known by"], rows)
+    return _table(["What", "Tested", "Stand-in", "Unproved"], rows)
 
 
 def document(catalogue: Catalogue) -> str:

@@ -187,8 +187,8 @@ def _shares(model: str, subject: Subject, catalogue: Catalogue) -> int:
     return 1
 
 
-def pool_not_yet(part: locked.Pool, catalogue: Catalogue) -> list[str]:
-    """Name what of a pool's decision no role or stack of this version carries out."""
+def pool_parts(part: locked.Pool) -> list[tuple[str, str]]:
+    """Name what of a pool's decision roles and stacks carry out, by the catalogue's dimensions."""
     decided = [("os", part.os), ("kind", part.kind), ("sharing", part.sharing.mode)]
     if part.nvidia_driver is not None:
         decided.append(("source", part.nvidia_driver.source))
@@ -197,24 +197,41 @@ def pool_not_yet(part: locked.Pool, catalogue: Catalogue) -> list[str]:
         decided.append(("part", "slurm"))
     if len({gpu.model for gpu in part.gpu}) > 1:
         decided.append(("part", "mixed_gpus"))
-    return _not_built(decided, catalogue)
+    return decided
 
 
-def cluster_not_yet(
-    part: locked.Cluster, sources: str, systems: Iterable[str], catalogue: Catalogue
-) -> list[str]:
-    """Name what of the shared decision, and of hosts without a pool, is not carried out yet."""
+def cluster_parts(
+    part: locked.Cluster, sources: str, systems: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Name what of the shared decision, and of hosts without a pool, is carried out likewise."""
     decided = [("sources", sources), ("cni", part.cni.name)]
     decided += [("os", system) for system in systems]
     decided += [("runtime", name) for name in RUNTIMES if getattr(part, name) is not None]
     decided += [("addon", addon.name) for addon in part.addons]
-    return _not_built(decided, catalogue)
+    return decided
 
 
-def _not_built(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:
-    known = {fact.value.dimension: fact.value.values for fact in catalogue.installable.values()}
-    missing = {f"{kind} {value}" for kind, value in decided if value not in known.get(kind, ())}
-    return sorted(missing)
+def not_built(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:
+    """Return what no role or stack of this version carries out."""
+    known = {
+        name: {*fact.value.values, *fact.value.stand_in, *fact.value.unproved}
+        for name, fact in catalogue.installable.items()
+    }
+    return sorted(
+        {f"{kind} {value}" for kind, value in decided if value not in known.get(kind, ())}
+    )
+
+
+def not_run(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:
+    """Return what is carried out by roles that nobody has seen do it for real."""
+    known = catalogue.installable
+    return sorted(
+        {
+            f"{kind} {value}"
+            for kind, value in decided
+            if kind in known and value in {*known[kind].value.stand_in, *known[kind].value.unproved}
+        }
+    )
 
 
 def reasons(subject: str, values: Mapping[str, str], candidates: Candidates) -> Iterator[Reason]:

@@ -144,13 +144,13 @@ def _plan(
     part = locking.cluster(cluster, shared, candidates)
     mode = cluster.host.wishes.bedplate_sources.mode
     systems = [one.host.wishes.bedplate_host.os for one in subjects_ if one.host.pool is None]
-    missing = locking.cluster_not_yet(part, mode, systems, catalogue)
+    missing = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
     part = part.model_copy(update={"not_yet": missing})
     pools = {one.name: one for one in subjects_ if one.name in site.pools}
     locked_pools = {}
     for name in site.pools:
         pool = locking.pool(pools[name], values[name], candidates)
-        missing = locking.pool_not_yet(pool, catalogue)
+        missing = locking.not_built(locking.pool_parts(pool), catalogue)
         locked_pools[name] = pool.model_copy(update={"not_yet": missing})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None

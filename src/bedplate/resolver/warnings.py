@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.resolver import locking
 from bedplate.resolver import preferences as prefer
 from bedplate.site.load import CONTROL_PLANE
 from bedplate.versions import last, minor, number
@@ -37,23 +38,33 @@ def of(
         yield from _compatibility(name, pool, candidates)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
-        if pool.not_yet:
-            yield (
-                f"{name}: planned, and not installable by this version: {', '.join(pool.not_yet)}; "
-                "site.yml refuses this lock"
-            )
+        decision = locking.pool_parts(pool)
+        yield from _roles(name, pool.not_yet, decision, candidates.catalogue)
     yield from _weak("cluster", shared.values(), candidates)
-    if lock.cluster.not_yet:
-        yield (
-            "cluster: planned, and not installable by this version: "
-            f"{', '.join(lock.cluster.not_yet)}; site.yml refuses this lock"
-        )
+    systems = {host.wishes.bedplate_host.os for host in site.hosts.values() if host.pool is None}
+    decision = locking.cluster_parts(lock.cluster, lock.sources.mode, sorted(systems))
+    yield from _roles("cluster", lock.cluster.not_yet, decision, candidates.catalogue)
     if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
         yield "no host in control_plane: hosts are prepared for a cluster made elsewhere"
     if lock.sources.mode == "upstream":
         facts = candidates.catalogue.artifacts.values()
         if names := sorted(fact.value.artifact for fact in facts if fact.sure == "unproved"):
             yield f"upstream addresses are unproved facts: {', '.join(names)}"
+
+
+def _roles(
+    name: str, not_yet: Iterable[str], decided: Iterable[tuple[str, str]], catalogue: Catalogue
+) -> Iterator[str]:
+    if missing := ", ".join(not_yet):
+        yield (
+            f"{name}: planned, and not installable by this version: {missing}; "
+            "site.yml refuses this lock"
+        )
+    if unseen := ", ".join(locking.not_run(decided, catalogue)):
+        yield (
+            f"{name}: no test of this project has installed this for real: {unseen}; "
+            "try it on one host first (site.yml --limit HOST)"
+        )
 
 
 def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Iterator[str]:
