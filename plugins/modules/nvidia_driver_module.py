@@ -11,6 +11,8 @@ description:
   - Loads the module where none is loaded.
   - Exchanges a loaded module of another version or flavour, where nothing uses it; otherwise
     reports that a reboot is required and leaves it.
+  - Links the libraries to where NVIDIA's container tools look for them, where the distribution
+    keeps those of a branch in a folder of its own.
   - After a change it looks whether library and GPUs answer, and records the driver as the last good
     one in C(/etc/bedplate/driver.json) only then.
 author: [The Bedplate authors]
@@ -106,6 +108,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     debian,
     driver,
     driver_dkms,
+    driver_libraries,
     driver_record,
     driver_runfile,
     nvidia,
@@ -188,6 +191,10 @@ def main() -> None:
                 driver.way_out(host, running),
             )
 
+    links = driver_libraries.change(host, done.now.version if done.now else "")
+    if not module.check_mode:
+        driver_libraries.apply(host, links)
+
     old = host.read(driver_record.PATH) or ""
     record = driver_record.parse(old)
     works = driver_record.works(record, wished)
@@ -218,7 +225,7 @@ def main() -> None:
 
     loaded = before.version if before else "none"
     module.exit_json(
-        changed=bool(built) or (switch and not done.in_use) or new != old,
+        changed=bool(built) or (switch and not done.in_use) or new != old or any(links),
         loaded=done.now.version if done.now else "",
         built=built,
         pending=[f"the loaded module, or its options, for {wished.name}"] if pending else [],
@@ -229,6 +236,7 @@ def main() -> None:
                 "before": f"loaded: {loaded}\n",
                 "after": f"loaded: {wished.version if switch else loaded}\n",
             },
+            links.told,
             {
                 "before_header": driver_record.PATH,
                 "after_header": driver_record.PATH,

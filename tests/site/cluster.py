@@ -7,9 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.substrate.commands import SiteCommands
 
@@ -48,6 +50,35 @@ def ready(site: SiteCommands, name: str) -> bool:
     """Tell whether a node says of itself that it is ready."""
     conditions = {c["type"]: c["status"] for c in node(site, name)["status"]["conditions"]}
     return conditions["Ready"] == "True"
+
+
+def gpus_in_pod(site: SiteCommands, name: str, folder: Path) -> str:
+    """Return what nvidia-smi lists in a pod on a node that asked for one GPU."""
+    pod = f"look-{name}"
+    container = {
+        "name": "look",
+        "image": "docker.io/library/debian:12-slim",
+        "command": ["nvidia-smi", "-L"],
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+    }
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": name},
+            "containers": [container],
+        },
+    }
+    path = folder / f"{pod}.yml"
+    path.write_text(yaml.safe_dump(manifest))
+    site.kubectl("create", "-f", str(path))
+    phase = ["get", "pod", pod, "-o", "jsonpath={.status.phase}"]
+    wait_for(f"pod {pod} ends", lambda: site.kubectl(*phase).stdout in {"Succeeded", "Failed"})
+    said = site.kubectl("logs", pod).stdout
+    site.kubectl("delete", "pod", pod, "--now")
+    return said
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from bedplate.lock import load_lock
-from tests.site.cluster import allocatable, node, recap, unwrapped, wait_for
+from tests.site.cluster import allocatable, gpus_in_pod, node, recap, unwrapped, wait_for
 from tests.site.hosts import on_host
 
 if TYPE_CHECKING:
@@ -94,5 +94,6 @@ def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
     assert loaded(site, "gpu-c").startswith("470.")
     assert "unschedulable" not in node(site, "gpu-c")["spec"]
     assert allocatable(site) == GPUS
+    assert gpus_in_pod(site, "gpu-c", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
     site.kubectl("delete", "-f", mobile)
     wishes.write_text(before)

@@ -58,8 +58,9 @@ class Wide(Machine):
             PLUGIN + "      - name: nvidia.com/gpu\n        replicas: 10\n",
         )
         text = CDI.replace('- name: "1"', '- name: "1"\n- name: GPU-0\n- name: GPU-1')
-        text += f"hostPath: /usr/lib/libcuda.so.{VERSION}\n"
-        self.file(f"usr/lib/libcuda.so.{VERSION}", "")
+        for library in cdi.LIBRARIES:
+            text += f"hostPath: /usr/lib/{library}.so.{VERSION}\n"
+            self.file(f"usr/lib/{library}.so.{VERSION}", "")
         self.file(cdi.SPECIFICATION, text)
         self.threads = "10.0"
         self.fabric = FABRIC_VERSION
@@ -105,7 +106,8 @@ class Wide(Machine):
 def stale(machine: Wide) -> None:
     text = machine.host.read(cdi.SPECIFICATION) or ""
     machine.file(cdi.SPECIFICATION, text.replace(VERSION, "470.256.02"))
-    machine.file("usr/lib/libcuda.so.470.256.02", "")
+    for library in cdi.LIBRARIES:
+        machine.file(f"usr/lib/{library}.so.470.256.02", "")
 
 
 KINDS: dict[str, tuple[str, str, Callable[[Wide], None], list[str]]] = {

@@ -108,6 +108,8 @@ containerEdits:
     mounts:
         - containerPath: /usr/lib/libcuda.so.535.261.03
           hostPath: /usr/lib/libcuda.so.535.261.03
+        - containerPath: /usr/lib/libnvidia-ml.so.535.261.03
+          hostPath: /usr/lib/libnvidia-ml.so.535.261.03
 """
 PATH = "/etc/cdi/nvidia.yaml"
 
@@ -118,7 +120,8 @@ class Machine:
     def __init__(self, root: Path) -> None:
         self.modes = "GPU-11, Disabled\nGPU-aa, Enabled\n"
         self.host = Host(str(root), self.run)
-        self.host.write("/usr/lib/libcuda.so.535.261.03", "")
+        for library in cdi.LIBRARIES:
+            self.host.write(f"/usr/lib/{library}.so.535.261.03", "")
         self.module("535.261.03")
         self.host.write(PATH, SPECIFICATION)
 
@@ -158,6 +161,8 @@ def test_each_way_of_being_stale_is_told(tmp_path: Path) -> None:
         "it lacks GPU-aa, MIG-22",
         "it names MIG-33, not on this host",
     ]
+    machine.host.write(PATH, SPECIFICATION.replace("libnvidia-ml", "libcuda"))
+    assert "it lacks libnvidia-ml.so.535.261.03" in cdi.stale(machine.host, PATH)
     machine.host.remove(PATH)
     assert cdi.stale(machine.host, PATH) == [f"there is no {PATH}"]
 

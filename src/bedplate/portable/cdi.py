@@ -13,6 +13,8 @@ SPECIFICATION = "/etc/cdi/nvidia.yaml"
 HOOK = "/usr/local/bin/nvidia-cdi-hook"
 #: What regenerates the specification at boot and when the driver's libraries or MIG devices change.
 UNITS = ("bedplate-cdi-refresh.service", "bedplate-cdi-refresh.path")
+#: Without them a container has a GPU and nothing that can talk to it.
+LIBRARIES = ("libcuda", "libnvidia-ml")
 _UUID = re.compile(r"^(?:GPU|MIG)-[0-9a-f-]+$")
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _HOST_PATH = re.compile(r"""hostPath["']?:\s*["']?(/[^"',\s]+)""")
@@ -76,6 +78,10 @@ def stale(host: Host, path: str) -> List[str]:
     if loaded and versions != [loaded.version]:
         others = ", ".join(versions) or "none"
         found.append(f"it is for driver {others}, and {loaded.version} is loaded")
+    elif loaded:
+        mounted = {name.rsplit("/", 1)[-1] for name in files}
+        wanted_files = [f"{library}.so.{loaded.version}" for library in LIBRARIES]
+        found += _all_of("it lacks {}", [name for name in wanted_files if name not in mounted])
     return found + _all_of(
         "it mounts {}, not on this host", [f for f in files if not host.exists(f)]
     )

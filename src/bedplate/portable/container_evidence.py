@@ -22,9 +22,15 @@ def _in_container(host: Host, image: str, name: str, argv: List[str], to: Collec
     """
     answer = _try_container(host, image, name, argv)
     if answer.code != 0:
-        to.facts.setdefault("container_first_try", {})[name] = answer.said
+        to.facts.setdefault("container_first_try", {})[name] = _reason(answer)
         answer = _try_container(host, image, name + "-again", argv)
     return answer
+
+
+def _reason(answer: Result) -> str:
+    """What ctr said last, less its own warnings, which may come after the error."""
+    lines = [line for line in answer.err.splitlines() if "level=warning" not in line]
+    return answer._replace(err="\n".join(lines)).said
 
 
 def _try_container(host: Host, image: str, name: str, argv: List[str]) -> Result:
@@ -51,7 +57,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         return
     answer = _in_container(host, wish.plugin_image, "smi", ["nvidia-smi", "-L"], to)
     if answer.code != 0:
-        to.checks.append(failed("container.gpus", what, answer.said, AGAIN, "the host's GPUs"))
+        to.checks.append(failed("container.gpus", what, _reason(answer), AGAIN, "the host's GPUs"))
     else:
         lines = (_GPU_LINE.match(line.strip()) for line in answer.out.splitlines())
         seen = sorted(line.group("uuid") for line in lines if line)
@@ -76,7 +82,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         if line.startswith("nvidia.com/") and "=" in line
     )
     if answer.code != 0 or not labels:
-        to.checks.append(failed("container.labels", what, answer.said, AGAIN, "labels"))
+        to.checks.append(failed("container.labels", what, _reason(answer), AGAIN, "labels"))
         return
     to.labels.update(labels)
     counted = labels.get("nvidia.com/gpu.count")

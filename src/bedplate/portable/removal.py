@@ -5,7 +5,7 @@ import re
 import shutil
 from typing import Any, Dict, List, NamedTuple, Sequence, Set
 
-from . import driver, driver_record, kernel, owned
+from . import driver, driver_libraries, driver_record, kernel, owned
 from .host import Host
 
 STORE = "/opt/bedplate"
@@ -152,6 +152,10 @@ def driver_packages(host: Host, check: bool) -> Outcome:
         if used:
             raise RemovalError(f"the driver's module is in use ({used})")
         _run(host, remove)
+    links = driver_libraries.change(host, "")
+    outcome.changes.extend(f"{path}: removed" for path in links.remove)
+    if not check:
+        driver_libraries.apply(host, links)
     return outcome
 
 
