@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue.load import load_catalogue
@@ -34,3 +36,7 @@ def variables(host: Host, version: str, flavour: str = "proprietary") -> dict[st
     assert host.gpus is not None
     gpus = {"model": host.gpus.model, "pci": PCI[host.gpus.model], "count": host.gpus.count}
     return driver(host.os, version, flavour) | {"nvidia_driver_gpus": [gpus]}
+
+
+if __name__ == "__main__":
+    print(json.dumps(driver(*sys.argv[1:])))

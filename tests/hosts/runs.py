@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.hosts import drivers, state
-from tests.substrate.hosts import faults
+from tests.substrate.hosts import containers, faults
 from tests.substrate.hosts.shell import succeeds
 
 if TYPE_CHECKING:
@@ -106,6 +107,17 @@ class Machine:
             # podman may have begun to restart it: it is to stay off first, and then to come back.
             succeeds(["podman", "stop", "--time", "0", self.container])
             faults.power_on(self.description, self.host)
+
+    def refused(self, version: str, **more: Any) -> str:
+        """Run the play, which must fail: its last message, in one line."""
+        code, _, output = self.play(version, **more)
+        assert code == 2, output[-6000:]
+        (*_, last) = re.findall(r"^\[ERROR\]: .*?Action failed: (.*)$", output, re.MULTILINE)
+        return str(last)
+
+    def execute(self, command: str) -> str:
+        """Run a shell command on the host."""
+        return containers.execute(self.container, "sh", "-c", command)
 
     def state(self) -> dict[str, list[str]]:
         """The host's state, to be compared as a whole."""

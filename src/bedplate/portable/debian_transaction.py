@@ -63,7 +63,10 @@ def mend(host: Host, wish: Wish) -> str:
 
 def _errors(host: Host, out: str, err: str) -> str:
     lines = (err + out).splitlines()
-    errors = [line.strip() for line in lines if line.startswith(("E:", "dpkg: error"))]
+    # What dpkg says is the cause, wherever apt has printed it.
+    errors = [
+        line.strip() for start in ("dpkg: error", "E:") for line in lines if line.startswith(start)
+    ]
     build = driver_dkms.failure(host, out + err)
     return "; ".join(([f"DKMS: {build}"] if build else []) + errors)
 
