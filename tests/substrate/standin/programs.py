@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.catalogue.debian import unpack as download
 
 RELEASE = "bookworm"
-PACKAGES = {"nvidia-smi": "non-free", "nvidia-persistenced": "non-free"}
+PACKAGES = {"nvidia-smi": "non-free", "nvidia-persistenced": "contrib"}
 #: Below the cache: the programs are the same in every run.
 CACHE = "standin-programs"
 
