@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.properties.mutations import BadSite, with_text
+from tests.properties.mutations import BadSite, with_text, with_wish
 
 if TYPE_CHECKING:
     import random
@@ -73,7 +73,7 @@ class _Site:
         before = self.files[name]
         if model is not None:
             before = f"bedplate_gpu: {{model: {model}, count: 8}}\n"
-        text = f"{before}{key}: {value}\n"
+        text = with_wish(before, key, value)
         said = f"{key}: {value} in {name}" + (f" with {model}" if model else "")
         content = with_text(self.files, name, text)
         return BadSite(kind, self.base, said, content, name, text.count("\n"), named, or_else)

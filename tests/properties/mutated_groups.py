@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.properties.mutations import BadSite, with_text
+from tests.properties.mutations import BadSite, with_text, with_wish
 
 if TYPE_CHECKING:
     import random
@@ -204,7 +204,7 @@ def kinds_misplaced(base: str, files: Mapping[str, str], _: random.Random) -> It
     for pool in pools_of(files):
         file = f"group_vars/{pool}.yml"
         kind = "bare-metal" if pool == "pool_virtual" else "hypervisor"
-        text = f"{files[file]}bedplate_host: {{os: debian-12, kind: {kind}}}\n"
+        text = with_wish(files[file], "bedplate_host", f"{{os: debian-12, kind: {kind}}}")
         line = text.count("\n")
         content = with_text(files, file, text)
         key = "bedplate_host.kind"

@@ -128,6 +128,12 @@ def with_text(files: Mapping[str, str], file: str, text: str) -> dict[str, bytes
     return {name: content.encode() for name, content in (files | {file: text}).items()}
 
 
+def with_wish(text: str, key: str, value: str) -> str:
+    """Return a file with a wish at its end, in the place of a line that has the same."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(f"{key}:")) + f"{key}: {value}\n"
+
+
 def put(text: str, node: yaml.Node, new: str) -> str:
     """Return *text* with *new* instead of a node, whatever lines that had."""
     start, end = node.start_mark.index, node.end_mark.index
