@@ -13,7 +13,7 @@ DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 
 
 def test_origin_tags_give_file_line_and_column() -> None:
-    places = load_site(DEMO).hosts["gpu-a"].places
+    places = load_site(DEMO).hosts["gpu-b"].places
     path = DEMO / "group_vars" / "all" / "bedplate.yml"
     lines = path.read_text(encoding="utf-8").splitlines()
     host = next(number for number, line in enumerate(lines, 1) if line.startswith("bedplate_host:"))
@@ -22,7 +22,7 @@ def test_origin_tags_give_file_line_and_column() -> None:
     shared = lines.index("bedplate_kubernetes:") + 1
     assert places.of(("bedplate_kubernetes",)) == Place(str(path), shared, 1)
     assert places.of(("bedplate_kubernetes", "version")) == Place(str(path), shared + 1, 3)
-    assert places.of(("bedplate_gpu", "model")).file.endswith("group_vars/pool_train.yml")
+    assert places.of(("bedplate_gpu", "model")).file.endswith("group_vars/pool_class.yml")
 
 
 def test_schema_is_generated_from_the_model() -> None:
