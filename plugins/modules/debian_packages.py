@@ -86,43 +86,26 @@ not_preserved:
 """
 
 import os
-import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     debian,
     debian_transaction,
 )
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.debian_transaction import (
-    TransactionError,
-    Wish,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.debian_transaction import Wish
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.transaction import (
+    TransactionError,
+    await_turn,
+)
 
 UNATTENDED = "/etc/apt/apt.conf.d/52bedplate-{}"
 
 
-def await_lock(host: Host, seconds: int) -> None:
-    """Wait until no other package manager works: one of a killed run may still be at it.
-
-    dpkg itself does not wait, unlike apt, and an unfinished state is no damage while it runs.
-    """
-    deadline = time.monotonic() + seconds
-    while debian.locked(host):
-        if time.monotonic() > deadline:
-            raise TransactionError(
-                "another package manager is running",
-                f"still at work after {seconds} s",
-                "none, so that this one can work",
-                "Wait for it, or end it, and run the play again.",
-            )
-        time.sleep(1)
-
-
 def mend(host: Host, wish: Wish) -> str:
     """Finish what was interrupted; empty when it is finished, or why it is not."""
-    await_lock(host, wish.lock_timeout)
+    await_turn(lambda: debian.locked(host), wish.lock_timeout)
     if not debian.interrupted(host):  # the other one may have finished its work meanwhile
         return ""
     return debian_transaction.mend(host, wish)

@@ -78,11 +78,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import dnf_transaction, rpm
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.dnf_transaction import (
     Change,
-    TransactionError,
     Wish,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.transaction import (
+    TransactionError,
+    await_turn,
+)
 
 
 def have_versionlock(host: Host, package: str) -> None:
@@ -102,7 +105,7 @@ def have_versionlock(host: Host, package: str) -> None:
 def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
     """Carry the wish out; whether anything was repaired, and what was changed."""
     params = module.params
-    dnf_transaction.await_database(host, params["lock_timeout"])
+    await_turn(lambda: rpm.busy(host), params["lock_timeout"])
     repaired = dnf_transaction.repair(host)
     if params["hold"]:
         have_versionlock(host, params["versionlock_package"])

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.portable import dnf_transaction, openpgp, repositories, rpm
-from bedplate.portable.dnf_transaction import Change, TransactionError, Wish
+from bedplate.portable.dnf_transaction import Change, Wish
+from bedplate.portable.transaction import TransactionError
 from tests.standin.exchange import exchange
 from tests.substrate.standin import StandIn, driver_packages, system
 from tests.substrate.standin import rpm as building

@@ -15,9 +15,10 @@ from bedplate.portable import (
     driver_rollback,
     nvidia,
 )
-from bedplate.portable.debian_transaction import TransactionError, Wish
+from bedplate.portable.debian_transaction import Wish
 from bedplate.portable.driver_record import Driver, Record
 from bedplate.portable.host import Host, Result
+from bedplate.portable.transaction import TransactionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,8 +15,9 @@ from bedplate.portable import (
     rpm,
     rpm_manager,
 )
-from bedplate.portable.dnf_transaction import Change, TransactionError, Wish
+from bedplate.portable.dnf_transaction import Change, Wish
 from bedplate.portable.host import Host, Result
+from bedplate.portable.transaction import TransactionError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,19 +5,12 @@ from typing import List, Mapping, NamedTuple, Sequence
 
 from . import debian, driver_dkms
 from .host import Host
+from .transaction import TransactionError
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
 #: A driver's package may build a module for every kernel that is there.
 INSTALL_SECONDS = 7200
-
-
-class TransactionError(Exception):
-    """A transaction that could not be made; what `message.problem` wants beside the host."""
-
-    def __init__(self, what: str, got: str, allowed: str, fix: str) -> None:
-        super().__init__(f"{what} — got: {got}; allowed: {allowed} — {fix}")
-        self.what, self.got, self.allowed, self.fix = what, got, allowed, fix
 
 
 class Wish(NamedTuple):

@@ -4,11 +4,11 @@ dnf is asked through its command line: its Python bindings exist for the system'
 """
 
 import json
-import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
 from . import rpm
 from .host import Host, Result
+from .transaction import TransactionError
 
 ROW = "%{name}\t%{epoch}:%{version}-%{release}"
 OPTIONS = (
@@ -18,14 +18,6 @@ OPTIONS = (
     "--color=never",
 )
 NOTHING_DONE = "Operation aborted."
-
-
-class TransactionError(Exception):
-    """A transaction that was not carried out: what, got, allowed and how to fix it."""
-
-    def __init__(self, what: str, got: str, allowed: str, fix: str) -> None:
-        super().__init__(f"{what} — got: {got}; allowed: {allowed} — {fix}")
-        self.parts = (what, got, allowed, fix)
 
 
 class Wish(NamedTuple):
@@ -158,23 +150,6 @@ def _errors(answer: Result) -> str:
     lines = [line.strip() for line in (answer.err + answer.out).splitlines()]
     told = [line for line in lines if line.startswith(("Error", "error:", "Problem", "- "))]
     return " ".join(told) or answer.said
-
-
-def await_database(host: Host, seconds: float) -> None:
-    """Wait until no other package manager works: one of a killed run may still be at it.
-
-    rpm itself does not wait, unlike dnf, and an unfinished state is no damage while it is made.
-    """
-    deadline = time.monotonic() + seconds
-    while rpm.busy(host):
-        if time.monotonic() > deadline:
-            raise TransactionError(
-                "another package manager is running",
-                f"still at work after {seconds:.0f} s",
-                "none, so that this one can work",
-                "Wait for it, or end it, and run the play again.",
-            )
-        time.sleep(1)
 
 
 def repair(host: Host) -> bool:

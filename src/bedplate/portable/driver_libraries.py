@@ -1,8 +1,8 @@
 """The driver's libraries where NVIDIA's container tools look for them.
 
 Debian keeps the libraries of a legacy branch in a folder of its own (``nvidia/tesla-535``). The
-container toolkit and the device plugin look in the loader's folders and in ``nvidia/current``
-(their list of search paths is no option), so that containers would get a GPU and no library.
+container toolkit and the device plugin look in the loader's folders and in ``nvidia/current``, so
+that containers would get a GPU and no library (the plugin has no option for other folders).
 Links there lead to the branch's folder. Debian's present branch has its files in ``current``
 itself, beside which the links do no harm.
 """
