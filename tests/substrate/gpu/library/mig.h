@@ -1,11 +1,12 @@
-/* MIG: what of a card's profiles, instances and compute instances the other parts need. */
+/* MIG devices: what other parts need of them. */
 #ifndef SIMULATION_MIG_H
 #define SIMULATION_MIG_H
 
-#include "simulation.h"
+#include "settings.h"
 
-/* Read the table's settings: modes and instances as they were left. Called when the table is new. */
-void mig_start(const struct table *table);
+/* Give a compute instance's device its name, memory and UUID: the same inside and outside of
+ * containers, and after a reboot. */
+void mig_name_device(struct nvmlComputeInstance_st *part);
 
 /* Whether it is the handle of a MIG device that this process may see. */
 bool mig_is_device(nvmlDevice_t device);

@@ -58,7 +58,7 @@ struct table {
     char cuda_driver[TEXT];   /* CUDA version that this driver branch supports, 12020 for 12.2 */
     unsigned int fault_count; /* oldest first */
     struct fault faults[MAX_FAULTS];
-    unsigned int setting_count; /* what was set by NVML, see mig.c; processes that were planted */
+    unsigned int setting_count; /* what was set by NVML, see settings.c; processes that were planted */
     char settings[MAX_SETTINGS][64];
     unsigned int count;
     struct nvmlDevice_st gpus[MAX_GPUS];

@@ -1,5 +1,6 @@
 /* Start, stop and the functions about the system as a whole. */
 #include "mig.h"
+#include "settings.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static nvmlReturn_t start(void) {
     if (strcmp(now.loaded, now.library) != 0)
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     table = now;
-    mig_start(&table);
+    settings_start(&table);
     return NVML_SUCCESS;
 }
 
