@@ -101,7 +101,11 @@ def build() -> dict[str, Path]:
             made = Path(work) / "made"
             made.mkdir()
             _compile(nvml, Path(work), made)
-            made.rename(kept)
+            try:
+                made.rename(kept)
+            except OSError:  # somebody else has finished the same build meanwhile
+                if not kept.is_dir():
+                    raise
     return {name: kept / f"{name}.so" for name in ("libnvidia-ml", "libnvidia-cfg")}
 
 

@@ -28,6 +28,8 @@ def unpack(work: Path) -> dict[str, Path]:
         cache().mkdir(parents=True, exist_ok=True)
         for name, path in found.items():
             inside = next(p for p in root.rglob(name) if p.is_file() and os.access(p, os.X_OK))
-            shutil.copy(inside, path.with_suffix(".new"))
-            path.with_suffix(".new").rename(path)
+            # Another run may be putting the same program there.
+            fresh = path.with_name(f".{name}-{os.getpid()}")
+            shutil.copy(inside, fresh)
+            fresh.rename(path)
     return found
