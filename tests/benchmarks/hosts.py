@@ -14,7 +14,6 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from tests.benchmarks import bare_commands, peer_tasks, scale
+from tests.site.cluster import round_trips
 from tests.site.hosts import on_host
 from tests.substrate.commands import ROOT, SiteCommands
 
@@ -36,8 +36,6 @@ NETWORK, SUBNET = "bedplate-benchmarks", "10.213.9."
 MIRROR = f"http://{SUBNET}1:5080"
 PLAYBOOK = ("playbooks/hosts.yml", "--limit", MADE)
 GOAL_FIRST, GOAL_AGAIN = 1.15, 5
-#: One line for each command that went over the connection, as `-vvv` shows it.
-ROUND_TRIP = re.compile(r"^<(\S+)> SSH: EXEC", re.MULTILINE)
 TASK = re.compile(r"^TASK \[(.*?)\]", re.MULTILINE)
 
 
@@ -199,8 +197,8 @@ def again(site: SiteCommands, folder: Path, figures: Figures, rounds: int) -> No
     # From here on nothing is left to do; the next runs show their commands and are not timed.
     for name in ("hosts.yml", "equivalent roles"):
         _, printed = play(site, *runs[name], "-vvv")
-        trips = Counter(ROUND_TRIP.findall(printed))
-        figures.ratios[f"round trips, again: {name}"] = float(max(trips.values()))
+        trips = max(round_trips(printed).values())
+        figures.ratios[f"round trips, again: {name}"] = float(trips)
         figures.ratios[f"tasks shown, again: {name}"] = float(len(TASK.findall(printed)))
     costs: dict[str, list[Cost]] = {name: [] for name in runs}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,3 +105,8 @@ def recap(output: str) -> dict[str, dict[str, int]]:
         name.strip(): {k: int(v) for k, v in (pair.split("=") for pair in counters.split())}
         for name, counters in rows
     }
+
+
+def round_trips(output: str) -> Counter[str]:
+    """Count the commands that went to each address, as Ansible's `-vvv` shows them."""
+    return Counter(re.findall(r"^<(\S+)> SSH: EXEC", output, re.MULTILINE))
