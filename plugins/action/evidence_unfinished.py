@@ -13,7 +13,7 @@ from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import (
     write,
 )
 
-from bedplate.portable import evidence
+from bedplate.portable.evidence import checks as evidence
 
 
 class ActionModule(ActionBase):

@@ -44,12 +44,9 @@ files:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    debian,
-    os_release,
-    owned,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release, owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
 
 
 def main() -> None:

@@ -47,8 +47,11 @@ devices:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.cdi import CdiError, refresh
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.runtime.cdi import (
+    CdiError,
+    refresh,
+)
 
 
 def main() -> None:

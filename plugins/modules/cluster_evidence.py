@@ -55,7 +55,9 @@ evidence:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import cluster_evidence
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence import (
+    cluster as cluster_evidence,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 

@@ -66,8 +66,8 @@ pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.containerd_config import ensure
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.runtime.containerd import ensure
 
 
 def main() -> None:

@@ -88,14 +88,16 @@ not_preserved:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    debian,
-    debian_transaction,
-)
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.debian_transaction import Wish
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.transaction import (
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
+    apt,
+    debian,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.apt import (
+    Wish,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
     TransactionError,
     await_turn,
 )
@@ -108,7 +110,7 @@ def mend(host: Host, wish: Wish) -> str:
     await_turn(lambda: debian.locked(host), wish.lock_timeout)
     if not debian.interrupted(host):  # the other one may have finished its work meanwhile
         return ""
-    return debian_transaction.mend(host, wish)
+    return apt.mend(host, wish)
 
 
 def described(have: dict[str, debian.Package], names: list[str]) -> str:
@@ -129,8 +131,8 @@ def change(host: Host, wish: Wish, interrupted: bool) -> tuple[list[str], list[s
     going = debian.there(host, wish.remove)
     lacking: list[str] = []
     if differing or going:
-        lacking = debian_transaction.preserve(host, wish)
-        debian_transaction.run(host, wish._replace(remove=going), differing)
+        lacking = apt.preserve(host, wish)
+        apt.run(host, wish._replace(remove=going), differing)
     if interrupted and debian.interrupted(host):
         raise unfinished(reason or ", ".join(debian.unfinished(host)))
     return differing, going, lacking

@@ -57,7 +57,9 @@ places:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import discovery
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.discovery import (
+    reading as discovery,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 

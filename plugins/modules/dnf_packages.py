@@ -75,14 +75,17 @@ repaired:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import dnf_transaction, rpm
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.dnf_transaction import (
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
+    dnf,
+    rpm,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.dnf import (
     Change,
     Wish,
 )
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.transaction import (
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
     TransactionError,
     await_turn,
 )
@@ -92,7 +95,7 @@ def have_versionlock(host: Host, package: str) -> None:
     """Install the plugin that holds packages."""
     if host.exists(rpm.VERSIONLOCK):
         return
-    answer = host.run(["dnf", *dnf_transaction.OPTIONS, "install", package], timeout=1800)
+    answer = host.run(["dnf", *dnf.OPTIONS, "install", package], timeout=1800)
     if answer.code != 0:
         raise TransactionError(
             "dnf's versionlock plugin cannot be installed",
@@ -106,12 +109,12 @@ def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
     """Carry the wish out; whether anything was repaired, and what was changed."""
     params = module.params
     await_turn(lambda: rpm.busy(host), params["lock_timeout"])
-    repaired = dnf_transaction.repair(host)
+    repaired = dnf.repair(host)
     if params["hold"]:
         have_versionlock(host, params["versionlock_package"])
-    done = dnf_transaction.carry_out(host, wish, module.tmpdir)
-    if params["hold"] and dnf_transaction.unlocked(host, wish.packages):
-        dnf_transaction.lock(host, wish)
+    done = dnf.carry_out(host, wish, module.tmpdir)
+    if params["hold"] and dnf.unlocked(host, wish.packages):
+        dnf.lock(host, wish)
     return repaired, done
 
 
@@ -131,9 +134,9 @@ def main() -> None:
     wish, hold = Wish(params["packages"], params["remove"]), params["hold"]
     names = sorted({*wish.packages, *wish.remove})
     before = rpm.versions(rpm.query(host, names))
-    unheld = dnf_transaction.unlocked(host, wish.packages)
+    unheld = dnf.unlocked(host, wish.packages)
     held = {name: name in wish.packages and name not in unheld for name in names}
-    repaired, todo = rpm.journal(host) is not None, dnf_transaction.change(host, wish)
+    repaired, todo = rpm.journal(host) is not None, dnf.change(host, wish)
     if not module.check_mode:
         try:
             repaired, todo = apply(module, host, wish)
@@ -147,8 +150,8 @@ def main() -> None:
         installed=todo.install,
         removed=todo.remove,
         diff={
-            "before": dnf_transaction.described(before, held),
-            "after": dnf_transaction.described(
+            "before": dnf.described(before, held),
+            "after": dnf.described(
                 after, {n: n in wish.packages and (hold or held[n]) for n in names}
             ),
         },

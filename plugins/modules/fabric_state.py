@@ -83,10 +83,7 @@ pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    fabric,
-    os_release,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fabric, os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 

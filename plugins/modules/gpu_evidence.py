@@ -186,8 +186,10 @@ summary:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import host_evidence
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence_area import Wishes
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence import (
+    host as host_evidence,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence.area import Wishes
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 CONTAINERS: dict[str, Any] = {

@@ -71,13 +71,11 @@ reboot_required:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    kernel_pin,
-    os_release,
-    rpm,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import rpm
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 

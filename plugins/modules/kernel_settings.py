@@ -76,8 +76,9 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import kernel, owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import settings as kernel
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 

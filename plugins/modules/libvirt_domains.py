@@ -38,13 +38,13 @@ domains:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    libvirt_domain,
-    libvirt_guests,
-    pci,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import pci
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
+    libvirt_domain,
+    libvirt_guests,
+)
 
 
 def main() -> None:

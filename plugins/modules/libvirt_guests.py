@@ -75,8 +75,10 @@ restart:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import libvirt_guests
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
+    libvirt_guests,
+)
 
 
 def main() -> None:

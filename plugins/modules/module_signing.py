@@ -52,8 +52,8 @@ to_do:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import secure_boot
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import secure_boot
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 

@@ -104,19 +104,25 @@ import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    debian,
-    driver,
-    driver_dkms,
-    driver_libraries,
-    driver_record,
-    driver_runfile,
-    nvidia,
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import nvidia
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    dkms as driver_dkms,
 )
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import Exchange
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver_record import Driver
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    libraries as driver_libraries,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    record as driver_record,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    runfile as driver_runfile,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.record import Driver
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.state import Exchange
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
 
 
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> NoReturn:

@@ -81,11 +81,13 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    driver_record,
-    driver_rollback,
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    record as driver_record,
 )
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver_record import Driver
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    rollback as driver_rollback,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.record import Driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 

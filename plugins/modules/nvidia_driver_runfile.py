@@ -75,7 +75,9 @@ import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import driver_runfile
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    runfile as driver_runfile,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 

@@ -121,14 +121,17 @@ pending:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    driver,
-    driver_foreign,
-    driver_record,
-    driver_runfile,
-    nvidia,
-    os_release,
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import nvidia, os_release
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    foreign as driver_foreign,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    record as driver_record,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    runfile as driver_runfile,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 

@@ -95,14 +95,13 @@ offered_by:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    fetch,
-    openpgp,
-    os_release,
-    repositories,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch, os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
+    openpgp,
+    repositories,
+)
 
 
 def fail(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:

@@ -94,12 +94,16 @@ functions:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    passthrough,
-    passthrough_apply,
-    passthrough_kernel,
-)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
+    apply as passthrough_apply,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
+    functions as passthrough,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
+    kernel as passthrough_kernel,
+)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ digests:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.images import (
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.runtime.images import (
     ImageError,
     ensure_image,
 )

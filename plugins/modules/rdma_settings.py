@@ -88,13 +88,13 @@ found:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    owned,
-    rdma,
-    rdma_settings,
-)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import ensure_files
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.rdma import devices as rdma
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.rdma import (
+    settings as rdma_settings,
+)
 
 
 def main() -> None:

@@ -111,14 +111,18 @@ import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    slurm_config,
-    slurm_service,
-    slurm_state,
-)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import File, ensure_files
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    config as slurm_config,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    service as slurm_service,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    state as slurm_state,
+)
 
 UNIT = "slurmctld.service"
 RECORD = "/etc/bedplate/slurm-nodes.json"

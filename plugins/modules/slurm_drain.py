@@ -58,9 +58,11 @@ known:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import slurm_state
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    state as slurm_state,
+)
 
 
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:

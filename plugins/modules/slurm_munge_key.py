@@ -41,12 +41,14 @@ present:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    slurm_munge,
-    slurm_service,
-)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    munge as slurm_munge,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    service as slurm_service,
+)
 
 UNIT = "munge.service"
 

@@ -80,11 +80,6 @@ restarted:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
-    slurm_config,
-    slurm_gpus,
-    slurm_service,
-)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     File,
     ensure_files,
@@ -92,6 +87,13 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    config as slurm_config,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import gpus as slurm_gpus
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
+    service as slurm_service,
+)
 
 
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
-from bedplate.portable import evidence
+from bedplate.portable.evidence import checks as evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

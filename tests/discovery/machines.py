@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from bedplate.portable import discovery
+from bedplate.portable.discovery import reading as discovery
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import (
-    discovery,
-    discovery_hardware,
-    discovery_links,
-    discovery_packages,
-    discovery_software,
-)
+from bedplate.portable.discovery import hardware as discovery_hardware
+from bedplate.portable.discovery import links as discovery_links
+from bedplate.portable.discovery import packages as discovery_packages
+from bedplate.portable.discovery import reading as discovery
+from bedplate.portable.discovery import software as discovery_software
 from bedplate.portable.host import Host
 from tests.discovery import machines
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.portable import dnf_transaction, rpm
-from bedplate.portable.dnf_transaction import Change, Wish
-from bedplate.portable.transaction import await_turn
+from bedplate.portable.packages import dnf, rpm
+from bedplate.portable.packages.dnf import Change, Wish
+from bedplate.portable.packages.transaction import await_turn
 from tests.substrate.standin.packages import pins
 from tests.substrate.standin.system import host
 
@@ -28,10 +28,10 @@ PATIENCE_S = 60
 def exchange(on: Host, wish: Wish) -> tuple[bool, Change]:
     """Repair, change and lock; whether anything was repaired, and what was changed."""
     await_turn(lambda: rpm.busy(on), PATIENCE_S)
-    repaired = dnf_transaction.repair(on)
-    done = dnf_transaction.carry_out(on, wish, WORK)
-    if dnf_transaction.unlocked(on, wish.packages):
-        dnf_transaction.lock(on, wish)
+    repaired = dnf.repair(on)
+    done = dnf.carry_out(on, wish, WORK)
+    if dnf.unlocked(on, wish.packages):
+        dnf.lock(on, wish)
     return repaired, done
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import dnf_transaction, openpgp, repositories, rpm
-from bedplate.portable.dnf_transaction import Change, Wish
-from bedplate.portable.transaction import TransactionError
+from bedplate.portable.packages import dnf, openpgp, repositories, rpm
+from bedplate.portable.packages.dnf import Change, Wish
+from bedplate.portable.packages.transaction import TransactionError
 from tests.standin.exchange import exchange
 from tests.substrate.standin import StandIn, driver_packages, system
 from tests.substrate.standin import rpm as building
@@ -220,4 +220,4 @@ def test_a_transaction_cut_off_anywhere_is_finished(
 
 
 def test_repair_does_nothing_to_a_sound_system(rocky: Path) -> None:
-    assert not dnf_transaction.repair(system.host(rocky))
+    assert not dnf.repair(system.host(rocky))

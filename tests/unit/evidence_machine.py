@@ -6,8 +6,9 @@ import json
 import platform
 from typing import TYPE_CHECKING, Any
 
-from bedplate.portable import evidence, host_evidence
-from bedplate.portable.evidence_area import Wishes
+from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import host as host_evidence
+from bedplate.portable.evidence.area import Wishes
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
 

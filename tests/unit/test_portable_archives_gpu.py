@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable.cdi import CdiError, devices, refresh
 from bedplate.portable.host import Host, Result
-from bedplate.portable.images import ImageError, ensure_image
+from bedplate.portable.runtime.cdi import CdiError, devices, refresh
+from bedplate.portable.runtime.images import ImageError, ensure_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

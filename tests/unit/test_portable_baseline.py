@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from bedplate.portable import kernel_pin, secure_boot
-from bedplate.portable.baseline_evidence import collect
-from bedplate.portable.evidence import failures
-from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable.evidence.area import Collected, Wishes
+from bedplate.portable.evidence.baseline import collect
+from bedplate.portable.evidence.checks import failures
 from bedplate.portable.host import Host, Result, run_command
+from bedplate.portable.kernel import pin as kernel_pin
+from bedplate.portable.kernel import secure_boot
 
 EFI = "/sys/firmware/efi"
 SECURE_BOOT = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import debian
 from bedplate.portable.host import Host, Result
+from bedplate.portable.packages import debian
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import cdi
 from bedplate.portable.host import Result
+from bedplate.portable.runtime import cdi
 from tests.unit.evidence_machine import CDI, VERSION, WISH, Machine
 
 if TYPE_CHECKING:

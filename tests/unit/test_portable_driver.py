@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import driver, nvidia, os_release
+from bedplate.portable import nvidia, os_release
+from bedplate.portable.driver import state as driver
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:

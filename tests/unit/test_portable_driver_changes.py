@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import (
-    debian_transaction,
-    driver,
-    driver_dkms,
-    driver_foreign,
-    driver_record,
-    driver_rollback,
-    nvidia,
-)
-from bedplate.portable.debian_transaction import Wish
-from bedplate.portable.driver_record import Driver, Record
+from bedplate.portable import nvidia
+from bedplate.portable.driver import dkms as driver_dkms
+from bedplate.portable.driver import foreign as driver_foreign
+from bedplate.portable.driver import record as driver_record
+from bedplate.portable.driver import rollback as driver_rollback
+from bedplate.portable.driver import state as driver
+from bedplate.portable.driver.record import Driver, Record
 from bedplate.portable.host import Host, Result
-from bedplate.portable.transaction import TransactionError
+from bedplate.portable.packages import apt
+from bedplate.portable.packages.apt import Wish
+from bedplate.portable.packages.transaction import TransactionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -195,7 +193,7 @@ def test_options_that_the_loaded_module_does_not_have(tmp_path: Path) -> None:
     assert nvidia.other_options(here, wish) == []
 
 
-def apt(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:
+def simulating(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:
     """Answer as an apt that offers new=535, and would do *simulated*."""
 
     def answer(argv: Sequence[str]) -> Result:
@@ -212,16 +210,18 @@ def apt(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:
 
 def test_a_transaction_that_removes_more_is_refused(tmp_path: Path) -> None:
     wish = Wish({"new": "535"}, ["old"], work="/work")
-    here = host(tmp_path, apt("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
+    here = host(tmp_path, simulating("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
     with pytest.raises(TransactionError) as refused:
-        debian_transaction.run(here, wish, ["new"])
+        apt.run(here, wish, ["new"])
     assert (refused.value.got, refused.value.allowed) == ("app", "old")
 
 
 def test_the_rest_of_the_same_driver_may_go_with_it(tmp_path: Path) -> None:
     wish = Wish({"new": "535"}, ["old"], work="/work")
-    here = host(tmp_path, apt("Remv old [1]\nRemv rest [1]\n", "old\tnvidia\nrest\tnvidia\n"))
-    debian_transaction.run(here, wish, ["new"])
+    here = host(
+        tmp_path, simulating("Remv old [1]\nRemv rest [1]\n", "old\tnvidia\nrest\tnvidia\n")
+    )
+    apt.run(here, wish, ["new"])
 
 
 def test_what_is_to_be_removed_is_not_configured_first(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_what_is_to_be_removed_is_not_configured_first(tmp_path: Path) -> None:
         return Result(0, "iF \tbroken\n", "") if argv[0] == "dpkg-query" else Result(0, "", "")
 
     here = host(tmp_path, answer)
-    assert debian_transaction.mend(here, Wish({}, ["broken"])) == ""
+    assert apt.mend(here, Wish({}, ["broken"])) == ""
     assert asked[-1] == ["dpkg", "--set-selections"]
-    assert debian_transaction.mend(here, Wish({"broken": "1"})) == ""
+    assert apt.mend(here, Wish({"broken": "1"})) == ""
     assert asked[-1][-2:] == ["--configure", "-a"]

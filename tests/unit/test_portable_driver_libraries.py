@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import driver_libraries
+from bedplate.portable.driver import libraries as driver_libraries
 from bedplate.portable.host import Host
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from bedplate.portable import driver_record, driver_rollback
-from bedplate.portable.driver_record import Driver, Record
+from bedplate.portable.driver import record as driver_record
+from bedplate.portable.driver import rollback as driver_rollback
+from bedplate.portable.driver.record import Driver, Record
 
 OLD = Driver("470.256.02", "proprietary", "distro", "6.1", {"old-dkms": "470", "shared": "1"})
 NEW = Driver("535.261.03", "proprietary", "distro", "6.1", {"new-dkms": "535", "shared": "1"})

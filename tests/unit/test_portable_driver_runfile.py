@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bedplate.portable import driver_record, driver_runfile
-from bedplate.portable.driver_record import Driver, Record
+from bedplate.portable.driver import record as driver_record
+from bedplate.portable.driver import runfile as driver_runfile
+from bedplate.portable.driver.record import Driver, Record
 from bedplate.portable.host import Host
 
 ROLE = Path(__file__).parents[2] / "roles" / "nvidia_driver" / "vars" / "main.yml"

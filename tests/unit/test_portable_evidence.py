@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import cluster_evidence, evidence, host_evidence
-from bedplate.portable.evidence_area import PENDING
+from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import cluster as cluster_evidence
+from bedplate.portable.evidence import host as host_evidence
+from bedplate.portable.evidence.area import PENDING
 from bedplate.portable.host import Host, Result
 from tests.unit.evidence_machine import AREAS, MANIFEST, ROW, WISH, Machine
 

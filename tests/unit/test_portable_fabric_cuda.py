@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import cuda, cuda_evidence, fabric, fabric_evidence
-from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable import cuda, fabric
+from bedplate.portable.evidence import cuda as cuda_evidence
+from bedplate.portable.evidence import fabric as fabric_evidence
+from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.portable import kernel, os_release, requirements
+from bedplate.portable import os_release, requirements
 from bedplate.portable.host import Host, Result
+from bedplate.portable.kernel import settings as kernel
 
 RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\nbroken line\n'
 TCP = """\

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import evidence, isolation_evidence, runtime_cases
-from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import isolation as isolation_evidence
+from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
-from bedplate.portable.runtime_cases import CAPABILITIES, Gpu
-from bedplate.portable.runtime_containers import gpus_of
+from bedplate.portable.runtime import cases as runtime_cases
+from bedplate.portable.runtime.cases import CAPABILITIES, Gpu
+from bedplate.portable.runtime.containers import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bedplate.portable.runtime_cases import Case
+    from bedplate.portable.runtime.cases import Case
 
 GPUS = [Gpu(0, "GPU-a0", 3), Gpu(1, "GPU-a1", 0), Gpu(2, "GPU-a2", 1)]
 LIBRARIES = ["libcuda.so", "libnvidia-ml.so"]

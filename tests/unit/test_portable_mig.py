@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bedplate.portable import mig, mig_boot, sharing_evidence
-from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable import mig, mig_boot
+from bedplate.portable.evidence import sharing as sharing_evidence
+from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:

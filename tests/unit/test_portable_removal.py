@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import driver_record, kernel, owned, removal
+from bedplate.portable import owned, removal
+from bedplate.portable.driver import record as driver_record
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
+from bedplate.portable.kernel import settings as kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import (
-    dnf_transaction,
-    openpgp,
-    package_origin,
-    repositories,
-    rpm,
-    rpm_manager,
-)
-from bedplate.portable.dnf_transaction import Change, Wish
 from bedplate.portable.host import Host, Result
-from bedplate.portable.transaction import TransactionError
+from bedplate.portable.packages import dnf, openpgp, repositories, rpm, rpm_manager
+from bedplate.portable.packages import origin as package_origin
+from bedplate.portable.packages.dnf import Change, Wish
+from bedplate.portable.packages.transaction import TransactionError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,11 +106,9 @@ def planned(tmp_path: Path, plan: str) -> Host:
 def test_a_plan_that_removes_what_nobody_allowed_is_refused(tmp_path: Path) -> None:
     on = planned(tmp_path, PLAN)
     wish = Wish({"kmod-nvidia-latest-dkms": "3:1-1"}, ["kmod-nvidia-open-dkms", "nvidia-kmod-old"])
-    assert dnf_transaction.change(on, wish) == Change(
-        ["kmod-nvidia-latest-dkms"], ["kmod-nvidia-open-dkms"]
-    )
+    assert dnf.change(on, wish) == Change(["kmod-nvidia-latest-dkms"], ["kmod-nvidia-open-dkms"])
     with pytest.raises(TransactionError) as caught:
-        dnf_transaction.carry_out(on, wish, "/tmp")
+        dnf.carry_out(on, wish, "/tmp")
     assert caught.value.parts == (
         "the change would remove packages that nobody allowed to go",
         "somebodys-tool",
@@ -131,14 +123,14 @@ def test_a_plan_that_removes_what_nobody_allowed_is_refused(tmp_path: Path) -> N
 
 def test_a_version_that_nobody_offers_is_named(tmp_path: Path) -> None:
     with pytest.raises(TransactionError) as caught:
-        dnf_transaction.carry_out(planned(tmp_path, PLAN), Wish({"nvidia-smi": "3:9-1"}), "/tmp")
+        dnf.carry_out(planned(tmp_path, PLAN), Wish({"nvidia-smi": "3:9-1"}), "/tmp")
     assert caught.value.parts[1] == "no nvidia-smi-3:9-1"
 
 
 def test_a_transaction_that_dnf_cannot_solve_says_why(tmp_path: Path) -> None:
     on = planned(tmp_path, "Error: \n Problem: a conflicts with b\n")
     with pytest.raises(TransactionError) as caught:
-        dnf_transaction.carry_out(on, Wish({"kmod-nvidia-latest-dkms": "3:1-1"}), "/tmp")
+        dnf.carry_out(on, Wish({"kmod-nvidia-latest-dkms": "3:1-1"}), "/tmp")
     assert caught.value.parts[:2] == (
         "packages could not be installed",
         "Error: Problem: a conflicts with b",
@@ -154,15 +146,13 @@ def test_what_was_cut_off_is_finished(tmp_path: Path) -> None:
         return twice if "--query" in argv else Result(0, "", "")
 
     on = Host(str(tmp_path), run)
-    assert not dnf_transaction.repair(on)
+    assert not dnf.repair(on)
     assert asked == []
     put(on, rpm.JOURNAL, '{"a": "3:2-1", "b": "0:2-1", "c": "1-1"}')
-    assert dnf_transaction.repair(on)
+    assert dnf.repair(on)
     assert asked[-2:] == [
         "rpm --erase --nodeps --noscripts a-3:1-1",
-        "dnf "
-        + " ".join(dnf_transaction.OPTIONS)
-        + " --disableplugin=versionlock reinstall a-3:2-1 b-0:1-1",
+        "dnf " + " ".join(dnf.OPTIONS) + " --disableplugin=versionlock reinstall a-3:2-1 b-0:1-1",
     ]
     assert not on.exists(rpm.JOURNAL)
 
@@ -171,7 +161,7 @@ def test_a_torn_journal_is_one_too(tmp_path: Path) -> None:
     on = host(tmp_path)
     put(on, rpm.JOURNAL, "{")
     assert rpm.journal(on) == {}
-    assert dnf_transaction.repair(on)
+    assert dnf.repair(on)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import containerd_config, docker_config, owned
+from bedplate.portable import owned
 from bedplate.portable.host import Host, Result
+from bedplate.portable.runtime import containerd as containerd_config
+from bedplate.portable.runtime import docker as docker_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import cdi, owned, runtime_evidence, runtime_state, toolkit_evidence
-from bedplate.portable.evidence import FAIL
-from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable import owned
+from bedplate.portable.evidence import runtime as runtime_evidence
+from bedplate.portable.evidence import toolkit as toolkit_evidence
+from bedplate.portable.evidence.area import Collected, Wishes
+from bedplate.portable.evidence.checks import FAIL
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
+from bedplate.portable.runtime import cdi
+from bedplate.portable.runtime import state as runtime_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

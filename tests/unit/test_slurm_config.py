@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import slurm_config, slurm_munge, slurm_state
 from bedplate.portable.host import Host
+from bedplate.portable.slurm import config as slurm_config
+from bedplate.portable.slurm import munge as slurm_munge
+from bedplate.portable.slurm import state as slurm_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,11 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.bedplate.gpu.plugins.filter.slurm_nodes import slurm_nodes
 
-from bedplate.portable import evidence, host_evidence, slurm_gpus
-from bedplate.portable.evidence_area import Wishes
+from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import host as host_evidence
+from bedplate.portable.evidence.area import Wishes
 from bedplate.portable.host import Host, Result
+from bedplate.portable.slurm import gpus as slurm_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import slurm_gpus
+from bedplate.portable.slurm import gpus as slurm_gpus
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,6 +35,7 @@ def test_wheel_has_package_and_collection(tmp_path: Path) -> None:
     parts = tracked("roles", "plugins", "playbooks", "meta", "galaxy.yml") - {portable}
     assert {f"{COLLECTION}{name}" for name in parts} - names == set()
     # The link to the package's portable part is a folder of its own in a wheel.
-    copies = {Path(name).name for name in tracked("src/bedplate/portable")}
+    source = "src/bedplate/portable"
+    copies = {Path(name).relative_to(source) for name in tracked(source)}
     assert {f"{COLLECTION}{portable}/{name}" for name in copies} - names == set()
     assert [name for name in names if name.endswith(".pyc")] == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bedplate.evidence.drift import HostDrift, commands, load_drift
 from bedplate.evidence.model import load_evidence
 from bedplate.lock import digest, load_lock
-from bedplate.portable import evidence
+from bedplate.portable.evidence import checks as evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

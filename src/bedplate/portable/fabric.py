@@ -4,7 +4,8 @@ import os
 import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import discovery_packages, nvidia
+from . import nvidia
+from .discovery import packages as discovery_packages
 from .host import Host
 
 _BRANCH = re.compile(r"-\d{3}$")

@@ -5,8 +5,12 @@ import re
 import shutil
 from typing import Any, Dict, List, NamedTuple, Sequence, Set
 
-from . import driver, driver_libraries, driver_record, kernel, owned
+from . import owned
+from .driver import libraries as driver_libraries
+from .driver import record as driver_record
+from .driver import state as driver
 from .host import Host
+from .kernel import settings as kernel
 
 STORE = "/opt/bedplate"
 #: Where roles set links to programs of the store.

@@ -3,8 +3,9 @@
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import os_release, secure_boot
+from . import os_release
 from .host import Host
+from .kernel import secure_boot
 from .message import problem
 
 _LISTEN = "0A"

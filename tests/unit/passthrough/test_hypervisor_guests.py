@@ -13,7 +13,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.errors import BedplateError
 from bedplate.hypervisors import cards, pools, proxmox, vsphere
 from bedplate.planning import plan
-from bedplate.portable import libvirt_domain
+from bedplate.portable.passthrough import libvirt_domain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import libvirt_domain, libvirt_guests
 from bedplate.portable.host import Host, Result
+from bedplate.portable.passthrough import libvirt_domain, libvirt_guests
 from tests.substrate.gpu import topologies
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import passthrough
 from bedplate.portable.host import Host
+from bedplate.portable.passthrough import functions as passthrough
 from tests.substrate.gpu import topologies
 
 if TYPE_CHECKING:

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import (
-    evidence,
-    host_evidence,
-    libvirt_guests,
-    passthrough,
-    passthrough_kernel,
-)
-from bedplate.portable.evidence_area import Wishes
+from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import host as host_evidence
+from bedplate.portable.evidence.area import Wishes
 from bedplate.portable.host import Host, Result
+from bedplate.portable.passthrough import functions as passthrough
+from bedplate.portable.passthrough import kernel as passthrough_kernel
+from bedplate.portable.passthrough import libvirt_guests
 from tests.substrate.gpu import topologies
 
 if TYPE_CHECKING:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import passthrough, passthrough_apply, passthrough_kernel
 from bedplate.portable.host import Host, Result
+from bedplate.portable.passthrough import apply as passthrough_apply
+from bedplate.portable.passthrough import functions as passthrough
+from bedplate.portable.passthrough import kernel as passthrough_kernel
 from tests.substrate.gpu import topologies
 
 if TYPE_CHECKING:

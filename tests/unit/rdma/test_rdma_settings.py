@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import evidence, nccl_topology, rdma, rdma_evidence, rdma_settings
-from bedplate.portable.evidence_area import Collected, Wishes
+from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import rdma as rdma_evidence
+from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.files import ensure_files
 from bedplate.portable.host import Host, Result
+from bedplate.portable.rdma import devices as rdma
+from bedplate.portable.rdma import nccl_topology
+from bedplate.portable.rdma import settings as rdma_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

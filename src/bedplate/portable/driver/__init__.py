@@ -1,0 +1,1 @@
+"""The GPU driver on a host: what is there, how it changes, and the way back."""

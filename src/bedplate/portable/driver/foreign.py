@@ -1,0 +1,49 @@
+"""NVIDIA drivers on a host that Bedplate did not bring: by the files that only a driver has."""
+
+import glob
+import os
+from typing import List, Mapping, NamedTuple, Sequence
+
+from ..host import Host
+from . import state as driver
+
+#: What NVIDIA's installer leaves on the host, and what takes its driver away again.
+UNINSTALLER = "/usr/bin/nvidia-uninstall"
+
+
+class Foreign(NamedTuple):
+    """``packages`` with their versions, and ``files`` that no package owns."""
+
+    packages: Mapping[str, str]
+    files: List[str]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything foreign."""
+        return bool(self.packages or self.files)
+
+    @property
+    def said(self) -> str:
+        """Everything foreign, each with who brought it."""
+        found = [f"package {name} {self.packages[name]}" for name in sorted(self.packages)]
+        found += [f"{path} (of no package: NVIDIA's installer)" for path in self.files]
+        return ", ".join(found)
+
+
+def marks(host: Host, patterns: Sequence[str]) -> List[str]:
+    """Files of the host that match; links are other names of such files and do not count."""
+    root = host.path("/").rstrip("/")
+    found = {path[len(root) :] for p in patterns for path in glob.glob(host.path(p))}
+    return sorted(path for path in found if not os.path.islink(host.path(path)))
+
+
+def find(host: Host, patterns: Sequence[str], ours: Sequence[str], runfile: bool) -> Foreign:
+    """What is there of drivers other than the packages in ``ours``.
+
+    ``runfile`` says that files of no package are ours, because NVIDIA's installer is the source.
+    """
+    paths = marks(host, patterns)
+    owners = driver.owners(host, paths)
+    names = sorted({owner for owner in owners.values() if owner not in ours})
+    versions = driver.installed(host, names)
+    files = [] if runfile else [path for path in paths if path not in owners]
+    return Foreign({n: versions[n].version if n in versions else "" for n in names}, files)

@@ -1,0 +1,100 @@
+"""NVIDIA's own installer (a runfile): what it has installed, how it is called, how it goes away."""
+
+import glob
+import hashlib
+import os
+import re
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from ..host import Host
+from . import foreign as driver_foreign
+from . import record as driver_record
+
+#: Where the installer keeps its log; a failed run names its cause there.
+LOG = "/var/log/nvidia-installer.log"
+#: The installer compiles the module; on a slow host for many minutes.
+SECONDS = 3600
+_LIBRARIES = (
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*",
+    "/usr/lib64/libnvidia-ml.so.*",
+)
+_VERSION = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$")
+
+
+def installed(host: Host) -> str:
+    """The version that NVIDIA's installer has installed; empty where it has not."""
+    if not host.exists(driver_foreign.UNINSTALLER):
+        return ""
+    for pattern in _LIBRARIES:
+        for path in sorted(glob.glob(host.path(pattern))):
+            found = _VERSION.search(path)
+            if found and not os.path.islink(path):
+                return found.group(1)
+    return ""
+
+
+def wanted(host: Host, version: str) -> bool:
+    """Whether the installer must run: for another version, or after a run that was cut off."""
+    return installed(host) != version or driver_record.read(host).changing is not None
+
+
+def _key(version: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def arguments(
+    version: str, flavour: str, kernel: str, known: Sequence[Mapping[str, Any]]
+) -> List[str]:
+    """The installer's arguments. ``known`` says by first version how a flavour is asked for.
+
+    Raises ValueError when that version cannot install the flavour.
+    """
+    rows = sorted((row for row in known if _key(row["from"]) <= _key(version)), key=_from)
+    if not rows or flavour not in rows[-1]:
+        raise ValueError(f"the installer of {version} has no {flavour} kernel module")
+    common = ["--silent", "--dkms", "--no-x-check", "--no-nouveau-check"]
+    for_kernel = [f"--kernel-name={kernel}"] if kernel else []
+    return [*common, *for_kernel, *(str(option) for option in rows[-1][flavour])]
+
+
+def _from(row: Mapping[str, Any]) -> Tuple[int, ...]:
+    return _key(row["from"])
+
+
+def digest(host: Host, path: str) -> str:
+    """The SHA-256 of a file, in hexadecimal digits; empty where there is no such file."""
+    made = hashlib.sha256()
+    try:
+        with open(host.path(path), "rb") as stream:
+            for block in iter(lambda: stream.read(1 << 20), b""):
+                made.update(block)
+    except OSError:
+        return ""
+    return made.hexdigest()
+
+
+def install(host: Host, path: str, version: str, options: Sequence[str]) -> Optional[str]:
+    """Run the installer; the reason where that fails."""
+    return _run(host, ["sh", host.path(path), *options], version)
+
+
+def uninstall(host: Host) -> Optional[str]:
+    """Have the installer take its driver away; the reason where that fails."""
+    return _run(host, [host.path(driver_foreign.UNINSTALLER), "--silent"], "")
+
+
+def _run(host: Host, argv: Sequence[str], version: str) -> Optional[str]:
+    answer = host.run(argv, timeout=SECONDS)
+    now = installed(host)
+    if answer.code == 0 and now == version:
+        return None
+    errors = [line for line in (host.read(LOG) or "").splitlines() if "ERROR:" in line]
+    if answer.code == 0 and not errors:
+        return f"it ended well, and {now or 'no driver'} is installed"
+    return f"{errors[0].strip()} ({LOG})" if errors else answer.said
+
+
+def superfluous(host: Host, folder: str, versions: Sequence[str]) -> List[str]:
+    """Installers in ``folder`` of other versions than those."""
+    kept = {f"{version}.run" for version in versions}
+    return [f"{folder}/{f}" for f in host.list(folder) if f.endswith(".run") and f not in kept]

@@ -1,0 +1,1 @@
+"""Evidence of a host and of the cluster, area by area."""

@@ -1,0 +1,74 @@
+"""What every area of a host's evidence has in common: the wishes, and where checks are put."""
+
+import re
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+
+from ..host import Host
+from .checks import AGAIN, Checks, check, skipped
+
+PENDING = "A node keeps its driver while it is in a cluster: run upgrade.yml, which drains it."
+NO_VERSION = "the lock names no version for this host"
+VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+.~][0-9A-Za-z.+~-]+)?)")
+
+
+class Wishes(NamedTuple):
+    """What the host was to have: the options of module gpu_evidence, by the same names.
+
+    Empty values are not wished, and their checks are skipped.
+    """
+
+    gpus: List[Mapping[str, Any]] = []  # noqa: RUF012 never changed
+    gpu_memory_gib: Mapping[str, int] = {}
+    driver_version: str = ""
+    driver_flavour: str = "proprietary"
+    driver_packages: Mapping[str, str] = {}
+    containerd_version: str = ""
+    toolkit_version: str = ""
+    kubelet_version: str = ""
+    plugin_image: str = ""
+    sharing: Mapping[str, Any] = {}
+    fabric: Mapping[str, Any] = {}
+    cuda: Mapping[str, Any] = {}
+    slurm: Mapping[str, Any] = {}
+    passthrough: Mapping[str, Any] = {}
+    rdma: Mapping[str, Any] = {}
+    baseline: Mapping[str, Any] = {}
+    containers: Mapping[str, Any] = {}
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs the site declares for the host."""
+        return sum(int(wish["count"]) for wish in self.gpus)
+
+    @property
+    def device_count(self) -> int:
+        """How many devices containers can be given: MIG devices where the GPUs are divided."""
+        return self.gpu_count * max(1, len(self.sharing.get("mig_profiles", ())))
+
+
+class Collected(NamedTuple):
+    """What the areas add to."""
+
+    checks: Checks
+    facts: Dict[str, Any]
+    labels: Dict[str, str]
+
+
+Area = Callable[[Host, Wishes, Collected], None]
+
+
+def version_of(host: Host, argv: List[str]) -> Tuple[str, str]:
+    """The version that a program prints of itself, and the reason where it does not."""
+    answer = host.run(argv)
+    found = VERSION.search(answer.out) if answer.code == 0 else None
+    return (found.group(1), "") if found else ("", answer.said)
+
+
+def version_check(
+    host: Host, to: Collected, name: str, what: str, wished: str, argv: List[str]
+) -> None:
+    if not wished:
+        to.checks.append(skipped(name, what, "the lock names no version for this host"))
+        return
+    found, reason = version_of(host, argv)
+    to.checks.append(check(name, what, wished, found or None, AGAIN, reason))

@@ -1,0 +1,158 @@
+"""Evidence: what a host really has against what it was to have, as tri-state checks."""
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from .. import nvidia
+from ..host import Host
+from ..message import problem
+
+PASS = "pass"  # noqa: S105 a result, not a password
+FAIL = "fail"
+SKIPPED = "skipped"
+
+Checks = List[Dict[str, Any]]
+AGAIN = "Run site.yml for this host again."
+
+
+def check(
+    name: str, what: str, wished: Any, found: Any, fix: str, reason: str = ""
+) -> Dict[str, Any]:
+    """A check that passes when ``found`` equals ``wished``; ``reason`` says why it does not."""
+    good = found == wished
+    return {
+        "id": name,
+        "what": what,
+        "result": PASS if good else FAIL,
+        "wished": wished,
+        "found": found,
+        "reason": "" if good else reason,
+        "fix": "" if good else fix,
+    }
+
+
+def failed(name: str, what: str, reason: str, fix: str, wished: Any = None) -> Dict[str, Any]:
+    """A check that could not even be made: that is a failure, not a skip."""
+    return {
+        "id": name,
+        "what": what,
+        "result": FAIL,
+        "wished": wished,
+        "found": None,
+        "reason": reason,
+        "fix": fix,
+    }
+
+
+def skipped(name: str, what: str, reason: str) -> Dict[str, Any]:
+    """A check that does not apply here, and why."""
+    return {
+        "id": name,
+        "what": what,
+        "result": SKIPPED,
+        "wished": None,
+        "found": None,
+        "reason": reason,
+        "fix": "",
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={value[k]}" for k in sorted(value)) or "nothing"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(v) for v in value) or "nothing"
+    return "nothing" if value is None else str(value)
+
+
+def failures(checks: Iterable[Mapping[str, Any]], where: str) -> List[str]:
+    """The failed checks as messages. No check at all is a failure too."""
+    checks = list(checks)
+    if not checks:
+        return [
+            problem(
+                "nothing was checked",
+                where,
+                "0 checks",
+                "at least one",
+                "Ask for at least one area of evidence.",
+            )
+        ]
+    messages = []
+    for one in checks:
+        if one["result"] != FAIL:
+            continue
+        wished, found = one["wished"], one["found"]
+        if isinstance(wished, Mapping) and isinstance(found, Mapping):
+            # Only what differs: a driver has a dozen packages, and one may be wrong.
+            names = {n for n in {*wished, *found} if wished.get(n) != found.get(n)}
+            wished = {n: wished[n] for n in names if n in wished}
+            found = {n: found[n] for n in names if n in found}
+        got = _shown(found)
+        if one["reason"]:
+            got = one["reason"] if one["found"] is None else "{} ({})".format(got, one["reason"])
+        where_id = "{} [{}]".format(where, one["id"])
+        messages.append(problem(one["what"], where_id, got, _shown(wished), one["fix"]))
+    return messages
+
+
+def summary(checks: Sequence[Mapping[str, Any]]) -> str:
+    """``12 passed, 0 failed, 1 skipped``."""
+    counts = {r: sum(c["result"] == r for c in checks) for r in (PASS, FAIL, SKIPPED)}
+    return f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIPPED]} skipped"
+
+
+def document(
+    kind: str, name: str, pool: Optional[str], lock: str, checked: str, content: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Evidence as it lies on disk; ``content`` is what a collector returned."""
+    return {
+        "format": 1,
+        "subject": {"kind": kind, "name": name, "pool": pool or None},
+        "checked": checked,
+        "lock": lock,
+        "simulated": bool(content.get("simulated", False)),
+        "labels": dict(content.get("labels", {})),
+        "facts": dict(content.get("facts", {})),
+        "checks": list(content["checks"]),
+    }
+
+
+def simulated(host: Host) -> bool:
+    """Whether the driver's module is a simulated one."""
+    loaded = nvidia.loaded_module(host)
+    return loaded is not None and loaded.simulated
+
+
+def hardware(document: Mapping[str, Any]) -> Dict[str, Any]:
+    """Which machine and which GPUs (UUID by address) evidence is about, and since when.
+
+    Evidence that could not look carries what the evidence before it knew.
+    """
+    facts = document.get("facts") or {}
+    gpus = {str(one["bus"]): str(one["uuid"]) for one in facts.get("gpus") or []}
+    if not gpus:
+        return dict(facts.get("before") or {})
+    machine = dict(facts.get("machine") or {})
+    return {"checked": document.get("checked", ""), "machine": machine, "gpus": gpus}
+
+
+def exchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """What was swapped between two times; empty where one of them is not known."""
+    if not before or not now:
+        return []
+    found = []
+    for what in ("serial", "id"):
+        old, new = before["machine"].get(what), now["machine"].get(what)
+        if old and new and old != new:
+            found.append(f"another machine or system: its {what} was {old} and is {new}")
+    old, new = before["gpus"], now["gpus"]
+    for bus in sorted({*old, *new}):
+        if old.get(bus) == new.get(bus):
+            continue
+        if bus not in new:
+            found.append(f"{bus}: {old[bus]} is gone")
+        elif bus not in old:
+            found.append(f"{bus}: {new[bus]} is new")
+        else:
+            found.append(f"{bus}: {old[bus]} was replaced by {new[bus]}")
+    return found

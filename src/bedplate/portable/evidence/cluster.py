@@ -1,0 +1,156 @@
+"""Collects the cluster's evidence through kubectl on a control plane host."""
+
+import json
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from ..host import Host
+from .checks import FAIL, Checks, check, failed, skipped
+
+SETTLE_PAUSE = 3.0
+ADMIN = "/etc/kubernetes/admin.conf"
+Object = Dict[str, Any]
+
+
+def _get(host: Host, argv: List[str]) -> Tuple[List[Object], Optional[str]]:
+    kubectl = ["kubectl", "--kubeconfig", host.path(ADMIN), "--request-timeout=20s", "get"]
+    answer = host.run(kubectl + argv + ["--output=json"], timeout=40)
+    if answer.code != 0:
+        return [], answer.said
+    items: List[Object] = json.loads(answer.out)["items"]
+    return items, None
+
+
+def _condition(thing: Object, name: str) -> str:
+    for one in thing.get("status", {}).get("conditions", []):
+        if one["type"] == name:
+            return str(one["status"])
+    return "Unknown"
+
+
+def _nodes(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
+    found = {n["metadata"]["name"]: n for n in nodes}
+    # A host waits between site.yml and the cluster stack: that is an order of work, not a fault.
+    for name in sorted(set(expects) - set(found)):
+        reason = "it has not joined yet: 'pulumi up' in the cluster stack joins it"
+        to.append(skipped(f"node.{name}.ready", f"node {name} is Ready", reason))
+    for name in sorted(set(found) - set(expects)):
+        reason = "it is not in the lock: 'pulumi up' in the cluster stack removes it"
+        to.append(skipped(f"node.{name}.ready", f"node {name} is Ready", reason))
+    for name in sorted(set(found) & set(expects)):
+        node, wish = found[name], expects[name]
+        to.append(
+            check(
+                f"node.{name}.ready",
+                f"node {name} is Ready",
+                "True",
+                _condition(node, "Ready"),
+                f"See 'kubectl describe node {name}'.",
+            )
+        )
+        version = node["status"].get("nodeInfo", {}).get("kubeletVersion", "")
+        to.append(
+            check(
+                f"node.{name}.version",
+                f"kubelet of node {name} at the lock's version",
+                "v" + wish["kubernetes"],
+                version,
+                "Run 'pulumi up' in the cluster stack.",
+            )
+        )
+        resource = wish.get("resource")
+        if not resource:
+            continue
+        to.append(
+            check(
+                f"node.{name}.allocatable",
+                f"node {name} offers its {resource}",
+                str(wish["count"]),
+                node["status"].get("allocatable", {}).get(resource),
+                "See 'kubectl -n kube-system logs' of the node's device plugin pod.",
+            )
+        )
+
+
+def _labels(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
+    for node in nodes:
+        name = node["metadata"]["name"]
+        if not expects.get(name, {}).get("resource"):
+            continue
+        what = f"node {name} carries the labels of GPU feature discovery"
+        labels = node["metadata"].get("labels", {})
+        if "nvidia.com/gpu.product" in labels:
+            to.append(check(f"node.{name}.labels", what, "present", "present", ""))
+        else:
+            # The schedulers stack sets them, and it may not have been brought up yet.
+            reason = "the schedulers stack has not labelled it yet"
+            to.append(skipped(f"node.{name}.labels", what, reason))
+
+
+def _system_pods(host: Host, to: Checks) -> None:
+    what = "every pod of kube-system is ready"
+    pods, reason = _get(host, ["pods", "--namespace=kube-system"])
+    if reason is not None:
+        to.append(failed("cluster.system_pods", what, reason, "See 'kubectl get pods -A'."))
+        return
+    if not pods:
+        to.append(failed("cluster.system_pods", what, "there is none", "Run 'pulumi up'.", "pods"))
+        return
+    bad = sorted(
+        p["metadata"]["name"]
+        for p in pods
+        if p["status"].get("phase") != "Succeeded" and _condition(p, "Ready") != "True"
+    )
+    fix = "See 'kubectl -n kube-system describe pod'."
+    to.append(check("cluster.system_pods", what, [], bad, fix, "these are not"))
+
+
+def collect_settled(
+    host: Host,
+    expects: Mapping[str, Any],
+    seconds: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> Dict[str, Any]:
+    """Evidence of the cluster once nothing fails in it, or as it is after ``seconds``.
+
+    A cluster that has just been made has pods that are still starting; that is no fault yet.
+    """
+    left = seconds
+    while True:
+        found = collect(host, expects)
+        if left <= 0 or all(one["result"] != FAIL for one in found["checks"]):
+            return found
+        pause(SETTLE_PAUSE)
+        left -= SETTLE_PAUSE
+
+
+def collect(host: Host, expects: Mapping[str, Any]) -> Dict[str, Any]:
+    """Evidence of the cluster: ``{facts, checks}``.
+
+    ``expects`` holds, by node name, ``{kubernetes[, resource, count]}``: a node without
+    ``resource`` has no GPUs to offer.
+    """
+    checks: Checks = []
+    if not host.exists(ADMIN):
+        reason = "there is no cluster yet: the cluster stack makes it"
+        checks.append(skipped("cluster.reachable", "the cluster answers", reason))
+        return {"facts": {}, "checks": checks}
+    nodes, reason_or_none = _get(host, ["nodes"])
+    if reason_or_none is not None:
+        fix = "See 'journalctl -u kubelet' on the control plane."
+        checks.append(failed("cluster.reachable", "the cluster answers", reason_or_none, fix))
+        return {"facts": {}, "checks": checks}
+    checks.append(check("cluster.reachable", "the cluster answers", "yes", "yes", ""))
+    _nodes(nodes, expects, checks)
+    _labels(nodes, expects, checks)
+    _system_pods(host, checks)
+    facts = {
+        "nodes": {
+            n["metadata"]["name"]: {
+                "version": n["status"].get("nodeInfo", {}).get("kubeletVersion"),
+                "gpus": n["status"].get("allocatable", {}).get("nvidia.com/gpu"),
+            }
+            for n in nodes
+        }
+    }
+    return {"facts": facts, "checks": checks}

@@ -1,0 +1,91 @@
+"""Evidence of the GPUs: what is on the bus, and what the driver's library says about it."""
+
+from .. import nvidia, pci
+from ..host import Host
+from .area import Collected, Wishes
+from .checks import AGAIN, check, failed
+
+DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+def collect(host: Host, wish: Wishes, to: Collected) -> None:
+    """Compare the GPUs with those that the site declares."""
+    where = "the host"
+    present = pci.gpus(pci.scan(host))
+    problems = pci.compare(present, wish.gpus, where)
+    declared = {i.lower() for w in wish.gpus for i in w["pci"]}
+    count = wish.gpu_count
+    wished = ", ".join("{} x {}".format(w["count"], w["model"]) for w in wish.gpus)
+    found = wished if not problems else pci.describe(present)
+    fix = "Correct bedplate_gpu of the host's pool or the hardware, and run 'bedplate plan' again."
+    to.checks.append(check("gpu.pci", "GPUs on the PCI bus as declared", wished, found, fix))
+
+    answered, reason = nvidia.query(host)
+    to.facts["gpus"] = [
+        {"index": g.number, "name": g.name, "uuid": g.uuid, "memory_mib": g.memory, "bus": g.bus}
+        for g in answered
+    ]
+    loaded = nvidia.loaded_module(host)
+    if reason is not None:
+        to.checks.append(
+            failed(
+                "driver.library",
+                "nvidia-smi answers through the driver's library",
+                reason,
+                AGAIN,
+                "an answer",
+            )
+        )
+        return
+    libraries = sorted({g.library for g in answered})
+    to.checks.append(
+        check(
+            "driver.library",
+            "library and loaded kernel module are of one version",
+            [loaded.version] if loaded else [],
+            libraries,
+            AGAIN,
+        )
+    )
+    to.checks.append(
+        check(
+            "gpu.count",
+            "as many GPUs in use as declared",
+            count,
+            len(answered),
+            "See the kernel's log for Xid messages, and nvidia-smi on the host.",
+        )
+    )
+    matched = sum(d.identifier in declared for d in present)
+    to.checks.append(check("gpu.model", "GPUs of the declared models", count, matched, fix))
+    to.checks.append(
+        check(
+            "gpu.uuid",
+            "every GPU has a UUID of its own",
+            len(answered),
+            len({g.uuid for g in answered if g.uuid.startswith("GPU-")}),
+            "See nvidia-smi on the host.",
+        )
+    )
+    empty = [g.number for g in answered if g.memory <= 0]
+    to.checks.append(
+        check("gpu.memory", "every GPU has memory", [], empty, "See nvidia-smi on the host.")
+    )
+    idle = [g.number for g in answered if not g.persistence]
+    to.checks.append(
+        check(
+            "driver.persistence",
+            "GPUs kept initialised by the persistence daemon",
+            [],
+            idle,
+            "See 'systemctl status nvidia-persistenced' on the host, and run site.yml again.",
+            "persistence mode is off on these GPUs",
+        )
+    )
+    nodes = list(DEVICE_NODES) + [f"/dev/nvidia{g.number}" for g in answered]
+    missing = [name for name in nodes if not host.exists(name)]
+    to.checks.append(
+        check(
+            "driver.device_nodes", "device nodes are there", [], missing, AGAIN, "these are missing"
+        )
+    )

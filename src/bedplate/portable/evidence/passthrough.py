@@ -1,0 +1,101 @@
+"""Evidence of a hypervisor: the IOMMU, what vfio-pci holds, huge pages, the guests' domains."""
+
+from typing import Any, Mapping
+
+from ..host import Host
+from ..passthrough import functions as passthrough
+from ..passthrough import kernel, libvirt_domain, libvirt_guests
+from .area import Collected, Wishes
+from .checks import AGAIN, check, failed, skipped
+
+REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
+
+
+def _iommu(host: Host, wish: kernel.Wish, to: Collected) -> None:
+    arguments = kernel.arguments(host, wish.page_size, wish.pages)
+    missing = kernel.missing_arguments(host, arguments)
+    what = "running kernel was told of IOMMU and huge pages"
+    reason = "reboot required" if missing else ""
+    found = [argument for argument in arguments if argument not in missing]
+    to.checks.append(check("passthrough.arguments", what, arguments, found, REBOOT, reason))
+    fix = "Switch on VT-d, AMD-Vi or SMMU in the firmware, and reboot."
+    on = "on" if passthrough.active(host) else "off"
+    to.checks.append(check("passthrough.iommu", "IOMMU is in use", "on", on, fix))
+
+
+def _devices(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
+    present = passthrough.functions(host)
+    devices = [str(address).lower() for address in wish["devices"]]
+    said = passthrough.problems(present, devices, wish.get("iommu_groups") or [], "the host")
+    what = "functions can be given away with their whole groups"
+    fix = "Run the play again: it says what can be done."
+    to.checks.append(check("passthrough.groups", what, [], said, fix))
+    held = {a: present[a].driver or "no driver" for a in devices if a in present}
+    wished = dict.fromkeys(devices, passthrough.DRIVER)
+    what = "functions for guests are held by vfio-pci"
+    to.checks.append(check("passthrough.bound", what, wished, held, REBOOT))
+    to.facts["passthrough"] = {
+        a: {"group": present[a].group, "node": present[a].node} for a in devices if a in present
+    }
+
+
+def _kept(host: Host, wish: kernel.Wish, to: Collected) -> None:
+    what = "configuration of vfio-pci is ours and unchanged"
+    changed = [p for p, (text, _) in kernel.files(wish.binding).items() if host.read(p) != text]
+    to.checks.append(check("passthrough.configuration", what, [], sorted(changed), AGAIN))
+    state = host.run(["systemctl", "is-enabled", kernel.UNIT]).out.strip() or "absent"
+    what = "functions are bound by address at every boot"
+    to.checks.append(check("passthrough.unit", what, "enabled", state, AGAIN))
+
+
+def _pages(host: Host, wish: kernel.Wish, to: Collected) -> None:
+    what = "huge pages for the guests' memory"
+    if not wish.page_size or not wish.pages:
+        to.checks.append(skipped("passthrough.pages", what, "the guests use small pages"))
+        return
+    found = kernel.pages_now(host, wish.page_size)
+    enough = found if found is not None and found >= wish.pages else wish.pages
+    to.checks.append(check("passthrough.pages", what, enough, found, REBOOT))
+
+
+def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
+    what = "guests are defined as wished"
+    if not wish.get("guests"):
+        to.checks.append(skipped("passthrough.guests", what, "the site wishes for no guests here"))
+        return
+    settings = libvirt_guests.Settings(
+        "the host", wish["connection"], wish["kind"], wish["page_size"], wish["devices"]
+    )
+    domains, reason = libvirt_guests.Libvirt(host, settings).domains()
+    if reason is not None:
+        fix = "See 'systemctl status libvirtd' on the host."
+        to.checks.append(failed("passthrough.guests", what, reason, fix, "an answer"))
+        return
+    said = libvirt_guests.foreign(domains, wish["guests"], settings)
+    for name, one in sorted(wish["guests"].items()):
+        if name not in domains:
+            said.append(f"{name} is not defined")
+            continue
+        wanted = libvirt_domain.xml(libvirt_guests.guest(host, name, one, settings))
+        have, aim = libvirt_domain.essence(domains[name]), libvirt_domain.essence(wanted)
+        said += [f"{name}: {line}" for line in libvirt_domain.differences(have, aim)]
+    to.checks.append(check("passthrough.guests", what, [], said, AGAIN))
+
+
+def collect(host: Host, wishes: Wishes, to: Collected) -> None:
+    """Add the checks of a hypervisor; one skipped check where nothing is given away."""
+    wish = wishes.passthrough
+    if not wish.get("devices"):
+        reason = "the site gives no devices of this host to guests"
+        to.checks.append(skipped("passthrough", "devices for guests", reason))
+        return
+    devices = [str(address).lower() for address in wish["devices"]]
+    present = passthrough.functions(host)
+    there = [address for address in devices if address in present]
+    binding = passthrough.binding(present, there, wish.get("binding") or "auto")
+    told = kernel.Wish(binding, wish.get("page_size") or "", int(wish.get("pages") or 0))
+    _iommu(host, told, to)
+    _devices(host, wish, to)
+    _kept(host, told, to)
+    _pages(host, told, to)
+    _guests(host, wish, to)

@@ -1,0 +1,57 @@
+"""Evidence of NVIDIA's container toolkit: version, CDI specification, and the runtime it offers."""
+
+from .. import nvidia
+from ..host import Host
+from ..runtime import cdi
+from ..runtime import state as runtime_state
+from ..runtime.cases import NVIDIA_RUNTIME
+from .area import Collected, Wishes, version_check
+from .checks import AGAIN, check
+
+ROLE = "nvidia_container_toolkit"
+FIX = f"Run the role {ROLE} again."
+
+
+def collect(host: Host, wish: Wishes, to: Collected) -> None:
+    """Compare version, CDI specification and registration with what is wished."""
+    argv = ["nvidia-ctk", "--version"]
+    what = "NVIDIA's container toolkit at the lock's version"
+    version_check(host, to, "toolkit.version", what, wish.toolkit_version, argv)
+    devices, reason = nvidia.cdi_devices(host)
+    to.checks.append(
+        check(
+            "cdi.devices",
+            "the CDI specification lists every GPU",
+            wish.device_count,
+            len(devices),
+            AGAIN,
+            reason or "",
+        )
+    )
+    if not wish.containers:
+        return
+    if wish.containers["cdi_spec"]:
+        _specification(host, wish.containers["cdi_spec"], to)
+    _registration(host, wish, to)
+    runtime_state.configuration(host, ROLE, "toolkit.configuration", FIX, to)
+
+
+def _specification(host: Host, path: str, to: Collected) -> None:
+    wrong = "; ".join(cdi.stale(host, path))
+    what = "the CDI specification says what the host has"
+    to.checks.append(check("cdi.current", what, "current", wrong or "current", FIX))
+    watching = {unit: host.run(["systemctl", "is-enabled", unit]).out.strip() for unit in cdi.UNITS}
+    what = "the CDI specification is refreshed at boot and when the driver changes"
+    to.checks.append(check("cdi.refresh", what, dict.fromkeys(cdi.UNITS, "enabled"), watching, FIX))
+
+
+def _registration(host: Host, wish: Wishes, to: Collected) -> None:
+    ours = wish.containers
+    state = runtime_state.read(host, ours["runtime"])
+    what = f"the container runtime knows the handler {NVIDIA_RUNTIME}"
+    found = state.handlers.get(NVIDIA_RUNTIME)
+    wished = ours["nvidia_runtime"]
+    to.checks.append(check("toolkit.runtime", what, wished, found, FIX, state.reason))
+    what = "the handler of containers that name none"
+    found = state.default or None
+    to.checks.append(check("toolkit.default", what, ours["default"], found, FIX, state.reason))

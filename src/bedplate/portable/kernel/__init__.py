@@ -1,0 +1,1 @@
+"""The kernel: settings that last, the release that is to run, Secure Boot."""

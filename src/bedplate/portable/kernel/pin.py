@@ -1,0 +1,67 @@
+"""The kernel that a host is to run: its packages, their holds, its headers."""
+
+import platform
+from typing import Dict, List, NamedTuple, Sequence
+
+from .. import os_release
+from ..host import Host
+from ..packages import debian, rpm
+
+#: Where DKMS finds the headers of a kernel.
+HEADERS = "/lib/modules/{}/build"
+#: systemd says there what kind of container it runs in.
+CONTAINER = "/run/systemd/container"
+
+
+class Pin(NamedTuple):
+    """The packages that bring a kernel and its headers, and ``followers``: packages that would
+    bring a newer one, as long as they are installed and not held."""
+
+    packages: Sequence[str]
+    followers: Sequence[str]
+
+
+class State(NamedTuple):
+    """What is there of a pin: packages that are missing, installed ones that are not held."""
+
+    missing: List[str]
+    unheld: List[str]
+
+
+def in_container(host: Host) -> bool:
+    """Whether the host shares its kernel and clock with a machine below it."""
+    return host.exists(CONTAINER)
+
+
+def headers_present(host: Host, release: str) -> bool:
+    """Whether modules can be built for a kernel."""
+    return host.exists(HEADERS.format(release))
+
+
+def running() -> str:
+    """The running kernel's release."""
+    return platform.release()
+
+
+def holds(host: Host, names: Sequence[str]) -> Dict[str, bool]:
+    """Those of ``names`` that are installed, each with whether upgrades leave it alone.
+
+    rpm's kernels are named with version and architecture, because several are there at once.
+    """
+    if os_release.family(host) == "Debian":
+        return {name: package.held for name, package in debian.installed(host, names).items()}
+    found = {}
+    for name in names:
+        packages = rpm.query(host, [name])
+        if packages:
+            found[name] = all(rpm.locked(host, package) for package in packages)
+    return found
+
+
+def state(host: Host, pin: Pin) -> State:
+    """Compare a pin with what the host has."""
+    have = holds(host, [*pin.packages, *pin.followers])
+    return State(
+        missing=[name for name in pin.packages if name not in have],
+        unheld=sorted(name for name, kept in have.items() if not kept),
+    )

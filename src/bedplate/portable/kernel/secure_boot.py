@@ -1,0 +1,157 @@
+"""Secure Boot: what the firmware enforces, and the key that signs the modules that DKMS builds.
+
+The owner's keys are read as the UEFI specification (signature lists) and shim (MokListRT, which it
+mirrors for the running system) lay them out.
+"""
+
+import os
+import re
+import shutil
+import struct
+import tempfile
+from typing import Dict, List, NamedTuple, Optional
+
+from ..discovery import hardware as discovery_hardware
+from ..host import Host
+
+OFF = "off"
+ON = "on"
+#: Where distributions' DKMS looks for its pair by itself: Ubuntu's through shim, all others' own.
+PAIRS = (
+    ("/var/lib/shim-signed/mok/MOK.priv", "/var/lib/shim-signed/mok/MOK.der"),
+    ("/var/lib/dkms/mok.key", "/var/lib/dkms/mok.pub"),
+)
+CONFIGURATION = "/etc/dkms/framework.conf"
+DROP_INS = CONFIGURATION + ".d"
+DROP_IN = DROP_INS + "/bedplate.conf"
+#: The kernel's copy is whole; the variable may be split where firmware has little room.
+OWNER_KEYS = (
+    ("/sys/firmware/efi/mok-variables/MokListRT", 0),
+    ("/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23", 4),
+)
+X509 = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
+_LIST = struct.Struct("<16sIII")
+_OWNER = 16
+_SETTING = re.compile(r"^\s*(mok_signing_key|mok_certificate)=[\"']?([^\"'\s#]+)", re.MULTILINE)
+
+
+class Pair(NamedTuple):
+    """A private key and its certificate (DER); ``foreign`` where the user's own file names them."""
+
+    key: str
+    certificate: str
+    foreign: bool = False
+
+    def present(self, host: Host) -> bool:
+        """Whether both are there: one without the other signs nothing."""
+        return host.exists(self.key) and host.exists(self.certificate)
+
+
+def state(host: Host) -> str:
+    """``on``, ``off`` (in firmware, or started without UEFI), or why it cannot be told."""
+    found = discovery_hardware.secure_boot(host)
+    if found["state"] == "enabled":
+        return ON
+    return OFF if found["state"] in ("disabled", "unsupported") else str(found["reason"])
+
+
+def pair(host: Host) -> Pair:
+    """The pair that DKMS signs with, or would after `drop_in`: the user's, one that is there, ours.
+
+    Files are read in DKMS's order, so that the last one that names a path wins.
+    """
+    names = [CONFIGURATION] + [
+        f"{DROP_INS}/{name}" for name in host.list(DROP_INS) if name.endswith(".conf")
+    ]
+    named: Dict[str, str] = {}
+    for name in names:
+        if name != DROP_IN:
+            named.update(_SETTING.findall(host.read(name) or ""))
+    if len(named) == 2:
+        return Pair(named["mok_signing_key"], named["mok_certificate"], True)
+    there = [Pair(*paths) for paths in PAIRS if Pair(*paths).present(host)]
+    return there[0] if there else Pair(*PAIRS[-1])
+
+
+def drop_in(wanted: Pair) -> str:
+    """The text that points DKMS at a pair."""
+    return (
+        "# Managed by Bedplate (role host_baseline): changes here are lost.\n"
+        f'mok_signing_key="{wanted.key}"\nmok_certificate="{wanted.certificate}"\n'
+    )
+
+
+def make(host: Host, wanted: Pair, name: str) -> Optional[str]:
+    """Make a pair whose certificate names the host; the reason where that fails.
+
+    Both files are made beside the key's place, in a folder for root only, and the key comes last:
+    a run that is killed in between leaves no pair, and the next one makes it anew.
+    """
+    for path in (wanted.key, wanted.certificate):
+        os.makedirs(os.path.dirname(host.path(path)), mode=0o755, exist_ok=True)
+    work = tempfile.mkdtemp(prefix=".bedplate-", dir=os.path.dirname(host.path(wanted.key)))
+    key, certificate = os.path.join(work, "key"), os.path.join(work, "certificate")
+    argv = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-sha256"]
+    argv += ["-days", "36500", "-subj", f"/CN=Module signing key of {name}/"]
+    argv += ["-addext", "extendedKeyUsage=codeSigning,1.3.6.1.4.1.2312.16.1.2"]
+    argv += ["-keyout", key, "-outform", "DER", "-out", certificate]
+    try:
+        answer = host.run(argv, timeout=300)
+        if answer.code != 0:
+            return answer.said
+        os.chmod(key, 0o600)
+        os.chmod(certificate, 0o644)
+        if host.exists(wanted.key):
+            host.remove(wanted.key)
+        os.replace(certificate, host.path(wanted.certificate))
+        os.replace(key, host.path(wanted.key))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return None
+
+
+def certificates(signatures: bytes) -> List[bytes]:
+    """The X.509 certificates (DER) of a chain of EFI signature lists; a torn list ends it."""
+    found, at = [], 0
+    while at + _LIST.size <= len(signatures):
+        kind, size, header, each = _LIST.unpack_from(signatures, at)
+        end = at + size
+        if size < _LIST.size or each <= _OWNER or end > len(signatures):
+            break
+        start = at + _LIST.size + header
+        if kind == X509:
+            found += [signatures[n + _OWNER : n + each] for n in range(start, end - each + 1, each)]
+        at = end
+    return found
+
+
+def enrolled(host: Host, certificate: str) -> Optional[bool]:
+    """Whether the machine's owner has enrolled a certificate; None where it cannot be told."""
+    answer = host.run(["mokutil", "--test-key", host.path(certificate)])
+    said = answer.out + answer.err
+    if "already enrolled" in said:
+        return True
+    if "not enrolled" in said or "enrollment request" in said:
+        return False
+    mine = _bytes(host, certificate)
+    for path, attributes in OWNER_KEYS:
+        keys = _bytes(host, path)
+        if mine and keys:
+            return mine in certificates(keys[attributes:])
+    return None
+
+
+def how_to_enrol(certificate: str) -> str:
+    """What only the machine's owner can do, at its console."""
+    return (
+        f"Run 'mokutil --import {certificate}' on the host, choose a password, reboot, and confirm"
+        " 'Enroll MOK' with that password at the host's console."
+    )
+
+
+def _bytes(host: Host, name: str) -> bytes:
+    try:
+        with open(host.path(name), "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""

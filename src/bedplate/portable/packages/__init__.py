@@ -1,0 +1,1 @@
+"""Package managers: their state, their transactions, and the repositories that they trust."""

@@ -1,0 +1,166 @@
+"""One apt transaction: exact versions in, what they replace out, and never anything else out."""
+
+import os
+from typing import List, Mapping, NamedTuple, Sequence
+
+from ..driver import dkms as driver_dkms
+from ..host import Host
+from . import debian
+from .transaction import TransactionError
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
+KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
+#: A driver's package may build a module for every kernel that is there.
+INSTALL_SECONDS = 7200
+
+
+class Wish(NamedTuple):
+    """What the host is to have, and how.
+
+    ``remove`` names packages that go in the same transaction. ``archives`` is a folder that keeps
+    the .deb files, empty for apt's own; ``preserve`` are versions that must stay installable from
+    it. ``work`` is a folder for temporary files, ``lock_timeout`` in seconds.
+    """
+
+    packages: Mapping[str, str]
+    remove: Sequence[str] = ()
+    archives: str = ""
+    preserve: Mapping[str, str] = {}
+    work: str = "/tmp"  # noqa: S108 the module gives its own
+    lock_timeout: int = 600
+
+    @property
+    def apt(self) -> List[str]:
+        """apt-get with what holds for each of its calls."""
+        options = [f"DPkg::Lock::Timeout={self.lock_timeout}"]
+        options += [f"Dpkg::Options::={option}" for option in KEEP_CONFIGURATION]
+        if self.archives:
+            options += [f"Dir::Cache::archives={self.archives}/"]
+        return ["apt-get", "-q", "-y", *(part for o in options for part in ("-o", o))]
+
+
+def mend(host: Host, wish: Wish) -> str:
+    """Finish an interrupted dpkg run, as far as that can be done; empty, or why it cannot.
+
+    What is to be removed is not configured first: it may be there only because that fails. An
+    unfinished package that waits for one which was not even unpacked is finished by the
+    transaction itself, so a failure here is only final when that did not help.
+    """
+    if set(debian.unfinished(host)) & set(wish.remove):
+        # apt refuses to work while dpkg's journal is there; any dpkg that writes takes it in.
+        answer = host.run(["dpkg", "--set-selections"], environment=ENVIRONMENT)
+    else:
+        argv = ["dpkg", *KEEP_CONFIGURATION, "--configure", "-a"]
+        answer = host.run(argv, timeout=INSTALL_SECONDS, environment=ENVIRONMENT)
+    return "" if answer.code == 0 else _errors(host, answer.out, answer.err) or answer.said
+
+
+def _errors(host: Host, out: str, err: str) -> str:
+    lines = (err + out).splitlines()
+    # What dpkg says is the cause, wherever apt has printed it.
+    errors = [
+        line.strip() for start in ("dpkg: error", "E:") for line in lines if line.startswith(start)
+    ]
+    build = driver_dkms.failure(host, out + err)
+    return "; ".join(([f"DKMS: {build}"] if build else []) + errors)
+
+
+def _arguments(host: Host, wish: Wish, names: Sequence[str], kept: bool) -> List[str]:
+    """What apt is asked for: all of the wish, so that nothing of it moves on its own."""
+    asked = []
+    for name in sorted(wish.packages):
+        version = wish.packages[name]
+        file = debian.archive(host, wish.archives, name, version) if kept and name in names else ""
+        asked.append(host.path(file) if file else f"{name}={version}")
+    return asked + [f"{name}-" for name in sorted(wish.remove)]
+
+
+def _unknown(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
+    versions = debian.offered(host, names)
+    return [n for n in names if wish.packages[n] not in versions[n]]
+
+
+def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
+    """Bring ``names``, those of the wish that differ, and what goes, into their state at once.
+
+    Raises `TransactionError`.
+    """
+    unknown = _unknown(host, wish, names)
+    in_archives = [n for n in unknown if debian.archive(host, wish.archives, n, wish.packages[n])]
+    if set(unknown) - set(in_archives):
+        answer = host.run([*wish.apt, "update"], timeout=600, environment=ENVIRONMENT)
+        if answer.code != 0:
+            raise TransactionError(
+                "the package index cannot be fetched",
+                answer.said,
+                "'apt-get update' ends well",
+                "Check the host's package sources and its way to them.",
+            )
+        unknown = [n for n in _unknown(host, wish, names) if n not in in_archives]
+        if unknown:
+            raise TransactionError(
+                "package versions of the lock are not offered by the host's package sources",
+                "no " + ", ".join(f"{n}={wish.packages[n]}" for n in unknown),
+                "every version that the lock names",
+                "Point the sources at a mirror that keeps them, or choose another driver"
+                " and run 'bedplate plan'.",
+            )
+    pins = f"{wish.work}/preferences"
+    host.write(pins, debian.preferences(host, wish.packages))
+    allowed = [
+        "-o",
+        f"Dir::Etc::preferences={host.path(pins)}",
+        "--no-install-recommends",
+        "--allow-downgrades",
+        "--allow-change-held-packages",
+    ]
+    asked = _arguments(host, wish, names, kept=bool(in_archives))
+    _refuse_more_removals(host, wish, [*wish.apt, *allowed], asked)
+    if wish.archives:
+        os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)
+    answer = host.run(
+        [*wish.apt, *allowed, "install", *asked], timeout=INSTALL_SECONDS, environment=ENVIRONMENT
+    )
+    if answer.code != 0:
+        raise TransactionError(
+            "packages could not be installed",
+            _errors(host, answer.out, answer.err) or answer.said,
+            ", ".join(f"{n}={wish.packages[n]}" for n in sorted(wish.packages)),
+            "Mend what apt says on the host and run the play again.",
+        )
+
+
+def _refuse_more_removals(host: Host, wish: Wish, apt: Sequence[str], asked: Sequence[str]) -> None:
+    """apt removes whatever depends on what goes: that must not be more than what may go.
+
+    The rest of a driver may go with it: what was built from the same source package.
+    """
+    answer = host.run([*apt, "--simulate", "install", *asked], timeout=300, environment=ENVIRONMENT)
+    more = sorted(set(debian.removed_by(answer.out)) - set(wish.remove))
+    built_from = debian.sources(host, [*wish.remove, *more]) if more else {}
+    may_go = {built_from[name] for name in wish.remove if name in built_from}
+    more = [name for name in more if built_from.get(name) not in may_go]
+    if answer.code == 0 and more:
+        raise TransactionError(
+            "the change would remove packages that are not the role's",
+            ", ".join(more),
+            ", ".join(sorted(wish.remove)) or "no removal",
+            "Remove them by hand if they are not needed, or keep the driver that they need.",
+        )
+
+
+def preserve(host: Host, wish: Wish) -> List[str]:
+    """Fetch the .deb files of the versions to preserve; those that are not to be had any more."""
+    lacking = {
+        n: v for n, v in wish.preserve.items() if not debian.archive(host, wish.archives, n, v)
+    }
+    if not lacking or not wish.archives:
+        return []
+    os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)
+    offered = debian.offered(host, sorted(lacking))
+    wanted = [f"{n}={v}" for n, v in sorted(lacking.items()) if v in offered[n]]
+    if wanted:
+        argv = [*wish.apt, "--download-only", "--reinstall", "--no-install-recommends"]
+        argv += ["--allow-downgrades", "--allow-change-held-packages", "install", *wanted]
+        host.run(argv, timeout=1800, environment=ENVIRONMENT)
+    return sorted(n for n, v in lacking.items() if not debian.archive(host, wish.archives, n, v))

@@ -1,0 +1,251 @@
+"""dpkg's state and apt's package sources, read and edited without python3-apt."""
+
+import fcntl
+import re
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ..host import Host
+
+# What `dpkg --configure -a` ends: unpacked, half configured or half installed packages, triggers
+# that wait, packages to be installed anew. `dpkg --audit` also names packages without md5sums.
+UNFINISHED = re.compile(r"^.(?:[UFHWt]|.R)", re.MULTILINE)
+STATUS = "${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
+_LINE = re.compile(
+    r"^(?P<head>\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)\s+)(?P<components>[^#\n]*?)(?P<tail>\s*(?:#.*)?)$"
+)
+
+
+class Package(NamedTuple):
+    """An installed package; ``held`` keeps upgrades away from it."""
+
+    version: str
+    held: bool
+
+
+def installed(host: Host, names: Sequence[str]) -> Dict[str, Package]:
+    """Those of ``names`` that are installed and configured."""
+    if not names:
+        return {}
+    answer = host.run(["dpkg-query", "--show", "--showformat=" + STATUS, *sorted(names)])
+    found = {}
+    # dpkg-query exits 1 when it does not know one of the names, and still prints the others.
+    for line in answer.out.splitlines():
+        fields = line.split("\t")
+        if len(fields) == 4 and fields[3] == "installed":
+            found[fields[0].split(":")[0]] = Package(fields[1], fields[2] == "hold")
+    return found
+
+
+def interrupted(host: Host) -> bool:
+    """Whether an earlier dpkg run was cut off, so that ``dpkg --configure -a`` has work to do."""
+    if host.list("/var/lib/dpkg/updates"):
+        return True
+    answer = host.run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\\n"])
+    return answer.code != 0 or bool(UNFINISHED.search(answer.out))
+
+
+def locked(host: Host) -> bool:
+    """Whether a package manager works right now."""
+    with open(host.path("/var/lib/dpkg/lock-frontend"), "a", encoding="utf-8") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def differing(have: Mapping[str, Package], wish: Mapping[str, str]) -> List[str]:
+    """Names whose installed version is not the wished one, sorted."""
+    return sorted(n for n, v in wish.items() if n not in have or have[n].version != v)
+
+
+def _suites(codename: str) -> Sequence[str]:
+    return (codename, codename + "-updates", codename + "-security")
+
+
+def _extended(components: str, wanted: Sequence[str]) -> Optional[str]:
+    have = components.split()
+    if "main" not in have:
+        return None
+    missing = [c for c in wanted if c not in have]
+    return " ".join(have + missing) if missing else None
+
+
+def extend_line_style(text: str, codename: str, wanted: Sequence[str]) -> str:
+    """``sources.list`` text whose entries of this release also offer ``wanted``."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        found = _LINE.match(line.rstrip("\n"))
+        if found and found.group("suite").rstrip("/") in _suites(codename):
+            more = _extended(found.group("components"), wanted)
+            if more is not None:
+                line = found.group("head") + more + found.group("tail") + "\n"
+        lines.append(line)
+    return "".join(lines)
+
+
+def extend_deb822(text: str, codename: str, wanted: Sequence[str]) -> str:
+    """The same for a ``.sources`` file: only ``Components`` of matching stanzas changes."""
+    stanzas = re.split(r"(\n[ \t]*\n)", text)
+    for number, stanza in enumerate(stanzas):
+        fields = {}
+        for line in stanza.splitlines():
+            key, separator, value = line.partition(":")
+            if separator and not line.startswith(("#", " ", "\t")):
+                fields[key.strip().lower()] = value.strip()
+        if not set(fields.get("suites", "").split()) & set(_suites(codename)):
+            continue
+        more = _extended(fields.get("components", ""), wanted)
+        if more is not None:
+            stanzas[number] = re.sub(
+                r"(?mi)^(components[ \t]*:[ \t]*).*$", lambda m, c=more: m.group(1) + c, stanza
+            )
+    return "".join(stanzas)
+
+
+def extend_sources(host: Host, codename: str, wanted: Sequence[str]) -> Dict[str, Tuple[str, str]]:
+    """Files that must change, each with its text before and after.
+
+    Only entries of this release that offer ``main`` are touched, whatever their address is: a
+    mirror stays the mirror that the user chose.
+    """
+    names = ["/etc/apt/sources.list"]
+    names += ["/etc/apt/sources.list.d/" + n for n in host.list("/etc/apt/sources.list.d")]
+    changes = {}
+    for name in names:
+        before = host.read(name)
+        if before is None:
+            continue
+        if name.endswith(".sources"):
+            after = extend_deb822(before, codename, wanted)
+        elif name.endswith(".list"):
+            after = extend_line_style(before, codename, wanted)
+        else:
+            continue
+        if after != before:
+            changes[name] = (before, after)
+    return changes
+
+
+def preferences(host: Host, wish: Mapping[str, str]) -> str:
+    """apt preferences that also take what the wished packages depend on at the wished versions.
+
+    A driver's packages depend on each other at exactly their own version. Where the index has a
+    newer one too, apt takes that for those which are not named: "held broken packages". What the
+    user prefers stays in front.
+    """
+    mine = [
+        f"Package: ?*\nPin: version {version}\nPin-Priority: 1001\n"
+        for version in sorted(set(wish.values()))
+    ]
+    theirs = host.read("/etc/apt/preferences")
+    return "\n".join(([theirs.rstrip("\n") + "\n"] if theirs else []) + mine)
+
+
+def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
+    """The package that owns each of ``paths``; those of no package are left out."""
+    if not paths:
+        return {}
+    answer = host.run(["dpkg-query", "--search", *paths])
+    found = {}
+    # dpkg-query exits 1 when a file is of no package, and still prints the others. Diversions and
+    # several owners ("a, b: /path") are no driver's: the first owner will do.
+    for line in answer.out.splitlines():
+        names, separator, path = line.partition(": ")
+        if separator and not line.startswith("diversion "):
+            found[path] = names.split(",")[0].split(":")[0]
+    return found
+
+
+def unfinished(host: Host) -> List[str]:
+    """Packages that an interrupted or failed dpkg run left in between, sorted."""
+    answer = host.run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\t${Package}\n"])
+    lines = (line.partition("\t") for line in answer.out.splitlines())
+    return sorted({name for state, _, name in lines if UNFINISHED.match(state)})
+
+
+def there(host: Host, names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that are on the host in any state but removed, sorted."""
+    if not names:
+        return []
+    answer = host.run(
+        ["dpkg-query", "--show", "--showformat=${db:Status-Status}\\t${Package}\\n", *sorted(names)]
+    )
+    lines = (line.partition("\t") for line in answer.out.splitlines())
+    return sorted({n for state, _, n in lines if state not in ("not-installed", "config-files")})
+
+
+def offered(host: Host, names: Sequence[str]) -> Dict[str, Set[str]]:
+    """The versions of each package that apt's index, as it was last fetched, has."""
+    found: Dict[str, Set[str]] = {name: set() for name in names}
+    if not names:
+        return found
+    answer = host.run(["apt-cache", "madison", *names])
+    for line in answer.out.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) > 1 and fields[0] in found:
+            found[fields[0]].add(fields[1])
+    return found
+
+
+def archive(host: Host, folder: str, name: str, version: str) -> str:
+    """The .deb file of this very version that ``folder`` keeps; empty where it keeps none."""
+    wanted = "{}_{}_".format(name, version.replace(":", "%3a"))
+    kept = [f for f in host.list(folder) if f.startswith(wanted) and f.endswith(".deb")]
+    return f"{folder}/{kept[0]}" if kept else ""
+
+
+def superfluous(host: Host, folder: str, keep: Sequence[Mapping[str, str]]) -> List[str]:
+    """Files in ``folder`` that are no archive of any of the kept package versions."""
+    wanted = tuple(
+        "{}_{}_".format(name, version.replace(":", "%3a"))
+        for packages in keep
+        for name, version in packages.items()
+    )
+    return [
+        f"{folder}/{f}"
+        for f in host.list(folder)
+        if f.endswith(".deb") and not (wanted and f.startswith(wanted))
+    ]
+
+
+def sources(host: Host, names: Sequence[str]) -> Dict[str, str]:
+    """The source package that each of ``names`` was built from."""
+    if not names:
+        return {}
+    show = "--showformat=${Package}\\t${source:Package}\\n"
+    answer = host.run(["dpkg-query", "--show", show, *names])
+    rows = (line.partition("\t") for line in answer.out.splitlines())
+    return {name: source for name, _, source in rows if source}
+
+
+def siblings(host: Host, names: Sequence[str]) -> List[str]:
+    """``names``, and every other package on the host from the same source packages, sorted."""
+    if not names:
+        return []
+    show = "--showformat=${db:Status-Status}\\t${Package}\\t${source:Package}\\n"
+    rows = [line.split("\t") for line in host.run(["dpkg-query", "--show", show]).out.splitlines()]
+    there = [row for row in rows if row[0] not in ("not-installed", "config-files")]
+    built_from = {source for _, name, source in there if name in names}
+    return sorted({*names, *(name for _, name, source in there if source in built_from)})
+
+
+def removed_by(simulated: str) -> List[str]:
+    """Packages that a transaction would remove, from what ``apt-get --simulate`` printed."""
+    return sorted(
+        {
+            line.split()[1].split(":")[0]
+            for line in simulated.splitlines()
+            if line.startswith("Remv ")
+        }
+    )
+
+
+def unattended_blacklist(owner: str, names: Sequence[str]) -> str:
+    """apt configuration that keeps unattended upgrades away from packages, beside their hold."""
+    exact = (re.sub("([.+])", r"[\1]", name) for name in sorted(names))
+    lines = "".join(f'  "^{name}$";\n' for name in exact)
+    return (
+        f"// Managed by Bedplate ({owner}): changes here are lost.\n"
+        f"Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
+    )

@@ -1,0 +1,226 @@
+"""One dnf transaction at exact versions: planned, refused, carried out, repaired when cut off.
+
+dnf is asked through its command line: its Python bindings exist for the system's own Python only.
+"""
+
+import json
+from typing import Dict, List, Mapping, NamedTuple, Sequence
+
+from ..host import Host, Result
+from . import rpm
+from .transaction import TransactionError
+
+ROW = "%{name}\t%{epoch}:%{version}-%{release}"
+OPTIONS = (
+    "--assumeyes",
+    "--setopt=install_weak_deps=False",
+    "--setopt=clean_requirements_on_remove=False",
+    "--color=never",
+)
+NOTHING_DONE = "Operation aborted."
+
+
+class Wish(NamedTuple):
+    """Versions by package, and the packages that go in the same transaction."""
+
+    packages: Mapping[str, str]
+    remove: Sequence[str] = ()
+
+
+class Change(NamedTuple):
+    """What a transaction has to do: names to install at their version, names to remove."""
+
+    install: List[str]
+    remove: List[str]
+
+
+def change(host: Host, wish: Wish) -> Change:
+    """Compare a wish with what is installed."""
+    have = rpm.versions(rpm.query(host, [*wish.packages, *wish.remove]))
+    gone = [name for name in wish.remove if name in have and name not in wish.packages]
+    return Change(rpm.differing(have, wish.packages), sorted(gone))
+
+
+def exact(name: str, evr: str) -> str:
+    """A package at a version, as dnf takes it."""
+    return f"{name}-{rpm.normal(evr)}"
+
+
+def unoffered(host: Host, wish: Wish, names: Sequence[str], refresh: bool) -> List[str]:
+    """Those of ``names`` that no repository has at the wished version."""
+    argv = ["dnf", *OPTIONS, "--quiet", "repoquery", "--showduplicates", f"--queryformat={ROW}"]
+    answer = host.run([*argv, *(["--refresh"] if refresh else []), *names], timeout=600)
+    if answer.code != 0:
+        raise TransactionError(
+            "the package index cannot be fetched",
+            answer.said,
+            "'dnf makecache' ends well",
+            "Check the host's repositories and its way to them.",
+        )
+    offered = {tuple(line.split("\t")) for line in answer.out.splitlines()}
+    return [n for n in names if (n, rpm.normal(wish.packages[n])) not in offered]
+
+
+def require_offers(host: Host, wish: Wish, names: Sequence[str]) -> None:
+    """Raise TransactionError unless every version is offered; the index is fetched anew before."""
+    if not unoffered(host, wish, names, refresh=False):
+        return
+    missing = unoffered(host, wish, names, refresh=True)
+    if missing:
+        raise TransactionError(
+            "package versions of the lock are not offered by the host's repositories",
+            "no " + ", ".join(exact(n, wish.packages[n]) for n in missing),
+            "every version that the lock names",
+            "Point the repositories at a mirror that keeps them, or choose another driver and run"
+            " 'bedplate plan'.",
+        )
+
+
+def _shell(host: Host, wish: Wish, todo: Change, folder: str, options: Sequence[str]) -> Result:
+    """Let dnf install and remove in one transaction, with its own locks on these names lifted.
+
+    Locks of the user on other packages count. Those on ours are put at the wished versions, so
+    that what depends on them exactly is found at the same one.
+    """
+    locks = rpm.with_locks(host.read(rpm.lock_list(host)) or "", wish.packages, wish.remove)
+    host.write(f"{folder}/versionlock.list", locks)
+    host.write(
+        f"{folder}/plugins/versionlock.conf",
+        f"[main]\nenabled = 1\nlocklist = {folder}/versionlock.list\n",
+    )
+    lines = ["install " + " ".join(exact(n, wish.packages[n]) for n in todo.install)]
+    lines += ["remove " + " ".join(todo.remove)] if todo.remove else []
+    host.write(f"{folder}/transaction", "\n".join(line for line in [*lines, "run"] if line) + "\n")
+    plugins = f"--setopt=pluginconfpath=/etc/dnf/plugins,{folder}/plugins"
+    argv = ["dnf", *options, plugins, "shell", f"{folder}/transaction"]
+    return host.run(argv, timeout=3600)
+
+
+def planned_removals(host: Host, wish: Wish, todo: Change, folder: str) -> List[str]:
+    """What dnf would take away. Raises TransactionError where it finds no way."""
+    options = [*OPTIONS[1:], "--assumeno"]
+    answer = _shell(host, wish, todo, folder, options)
+    if NOTHING_DONE not in answer.out + answer.err:
+        raise TransactionError(
+            "packages could not be installed",
+            _errors(answer),
+            ", ".join(exact(n, wish.packages[n]) for n in todo.install) or "removals",
+            "Mend what dnf says on the host and run the play again.",
+        )
+    return rpm.removals(answer.out)
+
+
+def carry_out(host: Host, wish: Wish, folder: str) -> Change:
+    """Bring the packages to the wish in one transaction; what was done.
+
+    Raises:
+        TransactionError: a version is not offered, packages that are not the caller's to remove
+            would go, or dnf failed. Nothing was changed then, unless dnf failed half-way.
+    """
+    todo = change(host, wish)
+    if not todo.install and not todo.remove:
+        return todo
+    if todo.install:
+        require_offers(host, wish, todo.install)
+    gone = planned_removals(host, wish, todo, folder)
+    allowed = {*wish.remove, *wish.packages}
+    foreign = [name for name in gone if name not in allowed]
+    if foreign:
+        raise TransactionError(
+            "the change would remove packages that nobody allowed to go",
+            ", ".join(foreign),
+            ", ".join(wish.remove) or "none",
+            "Remove them yourself, or allow their removal.",
+        )
+    host.write(rpm.JOURNAL, json.dumps(dict(wish.packages), sort_keys=True) + "\n")
+    answer = _shell(host, wish, todo, folder, OPTIONS)
+    left = change(host, wish)
+    if answer.code != 0 or left.install or left.remove:
+        raise TransactionError(
+            "packages could not be installed",
+            _errors(answer),
+            ", ".join(exact(n, wish.packages[n]) for n in todo.install),
+            "Mend what dnf says on the host and run the play again.",
+        )
+    host.remove(rpm.JOURNAL)
+    return todo
+
+
+def _errors(answer: Result) -> str:
+    lines = [line.strip() for line in (answer.err + answer.out).splitlines()]
+    told = [line for line in lines if line.startswith(("Error", "error:", "Problem", "- "))]
+    return " ".join(told) or answer.said
+
+
+def repair(host: Host) -> bool:
+    """Finish what a cut-off transaction left; whether there was anything.
+
+    A package may be there twice (the new one unpacked, the old one not yet removed), and scripts
+    of one that looks installed may never have run: the older goes, the newer is put in again.
+    """
+    packages = rpm.journal(host)
+    if packages is None:
+        return False
+    if host.run(["rpm", "--verifydb"], timeout=600).code != 0:
+        _must(host, ["rpm", "--rebuilddb"])
+    have = rpm.versions(rpm.query(host, sorted(packages)))
+    for name, versions in have.items():
+        keep = rpm.normal(packages[name]) if len(versions) > 1 else versions[0]
+        stays = keep if keep in versions else versions[-1]
+        old = [f"{name}-{evr}" for evr in versions if evr != stays]
+        if old:
+            _must(host, ["rpm", "--erase", "--nodeps", "--noscripts", *old])
+        have[name] = [stays]
+    again = [exact(name, versions[0]) for name, versions in have.items()]
+    if again:
+        argv = ["dnf", *OPTIONS, "--disableplugin=versionlock", "reinstall", *again]
+        answer = host.run(argv, timeout=3600)
+        # A version that is no longer offered cannot be put in again; the transaction that follows
+        # brings another one, or finds it as it should be.
+        if answer.code != 0 and not _unavailable(answer):
+            raise TransactionError(
+                "an interrupted package installation cannot be finished",
+                _errors(answer),
+                "'dnf reinstall' ends well",
+                "Run it by hand, mend what it says, and run the play again.",
+            )
+    host.remove(rpm.JOURNAL)
+    return True
+
+
+def _unavailable(answer: Result) -> bool:
+    return "not available" in answer.out + answer.err
+
+
+def _must(host: Host, argv: Sequence[str]) -> None:
+    answer = host.run(argv, timeout=1800)
+    if answer.code != 0:
+        raise TransactionError(
+            "an interrupted package installation cannot be finished",
+            answer.said,
+            f"'{' '.join(argv)}' ends well",
+            "Run it by hand, mend what it says, and run the play again.",
+        )
+
+
+def unlocked(host: Host, wish: Mapping[str, str]) -> List[str]:
+    """Those of the wished packages that no lock keeps at their version."""
+    return sorted(
+        name
+        for name, evr in wish.items()
+        if not rpm.locked(host, rpm.Package(name, rpm.normal(evr), "x86_64"))
+    )
+
+
+def lock(host: Host, wish: Wish) -> None:
+    """Keep the wished packages at their versions."""
+    path = rpm.lock_list(host)
+    host.write(path, rpm.with_locks(host.read(path) or "", wish.packages, wish.remove))
+
+
+def described(versions: Mapping[str, Sequence[str]], held: Dict[str, bool]) -> str:
+    """Packages with versions and locks, one line each."""
+    return "".join(
+        f"{name} {', '.join(versions.get(name, [])) or 'absent'}{' held' if held[name] else ''}\n"
+        for name in sorted(held)
+    )

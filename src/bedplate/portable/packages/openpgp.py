@@ -1,0 +1,116 @@
+"""OpenPGP public keys: what is in a file of them, by fingerprint (RFC 4880), without GnuPG.
+
+A host that is to trust a repository need not have GnuPG, and a key's fingerprint stays the same
+however its file is written.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Iterator, List, Tuple
+
+from ..host import Host
+
+_ARMOUR = re.compile(
+    r"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(?:[^\r\n]+: [^\r\n]*\r?\n)*\r?\n(.*?)"
+    r"(?:^=[A-Za-z0-9+/]{4}\s*)?-----END PGP PUBLIC KEY BLOCK-----",
+    re.DOTALL | re.MULTILINE,
+)
+_PUBLIC_KEY = 6
+_CRC_START, _CRC_POLYNOMIAL, _CRC_MASK = 0xB704CE, 0x1864CFB, 0xFFFFFF
+_LINE = 64
+
+
+class KeyFileError(ValueError):
+    """A file that holds no public keys."""
+
+
+def packets(content: bytes) -> Iterator[Tuple[int, bytes]]:
+    """The packets of a binary key file, as tag and body. Raises KeyFileError for a torn one."""
+    at = 0
+    while at < len(content):
+        header = content[at]
+        if not header & 0x80:
+            raise KeyFileError("no OpenPGP packet")
+        if header & 0x40:
+            tag, (size, start) = header & 0x3F, _new_length(content, at + 1)
+        else:
+            tag, octets = (header >> 2) & 0x0F, 1 << (header & 3)
+            if octets > 4:
+                raise KeyFileError("a packet without a length")
+            size, start = int.from_bytes(content[at + 1 : at + 1 + octets], "big"), at + 1 + octets
+        if start + size > len(content):
+            raise KeyFileError("a packet that ends early")
+        yield tag, content[start : start + size]
+        at = start + size
+
+
+def _new_length(content: bytes, at: int) -> Tuple[int, int]:
+    first = content[at] if at < len(content) else 0
+    if first < 192:
+        return first, at + 1
+    if first < 224:
+        return ((first - 192) << 8) + (
+            content[at + 1] if at + 1 < len(content) else 0
+        ) + 192, at + 2
+    if first < 255:
+        raise KeyFileError("a packet in parts")
+    return int.from_bytes(content[at + 1 : at + 5], "big"), at + 5
+
+
+def binary(content: bytes) -> bytes:
+    """A key file without its armour. Raises KeyFileError where there is neither."""
+    if not content.lstrip().startswith(b"-----BEGIN"):
+        return content
+    blocks = _ARMOUR.findall(content.decode("ascii", "replace"))
+    if not blocks:
+        raise KeyFileError("no public key block")
+    try:
+        return b"".join(base64.b64decode("".join(block.split()), validate=True) for block in blocks)
+    except (binascii.Error, ValueError):
+        raise KeyFileError("an armour that cannot be decoded") from None
+
+
+def armoured(content: bytes) -> str:
+    """A binary key file with armour, as rpm wants it."""
+    crc = _CRC_START
+    for octet in content:
+        crc ^= octet << 16
+        for _ in range(8):
+            crc <<= 1
+            if crc & 0x1000000:
+                crc ^= _CRC_POLYNOMIAL
+    text = base64.b64encode(content).decode()
+    lines = [text[n : n + _LINE] for n in range(0, len(text), _LINE)]
+    check = base64.b64encode((crc & _CRC_MASK).to_bytes(3, "big")).decode()
+    begin, end = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
+    return "\n".join([begin, "", *lines, "=" + check, end]) + "\n"
+
+
+def fingerprints(content: bytes) -> List[str]:
+    """The fingerprints of the primary keys in a key file, in upper-case hexadecimal.
+
+    Raises:
+        KeyFileError: there is none, or one of another version than 4.
+    """
+    found = []
+    for tag, body in packets(binary(content)):
+        if tag != _PUBLIC_KEY:
+            continue
+        if not body or body[0] != 4:
+            raise KeyFileError("a key of another version than 4")
+        framed = b"\x99" + len(body).to_bytes(2, "big") + body
+        found.append(hashlib.sha1(framed).hexdigest().upper())  # noqa: S324 RFC 4880, 12.2
+    if not found:
+        raise KeyFileError("no public key")
+    return found
+
+
+def fingerprints_in(host: Host, name: str) -> List[str]:
+    """The same of a host's file; empty where it is none of keys."""
+    try:
+        with open(host.path(name), "rb") as stream:
+            return fingerprints(stream.read())
+    except (OSError, KeyFileError):
+        return []

@@ -1,0 +1,152 @@
+"""rpm's state, dnf's version locks, and what a cut-off dnf leaves, read without rpm's bindings.
+
+The bindings exist for the system's own Python only, which need not be the one that modules run on.
+"""
+
+import fcntl
+import fnmatch
+import json
+import re
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from ..host import Host
+
+QUERY = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+#: Written before a transaction starts and removed after it ended well: a package whose files are
+#: there and whose scripts never ran looks installed to rpm.
+JOURNAL = "/var/lib/bedplate/dnf-transaction.json"
+VERSIONLOCK = "/etc/dnf/plugins/versionlock.conf"
+LOCK_LIST = "/etc/dnf/plugins/versionlock.list"
+MARK = "# Bedplate: "
+_LOCK_LIST = re.compile(r"^\s*locklist\s*=\s*(\S+)", re.MULTILINE)
+_SECTION = re.compile(r"^(?P<title>[A-Z][^:]*):$")
+_ROW = re.compile(r"^ (?P<name>\S+)(?:\s+\S+.*)?$")
+_REPLACING = re.compile(r"^\s+replacing\s+(?P<name>\S+?)\.\w+\s")
+
+
+class Package(NamedTuple):
+    """An installed package; ``evr`` is epoch:version-release."""
+
+    name: str
+    evr: str
+    arch: str
+
+
+def normal(evr: str) -> str:
+    """A version with its epoch: rpm knows none of it as 0."""
+    return evr if ":" in evr else "0:" + evr
+
+
+def query(host: Host, names: Sequence[str]) -> List[Package]:
+    """What is installed of ``names`` (or name-version-release.arch), every version of it."""
+    if not names:
+        return []
+    answer = host.run(["rpm", "--query", "--queryformat", QUERY, *sorted(names)])
+    # rpm says about the others, on the same stream, that they are not installed.
+    rows = (line.split("\t") for line in answer.out.splitlines())
+    return [Package(*row) for row in rows if len(row) == 3]
+
+
+def versions(packages: Sequence[Package]) -> Dict[str, List[str]]:
+    """Installed versions by name, in rpm's order."""
+    found: Dict[str, List[str]] = {}
+    for package in packages:
+        found.setdefault(package.name, []).append(package.evr)
+    return found
+
+
+def differing(have: Mapping[str, Sequence[str]], wish: Mapping[str, str]) -> List[str]:
+    """Names of which not just the wished version is installed, sorted."""
+    return sorted(n for n, evr in wish.items() if list(have.get(n, [])) != [normal(evr)])
+
+
+def busy(host: Host) -> bool:
+    """Whether a package manager changes rpm's database right now."""
+    name = host.run(["rpm", "--eval", "%_dbpath"]).out.strip() + "/.rpm.lock"
+    if not host.exists(name):
+        return False
+    with open(host.path(name), "a", encoding="utf-8") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def journal(host: Host) -> Optional[Dict[str, str]]:
+    """The packages of a transaction that never ended; None where every one did."""
+    text = host.read(JOURNAL)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def lock_list(host: Host) -> str:
+    """The file that holds the version locks."""
+    found = _LOCK_LIST.search(host.read(VERSIONLOCK) or "")
+    return found.group(1) if found else LOCK_LIST
+
+
+def lock_pattern(name: str, evr: str) -> str:
+    """A package at a version as the versionlock plugin writes it."""
+    return f"{name}-{normal(evr)}.*"
+
+
+def locked(host: Host, package: Package) -> bool:
+    """Whether a lock keeps a package at its version."""
+    spec = f"{package.name}-{package.evr}.{package.arch}"
+    return any(fnmatch.fnmatchcase(spec, line) for line in _entries(host.read(lock_list(host))))
+
+
+def _entries(text: Optional[str]) -> List[str]:
+    lines = (line.partition("#")[0].strip() for line in (text or "").splitlines())
+    return [line for line in lines if line and not line.startswith("!")]
+
+
+def with_locks(text: str, wish: Mapping[str, str], gone: Sequence[str] = ()) -> str:
+    """The lock list with the wished versions in place of other locks on the same names.
+
+    Locks on packages that are not named, and the user's own exclusions (``!``), stay.
+    """
+    names = {*wish, *gone}
+    kept: List[str] = []
+    for line in text.splitlines():
+        if line.startswith(MARK) and line[len(MARK) :].split(" ")[0] in names:
+            continue
+        entry = line.partition("#")[0].strip()
+        if entry and not entry.startswith("!") and _name(entry) in names:
+            continue
+        kept.append(line)
+    for name in sorted(wish):
+        kept += [f"{MARK}{name} stays at its version", lock_pattern(name, wish[name])]
+    return "".join(line + "\n" for line in kept)
+
+
+def _name(entry: str) -> str:
+    """The name in a lock ``name-epoch:version-release.arch``, whose name may have dashes itself."""
+    return entry.rsplit("-", 2)[0] if entry.count("-") >= 2 else entry
+
+
+def removals(plan: str) -> List[str]:
+    """The packages that a plan of dnf (what ``--assumeno`` prints) takes away, sorted.
+
+    Sections whose title begins with "Removing" list them, rows below an installation name what
+    that one replaces.
+    """
+    found, section = set(), ""
+    for line in plan.splitlines():
+        title, row = _SECTION.match(line), _ROW.match(line)
+        replaced = _REPLACING.match(line)
+        if title:
+            section = title.group("title")
+        elif replaced:
+            found.add(replaced.group("name"))
+        elif not line.strip() or not line.startswith(" "):
+            section = section if line.strip() else ""
+        elif row and section.startswith("Removing"):
+            found.add(row.group("name"))
+    return sorted(found)

@@ -1,0 +1,1 @@
+"""Hypervisors: what their kernel is told, and the guests that get PCI devices."""

@@ -1,0 +1,242 @@
+"""What a hypervisor's kernel is told: command line, vfio-pci's ids and addresses, huge pages."""
+
+import re
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..host import Host
+from ..kernel.settings import HEADER
+from ..message import problem
+from . import functions as passthrough
+
+ROLE = "gpu_passthrough"
+GRUB = "/etc/default/grub"
+GRUB_DROP_IN = "/etc/default/grub.d/90-bedplate-passthrough.cfg"
+#: What was added by grubby, so that what is no longer wished can be taken away again.
+ADDED = "/var/lib/bedplate/passthrough-arguments"
+MODPROBE = "/etc/modprobe.d/bedplate-vfio.conf"
+LOAD = "/etc/modules-load.d/bedplate-vfio.conf"
+INITRAMFS_MODULES = "/etc/initramfs-tools/modules"
+DRACUT = "/etc/dracut.conf.d/90-bedplate-vfio.conf"
+ADDRESSES = "/etc/bedplate/vfio-devices"
+BINDER = "/usr/libexec/bedplate/vfio-bind"
+UNIT = "bedplate-vfio.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+#: vfio_virqfd was a module of its own before Linux 6.2: it is loaded as a dependency there.
+MODULES = ("vfio", "vfio_iommu_type1", "vfio_pci")
+#: What could claim a card before vfio-pci has it, where nothing of NVIDIA's runs on the host.
+BEFORE = ("nouveau", "nvidia", "nvidiafb", "snd_hda_intel", "nvidia_drm", "amdgpu", "radeon")
+#: The kernel's huge page sizes on x86-64 and arm64, by the name that its command line takes.
+PAGE_SIZES = {"2M": 2048, "1G": 1048576}
+
+SCRIPT = f"""#!/bin/sh
+# Managed by Bedplate (role gpu_passthrough): changes here are lost.
+# Gives the functions listed in {ADDRESSES} to vfio-pci,
+# before udev lets any other driver have them.
+set -u
+modprobe vfio-pci || exit 1
+status=0
+while read -r address; do
+    case $address in ''|'#'*) continue ;; esac
+    device=/sys/bus/pci/devices/$address
+    if [ ! -e "$device" ]; then
+        echo "no such PCI function: $address" >&2
+        status=1
+        continue
+    fi
+    echo vfio-pci > "$device/driver_override"
+    if [ -e "$device/driver" ]; then
+        [ "$(basename "$(readlink "$device/driver")")" = vfio-pci ] && continue
+        echo "$address" > "$device/driver/unbind"
+    fi
+    echo "$address" > /sys/bus/pci/drivers_probe || status=1
+done < {ADDRESSES}
+exit $status
+"""
+
+SERVICE = f"""# Managed by Bedplate (role {ROLE}): changes here are lost.
+[Unit]
+Description=Give PCI functions to vfio-pci by address
+DefaultDependencies=no
+ConditionPathExists={ADDRESSES}
+# Before anything loads a driver that could claim the cards.
+Before=systemd-modules-load.service systemd-udev-trigger.service sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={BINDER}
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+class Wish(NamedTuple):
+    """What the kernel is to be told; ``pages`` of ``page_size``, none where that is empty."""
+
+    binding: passthrough.Binding
+    page_size: str
+    pages: int
+
+
+def arguments(host: Host, page_size: str, pages: int) -> List[str]:
+    """The command line's additions.
+
+    AMD's IOMMU is on by default; Intel's is not on every distribution's kernel. ``iommu=pt`` lets
+    the host's own devices go past it. Huge pages of 1 GiB can hardly be had after boot.
+    """
+    cpu = re.search(r"^vendor_id\s*:\s*(\S+)", host.read("/proc/cpuinfo") or "", re.MULTILINE)
+    intel = bool(cpu) and cpu is not None and cpu.group(1) == "GenuineIntel"
+    found = ["intel_iommu=on"] if intel else []
+    found.append("iommu=pt")
+    if page_size and pages:
+        found += [f"default_hugepagesz={page_size}", f"hugepagesz={page_size}"]
+        found.append(f"hugepages={pages}")
+    return found
+
+
+def missing_arguments(host: Host, wished: Sequence[str]) -> List[str]:
+    """Those that the running kernel was not given."""
+    running = (host.read("/proc/cmdline") or "").split()
+    return [argument for argument in wished if argument not in running]
+
+
+def files(binding: passthrough.Binding) -> Dict[str, Tuple[str, int]]:
+    """Files by path: text and mode. All of them are ours alone."""
+    header = HEADER.format(ROLE)
+    options = [f"softdep {name} pre: vfio-pci" for name in BEFORE]
+    if binding.ids:
+        options.insert(0, "options vfio-pci ids=" + ",".join(binding.ids))
+    return {
+        MODPROBE: (header + "\n".join(options) + "\n", 0o644),
+        LOAD: (header + "\n".join(MODULES) + "\n", 0o644),
+        ADDRESSES: (header + "\n".join(binding.addresses) + "\n", 0o644),
+        BINDER: (SCRIPT, 0o755),
+        UNIT_FILE: (SERVICE, 0o644),
+    }
+
+
+def initramfs(host: Host) -> Optional[Tuple[str, str, List[str]]]:
+    """The file that brings vfio into the initramfs, its text, and the program that rebuilds it.
+
+    None on a host without a known one: vfio-pci then claims ids when the root file system is there.
+    """
+    if host.exists("/usr/sbin/update-initramfs"):
+        lines = [
+            line
+            for line in (host.read(INITRAMFS_MODULES) or "").splitlines()
+            if line.split("#")[0].strip() not in MODULES
+        ]
+        text = "\n".join([*lines, *(f"{name} # Bedplate, {ROLE}" for name in MODULES)]) + "\n"
+        kept = host.read(INITRAMFS_MODULES) or ""
+        have = {line.split("#")[0].strip() for line in kept.splitlines()}
+        return (
+            INITRAMFS_MODULES,
+            kept if set(MODULES) <= have else text,
+            ["/usr/sbin/update-initramfs", "-u", "-k", "all"],
+        )
+    if host.exists("/usr/bin/dracut"):
+        text = HEADER.format(ROLE) + 'force_drivers+=" {} "\n'.format(" ".join(MODULES))
+        return DRACUT, text, ["/usr/bin/dracut", "--regenerate-all", "--force"]
+    return None
+
+
+def _grub_text(wished: Sequence[str]) -> str:
+    added = " ".join(wished)
+    return HEADER.format(ROLE) + f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {added}"\n'
+
+
+class BootLoader(NamedTuple):
+    """How the command line is kept: files to have, and commands that put them in force."""
+
+    files: Dict[str, str]
+    commands: List[List[str]]
+
+
+def boot_loader(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, List[str]]:
+    """What has to be done for the next boot's command line; problems where nobody knows how."""
+    if host.exists("/usr/sbin/grubby"):
+        return _grubby(host, wished, where)
+    if host.exists(GRUB) and host.exists("/usr/sbin/update-grub"):
+        return BootLoader({GRUB_DROP_IN: _grub_text(wished)}, [["/usr/sbin/update-grub"]]), []
+    return BootLoader({}, []), [
+        problem(
+            "the boot loader is not known",
+            where,
+            "neither update-grub nor grubby",
+            "GRUB, or a boot loader that grubby knows",
+            "Add '{}' to the kernel's command line, reboot, and set"
+            " gpu_passthrough_boot_loader: none.".format(" ".join(wished)),
+        )
+    ]
+
+
+def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, List[str]]:
+    shown = host.run(["/usr/sbin/grubby", "--info=ALL"])
+    if shown.code != 0:
+        fix = "Run 'grubby --info=ALL' on the host, and mend what it says."
+        said = problem("grubby does not answer", where, shown.said, "the boot entries", fix)
+        return BootLoader({}, []), [said]
+    entries = [
+        line.partition("=")[2].strip().strip('"').split()
+        for line in shown.out.splitlines()
+        if line.startswith("args=")
+    ]
+    old = set((host.read(ADDED) or "").split()) - set(wished)
+    stale = sorted(a for a in old if any(a in entry for entry in entries))
+    absent = [a for a in wished if not entries or any(a not in entry for entry in entries)]
+    command = ["/usr/sbin/grubby", "--update-kernel=ALL"]
+    if absent:
+        command.append("--args=" + " ".join(absent))
+    if stale:
+        command.append("--remove-args=" + " ".join(stale))
+    needed = [command] if absent or stale else []
+    return BootLoader({ADDED: " ".join(wished) + "\n"}, needed), []
+
+
+def pages_now(host: Host, page_size: str) -> Optional[int]:
+    """How many huge pages of that size the running kernel has; None where it has not the size."""
+    size = PAGE_SIZES[page_size]
+    text = host.read(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages")
+    return int(text) if text and text.strip().isdigit() else None
+
+
+def dead_iommu(host: Host, wished: Sequence[str], where: str) -> List[str]:
+    """The problem of a kernel that was told to use its IOMMU and found none."""
+    if passthrough.active(host) or missing_arguments(host, wished):
+        return []
+    return [
+        problem(
+            "the IOMMU stays off although the kernel was told to use it",
+            where,
+            "no groups below " + passthrough.GROUPS,
+            "IOMMU groups",
+            "Switch on VT-d, AMD-Vi or SMMU in the firmware, and reboot.",
+        )
+    ]
+
+
+def held(host: Host, wish: Wish) -> List[str]:
+    """Functions that another driver has: only a reboot takes them away without disturbing it."""
+    present = passthrough.functions(host)
+    found = [present[address] for address in wish.binding.addresses if address in present]
+    return [
+        f"{one} is in the hands of {one.driver}"
+        for one in found
+        if one.driver not in (None, passthrough.DRIVER)
+    ]
+
+
+def waiting(host: Host, wish: Wish, wished: Sequence[str]) -> List[str]:
+    """What only a reboot brings; empty once nothing is left to bring."""
+    missing = missing_arguments(host, wished)
+    found = ["the running kernel lacks " + " ".join(missing)] if missing else []
+    return found + held(host, wish)
+
+
+def unbound(host: Host, wish: Wish) -> List[str]:
+    """Functions that no driver has, and that vfio-pci can be given now."""
+    if not passthrough.active(host):
+        return []
+    present = passthrough.functions(host)
+    return [a for a in wish.binding.addresses if a in present and present[a].driver is None]

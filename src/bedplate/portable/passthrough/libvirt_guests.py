@@ -1,0 +1,211 @@
+"""The guests of a hypervisor against libvirt's domains: only ours are ever changed."""
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ..host import Host
+from ..message import problem
+from . import functions as passthrough
+from . import libvirt_domain as domain
+
+#: Where the XML that was defined last is kept: for people, and for a second look by virsh.
+FOLDER = "/var/lib/bedplate/guests"
+NODES = "/sys/devices/system/node"
+
+
+class Settings(NamedTuple):
+    """What all guests of a host have in common."""
+
+    where: str
+    connection: str
+    kind: str
+    page_size: str
+    devices: Sequence[str]
+
+
+class Outcome(NamedTuple):
+    """What was defined (or would be), what failed, and which guests run with older settings."""
+
+    diff: List[Dict[str, str]]
+    problems: List[str]
+    restart: List[str]
+
+
+def processors(text: str) -> List[int]:
+    """The numbers in a list as sysfs writes it: ``0-3,8``."""
+    found: List[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _cpuset(host: Host, nodes: Sequence[int]) -> str:
+    lists = [(host.read(f"{NODES}/node{node}/cpulist") or "").strip() for node in nodes]
+    return ",".join(filter(None, lists))
+
+
+def guest(host: Host, name: str, wish: Mapping[str, Any], settings: Settings) -> domain.Guest:
+    """A guest as it is to be: placed on the NUMA nodes of its devices."""
+    present = passthrough.functions(host)
+    devices = sorted(str(address).lower() for address in wish["devices"])
+    nodes = passthrough.nodes(present, devices)
+    return domain.Guest(
+        name=name,
+        devices=devices,
+        cpus=int(wish["cpus"]),
+        memory_gib=int(wish["memory_gib"]),
+        disk=wish["disk"],
+        network=wish["network"],
+        cpuset=_cpuset(host, nodes),
+        nodes=nodes,
+        address_space=passthrough.address_space(present, devices),
+        page_size=settings.page_size,
+        kind=settings.kind,
+        mac=wish.get("mac") or "",
+    )
+
+
+def wrong(host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Settings) -> List[str]:
+    """What of the guests cannot be, without asking libvirt."""
+    found, where = [], settings.where
+    owner: Dict[str, str] = {}
+    present = passthrough.functions(host)
+    given = {str(a).lower() for a in settings.devices}
+    for name, wish in sorted(guests.items()):
+        at = f"{where}, guest {name}"
+        if wish.get("vgpu"):
+            fix = "Write it out for vSphere (entry point artefacts), or give it devices."
+            allowed = "whole devices"
+            found.append(
+                problem("shares of cards are not libvirt's", at, str(wish["vgpu"]), allowed, fix)
+            )
+            continue
+        devices = sorted(str(address).lower() for address in wish["devices"])
+        for address in devices:
+            if address not in given or address not in present:
+                fix = "Add it to devices of bedplate_passthrough, or take it from the guest."
+                allowed = ", ".join(sorted(given))
+                found.append(problem("device is not given away", at, address, allowed, fix))
+            elif address in owner:
+                got = f"{address} of guest {owner[address]}"
+                fix = "Take it from one of them."
+                found.append(problem("device is given to two guests", at, got, "one guest", fix))
+            owner[address] = name
+        if not host.exists(wish["disk"]):
+            fix = "Make it, for example from the system's cloud image, or correct disk."
+            found.append(problem("guest has no disk", at, wish["disk"], "a file or device", fix))
+        if set(devices) <= set(present):
+            cpus = processors(_cpuset(host, passthrough.nodes(present, devices)))
+            if cpus and int(wish["cpus"]) > len(cpus):
+                fix = "Give it fewer, or devices of both nodes."
+                got, allowed = str(wish["cpus"]), f"at most {len(cpus)} of its devices' NUMA nodes"
+                found.append(problem("guest has too many processors", at, got, allowed, fix))
+    return found
+
+
+class Libvirt:
+    """virsh on the host."""
+
+    def __init__(self, host: Host, settings: Settings) -> None:
+        self.host, self.settings = host, settings
+
+    def ask(self, *arguments: str) -> Tuple[str, Optional[str]]:
+        """What virsh answers, and the reason where it does not."""
+        answer = self.host.run(["virsh", "--quiet", "-c", self.settings.connection, *arguments])
+        return answer.out, None if answer.code == 0 else answer.said
+
+    def domains(self) -> Tuple[Dict[str, str], Optional[str]]:
+        """Every domain's persistent XML by name."""
+        listed, reason = self.ask("list", "--all", "--name")
+        if reason is not None:
+            return {}, reason
+        found = {}
+        for name in filter(None, (line.strip() for line in listed.splitlines())):
+            text, reason = self.ask("dumpxml", "--inactive", name)
+            if reason is not None:
+                return {}, reason
+            found[name] = text
+        return found, None
+
+    def runs(self, name: str) -> bool:
+        """Whether a domain has a running machine."""
+        return self.ask("domstate", name)[0].strip() not in ("shut off", "crashed", "")
+
+
+def foreign(
+    domains: Mapping[str, str], guests: Mapping[str, Mapping[str, Any]], settings: Settings
+) -> List[str]:
+    """Somebody else's domains in the way: with a guest's name, or with a device of ours."""
+    found = []
+    for name, text in sorted(domains.items()):
+        at = f"{settings.where}, domain {name}"
+        if domain.ours(text):
+            continue
+        if name in guests:
+            got, allowed = "a domain that Bedplate did not define", "no domain of that name"
+            fix = "Rename the guest, or undefine that domain."
+            found.append(problem("domain is somebody else's", at, got, allowed, fix))
+        taken = sorted(set(domain.host_devices(text)) & {a.lower() for a in settings.devices})
+        if taken:
+            fix = "Take it from that domain, or from bedplate_passthrough."
+            got, allowed = ", ".join(taken), "devices that no other domain has"
+            found.append(problem("domain has a device of ours", at, got, allowed, fix))
+    return found
+
+
+def ensure(
+    host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Settings, check: bool
+) -> Outcome:
+    """Define every guest whose domain is absent or differs in what we decide."""
+    problems = wrong(host, guests, settings)
+    virsh = Libvirt(host, settings)
+    domains, reason = virsh.domains()
+    if reason is not None and not check:
+        fix = "See 'systemctl status libvirtd' on the host."
+        said = f"virsh -c {settings.connection}"
+        problems.append(problem("libvirt does not answer", settings.where, reason, said, fix))
+    problems += foreign(domains, guests, settings)
+    if problems:
+        return Outcome([], problems, [])
+    diff: List[Dict[str, str]] = []
+    restart: List[str] = []
+    for name, wish in sorted(guests.items()):
+        have = domains.get(name, "")
+        wanted = domain.xml(guest(host, name, wish, settings), domain.uuid_of(have) if have else "")
+        aim = domain.essence(wanted)
+        different = domain.differences(domain.essence(have), aim) if have else ["not defined"]
+        if different:
+            header = f"domain {name}"
+            after = wanted if not have else "\n".join(different) + "\n"
+            diff.append(
+                {"before_header": header, "after_header": header, "before": "", "after": after}
+            )
+            if not check:
+                problems += _define(virsh, name, wanted, aim)
+        if have and not check and virsh.runs(name):
+            live = virsh.ask("dumpxml", name)[0]
+            if domain.differences(_lasting(live), _lasting(wanted)):
+                restart.append(name)
+    return Outcome(diff, problems, restart)
+
+
+def _lasting(text: str) -> Dict[str, Any]:
+    """The essence without what a running machine shows in another way."""
+    # A pinned guest's machine type is shown with its version, and its processors with their state.
+    return {k: v for k, v in domain.essence(text).items() if k not in ("cpu", "pinned")}
+
+
+def _define(virsh: Libvirt, name: str, wanted: str, aim: Mapping[str, Any]) -> List[str]:
+    path = f"{FOLDER}/{name}.xml"
+    virsh.host.write(path, wanted, 0o600)
+    where = f"{virsh.settings.where}, guest {name}"
+    _, reason = virsh.ask("define", "--validate", virsh.host.path(path))
+    if reason is not None:
+        fix = f"See {path} on the host, and 'virsh define --validate' of it."
+        return [problem("libvirt refuses the guest", where, reason, "a valid domain", fix)]
+    text, reason = virsh.ask("dumpxml", "--inactive", name)
+    left = [reason] if reason else domain.differences(domain.essence(text), aim)
+    if not left:
+        return []
+    fix = "See 'virsh dumpxml --inactive' of it."
+    return [problem("libvirt made another guest of it", where, "; ".join(left), "the wish", fix)]

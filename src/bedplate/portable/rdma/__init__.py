@@ -1,0 +1,1 @@
+"""RDMA devices, and the files that RDMA and NCCL are told by."""

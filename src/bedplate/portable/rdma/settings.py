@@ -1,0 +1,162 @@
+"""The files that RDMA and NCCL are told by, and what cannot be told."""
+
+import re
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+
+from ..files import File
+from ..host import Host
+from ..kernel.settings import HEADER
+from ..message import problem
+from . import devices as rdma
+from . import nccl_topology
+
+PROFILE = "/etc/profile.d/bedplate-nccl.sh"
+ROCE = "/etc/bedplate/roce.conf"
+MARKER = "/usr/libexec/bedplate/roce"
+UNIT = "/etc/systemd/system/bedplate-roce.service"
+PRIORITIES, DSCPS = range(8), range(64)
+_VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]*$")
+#: Letters that a value needs no quotes for, in /etc/nccl.conf and in a shell alike.
+_PLAIN = re.compile(r"^[A-Za-z0-9_=,.:/^+@%-]*$")
+
+SCRIPT = f"""#!/bin/sh
+# Managed by Bedplate (role rdma): changes here are lost.
+# Marks RoCE traffic and makes its priority lossless, as {ROCE} says. May run as often as one likes.
+set -u
+. {ROCE}
+status=0
+for interface in $INTERFACES; do
+    if command -v mlnx_qos > /dev/null; then
+        mlnx_qos -i "$interface" --trust=dscp --pfc="$PFC_LIST" > /dev/null || status=1
+    else
+        # Replaced one by one: adding what is there already is an error.
+        dcb app replace dev "$interface" dscp-prio "$DSCP:$PRIORITY" || status=1
+        dcb pfc set dev "$interface" prio-pfc all:off "$PRIORITY:on" || status=1
+    fi
+    for switch in roce_np roce_rp; do
+        ecn=/sys/class/net/$interface/ecn/$switch/enable/$PRIORITY
+        [ ! -e "$ecn" ] || echo 1 > "$ecn" || status=1
+    done
+done
+modprobe rdma_cm
+for device in /sys/class/infiniband/*; do
+    [ -e "$device" ] || continue
+    name=$(basename "$device")
+    case " $DEVICES " in *" $name "*|"  ") ;; *) continue ;; esac
+    for port in "$device"/ports/*; do
+        [ "$(cat "$port/link_layer")" = Ethernet ] || continue
+        settings={rdma.CONNECTIONS}/$name/ports/$(basename "$port")
+        mkdir -p {rdma.CONNECTIONS}/"$name" || status=1
+        echo "RoCE v2" > "$settings/default_roce_mode" || status=1
+        echo "$TOS" > "$settings/default_roce_tos" || status=1
+    done
+done
+exit $status
+"""
+
+SERVICE = f"""# Managed by Bedplate (role rdma): changes here are lost.
+[Unit]
+Description=Mark RoCE traffic and make its priority lossless
+ConditionPathExists={ROCE}
+Wants=sys-kernel-config.mount
+After=sys-kernel-config.mount network-pre.target openibd.service
+Before=network-online.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={MARKER}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Wish(NamedTuple):
+    """What is wished, by the names of the role's variables."""
+
+    stack: str
+    method: str
+    repository: Mapping[str, Any]
+    devices: Sequence[str]
+    roce: Mapping[str, Any]
+    nccl: Mapping[str, Any]
+    topology: Sequence[Mapping[str, Any]]
+    topology_file: str
+
+
+def wrong(host: Host, wish: Wish, where: str) -> List[str]:
+    """What cannot be, without changing anything."""
+    found: List[str] = []
+
+    def said(what: str, got: str, allowed: str, fix: str) -> None:
+        found.append(problem(what, where, got, allowed, fix))
+
+    if wish.stack == "inbox" and wish.method == "peermem":
+        fix = "Write stack: doca, or drive the GPUs by the open module and use dma-buf."
+        said("nvidia_peermem needs the stack doca", "inbox with peermem", "doca, or dma-buf", fix)
+    if wish.stack == "doca" and not wish.repository.get("url"):
+        fix = "Set rdma_repository to the maker's repository, or to its mirror."
+        said("stack doca has no repository", "no url", "rdma_repository with url", fix)
+    for name, numbers in (("priority", PRIORITIES), ("dscp", DSCPS)):
+        value = wish.roce.get(name) if wish.roce else None
+        if wish.roce and (not str(value).isdigit() or int(str(value)) not in numbers):
+            allowed = f"{numbers[0]} to {numbers[-1]}"
+            said(f"RoCE has no {name}", str(value), allowed, f"Correct rdma_roce.{name}.")
+    if wish.roce and not wish.roce.get("interfaces"):
+        fix = "Name them in rdma_roce.interfaces."
+        said("RoCE has no interfaces", "none", "network interfaces", fix)
+    for name, value in sorted(wish.nccl.items()):
+        if not _VARIABLE.match(name) or not _PLAIN.match(str(value)):
+            fix = "Correct rdma_nccl."
+            allowed = "NAME in capitals, and a value without spaces or quotes"
+            said("not a variable of NCCL's", f"{name}={value}", allowed, fix)
+    return found + nccl_topology.wrong(host, wish.topology, where)
+
+
+def nccl(wish: Wish) -> Dict[str, str]:
+    """NCCL's variables as they are to be."""
+    return rdma.nccl(wish.method, wish.roce, list(wish.devices), wish.nccl)
+
+
+def _roce_text(wish: Wish) -> str:
+    roce = wish.roce
+    priority = int(roce["priority"])
+    lines = {
+        "INTERFACES": " ".join(roce["interfaces"]),
+        "DEVICES": " ".join(wish.devices),
+        "PRIORITY": str(priority),
+        "DSCP": str(roce["dscp"]),
+        "TOS": str(rdma.traffic_class(int(roce["dscp"]))),
+        "PFC_LIST": ",".join("1" if number == priority else "0" for number in PRIORITIES),
+    }
+    return "".join(f'{name}="{value}"\n' for name, value in lines.items())
+
+
+def files(host: Host, wish: Wish) -> List[File]:
+    """The files to have; those that are no longer wished are `gone`."""
+    header = HEADER.format("rdma")
+    variables = nccl(wish)
+    plain = "".join(f"{name}={value}\n" for name, value in variables.items())
+    exported = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
+    found = [
+        File(rdma.NCCL_CONF, header + plain, refuse_foreign=True),
+        # /etc/nccl.conf is not seen inside containers: mpirun and batch systems pass these on.
+        File(PROFILE, header + exported),
+    ]
+    if wish.roce:
+        found += [
+            File(ROCE, header + _roce_text(wish)),
+            File(MARKER, SCRIPT, 0o755),
+            File(UNIT, SERVICE),
+        ]
+    if wish.topology:
+        found.append(File(wish.topology_file, nccl_topology.render(host, wish.topology)))
+    return found
+
+
+def gone(host: Host, wish: Wish) -> List[str]:
+    """Files of an earlier wish that is no longer there."""
+    keep = {file.path for file in files(host, wish)}
+    ours = (ROCE, wish.topology_file)
+    return [path for path in ours if path not in keep and host.exists(path)]

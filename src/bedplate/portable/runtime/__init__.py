@@ -1,0 +1,1 @@
+"""Container runtimes: their configuration, images, and what containers see."""

@@ -1,0 +1,143 @@
+"""containerd's main configuration: ours where there was none, and a user's with one line added."""
+
+import re
+from typing import List, NamedTuple, Optional
+
+from .. import owned
+from ..files import Change, is_ours, is_package_default
+from ..host import Host
+from ..message import problem
+
+#: What a user's file was before its one line was added.
+KEPT = ".before-bedplate"
+_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_IMPORTS = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[(?P<items>[^\]]*)\]", re.MULTILINE)
+_VERSION = re.compile(r"^[ \t]*version[ \t]*=[ \t]*(?P<number>\d+)[^\n]*\n?", re.MULTILINE)
+_DISABLED = re.compile(r"^[ \t]*disabled_plugins[ \t]*=[ \t]*\[(?P<items>[^\]]*)\]", re.MULTILINE)
+_COMMENT = re.compile(r"#[^\n]*")
+_STRING = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+#: Names under which a file can switch off what kubelet talks to.
+_CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+
+
+class Outcome(NamedTuple):
+    """The change (None: nothing to do), what waits, what is wrong, and whether it is a user's."""
+
+    change: Optional[Change]
+    pending: List[str]
+    problems: List[str]
+    adopted: bool
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments blanked, so that places stay the same."""
+    return _COMMENT.sub(lambda match: "#" * len(match.group()), text)
+
+
+def _strings(items: str) -> List[str]:
+    return [first or second for first, second in _STRING.findall(items)]
+
+
+def _top(text: str) -> int:
+    """Where the keys end that belong to no table."""
+    found = _TABLE.search(_without_comments(text))
+    return found.start() if found else len(text)
+
+
+def with_imports(text: str, pattern: str) -> str:
+    """A configuration that also imports ``pattern``; every other byte stays."""
+    hidden = _without_comments(text)
+    end = _top(text)
+    found = _IMPORTS.search(hidden)
+    if found and found.start() < end:
+        if pattern in _strings(text[found.start("items") : found.end("items")]):
+            return text
+        items = text[found.start("items") : found.end("items")]
+        bare = items.rstrip()
+        comma = "" if not bare.strip() or bare.endswith(",") else ", "
+        more = bare + comma + f'"{pattern}"' + items[len(bare) :]
+        return text[: found.start("items")] + more + text[found.end("items") :]
+    line = f'imports = ["{pattern}"]\n'
+    version = _VERSION.search(hidden, 0, end)
+    at = version.end() if version else 0
+    gap = "" if at == 0 or text[at - 1] == "\n" else "\n"
+    return text[:at] + gap + line + text[at:]
+
+
+def disables_cri(text: str) -> bool:
+    """Whether the file switches off what kubelet talks to; no drop-in can switch it on again."""
+    hidden = _without_comments(text)
+    found = _DISABLED.search(hidden, 0, _top(text))
+    items = text[found.start("items") : found.end("items")] if found else ""
+    return any(name in _CRI for name in _strings(items))
+
+
+def _refusals(path: str, text: str) -> List[str]:
+    found = []
+    if disables_cri(text):
+        found.append(
+            problem(
+                "containerd's configuration switches Kubernetes' interface off",
+                f"{path}:disabled_plugins",
+                "cri",
+                "a file without it, because drop-ins can only add to that list",
+                "Take cri out of disabled_plugins in your file, and run again.",
+            )
+        )
+    version = _VERSION.search(text, 0, _top(text))
+    if version is None or int(version.group("number")) < 2:
+        found.append(
+            problem(
+                "containerd's configuration is of a version that it no longer reads",
+                f"{path}:version",
+                version.group("number") if version else "none",
+                "2 or newer",
+                f"Migrate it: containerd --config {path} config migrate.",
+            )
+        )
+    return found
+
+
+def ensure(
+    host: Host, path: str, content: str, pattern: str, check: bool = False, hold: bool = False
+) -> Outcome:
+    """Have ``path`` import ``pattern``: as ``content`` where no user has a file, else by one line.
+
+    What a user's file was before is kept beside it, once. With ``hold`` a file that is there stays,
+    and is reported as pending.
+    """
+    before = host.read(path)
+    adopted = (
+        before is not None
+        and before != content
+        and not is_ours(before)
+        and not is_package_default(host, path, before)
+    )
+    after = content
+    if adopted and before is not None:
+        problems = _refusals(path, before)
+        if problems:
+            return Outcome(None, [], problems, True)
+        after = with_imports(before, pattern)
+    if before == after:
+        _record(host, path, after, before, adopted, check)
+        return Outcome(None, [], [], adopted)
+    if hold and before is not None:
+        return Outcome(
+            None, [f"{path}: {'no import' if adopted else 'another content'}"], [], adopted
+        )
+    if not check:
+        if adopted and before is not None and not host.exists(path + KEPT):
+            host.write(path + KEPT, before)
+        _record(host, path, after, before, adopted, check)
+        host.write(path, after)
+    return Outcome(Change(path, before, after), [], [], adopted)
+
+
+def _record(
+    host: Host, path: str, after: str, before: Optional[str], adopted: bool, check: bool
+) -> None:
+    """A user's file may change as the user likes: only ours is watched."""
+    if not check:
+        writing = owned.Writing(path, after, 0o644, before, watched=not adopted)
+        owned.keep(host, [writing._replace(role="container_runtime")])
