@@ -4,52 +4,54 @@ import platform
 from typing import Any, Dict, List
 
 from ..host import Host
-from . import baseline as baseline_evidence
-from . import checks as evidence
-from . import compute as compute_evidence
-from . import container as container_evidence
-from . import cuda as cuda_evidence
-from . import driver as driver_evidence
-from . import fabric as fabric_evidence
-from . import gpus as gpus_evidence
-from . import health as health_evidence
-from . import isolation as isolation_evidence
-from . import kernel as kernel_evidence
-from . import kubernetes as kubernetes_evidence
-from . import owned as owned_evidence
-from . import passthrough as passthrough_evidence
-from . import plugin as plugin_evidence
-from . import rdma as rdma_evidence
-from . import runtime as runtime_evidence
-from . import sharing as sharing_evidence
-from . import slurm as slurm_evidence
-from . import toolkit as toolkit_evidence
-from . import updates as updates_evidence
+from . import (
+    baseline,
+    checks,
+    compute,
+    container,
+    cuda,
+    driver,
+    fabric,
+    gpus,
+    health,
+    isolation,
+    kernel,
+    kubernetes,
+    owned,
+    passthrough,
+    plugin,
+    rdma,
+    runtime,
+    sharing,
+    slurm,
+    toolkit,
+    updates,
+)
 from .area import Area, Collected, Wishes
 from .checks import skipped
 
 #: In the order in which they are collected. ``driver`` to ``container`` want GPUs on the host.
 AREAS: Dict[str, Area] = {
-    "baseline": baseline_evidence.collect,
-    "kernel": kernel_evidence.collect,
-    "driver": driver_evidence.collect,
-    "gpus": gpus_evidence.collect,
-    "health": health_evidence.collect,
-    "compute": compute_evidence.collect,
-    "runtime": runtime_evidence.collect,
-    "toolkit": toolkit_evidence.collect,
-    "kubernetes": kubernetes_evidence.collect,
-    "plugin": plugin_evidence.collect,
-    "container": container_evidence.collect,
-    "fabric": fabric_evidence.collect,
-    "cuda": cuda_evidence.collect,
-    "sharing": sharing_evidence.collect,
-    "slurm": slurm_evidence.collect,
-    "isolation": isolation_evidence.collect,
-    "owned": owned_evidence.collect,
-    "updates": updates_evidence.collect,
-    "passthrough": passthrough_evidence.collect,
-    "rdma": rdma_evidence.collect,
+    "baseline": baseline.collect,
+    "kernel": kernel.collect,
+    "driver": driver.collect,
+    "gpus": gpus.collect,
+    "health": health.collect,
+    "compute": compute.collect,
+    "runtime": runtime.collect,
+    "toolkit": toolkit.collect,
+    "kubernetes": kubernetes.collect,
+    "plugin": plugin.collect,
+    "container": container.collect,
+    "fabric": fabric.collect,
+    "cuda": cuda.collect,
+    "sharing": sharing.collect,
+    "slurm": slurm.collect,
+    "isolation": isolation.collect,
+    "owned": owned.collect,
+    "updates": updates.collect,
+    "passthrough": passthrough.collect,
+    "rdma": rdma.collect,
 }
 GPU_AREAS = ("driver", "gpus", "health", "compute", "toolkit", "plugin", "container", "isolation")
 
@@ -76,7 +78,7 @@ def collect(host: Host, wish: Wishes, areas: List[str]) -> Dict[str, Any]:
         else:
             collector(host, wish, to)
     return {
-        "simulated": evidence.simulated(host),
+        "simulated": checks.simulated(host),
         "labels": to.labels,
         "facts": to.facts,
         "checks": to.checks,
