@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,12 +33,17 @@ class Machine:
         self.host = Host(str(root), self.run)
         self.packages = dict(PACKAGES)
         self.held = set(PACKAGES)
-        self.unit = {"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "9"}
+        self.unit = {
+            "ActiveState": "active",
+            "UnitFileState": "enabled",
+            "MainPID": "9",
+            "ExecMainStartTimestampMonotonic": str(int(time.monotonic() * 1e6)),
+        }
         self.cards = "0, state  Completed, status Success\n1, state  Completed, status Success\n"
         self.loader = "\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
         self.chosen: list[str] = []
+        self.installed_at = 0
         self.write("/proc/driver/nvidia/version", f"NVRM version: x Kernel Module  {VERSION}  x\n")
-        self.write("/proc/9/comm", "sleep\n")
 
     def write(self, name: str, text: str) -> Path:
         path = self.root / name.lstrip("/")
@@ -56,6 +62,8 @@ class Machine:
         if words[0] == "update-alternatives":
             self.chosen.append(words[1])
             return Result(0, "", "")
+        if words[0] == "rpm":
+            return Result(1, f"{self.installed_at}\npackage libnvidia-nscq is not installed\n", "")
         if words[0] == "dpkg-query":
             return Result(0, self.dpkg(words[2]), "")
         return Result(127, "", f"{words[0]}: command not found")
@@ -145,7 +153,7 @@ def test_the_drivers_version_in_a_packages(version: str, upstream: str) -> None:
 
 
 def test_a_service_older_than_its_package_is_outdated(machine: Machine) -> None:
-    began = (machine.root / "proc/9").stat().st_mtime
+    began = time.time()
     listed = machine.write("/var/lib/dpkg/info/nvidia-fabricmanager.list", "")
     os.utime(listed, (began - 60, began - 60))
     assert not fabric.outdated(machine.host, SERVICE, list(PACKAGES))
@@ -153,6 +161,15 @@ def test_a_service_older_than_its_package_is_outdated(machine: Machine) -> None:
     assert fabric.outdated(machine.host, SERVICE, list(PACKAGES))
     machine.unit["MainPID"] = "0"
     assert not fabric.outdated(machine.host, SERVICE, list(PACKAGES))
+
+
+def test_on_red_hats_family_rpm_tells_when_a_package_came(machine: Machine) -> None:
+    machine.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n')
+    began = int(time.time())
+    machine.installed_at = began - 60
+    assert not fabric.outdated(machine.host, SERVICE, list(PACKAGES))
+    machine.installed_at = began + 60
+    assert fabric.outdated(machine.host, SERVICE, list(PACKAGES))
 
 
 # ---- CUDA

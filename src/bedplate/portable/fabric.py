@@ -2,9 +2,10 @@
 
 import os
 import re
+import time
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from . import nvidia
+from . import nvidia, os_release
 from .discovery import packages as discovery_packages
 from .host import Host
 
@@ -73,12 +74,24 @@ def running(host: Host, service: str) -> str:
 
 def outdated(host: Host, service: str, packages: Sequence[str]) -> bool:
     """Whether a running service began before its package was exchanged: a killed run's rest."""
-    pid = _property(host, service, "MainPID")
-    began = _changed(host, f"/proc/{pid}") if pid not in ("", "0") else None
-    if began is None:
+    if _property(host, service, "MainPID") in ("", "0"):
         return False
+    # In microseconds since the boot: older versions of systemd write no other time for programs.
+    since_boot = _property(host, service, "ExecMainStartTimestampMonotonic")
+    if not since_boot.isdigit():
+        return False
+    began = time.time() - time.monotonic() + int(since_boot) / 1e6
+    return any(installed > began for installed in _installed_at(host, packages))
+
+
+def _installed_at(host: Host, packages: Sequence[str]) -> List[float]:
+    """When the packages that are there were installed, in seconds since 1970."""
+    if os_release.family(host) == "RedHat":
+        answer = host.run(["rpm", "--query", "--queryformat", "%{INSTALLTIME}\n", *packages])
+        # rpm says about the others, on the same stream, that they are not installed.
+        return [float(line) for line in answer.out.splitlines() if line.isdigit()]
     files = (_changed(host, _DEBIAN_FILES.format(name)) for name in packages)
-    return any(changed is not None and changed > began for changed in files)
+    return [changed for changed in files if changed is not None]
 
 
 def _changed(host: Host, name: str) -> Optional[float]:
