@@ -145,15 +145,20 @@ def framework_gpu(view: View) -> Iterator[str]:
 
 
 def mps_clients(view: View) -> Iterator[str]:
-    """MPS serves no more clients than CUDA and the architecture allow."""
+    """MPS serves no more clients than CUDA, the architecture and the device plugin allow."""
     replicas = view.pool["sharing"].get("replicas")
     if view.sharing["mode"] != "mps" or not replicas or not view.driver:
         return
-    rows = view.facts["mps-limits"]
+    rows = [row for row in view.facts["mps-limits"] if row.get("by") != "device-plugin"]
     cuda = view.branch["cuda"]
     fit = [row for row in rows if between(cuda, row.get("cuda_from"), row.get("cuda_upto"))]
     limits = [row["clients"] for row in fit]
     limits += [row["mps_clients"] for row in view.architectures if row.get("mps_clients")]
+    for row in view.facts["mps-limits"] if not view.outside else []:
+        span = (row.get("capability_from"), row.get("capability_upto"))
+        boards = [model["compute_capability"] for model, _ in view.gpus]
+        if row.get("by") == "device-plugin" and any(between(one, *span) for one in boards):
+            limits.append(row["clients"])
     if not fit or replicas > min(limits):
         yield f"{replicas} clients, limits {limits}"
 

@@ -70,6 +70,8 @@ def domain(file: str, field: str) -> list[str]:
         found = of("driver-packages", "version")
     elif stem == "kubernetes":
         found = of("kubernetes", "version")
+    elif stem == "capability":
+        found = of("gpu-models", "compute_capability")
     elif stem == "kernel":
         found = of("kernels", "kernel")
     elif field in ("first_branch", "last_branch"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 DATA = Path(__file__).with_name("data")
-TODAY = date(2026, 11, 21)
+TODAY = date(2026, 11, 22)
 POOL = "pool_published"
 HOSTS = 4
 Row = dict[str, Any]

@@ -161,11 +161,20 @@ def _drivers(tables: Tables) -> Iterator[Problem]:
 
 def _mps(limits: Iterable[Fact[MpsLimit]]) -> Iterator[Problem]:
     for one, other in combinations(list(limits), 2):
-        first, second = one.value, other.value
-        begins = [number(value.cuda_from) if value.cuda_from else 0 for value in (first, second)]
-        ends = [last(value.cuda_upto) if value.cuda_upto else None for value in (first, second)]
+        if one.value.by != other.value.by:
+            continue
+        ranges = [_mps_range(one.value), _mps_range(other.value)]
+        begins = [number(begin) if begin else 0 for begin, _ in ranges]
+        ends = [last(end) if end else None for _, end in ranges]
         if (ends[0] is None or begins[1] <= ends[0]) and (ends[1] is None or begins[0] <= ends[1]):
             yield fact_problem("ranges overlap", "mps-limits", other.id, one.id)
+
+
+def _mps_range(limit: MpsLimit) -> tuple[str | None, str | None]:
+    """Return the versions that a limit is for: of CUDA, or compute capabilities."""
+    if limit.by == "device-plugin":
+        return limit.capability_from, limit.capability_upto
+    return limit.cuda_from, limit.cuda_upto
 
 
 def _mig(tables: Tables) -> Iterator[Problem]:

@@ -269,11 +269,18 @@ class FrameworkBuild(Value):
 
 
 class MpsLimit(Value):
-    """How many clients one device's MPS server takes, by the CUDA version of the driver."""
+    """How many clients one device's MPS server takes, by the CUDA version of the driver.
+
+    Where it is `by` the device plugin, it is how many replicas that offers of a board, whatever the
+    server takes: on nodes of Kubernetes alone, by the board's compute capability.
+    """
 
     limit: str
-    cuda_from: Version | None
-    cuda_upto: Version | None
+    by: Literal["driver", "device-plugin"] = "driver"
+    cuda_from: Version | None = None
+    cuda_upto: Version | None = None
+    capability_from: ComputeCapability | None = None
+    capability_upto: ComputeCapability | None = None
     clients: int
 
 

@@ -154,7 +154,7 @@ class Encoding:
         facts, board, key = self.problem.facts, fact.value, fact.id
         architecture = self.catalogue.architectures[board.architecture]
         facts.add("architecture", key, architecture.id)
-        facts.add("capability", key, int(board.compute_capability.replace(".", "")))
+        facts.add("capability", key, capability(board.compute_capability))
         for flavour in board.flavours:
             facts.add("board_flavour", key, Name(flavour))
         if board.open_from is not None:
@@ -225,8 +225,8 @@ class Encoding:
     def _framework(self, fact: Fact) -> None:  # type: ignore[type-arg]
         facts, build = self.problem.facts, fact.value
         self._cuda_of(fact.id, build.cuda)
-        for capability in build.compute_capabilities:
-            facts.add("build_capability", fact.id, int(capability.replace(".", "")))
+        for compiled in build.compute_capabilities:
+            facts.add("build_capability", fact.id, capability(compiled))
         if build.ptx:
             facts.add("ptx", fact.id)
 
@@ -275,6 +275,11 @@ class Encoding:
         facts = self.problem.facts
         for limit in self.catalogue.mps_limits.values():
             value = limit.value
+            if value.by == "device-plugin":
+                lowest = capability(value.capability_from or "0.0")
+                highest = capability(value.capability_upto or "999.9")
+                facts.add("plugin_limit", limit.id, lowest, highest, value.clients)
+                continue
             first = number(value.cuda_from) if value.cuda_from else 0
             end = last(value.cuda_upto) if value.cuda_upto else last("2146")
             facts.add("mps_limit", limit.id, first, end, value.clients)
@@ -285,6 +290,11 @@ class Encoding:
                 for word in self.candidates.words_met(condition):
                     facts.add("meets", bad.id, index, name(word))
         return self.problem
+
+
+def capability(text: str) -> int:
+    """Return a compute capability as the solver counts: 7.5 is 75."""
+    return int(text.replace(".", ""))
 
 
 def seen_as(condition: Condition) -> Name:

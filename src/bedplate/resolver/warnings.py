@@ -125,8 +125,19 @@ def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
     branch = catalogue.driver_branches[driver.branch]
     yield branch.id
     for limit in catalogue.mps_limits.values() if pool.sharing.mode == "mps" else ():
-        first, end, cuda = limit.value.cuda_from, limit.value.cuda_upto, number(branch.value.cuda)
-        if number(first or "0") <= cuda and (end is None or cuda <= last(end)):
+        value = limit.value
+        if value.by == "driver":
+            first, end, asked = value.cuda_from, value.cuda_upto, [branch.value.cuda]
+        elif pool.expects is not None and pool.expects.by == "cluster":
+            boards = (catalogue.gpu_models[gpu.model].value for gpu in pool.gpu)
+            first, end = value.capability_from, value.capability_upto
+            asked = [board.compute_capability for board in boards]
+        else:
+            continue
+        if any(
+            number(first or "0") <= number(one) and (end is None or number(one) <= last(end))
+            for one in asked
+        ):
             yield limit.id
     for version in pool.cuda_toolkit:
         floor = catalogue.cuda_toolkits[version].value.driver_from
