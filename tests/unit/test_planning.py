@@ -18,7 +18,7 @@ TODAY = ["--today", "2026-11-21"]
 CLASS = {
     "bedplate_gpu": {"model": "v100-sxm2-32gb", "count": 8},
     "bedplate_driver": {"source": "vendor-repo"},
-    "bedplate_sharing": {"mode": "mps", "replicas": 48},
+    "bedplate_sharing": {"mode": "mps", "replicas": 16},
     "bedplate_frameworks": ["pytorch-2.10"],
 }
 
