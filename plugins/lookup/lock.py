@@ -40,10 +40,15 @@ _raw:
   elements: dict
 """
 
+import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from ansible.errors import AnsibleLookupError  # noqa: E402
 from ansible.plugins.lookup import LookupBase  # noqa: E402
+
+# Variables that are made of others ask many times in one task, and each task of a host has a
+# process of its own: what was checked there holds for as long as it lives.
+_checked: dict[tuple[int, str], dict] = {}
 
 
 class LookupModule(LookupBase):
@@ -55,7 +60,13 @@ class LookupModule(LookupBase):
         from bedplate.locked_site import locked_site
 
         self.set_options(var_options=variables, direct=kwargs)
-        try:
-            return [locked_site(Path(str(term))) for term in terms]
-        except BedplateError as error:
-            raise AnsibleLookupError(str(error)) from None  # the chain would say it twice
+        found = []
+        for term in terms:
+            key = (os.getpid(), str(term))
+            try:
+                if key not in _checked:
+                    _checked[key] = locked_site(Path(str(term)))
+            except BedplateError as error:
+                raise AnsibleLookupError(str(error)) from None  # the chain would say it twice
+            found.append(_checked[key])
+        return found
