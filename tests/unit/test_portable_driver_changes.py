@@ -216,6 +216,23 @@ def test_a_transaction_that_removes_more_is_refused(tmp_path: Path) -> None:
     assert (refused.value.got, refused.value.allowed) == ("app", "old")
 
 
+def test_where_nothing_is_to_go_apt_may_remove_nothing(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
+    others = simulating("Remv app [1]\n", "app\tapp\n")
+
+    def answer(argv: Sequence[str]) -> Result:
+        asked.append(argv)
+        if "--no-remove" in argv:
+            return Result(100, "", "E: Packages need to be removed but remove is disabled.\n")
+        return others(argv)
+
+    with pytest.raises(TransactionError) as refused:
+        apt.run(host(tmp_path, answer), Wish({"new": "535"}, work="/work"), ["new"])
+    assert (refused.value.got, refused.value.allowed) == ("app", "no removal")
+    installing = [argv for argv in asked if "install" in argv]
+    assert ["--simulate" in argv for argv in installing] == [False, True]
+
+
 def test_the_rest_of_the_same_driver_may_go_with_it(tmp_path: Path) -> None:
     wish = Wish({"new": "535"}, ["old"], work="/work")
     here = host(

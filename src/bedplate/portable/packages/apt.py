@@ -10,6 +10,8 @@ from .transaction import TransactionError
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
+#: What apt says where it would have to remove something and may not.
+REMOVE_DISABLED = "remove is disabled"
 #: A driver's package may build a module for every kernel that is there.
 INSTALL_SECONDS = 7200
 
@@ -115,12 +117,19 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
         "--allow-change-held-packages",
     ]
     asked = _arguments(host, wish, names, kept=bool(in_archives))
-    _refuse_more_removals(host, wish, [*wish.apt, *allowed], asked)
+    # Where nothing is to go, apt itself sees to it that nothing does, without being asked before.
+    if wish.remove:
+        _refuse_more_removals(host, wish, [*wish.apt, *allowed], asked)
+    keep_all = [] if wish.remove else ["--no-remove"]
     if wish.archives:
         os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)
     answer = host.run(
-        [*wish.apt, *allowed, "install", *asked], timeout=INSTALL_SECONDS, environment=ENVIRONMENT
+        [*wish.apt, *allowed, *keep_all, "install", *asked],
+        timeout=INSTALL_SECONDS,
+        environment=ENVIRONMENT,
     )
+    if keep_all and REMOVE_DISABLED in answer.err:
+        _refuse_more_removals(host, wish, [*wish.apt, *allowed], asked)
     if answer.code != 0:
         raise TransactionError(
             "packages could not be installed",
