@@ -49,7 +49,9 @@ options:
     default: 600
 attributes:
   check_mode:
-    description: Says what would change, by what is installed. Apt itself is not asked.
+    description:
+      - Says what would change, by what is installed. A change that would remove too much is refused
+        where the host's index knows the wished versions; it is not fetched.
     support: full
   diff_mode:
     description: Shows versions and holds before and after.
@@ -186,6 +188,8 @@ def main() -> None:
     old = host.read(unattended) or "" if unattended else ""
     new = debian.unattended_blacklist("role " + given["owner"], names) if unattended else ""
     try:
+        if module.check_mode and (installed or removed):
+            apt.foresee(host, wish._replace(remove=removed), installed)
         if not module.check_mode:
             if unattended and new != old:
                 host.write(unattended, new)

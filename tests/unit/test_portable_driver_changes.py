@@ -216,6 +216,13 @@ def test_a_transaction_that_removes_more_is_refused(tmp_path: Path) -> None:
     assert (refused.value.got, refused.value.allowed) == ("app", "old")
 
 
+def test_check_mode_refuses_by_what_the_index_knows(tmp_path: Path) -> None:
+    here = host(tmp_path, simulating("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
+    with pytest.raises(TransactionError):
+        apt.foresee(here, Wish({"new": "535"}, ["old"], work="/work"), ["new"])
+    apt.foresee(here, Wish({"new": "550"}, ["old"], work="/work"), ["new"])  # not in the index
+
+
 def test_where_nothing_is_to_go_apt_may_remove_nothing(tmp_path: Path) -> None:
     asked: list[Sequence[str]] = []
     others = simulating("Remv app [1]\n", "app\tapp\n")

@@ -1,7 +1,7 @@
 """One apt transaction: exact versions in, what they replace out, and never anything else out."""
 
 import os
-from typing import List, Mapping, NamedTuple, Sequence
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 from ..driver import dkms as driver_dkms
 from ..host import Host
@@ -77,9 +77,34 @@ def _arguments(host: Host, wish: Wish, names: Sequence[str], kept: bool) -> List
     return asked + [f"{name}-" for name in sorted(wish.remove)]
 
 
-def _unknown(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
+def _unknown(host: Host, wish: Wish, names: Sequence[str]) -> Tuple[List[str], List[str]]:
+    """Names whose versions the index does not offer: those to be had nowhere, and those kept."""
     versions = debian.offered(host, names)
-    return [n for n in names if wish.packages[n] not in versions[n]]
+    lacking = [n for n in names if wish.packages[n] not in versions[n]]
+    kept = [n for n in lacking if debian.archive(host, wish.archives, n, wish.packages[n])]
+    return [n for n in lacking if n not in kept], kept
+
+
+def _transaction(
+    host: Host, wish: Wish, names: Sequence[str], kept: bool
+) -> Tuple[List[str], List[str]]:
+    """apt-get with all that holds for this transaction, and what it is asked for."""
+    pins = f"{wish.work}/preferences"
+    host.write(pins, debian.preferences(host, wish.packages))
+    options = ["-o", f"Dir::Etc::preferences={host.path(pins)}", "--no-install-recommends"]
+    options += ["--allow-downgrades", "--allow-change-held-packages"]
+    return [*wish.apt, *options], _arguments(host, wish, names, kept)
+
+
+def foresee(host: Host, wish: Wish, names: Sequence[str]) -> None:
+    """Refuse what `run` would refuse for its removals, as far as the host's index tells.
+
+    Nothing is changed. Raises `TransactionError`.
+    """
+    unknown, in_archives = _unknown(host, wish, names)
+    if not unknown:
+        apt, asked = _transaction(host, wish, names, kept=bool(in_archives))
+        _refuse_more_removals(host, wish, apt, asked)
 
 
 def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
@@ -87,9 +112,8 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
 
     Raises `TransactionError`.
     """
-    unknown = _unknown(host, wish, names)
-    in_archives = [n for n in unknown if debian.archive(host, wish.archives, n, wish.packages[n])]
-    if set(unknown) - set(in_archives):
+    unknown, in_archives = _unknown(host, wish, names)
+    if unknown:
         answer = host.run([*wish.apt, "update"], timeout=600, environment=ENVIRONMENT)
         if answer.code != 0:
             raise TransactionError(
@@ -98,7 +122,7 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
                 "'apt-get update' ends well",
                 "Check the host's package sources and its way to them.",
             )
-        unknown = [n for n in _unknown(host, wish, names) if n not in in_archives]
+        unknown, in_archives = _unknown(host, wish, names)
         if unknown:
             raise TransactionError(
                 "package versions of the lock are not offered by the host's package sources",
@@ -107,29 +131,18 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
                 "Point the sources at a mirror that keeps them, or choose another driver"
                 " and run 'bedplate plan'.",
             )
-    pins = f"{wish.work}/preferences"
-    host.write(pins, debian.preferences(host, wish.packages))
-    allowed = [
-        "-o",
-        f"Dir::Etc::preferences={host.path(pins)}",
-        "--no-install-recommends",
-        "--allow-downgrades",
-        "--allow-change-held-packages",
-    ]
-    asked = _arguments(host, wish, names, kept=bool(in_archives))
+    apt, asked = _transaction(host, wish, names, kept=bool(in_archives))
     # Where nothing is to go, apt itself sees to it that nothing does, without being asked before.
     if wish.remove:
-        _refuse_more_removals(host, wish, [*wish.apt, *allowed], asked)
+        _refuse_more_removals(host, wish, apt, asked)
     keep_all = [] if wish.remove else ["--no-remove"]
     if wish.archives:
         os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)
     answer = host.run(
-        [*wish.apt, *allowed, *keep_all, "install", *asked],
-        timeout=INSTALL_SECONDS,
-        environment=ENVIRONMENT,
+        [*apt, *keep_all, "install", *asked], timeout=INSTALL_SECONDS, environment=ENVIRONMENT
     )
     if keep_all and REMOVE_DISABLED in answer.err:
-        _refuse_more_removals(host, wish, [*wish.apt, *allowed], asked)
+        _refuse_more_removals(host, wish, apt, asked)
     if answer.code != 0:
         raise TransactionError(
             "packages could not be installed",
