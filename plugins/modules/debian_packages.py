@@ -5,26 +5,31 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: debian_packages
-short_description: Install exact package versions in one transaction and hold them
+short_description: Install packages in one transaction, and hold those of an exact version
 description:
   - Finishes what an interrupted dpkg left undone, waiting for a package manager that still runs.
-  - Fetches apt's index only when it does not know a wished version.
+  - Fetches apt's index only when it does not know a wished version, or knows a file that is gone.
   - Installs, upgrades, downgrades and removes in one apt transaction, and refuses one that would
     remove anything beyond O(remove).
   - Holds the packages, so that unattended upgrades leave them alone.
 author: [The Bedplate authors]
 options:
   packages:
-    description: Version by package name.
+    description: Version by package name. V(20.10.24*) takes every version that begins so.
     type: dict
-    required: true
+    default: {}
+  present:
+    description: Packages that are there in any version. They are not held.
+    type: list
+    elements: str
+    default: []
   remove:
     description: Packages that go in the same transaction. Their configuration files stay.
     type: list
     elements: str
     default: []
   hold:
-    description: Whether the packages are held.
+    description: Whether O(packages) are held.
     type: bool
     default: true
   owner:
@@ -43,6 +48,10 @@ options:
     description: Versions that are fetched into O(archives) before anything is changed.
     type: dict
     default: {}
+  refresh:
+    description: Whether apt's index is fetched before anything is installed, whatever it knows.
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds to wait for another package manager.
     type: int
@@ -160,24 +169,27 @@ def hold(host: Host, names: list[str]) -> None:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "packages": {"type": "dict", "required": True},
+            "packages": {"type": "dict", "default": {}},
+            "present": {"type": "list", "elements": "str", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
             "owner": {"type": "str", "default": ""},
             "archives": {"type": "path", "default": ""},
             "preserve": {"type": "dict", "default": {}},
+            "refresh": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
     given, host = module.params, Host()
     wish = Wish(
-        packages=given["packages"],
+        packages={**dict.fromkeys(given["present"], ""), **given["packages"]},
         remove=sorted(set(given["remove"]) - set(given["packages"])),
         archives=given["archives"],
         preserve=given["preserve"],
         work=module.tmpdir,
         lock_timeout=given["lock_timeout"],
+        refresh=given["refresh"],
     )
     names, everything = sorted(wish.packages), sorted({*wish.packages, *wish.remove})
     before = debian.installed(host, everything)
@@ -186,7 +198,8 @@ def main() -> None:
     removed, lacking = debian.there(host, wish.remove), []
     unattended = UNATTENDED.format(given["owner"].replace("_", "-")) if given["owner"] else ""
     old = host.read(unattended) or "" if unattended else ""
-    new = debian.unattended_blacklist("role " + given["owner"], names) if unattended else ""
+    mine = sorted(given["packages"])
+    new = debian.unattended_blacklist("role " + given["owner"], mine) if unattended else ""
     try:
         if module.check_mode and (installed or removed):
             apt.foresee(host, wish._replace(remove=removed), installed)
@@ -196,17 +209,21 @@ def main() -> None:
             if interrupted or installed or removed:
                 installed, removed, lacking = change(host, wish, interrupted)
         now = before if module.check_mode else debian.installed(host, names)
-        unheld = [n for n in names if given["hold"] and not (n in now and now[n].held)]
+        to_hold = mine if given["hold"] else []
+        unheld = [n for n in to_hold if not (n in now and now[n].held)]
         if unheld and not module.check_mode:
             hold(host, unheld)
     except TransactionError as error:
         module.fail_json(
             msg=problem(error.what, os.uname().nodename, error.got, error.allowed, error.fix)
         )
-    after = {
-        n: debian.Package(wish.packages[n], given["hold"] or (n in before and before[n].held))
-        for n in names
-    }
+    after = {}
+    for n in names:
+        version = wish.packages[n]
+        if n in now and debian.matches(now[n].version, version):
+            version = now[n].version
+        held = n in to_hold or (n in before and before[n].held)
+        after[n] = debian.Package(version or "in the version that the sources have", held)
     module.exit_json(
         changed=bool(interrupted or installed or removed or unheld or new != old),
         repaired=interrupted,

@@ -120,6 +120,9 @@ def test_differing() -> None:
     have = {"a": debian.Package("1", False), "b": debian.Package("1", True)}
     assert debian.differing(have, {"a": "1"}) == []
     assert debian.differing(have, {"c": "1", "b": "2", "a": "1"}) == ["b", "c"]
+    have = {"a": debian.Package("20.10.24", False)}
+    for wished, differing in (("", []), ("20.10*", []), ("20.1", ["a"]), ("26*", ["a"])):
+        assert debian.differing(have, {"a": wished}) == differing, wished
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,6 @@ from bedplate.portable.driver import rollback as driver_rollback
 from bedplate.portable.driver import state as driver
 from bedplate.portable.driver.record import Driver, Record
 from bedplate.portable.host import Host, Result
-from bedplate.portable.packages import apt
-from bedplate.portable.packages.apt import Wish
-from bedplate.portable.packages.transaction import TransactionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,72 +188,3 @@ def test_options_that_the_loaded_module_does_not_have(tmp_path: Path) -> None:
     assert nvidia.other_options(here, wish) == ["NVreg_EnableGpuFirmware=0"]
     put(tmp_path, "/proc/driver/nvidia/params", "EnableGpuFirmware: 0\n")
     assert nvidia.other_options(here, wish) == []
-
-
-def simulating(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:
-    """Answer as an apt that offers new=535, and would do *simulated*."""
-
-    def answer(argv: Sequence[str]) -> Result:
-        if argv[0] == "apt-cache":
-            return Result(0, " new | 535 | http://m.example x Packages\n", "")
-        if "--simulate" in argv:
-            return Result(0, simulated, "")
-        if argv[0] == "dpkg-query":
-            return Result(0, sources, "")
-        return Result(0, "", "")
-
-    return answer
-
-
-def test_a_transaction_that_removes_more_is_refused(tmp_path: Path) -> None:
-    wish = Wish({"new": "535"}, ["old"], work="/work")
-    here = host(tmp_path, simulating("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
-    with pytest.raises(TransactionError) as refused:
-        apt.run(here, wish, ["new"])
-    assert (refused.value.got, refused.value.allowed) == ("app", "old")
-
-
-def test_check_mode_refuses_by_what_the_index_knows(tmp_path: Path) -> None:
-    here = host(tmp_path, simulating("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
-    with pytest.raises(TransactionError):
-        apt.foresee(here, Wish({"new": "535"}, ["old"], work="/work"), ["new"])
-    apt.foresee(here, Wish({"new": "550"}, ["old"], work="/work"), ["new"])  # not in the index
-
-
-def test_where_nothing_is_to_go_apt_may_remove_nothing(tmp_path: Path) -> None:
-    asked: list[Sequence[str]] = []
-    others = simulating("Remv app [1]\n", "app\tapp\n")
-
-    def answer(argv: Sequence[str]) -> Result:
-        asked.append(argv)
-        if "--no-remove" in argv:
-            return Result(100, "", "E: Packages need to be removed but remove is disabled.\n")
-        return others(argv)
-
-    with pytest.raises(TransactionError) as refused:
-        apt.run(host(tmp_path, answer), Wish({"new": "535"}, work="/work"), ["new"])
-    assert (refused.value.got, refused.value.allowed) == ("app", "no removal")
-    installing = [argv for argv in asked if "install" in argv]
-    assert ["--simulate" in argv for argv in installing] == [False, True]
-
-
-def test_the_rest_of_the_same_driver_may_go_with_it(tmp_path: Path) -> None:
-    wish = Wish({"new": "535"}, ["old"], work="/work")
-    here = host(
-        tmp_path, simulating("Remv old [1]\nRemv rest [1]\n", "old\tnvidia\nrest\tnvidia\n")
-    )
-    apt.run(here, wish, ["new"])
-
-
-def test_what_is_to_be_removed_is_not_configured_first(tmp_path: Path) -> None:
-    asked: list[Sequence[str]] = []
-
-    def answer(argv: Sequence[str]) -> Result:
-        asked.append(argv)
-        return Result(0, "iF \tbroken\n", "") if argv[0] == "dpkg-query" else Result(0, "", "")
-
-    here = host(tmp_path, answer)
-    assert apt.mend(here, Wish({}, ["broken"])) == ""
-    assert asked[-1] == ["dpkg", "--set-selections"]
-    assert apt.mend(here, Wish({"broken": "1"})) == ""
-    assert asked[-1][-2:] == ["--configure", "-a"]

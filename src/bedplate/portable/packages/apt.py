@@ -4,7 +4,7 @@ import os
 from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 from ..driver import dkms as driver_dkms
-from ..host import Host
+from ..host import Host, Result
 from . import debian
 from .transaction import TransactionError
 
@@ -12,6 +12,8 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
 #: What apt says where it would have to remove something and may not.
 REMOVE_DISABLED = "remove is disabled"
+#: What it says where the index knows a file that the source no longer has.
+VANISHED = "Unable to fetch some archives"
 #: A driver's package may build a module for every kernel that is there.
 INSTALL_SECONDS = 7200
 
@@ -19,9 +21,10 @@ INSTALL_SECONDS = 7200
 class Wish(NamedTuple):
     """What the host is to have, and how.
 
-    ``remove`` names packages that go in the same transaction. ``archives`` is a folder that keeps
-    the .deb files, empty for apt's own; ``preserve`` are versions that must stay installable from
-    it. ``work`` is a folder for temporary files, ``lock_timeout`` in seconds.
+    ``packages`` are versions by name, as `debian.matches` takes them. ``remove`` names packages
+    that go in the same transaction. ``archives`` is a folder that keeps the .deb files, empty for
+    apt's own; ``preserve`` are versions that must stay installable from it. ``work`` is a folder
+    for temporary files, ``lock_timeout`` in seconds. ``refresh`` fetches the index in any case.
     """
 
     packages: Mapping[str, str]
@@ -30,6 +33,7 @@ class Wish(NamedTuple):
     preserve: Mapping[str, str] = {}
     work: str = "/tmp"  # noqa: S108 the module gives its own
     lock_timeout: int = 600
+    refresh: bool = False
 
     @property
     def apt(self) -> List[str]:
@@ -68,19 +72,27 @@ def _errors(host: Host, out: str, err: str) -> str:
 
 
 def _arguments(host: Host, wish: Wish, names: Sequence[str], kept: bool) -> List[str]:
-    """What apt is asked for: all of the wish, so that nothing of it moves on its own."""
+    """What apt is asked for: all exact versions, so that nothing of them moves on its own."""
     asked = []
     for name in sorted(wish.packages):
         version = wish.packages[name]
+        if name not in names and not debian.exact(version):
+            continue  # it is there, and named again it would be upgraded
         file = debian.archive(host, wish.archives, name, version) if kept and name in names else ""
-        asked.append(host.path(file) if file else f"{name}={version}")
+        asked.append(host.path(file) if file else _named(wish, name))
     return asked + [f"{name}-" for name in sorted(wish.remove)]
+
+
+def _named(wish: Wish, name: str) -> str:
+    return "=".join(filter(None, (name, wish.packages[name])))
 
 
 def _unknown(host: Host, wish: Wish, names: Sequence[str]) -> Tuple[List[str], List[str]]:
     """Names whose versions the index does not offer: those to be had nowhere, and those kept."""
     versions = debian.offered(host, names)
-    lacking = [n for n in names if wish.packages[n] not in versions[n]]
+    lacking = [
+        n for n in names if not any(debian.matches(v, wish.packages[n]) for v in versions[n])
+    ]
     kept = [n for n in lacking if debian.archive(host, wish.archives, n, wish.packages[n])]
     return [n for n in lacking if n not in kept], kept
 
@@ -110,28 +122,50 @@ def foresee(host: Host, wish: Wish, names: Sequence[str]) -> None:
 def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
     """Bring ``names``, those of the wish that differ, and what goes, into their state at once.
 
+    The index is fetched where it does not know a version, or a file that it knows is gone.
     Raises `TransactionError`.
     """
     unknown, in_archives = _unknown(host, wish, names)
+    updated = bool(unknown) or wish.refresh
+    if updated:
+        in_archives = _update(host, wish, names)
+    answer = _install(host, wish, names, kept=bool(in_archives))
+    if answer.code != 0 and VANISHED in answer.err and not updated:
+        in_archives = _update(host, wish, names)
+        answer = _install(host, wish, names, kept=bool(in_archives))
+    if answer.code != 0:
+        raise TransactionError(
+            "packages could not be installed",
+            _errors(host, answer.out, answer.err) or answer.said,
+            ", ".join(_named(wish, n) for n in sorted(wish.packages)),
+            "Mend what apt says on the host and run the play again.",
+        )
+
+
+def _update(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
+    """Fetch the index; those of ``names`` whose versions only the kept archives have."""
+    answer = host.run([*wish.apt, "update"], timeout=600, environment=ENVIRONMENT)
+    if answer.code != 0:
+        raise TransactionError(
+            "the package index cannot be fetched",
+            answer.said,
+            "'apt-get update' ends well",
+            "Check the host's package sources and its way to them.",
+        )
+    unknown, in_archives = _unknown(host, wish, names)
     if unknown:
-        answer = host.run([*wish.apt, "update"], timeout=600, environment=ENVIRONMENT)
-        if answer.code != 0:
-            raise TransactionError(
-                "the package index cannot be fetched",
-                answer.said,
-                "'apt-get update' ends well",
-                "Check the host's package sources and its way to them.",
-            )
-        unknown, in_archives = _unknown(host, wish, names)
-        if unknown:
-            raise TransactionError(
-                "package versions of the lock are not offered by the host's package sources",
-                "no " + ", ".join(f"{n}={wish.packages[n]}" for n in unknown),
-                "every version that the lock names",
-                "Point the sources at a mirror that keeps them, or choose another driver"
-                " and run 'bedplate plan'.",
-            )
-    apt, asked = _transaction(host, wish, names, kept=bool(in_archives))
+        raise TransactionError(
+            "package versions of the lock are not offered by the host's package sources",
+            "no " + ", ".join(_named(wish, n) for n in unknown),
+            "every version that the lock names",
+            "Point the sources at a mirror that keeps them, or choose another driver"
+            " and run 'bedplate plan'.",
+        )
+    return in_archives
+
+
+def _install(host: Host, wish: Wish, names: Sequence[str], kept: bool) -> Result:
+    apt, asked = _transaction(host, wish, names, kept)
     # Where nothing is to go, apt itself sees to it that nothing does, without being asked before.
     if wish.remove:
         _refuse_more_removals(host, wish, apt, asked)
@@ -143,13 +177,7 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
     )
     if keep_all and REMOVE_DISABLED in answer.err:
         _refuse_more_removals(host, wish, apt, asked)
-    if answer.code != 0:
-        raise TransactionError(
-            "packages could not be installed",
-            _errors(host, answer.out, answer.err) or answer.said,
-            ", ".join(f"{n}={wish.packages[n]}" for n in sorted(wish.packages)),
-            "Mend what apt says on the host and run the play again.",
-        )
+    return answer
 
 
 def _refuse_more_removals(host: Host, wish: Wish, apt: Sequence[str], asked: Sequence[str]) -> None:

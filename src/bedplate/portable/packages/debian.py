@@ -54,9 +54,19 @@ def locked(host: Host) -> bool:
     return False
 
 
+def exact(wished: str) -> bool:
+    """Whether a wish names one version: an empty one takes any, ``20.10*`` all that begin so."""
+    return bool(wished) and not wished.endswith("*")
+
+
+def matches(version: str, wished: str) -> bool:
+    """Whether ``version`` is a wished one."""
+    return version == wished if exact(wished) else version.startswith(wished.rstrip("*"))
+
+
 def differing(have: Mapping[str, Package], wish: Mapping[str, str]) -> List[str]:
-    """Names whose installed version is not the wished one, sorted."""
-    return sorted(n for n, v in wish.items() if n not in have or have[n].version != v)
+    """Names whose installed version is not a wished one, sorted."""
+    return sorted(n for n, v in wish.items() if n not in have or not matches(have[n].version, v))
 
 
 def _suites(codename: str) -> Sequence[str]:
@@ -136,7 +146,7 @@ def preferences(host: Host, wish: Mapping[str, str]) -> str:
     """
     mine = [
         f"Package: ?*\nPin: version {version}\nPin-Priority: 1001\n"
-        for version in sorted(set(wish.values()))
+        for version in sorted(set(filter(exact, wish.values())))
     ]
     theirs = host.read("/etc/apt/preferences")
     return "\n".join(([theirs.rstrip("\n") + "\n"] if theirs else []) + mine)

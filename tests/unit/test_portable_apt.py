@@ -1,0 +1,151 @@
+"""The apt transaction: what it asks for, what it refuses, and when it fetches the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable.host import Host, Result
+from bedplate.portable.packages import apt
+from bedplate.portable.packages.apt import Wish
+from bedplate.portable.packages.transaction import TransactionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+def host(root: Path, answer: Callable[[Sequence[str]], Result]) -> Host:
+    """A host whose commands are answered by *answer*."""
+    return Host(str(root), lambda argv, _timeout, _environment=None: answer(argv))
+
+
+class Apt:
+    """Offers versions by package, from when its index was fetched, and remembers what was asked."""
+
+    def __init__(self, *failures: str, known: bool = True, **offers: str) -> None:
+        self.failures, self.known, self.offers = list(failures), known, offers
+        self.asked: list[list[str]] = []
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        if argv[0] == "apt-cache":
+            rows = [f" {n} | {v} | http://m.example x\n" for n, v in self.offers.items()]
+            return Result(0, "".join(rows) if self.known else "", "")
+        if "update" in argv:
+            self.known = True
+            self.asked.append(["update"])
+        elif "install" in argv:
+            self.asked.append(list(argv[argv.index("install") :]))
+            if self.failures:
+                return Result(100, "", self.failures.pop(0))
+        return Result(0, "", "")
+
+
+def test_any_version_takes_what_there_is_and_moves_nothing(tmp_path: Path) -> None:
+    asked = Apt(runc="1.1", socat="1.7", docker="20.10.24+dfsg1-1", nvidia="535")
+    wish = Wish({"runc": "", "socat": "", "docker": "20.10*", "nvidia": "535"}, work="/work")
+    apt.run(host(tmp_path, asked), wish, ["socat", "docker"])
+    assert asked.asked == [["install", "docker=20.10*", "nvidia=535", "socat"]]
+    pins = (tmp_path / "work/preferences").read_text()
+    assert [line for line in pins.splitlines() if line.startswith("Pin: ")] == ["Pin: version 535"]
+
+
+@pytest.mark.parametrize("wished", ["", "1*", "1"])
+def test_what_the_index_does_not_know_fetches_it(tmp_path: Path, wished: str) -> None:
+    asked = Apt(known=False, runc="1")
+    apt.run(host(tmp_path, asked), Wish({"runc": wished}, work="/work"), ["runc"])
+    assert [words[0] for words in asked.asked] == ["update", "install"]
+
+
+def test_a_version_that_nobody_offers_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TransactionError) as refused:
+        apt.run(
+            host(tmp_path, Apt(runc="2")), Wish({"runc": "1*", "x": ""}, work="/w"), ["runc", "x"]
+        )
+    assert refused.value.got == "no runc=1*, x"
+
+
+def test_a_file_that_is_gone_fetches_the_index_once(tmp_path: Path) -> None:
+    gone = "E: Unable to fetch some archives, maybe run apt-get update\n"
+    asked = Apt(gone, runc="1")
+    apt.run(host(tmp_path, asked), Wish({"runc": ""}, work="/work"), ["runc"])
+    assert [words[0] for words in asked.asked] == ["install", "update", "install"]
+    asked = Apt(gone, gone, runc="1")
+    with pytest.raises(TransactionError):
+        apt.run(host(tmp_path, asked), Wish({"runc": ""}, work="/work"), ["runc"])
+
+
+def test_a_new_source_is_asked_though_another_knows_the_name(tmp_path: Path) -> None:
+    asked = Apt(runc="1")
+    apt.run(host(tmp_path, asked), Wish({"runc": ""}, work="/work", refresh=True), ["runc"])
+    assert [words[0] for words in asked.asked] == ["update", "install"]
+
+
+def simulating(simulated: str, sources: str = "") -> Callable[[Sequence[str]], Result]:
+    """Answer as an apt that offers new=535, and would do *simulated*."""
+
+    def answer(argv: Sequence[str]) -> Result:
+        if argv[0] == "apt-cache":
+            return Result(0, " new | 535 | http://m.example x Packages\n", "")
+        if "--simulate" in argv:
+            return Result(0, simulated, "")
+        if argv[0] == "dpkg-query":
+            return Result(0, sources, "")
+        return Result(0, "", "")
+
+    return answer
+
+
+def test_a_transaction_that_removes_more_is_refused(tmp_path: Path) -> None:
+    wish = Wish({"new": "535"}, ["old"], work="/work")
+    here = host(tmp_path, simulating("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
+    with pytest.raises(TransactionError) as refused:
+        apt.run(here, wish, ["new"])
+    assert (refused.value.got, refused.value.allowed) == ("app", "old")
+
+
+def test_check_mode_refuses_by_what_the_index_knows(tmp_path: Path) -> None:
+    here = host(tmp_path, simulating("Remv old [470]\nRemv app [1]\n", "old\tnvidia\napp\tapp\n"))
+    with pytest.raises(TransactionError):
+        apt.foresee(here, Wish({"new": "535"}, ["old"], work="/work"), ["new"])
+    apt.foresee(here, Wish({"new": "550"}, ["old"], work="/work"), ["new"])  # not in the index
+
+
+def test_where_nothing_is_to_go_apt_may_remove_nothing(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
+    others = simulating("Remv app [1]\n", "app\tapp\n")
+
+    def answer(argv: Sequence[str]) -> Result:
+        asked.append(argv)
+        if "--no-remove" in argv:
+            return Result(100, "", "E: Packages need to be removed but remove is disabled.\n")
+        return others(argv)
+
+    with pytest.raises(TransactionError) as refused:
+        apt.run(host(tmp_path, answer), Wish({"new": "535"}, work="/work"), ["new"])
+    assert (refused.value.got, refused.value.allowed) == ("app", "no removal")
+    installing = [argv for argv in asked if "install" in argv]
+    assert ["--simulate" in argv for argv in installing] == [False, True]
+
+
+def test_the_rest_of_the_same_driver_may_go_with_it(tmp_path: Path) -> None:
+    wish = Wish({"new": "535"}, ["old"], work="/work")
+    here = host(
+        tmp_path, simulating("Remv old [1]\nRemv rest [1]\n", "old\tnvidia\nrest\tnvidia\n")
+    )
+    apt.run(here, wish, ["new"])
+
+
+def test_what_is_to_be_removed_is_not_configured_first(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
+
+    def answer(argv: Sequence[str]) -> Result:
+        asked.append(argv)
+        return Result(0, "iF \tbroken\n", "") if argv[0] == "dpkg-query" else Result(0, "", "")
+
+    here = host(tmp_path, answer)
+    assert apt.mend(here, Wish({}, ["broken"])) == ""
+    assert asked[-1] == ["dpkg", "--set-selections"]
+    assert apt.mend(here, Wish({"broken": "1"})) == ""
+    assert asked[-1][-2:] == ["--configure", "-a"]
