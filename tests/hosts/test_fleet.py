@@ -44,7 +44,7 @@ def wishes(branch: str) -> str:
 def make_site(folder: Path, key: Key) -> Path:
     """Write a site of four GPU hosts and no control plane, with the demo's other wishes."""
     source = ROOT / "inventories" / "demo" / "group_vars"
-    shutil.copytree(source, folder / "group_vars")
+    shutil.copytree(source, folder / "group_vars", ignore=shutil.ignore_patterns("pool_train.yml"))
     for path in (folder / "group_vars").rglob("*.yml"):
         path.write_text(path.read_text().replace("10.213.0.", SUBNET))
     hosts = {name: {"ansible_host": f"{SUBNET}{n}"} for n, name in enumerate(HOSTS, 11)}

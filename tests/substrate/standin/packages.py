@@ -149,6 +149,10 @@ def _content(
             stem = "libnvidia-ml.so" if part == "library" else "libnvidia-cfg.so"
             files[f"{libraries}/{stem}.{one.version}"] = ""
             links[f"{libraries}/{stem}.1"] = f"{stem}.{one.version}"
+        elif part == "cuda":
+            # Nothing calls it; the toolkit looks for it to know where a driver's libraries are.
+            files[f"{libraries}/libcuda.so.{one.version}"] = ""
+            links[f"{libraries}/libcuda.so.1"] = f"libcuda.so.{one.version}"
         elif part == "smi" and "nvidia-smi" in programs:
             carried["/usr/bin/nvidia-smi"] = programs["nvidia-smi"]
         elif part == "persistence" and "nvidia-persistenced" in programs:

@@ -11,7 +11,7 @@ from tests.catalogue.debian import unpack as download
 RELEASE = "bookworm"
 PACKAGES = {"nvidia-smi": "non-free", "nvidia-persistenced": "contrib"}
 #: Below the cache: the programs are the same in every run.
-CACHE = "standin-programs"
+CACHE = "standin/programs"
 
 
 def cache() -> Path:
@@ -27,9 +27,14 @@ def unpack(work: Path) -> dict[str, Path]:
         root = download(work / "debian", RELEASE, PACKAGES)
         cache().mkdir(parents=True, exist_ok=True)
         for name, path in found.items():
-            inside = next(p for p in root.rglob(name) if p.is_file() and os.access(p, os.X_OK))
+            inside = next(p for p in root.rglob(name) if _is_program(p))
             # Another run may be putting the same program there.
             fresh = path.with_name(f".{name}-{os.getpid()}")
             shutil.copy(inside, fresh)
             fresh.rename(path)
     return found
+
+
+def _is_program(path: Path) -> bool:
+    """Whether it is one, and not the script of the same name for systems without systemd."""
+    return path.is_file() and path.read_bytes().startswith(b"\x7fELF")
