@@ -134,6 +134,15 @@ def test_what_a_killed_run_left_is_removed(own_cache: Path) -> None:
     assert [path.name for path in (own_cache / "tools").iterdir()] == ["etcd-3.6.5"]
 
 
+def test_what_is_built_on_request_is_built_only_where_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(build, "build_missing", lambda names, **_: asked.append(names))
+    assert build.main([]) == build.main(["cri-o"]) == 0
+    assert asked == [[name for name in TOOLS if name != "cri-o"], ["cri-o"]]
+
+
 def program(folder: Path, says: str) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "pulumi"

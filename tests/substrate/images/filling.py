@@ -44,7 +44,8 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
     Args:
         store: the root.
         tools: what is packed, by name; see `recipes.known_tools`.
-        skip_missing: leave out, with a line that says so, what needs tools that are not built.
+        skip_missing: leave out, with a line that says so, what needs tools that are not built. What
+            needs a tool on request is left out in any case where that is not built.
 
     Raises:
         MirrorError: a tool is not built, or the registry refuses.
@@ -52,13 +53,14 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
     wanted_files, wanted_images = recipes.files(tools), recipes.images(tools)
     needed = {f.tool for f in wanted_files} | {t for i in wanted_images for t in i.tools}
     absent = sorted(name for name in needed | {"registry"} if not tools[name].built)
-    if absent and (not skip_missing or "registry" in absent):
+    lacking = [name for name in absent if not tools[name].on_request]
+    if lacking and (not skip_missing or "registry" in lacking):
         raise MirrorError(
             "tools that the mirror is filled from are not built",
-            str(tools[absent[0]].folder.parent),
-            f"no {', '.join(absent)}",
-            "all of tests/substrate/tools/tools.toml",
-            f"run 'python tests/substrate/tools/build.py {' '.join(absent)}'",
+            str(tools[lacking[0]].folder.parent),
+            f"no {', '.join(lacking)}",
+            "all of tests/substrate/tools/tools.toml but those on request",
+            f"run 'python tests/substrate/tools/build.py {' '.join(lacking)}'",
         )
     if absent:
         _say(f"left out: whatever needs {', '.join(absent)}")

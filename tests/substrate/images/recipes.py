@@ -29,6 +29,7 @@ class Tool:
     name: str
     version: str
     folder: Path
+    on_request: bool = False
 
     @property
     def built(self) -> bool:
@@ -102,7 +103,8 @@ class File:
 def known_tools() -> dict[str, Tool]:
     """Return every tool that can be built, whether or not it has been."""
     return {
-        name: Tool(name, tool.version, build.path(tool)) for name, tool in build.tools().items()
+        name: Tool(name, tool.version, build.path(tool), tool.on_request)
+        for name, tool in build.tools().items()
     }
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Build the tools of the demo and the tests from Go modules, into a cache outside the tree.
 
-    build.py                 build whatever of tools.toml is missing
+    build.py                 build whatever of tools.toml is missing, but what is built on request
     build.py pulumi etcd     build these
     build.py --path pulumi   print where a tool lies: bin/ and, for some, share/
     build.py --list          print every tool, its version and whether it is built
@@ -64,6 +64,7 @@ class Tool:
     take: Mapping[str, Any] = field(default_factory=dict)
     compile: Mapping[str, Any] = field(default_factory=dict)
     on_path: Mapping[str, Any] = field(default_factory=dict)
+    on_request: bool = False
 
     @property
     def folder(self) -> Path:
@@ -407,7 +408,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tool", nargs="*", help="tools to build (default: all of tools.toml)")
+    parser.add_argument(
+        "tool", nargs="*", help="tools to build (default: all but those on request)"
+    )
     parser.add_argument("--list", action="store_true", help="print tools, versions and state")
     parser.add_argument("--path", metavar="TOOL", help="print where a tool lies")
     parser.add_argument("--keep-build-cache", action="store_true", help="keep Go's own caches")
@@ -425,7 +428,8 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # leave no half build then either
         signal.signal(number, signal.default_int_handler)
     try:
-        build_missing(options.tool or list(known), keep_build_cache=options.keep_build_cache)
+        names = options.tool or [name for name, tool in known.items() if not tool.on_request]
+        build_missing(names, keep_build_cache=options.keep_build_cache)
     except BuildError as error:
         print(f"[tools] ERROR: {error}", file=sys.stderr)
         return 1
