@@ -126,6 +126,17 @@ def test_other_drivers_are_found_by_their_files_and_named_with_their_owner(tmp_p
     assert not driver_foreign.find(here, marks, ["new", "libnvidia-ml1"], runfile=True)
 
 
+def test_what_a_change_of_ours_had_begun_to_unpack_is_not_foreign(tmp_path: Path) -> None:
+    begun = "/usr/lib/libcuda.so.535.261.03.dpkg-new"
+    other = "/usr/lib/libcuda.so.550.1"
+    for name in (begun, other):
+        put(tmp_path, name)
+    here = host(tmp_path, lambda _: Result(1, "", ""))
+    marks = ["/usr/lib/libcuda.so.*"]
+    assert driver_foreign.find(here, marks, [], False, "535.261.03").files == [other]
+    assert driver_foreign.find(here, marks, [], False).files == [begun, other]
+
+
 @pytest.mark.parametrize(
     ("packages", "loaded", "expected"),
     [

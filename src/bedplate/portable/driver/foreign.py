@@ -36,14 +36,19 @@ def marks(host: Host, patterns: Sequence[str]) -> List[str]:
     return sorted(path for path in found if not os.path.islink(host.path(path)))
 
 
-def find(host: Host, patterns: Sequence[str], ours: Sequence[str], runfile: bool) -> Foreign:
+def find(
+    host: Host, patterns: Sequence[str], ours: Sequence[str], runfile: bool, changing: str = ""
+) -> Foreign:
     """What is there of drivers other than the packages in ``ours``.
 
     ``runfile`` says that files of no package are ours, because NVIDIA's installer is the source.
+    ``changing`` is the version that a change of ours has begun to bring. Where it was cut off, the
+    package manager has unpacked files that no package owns yet; their names carry the version.
     """
     paths = marks(host, patterns)
     owners = driver.owners(host, paths)
     names = sorted({owner for owner in owners.values() if owner not in ours})
     versions = driver.installed(host, names)
     files = [] if runfile else [path for path in paths if path not in owners]
+    files = [path for path in files if not (changing and changing in path)]
     return Foreign({n: versions[n].version if n in versions else "" for n in names}, files)
