@@ -140,8 +140,11 @@ def test_a_transaction_that_dnf_cannot_solve_says_why(tmp_path: Path) -> None:
 def test_what_was_cut_off_is_finished(tmp_path: Path) -> None:
     asked: list[str] = []
     twice = Result(0, "a\t3:1-1\tx86_64\na\t3:2-1\tx86_64\nb\t0:1-1\tx86_64\n", "")
+    files = Result(1, "/usr/lib64/libcuda.so.1\npackage b is not installed\n", "")
 
     def run(argv: list[str], _timeout: float, _environment: object = None) -> Result:
+        if "--list" in argv:
+            return files
         asked.append(" ".join(argv))
         return twice if "--query" in argv else Result(0, "", "")
 
@@ -149,7 +152,10 @@ def test_what_was_cut_off_is_finished(tmp_path: Path) -> None:
     assert not dnf.repair(on)
     assert asked == []
     put(on, rpm.JOURNAL, '{"a": "3:2-1", "b": "0:2-1", "c": "1-1"}')
+    for name in ("libcuda.so.1", "libcuda.so.595;6b0304f4", "somebody;s"):
+        put(on, f"/usr/lib64/{name}", "")
     assert dnf.repair(on)
+    assert on.list("/usr/lib64") == ["libcuda.so.1", "somebody;s"]
     assert asked[-2:] == [
         "rpm --erase --nodeps --noscripts a-3:1-1",
         "dnf " + " ".join(dnf.OPTIONS) + " --disableplugin=versionlock reinstall a-3:2-1 b-0:1-1",

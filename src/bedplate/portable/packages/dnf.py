@@ -142,6 +142,7 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
             ", ".join(exact(n, wish.packages[n]) for n in todo.install),
             "Mend what dnf says on the host and run the play again.",
         )
+    rpm.drop_leftovers(host, list(wish.packages))
     host.remove(rpm.JOURNAL)
     return todo
 
@@ -184,6 +185,8 @@ def repair(host: Host) -> bool:
                 "'dnf reinstall' ends well",
                 "Run it by hand, mend what it says, and run the play again.",
             )
+    if have:
+        rpm.drop_leftovers(host, list(have))
     host.remove(rpm.JOURNAL)
     return True
 

@@ -6,6 +6,7 @@ The bindings exist for the system's own Python only, which need not be the one t
 import fcntl
 import fnmatch
 import json
+import os
 import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -21,6 +22,7 @@ MARK = "# Bedplate: "
 _LOCK_LIST = re.compile(r"^\s*locklist\s*=\s*(\S+)", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<title>[A-Z][^:]*):$")
 _ROW = re.compile(r"^ (?P<name>\S+)(?:\s+\S+.*)?$")
+_UNFINISHED = re.compile(r".;[0-9a-f]{8}$")
 _REPLACING = re.compile(r"^\s+replacing\s+(?P<name>\S+?)\.\w+\s")
 
 
@@ -58,6 +60,20 @@ def versions(packages: Sequence[Package]) -> Dict[str, List[str]]:
 def differing(have: Mapping[str, Sequence[str]], wish: Mapping[str, str]) -> List[str]:
     """Names of which not just the wished version is installed, sorted."""
     return sorted(n for n, evr in wish.items() if list(have.get(n, [])) != [normal(evr)])
+
+
+def drop_leftovers(host: Host, names: Sequence[str]) -> None:
+    """Remove what a cut-off transaction has unpacked beside these packages' files.
+
+    rpm writes each file under a name with the transaction's number and renames it when it is
+    whole. Nobody else takes the others away. Only for when no transaction is under way.
+    """
+    answer = host.run(["rpm", "--query", "--list", *sorted(names)])
+    # Of a package that is not installed rpm says so in words.
+    folders = {os.path.dirname(line) for line in answer.out.splitlines() if line.startswith("/")}
+    for folder in sorted(folders):
+        for name in filter(_UNFINISHED.search, host.list(folder)):
+            host.remove(f"{folder}/{name}")
 
 
 def busy(host: Host) -> bool:
