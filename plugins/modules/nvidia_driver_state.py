@@ -178,7 +178,7 @@ def main() -> None:
         wish["marks"],
         [*wish["packages"], *record.names],
         wish["source"] == "runfile" or by_runfile,
-        record.changing.version if record.changing else "",
+        [one.version for one in (record.changing, record.failed) if one],
     )
     going = driver.present(host, [n for n in record.names if n not in wish["packages"]])
     if wish["remove_foreign"]:

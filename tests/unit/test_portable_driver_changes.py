@@ -133,7 +133,7 @@ def test_what_a_change_of_ours_had_begun_to_unpack_is_not_foreign(tmp_path: Path
         put(tmp_path, name)
     here = host(tmp_path, lambda _: Result(1, "", ""))
     marks = ["/usr/lib/libcuda.so.*"]
-    assert driver_foreign.find(here, marks, [], False, "535.261.03").files == [other]
+    assert driver_foreign.find(here, marks, [], False, ["535.261.03"]).files == [other]
     assert driver_foreign.find(here, marks, [], False).files == [begun, other]
 
 

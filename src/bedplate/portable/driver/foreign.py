@@ -37,18 +37,22 @@ def marks(host: Host, patterns: Sequence[str]) -> List[str]:
 
 
 def find(
-    host: Host, patterns: Sequence[str], ours: Sequence[str], runfile: bool, changing: str = ""
+    host: Host,
+    patterns: Sequence[str],
+    ours: Sequence[str],
+    runfile: bool,
+    begun: Sequence[str] = (),
 ) -> Foreign:
     """What is there of drivers other than the packages in ``ours``.
 
     ``runfile`` says that files of no package are ours, because NVIDIA's installer is the source.
-    ``changing`` is the version that a change of ours has begun to bring. Where it was cut off, the
-    package manager has unpacked files that no package owns yet; their names carry the version.
+    ``begun`` are versions that a change of ours has begun to bring. Where it was cut off, the
+    package manager has unpacked files that no package owns; their names carry the version.
     """
     paths = marks(host, patterns)
     owners = driver.owners(host, paths)
     names = sorted({owner for owner in owners.values() if owner not in ours})
     versions = driver.installed(host, names)
     files = [] if runfile else [path for path in paths if path not in owners]
-    files = [path for path in files if not (changing and changing in path)]
+    files = [path for path in files if not any(version in path for version in begun)]
     return Foreign({n: versions[n].version if n in versions else "" for n in names}, files)

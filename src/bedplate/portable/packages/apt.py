@@ -155,11 +155,11 @@ def _update(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
     unknown, in_archives = _unknown(host, wish, names)
     if unknown:
         raise TransactionError(
-            "package versions of the lock are not offered by the host's package sources",
+            "packages are not offered by the host's package sources",
             "no " + ", ".join(_named(wish, n) for n in unknown),
-            "every version that the lock names",
-            "Point the sources at a mirror that keeps them, or choose another driver"
-            " and run 'bedplate plan'.",
+            "every package, at the version that is named with it",
+            "Point the sources at a mirror that has them; where a driver's version is gone, choose"
+            " another one and run 'bedplate plan'.",
         )
     return in_archives
 

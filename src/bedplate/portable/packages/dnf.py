@@ -185,8 +185,7 @@ def repair(host: Host) -> bool:
                 "'dnf reinstall' ends well",
                 "Run it by hand, mend what it says, and run the play again.",
             )
-    if have:
-        rpm.drop_leftovers(host, list(have))
+    rpm.drop_leftovers(host, list(have))
     host.remove(rpm.JOURNAL)
     return True
 

@@ -68,6 +68,8 @@ def drop_leftovers(host: Host, names: Sequence[str]) -> None:
     rpm writes each file under a name with the transaction's number and renames it when it is
     whole. Nobody else takes the others away. Only for when no transaction is under way.
     """
+    if not names:
+        return
     answer = host.run(["rpm", "--query", "--list", *sorted(names)])
     # Of a package that is not installed rpm says so in words.
     folders = {os.path.dirname(line) for line in answer.out.splitlines() if line.startswith("/")}
