@@ -38,6 +38,9 @@ GO = (1, 26)  # Kubernetes' OpenAPI generator breaks with 1.27
 GO_AT_LEAST = (1, 26, 6)  # the newest `go` line among the module files
 NEEDED_GB = 24  # Go's caches at their largest, and what is kept
 NEEDED_GB_EACH = 8  # the largest single tool
+# What is built serves the demo and the tests: its own speed counts less than that of the build,
+# which inlining makes half as long again. Debug data would be made only for the linker to drop.
+COMPILER = "all=-dwarf=false -l"
 # The user's own settings of these would change what is built, or break it. Where modules come from
 # (GOPROXY, GOSUMDB, GOPRIVATE) stays the user's.
 NOT_THE_USERS = {"GOROOT", "GOPATH", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE"}
@@ -334,6 +337,7 @@ def build(tool: Tool, go: Path) -> float:
         else:
             prepare(tool, work, variables)
             flags = ["-trimpath", "-tags", tool.tags, "-ldflags", tool.linker_flags()]
+            flags += ["-gcflags", COMPILER]
             flags += ["-o", f"{result / 'bin'}/"]
             shown("building", tool, ["go", "build", *flags, *tool.packages], work, variables)
             for old, new in tool.rename.items():
