@@ -137,15 +137,18 @@ def test_the_rest_of_the_same_driver_may_go_with_it(tmp_path: Path) -> None:
     apt.run(here, wish, ["new"])
 
 
-def test_what_is_to_be_removed_is_not_configured_first(tmp_path: Path) -> None:
+def test_what_goes_is_not_configured_first(tmp_path: Path) -> None:
     asked: list[Sequence[str]] = []
 
     def answer(argv: Sequence[str]) -> Result:
         asked.append(argv)
-        return Result(0, "iF \tbroken\n", "") if argv[0] == "dpkg-query" else Result(0, "", "")
+        return Result(0, "iF \tbroken\t2\n", "") if argv[0] == "dpkg-query" else Result(0, "", "")
 
     here = host(tmp_path, answer)
     assert apt.mend(here, Wish({}, ["broken"])) == ""
     assert asked[-1] == ["dpkg", "--set-selections"]
-    assert apt.mend(here, Wish({"broken": "1"})) == ""
-    assert asked[-1][-2:] == ["--configure", "-a"]
+    assert apt.mend(here, Wish({"broken": "1"})) == ""  # back to another version of it
+    assert asked[-1] == ["dpkg", "--set-selections"]
+    for stays in (Wish({"broken": "2"}), Wish({"broken": ""}), Wish({"another": "1"})):
+        assert apt.mend(here, stays) == ""
+        assert asked[-1][-2:] == ["--configure", "-a"]

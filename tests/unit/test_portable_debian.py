@@ -238,8 +238,10 @@ def test_owners_of_files(tmp_path: Path) -> None:
 
 
 def test_unfinished_and_present_packages(tmp_path: Path) -> None:
-    answers = {"dpkg-query": Result(0, "ii \tgood\niF \thalf\niU \tunpacked\nrc \tgone\n", "")}
-    assert debian.unfinished(host(tmp_path, answers)) == ["half", "unpacked"]
+    answers = {
+        "dpkg-query": Result(0, "ii \tgood\t1\niF \thalf\t2\niU \tunpacked\t3\nrc \tgone\t4\n", "")
+    }
+    assert debian.unfinished(host(tmp_path, answers)) == {"half": "2", "unpacked": "3"}
     answers = {
         "dpkg-query": Result(1, "installed\tgood\nhalf-configured\thalf\nconfig-files\tgone\n", "")
     }

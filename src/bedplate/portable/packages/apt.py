@@ -48,17 +48,23 @@ class Wish(NamedTuple):
 def mend(host: Host, wish: Wish) -> str:
     """Finish an interrupted dpkg run, as far as that can be done; empty, or why it cannot.
 
-    What is to be removed is not configured first: it may be there only because that fails. An
-    unfinished package that waits for one which was not even unpacked is finished by the
-    transaction itself, so a failure here is only final when that did not help.
+    What is to be removed, or to be exchanged for another version, is not configured first: it may
+    be there only because that fails. An unfinished package that waits for one which was not even
+    unpacked is finished by the transaction itself, so a failure here is only final when that did
+    not help.
     """
-    if set(debian.unfinished(host)) & set(wish.remove):
+    if any(_goes(wish, *package) for package in debian.unfinished(host).items()):
         # apt refuses to work while dpkg's journal is there; any dpkg that writes takes it in.
         answer = host.run(["dpkg", "--set-selections"], environment=ENVIRONMENT)
     else:
         argv = ["dpkg", *KEEP_CONFIGURATION, "--configure", "-a"]
         answer = host.run(argv, timeout=INSTALL_SECONDS, environment=ENVIRONMENT)
     return "" if answer.code == 0 else _errors(host, answer.out, answer.err) or answer.said
+
+
+def _goes(wish: Wish, name: str, version: str) -> bool:
+    wished = wish.packages.get(name, version)
+    return name in wish.remove or not debian.matches(version, wished)
 
 
 def _errors(host: Host, out: str, err: str) -> str:

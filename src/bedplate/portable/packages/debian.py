@@ -167,11 +167,11 @@ def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
     return found
 
 
-def unfinished(host: Host) -> List[str]:
-    """Packages that an interrupted or failed dpkg run left in between, sorted."""
-    answer = host.run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\t${Package}\n"])
-    lines = (line.partition("\t") for line in answer.out.splitlines())
-    return sorted({name for state, _, name in lines if UNFINISHED.match(state)})
+def unfinished(host: Host) -> Dict[str, str]:
+    """Versions of the packages that an interrupted or failed dpkg run left in between, by name."""
+    form = "--showformat=${db:Status-Abbrev}\t${Package}\t${Version}\n"
+    rows = (line.split("\t") for line in host.run(["dpkg-query", "--show", form]).out.splitlines())
+    return {row[1]: row[2] for row in sorted(rows) if UNFINISHED.match(row[0])}
 
 
 def there(host: Host, names: Sequence[str]) -> List[str]:
