@@ -10,7 +10,8 @@ description:
   - Reads the current layout and changes only cards that differ. A MIG device that is destroyed
     takes its workload with it, so a layout is changed only where no process holds a GPU.
   - Instances that a run which was cut off has left without compute instances are made anew.
-  - The persistence daemon is stopped while a card changes its mode.
+  - The persistence daemon is stopped while a card changes its mode, DCGM's service while cards are
+    divided. Where a run that was killed has left them stopped, the next one starts them.
 author: [The Bedplate authors]
 options:
   profiles:

@@ -11,6 +11,8 @@ description:
   - Loads the module where none is loaded.
   - Exchanges a loaded module of another version or flavour, where nothing uses it; otherwise
     reports that a reboot is required and leaves it.
+  - Stops DCGM, IMEX, Fabric Manager and the persistence daemon for an exchange. They are started
+    again with whatever module is loaded next, also by a later run.
   - Links the libraries to where NVIDIA's container tools look for them, where the distribution
     keeps those of a branch in a folder of its own.
   - After a change it looks whether library and GPUs answer, and records the driver as the last good
@@ -183,9 +185,11 @@ def main() -> None:
     other = driver.differs(before, wished.version, wished.flavour)
     other = other or bool(nvidia.other_options(host, wish["options"]))
     pending = host.joined and not wish["change_joined"] and before is not None and other
+    switch, done = other and not pending, Exchange(before, "", "")
+    # What a killed run had stopped; an exchange starts it itself.
+    started = [] if switch else driver.resume(host, module.check_mode)
     built = [] if pending else build(module, host, wished, wish["kernel"] or running)
 
-    switch, done = other and not pending, Exchange(before, "", "")
     if switch and not module.check_mode:
         done = driver.exchange(host, before, wished.version, wished.flavour)
         if done.failed:
@@ -231,7 +235,7 @@ def main() -> None:
 
     loaded = before.version if before else "none"
     module.exit_json(
-        changed=bool(built) or (switch and not done.in_use) or new != old or any(links),
+        changed=bool(built or started) or (switch and not done.in_use) or new != old or any(links),
         loaded=done.now.version if done.now else "",
         built=built,
         pending=[f"the loaded module, or its options, for {wished.name}"] if pending else [],

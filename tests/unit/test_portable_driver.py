@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.bedplate.gpu.plugins.modules import nvidia_driver_module
 
-from bedplate.portable import nvidia, os_release
+from bedplate.portable import holders, nvidia, os_release
 from bedplate.portable.driver import state as driver
 from bedplate.portable.host import Host, Result
 
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RELEASE = "6.1.0-37-amd64"
+ALL = {"nvidia-dcgm", "nvidia-fabricmanager", "nvidia-persistenced"}
+LOADED = nvidia.LoadedModule("535.1", "proprietary", simulated=False)
+NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Release Build\n"
 
 
 def test_missing_headers_are_the_way_out(tmp_path: Path) -> None:
@@ -55,25 +61,189 @@ def test_the_family_says_how_packages_are_installed(
     assert os_release.family(Host(str(tmp_path))) == expected
 
 
-def test_what_holds_the_gpus_is_stopped_for_a_change_and_started_again(tmp_path: Path) -> None:
-    said: list[str] = []
+class Killed(BaseException):
+    """The run was killed."""
 
-    def run(argv: Sequence[str], *_: object) -> Result:
-        said.append(" ".join(argv))
-        running = {"nvidia-fabricmanager", "nvidia-persistenced"}
+
+class Machine:
+    """A host's modules and services: modprobe brings driver ``version``, and none starts without.
+
+    A command that ``refused`` names fails; ``killed_at`` is one that is not survived.
+    """
+
+    def __init__(self, root: Path, *services: str) -> None:
+        self.host = Host(str(root), self.run)
+        self.services = set(services)
+        self.version = "550.1"
+        self.refused: set[str] = set()
+        self.killed_at = ""
+        self.said: list[str] = []
+        self.load("nvidia", "535.1")
+
+    def load(self, name: str, version: str) -> None:
+        if not self.host.exists(f"/sys/module/{name}"):
+            self.host.write(f"/sys/module/{name}/version", version)
+        if name == "nvidia":
+            self.host.write(nvidia.PROC_VERSION, NVRM.format(version))
+
+    def unload(self, name: str) -> None:
+        shutil.rmtree(self.host.path(f"/sys/module/{name}"))
+        if name == "nvidia":
+            self.host.remove(nvidia.PROC_VERSION)
+
+    def run(self, argv: Sequence[str], *_: object) -> Result:
+        line, name = " ".join(argv), argv[-1]
+        if line == self.killed_at:
+            raise Killed
         if "is-active" in argv:
-            return Result(0 if argv[-1] in running else 3, "", "")
-        return Result(1 if argv[0] == "rmmod" else 0, "", "rmmod: in use")
+            return Result(0 if name in self.services else 3, "", "")
+        self.said.append(line)
+        no_module = argv[1] == "start" and not self.host.exists("/sys/module/nvidia")
+        if line in self.refused or no_module:
+            return Result(1, "", f"{argv[0]}: refused")
+        if argv[0] == "rmmod":
+            self.unload(name)
+        elif argv[0] == "modprobe":
+            self.load(name, self.version)
+        elif argv[1] == "start":
+            self.services.add(name)
+        else:
+            self.services.discard(name)
+        return Result(0, "", "")
 
-    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
-    before = nvidia.LoadedModule("535.1", "proprietary", simulated=False)
-    done = driver.exchange(Host(str(tmp_path), run), before, "550.1", "open")
-    assert done.in_use == "rmmod nvidia: rmmod: in use"
-    changes = [line for line in said if "is-active" not in line]
-    assert changes == [
+    def change(self, version: str) -> driver.Exchange:
+        """What the module does for a wish."""
+        before = nvidia.loaded_module(self.host)
+        if not driver.differs(before, version, "proprietary"):
+            driver.resume(self.host)
+            return driver.Exchange(before, "", "")
+        self.version = version
+        return driver.exchange(self.host, before, version, "proprietary")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, *ALL)
+
+
+def test_what_holds_the_gpus_is_stopped_for_a_change_and_started_again(machine: Machine) -> None:
+    machine.services -= {"nvidia-dcgm"}
+    machine.refused.add("rmmod nvidia")
+    assert machine.change("550.1").in_use == "rmmod nvidia: rmmod: refused"
+    assert machine.said == [
         "systemctl stop nvidia-fabricmanager",
         "systemctl stop nvidia-persistenced",
         "rmmod nvidia",
         "systemctl start nvidia-persistenced",
         "systemctl start nvidia-fabricmanager",
     ]
+    assert not machine.host.exists(holders.RECORD)
+
+
+def test_where_unloading_ends_half_way_what_was_unloaded_is_loaded_again(machine: Machine) -> None:
+    for name in ("nvidia_modeset", "nvidia_drm", "nvidia_uvm"):
+        machine.load(name, "535.1")
+    machine.refused.add("rmmod nvidia")
+    machine.version = "535.1"
+    before = nvidia.loaded_module(machine.host)
+    # Other options of the same driver: what stays loaded is to work as before.
+    done = driver.exchange(machine.host, before, "535.1", "proprietary")
+    assert (done.now, done.in_use) == (before, "rmmod nvidia: rmmod: refused")
+    assert [line for line in machine.said if "mod" in line.split()[0]] == [
+        "rmmod nvidia_uvm",
+        "rmmod nvidia_drm",
+        "rmmod nvidia_modeset",
+        "rmmod nvidia",
+        "modprobe nvidia_modeset",
+        "modprobe nvidia_drm",
+        "modprobe nvidia_uvm",
+    ]
+    assert machine.services == ALL
+
+
+def test_what_was_stopped_waits_for_the_next_module_that_loads(machine: Machine) -> None:
+    machine.refused.add("modprobe nvidia")
+    assert machine.change("550.1").failed == "modprobe nvidia: modprobe: refused"
+    assert not any("start" in line for line in machine.said)
+    assert driver.resume(machine.host) == []
+    machine.refused.clear()
+    assert machine.change("535.1").failed == ""
+    assert machine.services == ALL
+    assert not machine.host.exists(holders.RECORD)
+
+
+def test_what_does_not_fit_the_new_driver_starts_with_the_old_one(machine: Machine) -> None:
+    machine.refused.add("systemctl start nvidia-fabricmanager")
+    assert machine.change("550.1") == (LOADED._replace(version="550.1"), "", "")
+    assert machine.services == ALL - {"nvidia-fabricmanager"}
+    machine.refused.clear()
+    assert machine.change("535.1") == (LOADED, "", "")
+    assert machine.services == ALL
+
+
+def test_what_its_own_role_has_started_meanwhile_is_no_change(machine: Machine) -> None:
+    machine.refused.add("systemctl start nvidia-fabricmanager")
+    machine.change("550.1")
+    machine.services.add("nvidia-fabricmanager")
+    assert driver.resume(machine.host) == []
+    assert not machine.host.exists(holders.RECORD)
+
+
+@pytest.mark.parametrize("wished", ["535.1", "550.1"])
+@pytest.mark.parametrize(
+    "killed_at",
+    [
+        "systemctl stop nvidia-fabricmanager",
+        "rmmod nvidia",
+        "modprobe nvidia",
+        "modprobe nvidia_uvm",
+        "systemctl start nvidia-persistenced",
+        "systemctl start nvidia-dcgm",
+    ],
+)
+def test_what_a_killed_change_had_stopped_the_next_run_starts(
+    killed_at: str, wished: str, machine: Machine
+) -> None:
+    machine.killed_at = killed_at
+    with pytest.raises(Killed):
+        machine.change("550.1")
+    assert machine.services != ALL
+    machine.killed_at = ""
+    assert machine.change(wished) == (LOADED._replace(version=wished), "", "")
+    assert machine.services == ALL
+    assert not machine.host.exists(holders.RECORD)
+
+
+class Exit(Exception):  # noqa: N818 the end of a module is no error
+    """How a module ended."""
+
+
+def test_the_module_starts_what_a_killed_run_had_stopped(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(check: bool) -> bool:
+        params = {"version": "535.1", "flavour": "proprietary", "source": "distro", "packages": {}}
+        params |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
+
+        def exit_json(**answer: object) -> None:
+            raise Exit(answer["changed"])
+
+        made = SimpleNamespace(params=params, check_mode=check, exit_json=exit_json)
+        monkeypatch.setattr(nvidia_driver_module, "AnsibleModule", lambda **_: made)
+        with pytest.raises(Exit) as ended:
+            nvidia_driver_module.main()
+        return bool(ended.value.args[0])
+
+    monkeypatch.setattr(nvidia_driver_module, "Host", lambda: machine.host)
+    monkeypatch.setattr(nvidia_driver_module.driver, "health", lambda *_: "")
+    assert run(check=False)  # it records the driver
+    assert not run(check=False)
+    machine.killed_at = "systemctl stop nvidia-fabricmanager"
+    with pytest.raises(Killed):
+        machine.change("550.1")
+    machine.killed_at = ""
+    assert run(check=True)
+    assert machine.services != ALL
+    assert run(check=False)
+    assert machine.services == ALL
+    assert not run(check=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bedplate.portable import mig, mig_boot
+from bedplate.portable import holders, mig, mig_boot
 from bedplate.portable.evidence import sharing as sharing_evidence
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ROLE = Path(__file__).parents[2] / "roles/gpu_sharing"
 PORTABLE = Path(__file__).parents[2] / "src/bedplate/portable"
 SLOTS = 7
+
+
+class Killed(BaseException):
+    """The run was killed: nothing of it runs any more."""
 
 
 class Cards:
@@ -37,16 +41,18 @@ class Cards:
         self.layout: list[list[str]] = [[] for _ in range(count)]
         self.bare: list[list[str]] = [[] for _ in range(count)]
         self.compute = ["Default"] * count
-        self.daemon = True
+        self.services = {"nvidia-persistenced"}
+        self.endless: set[str] = set()
+        self.killed_at = ""
         self.commands: list[str] = []
 
     def run(self, argv: Sequence[str], *_: object) -> Result:
         words = list(argv)
+        if self.killed_at in (" ".join(words[1:]), "now"):
+            self.killed_at = "now"
+            raise Killed
         if words[0] == "systemctl":
-            if words[1] != "is-active":
-                self.commands.append(" ".join(words[1:]))
-                self.daemon = words[1] == "start"
-            return Result(0 if self.daemon else 3, "", "")
+            return self.systemctl(words[1:])
         if words[1].startswith("--query-gpu"):
             return Result(0, "".join(map(self.row, range(len(self.on)))), "")
         if words[1:] == ["-L"]:
@@ -55,6 +61,19 @@ class Cards:
             return self.instances()
         self.commands.append(" ".join(words[1:]))
         return self.change(words[1:])
+
+    def systemctl(self, words: list[str]) -> Result:
+        verb, unit = words[0], words[-1]
+        if verb == "is-active":
+            return Result(0 if unit in self.services else 3, "", "")
+        self.commands.append(" ".join(words))
+        if verb == "start":
+            self.services.add(unit)
+        elif unit in self.endless:
+            return Result(124, "", "no answer from systemctl within 60 s")
+        else:
+            self.services.discard(unit)
+        return Result(0, "", "")
 
     def row(self, n: int) -> str:
         mode = ("Enabled" if self.on[n] else "Disabled") if self.capable else "[N/A]"
@@ -78,6 +97,8 @@ class Cards:
 
     def change(self, words: list[str]) -> Result:
         n = int(words[words.index("-i") + 1])
+        if "-c" not in words and self.services & set(holders.WATCHERS):
+            return Result(19, "Unable to change it: In use by another client\n", "")
         if "-mig" in words and not self.stuck:
             self.on[n] = words[-1] == "1"
         elif "-c" in words:
@@ -95,12 +116,13 @@ class Cards:
             self.layout[n] = profiles
         return Result(0, "", "")
 
-    def hold(self, pid: int, name: str, target: str) -> None:
+    def hold(self, pid: int, name: str, target: str, group: str = "/user.slice") -> None:
         """A process with an open file."""
         folder = self.root / f"proc/{pid}/fd"
         folder.mkdir(parents=True)
         (folder / "3").symlink_to(target)
         (folder.parent / "comm").write_text(f"{name}\n")
+        (folder.parent / "cgroup").write_text(f"0::{group}\n")
 
 
 @pytest.fixture
@@ -182,6 +204,100 @@ def test_nothing_is_touched_while_a_process_holds_a_card(cards: Cards) -> None:
     assert mig.apply(cards.host, mig.Wish((), "prohibited"), "node").changed
 
 
+@pytest.fixture(params=["nvidia-dcgm", "dcgm"])
+def watched(request: pytest.FixtureRequest, cards: Cards) -> Cards:
+    """Cards that DCGM watches, by its unit's name of today or of old."""
+    unit = str(request.param)
+    cards.services.add(unit)
+    cards.hold(88, "nv-hostengine", "/dev/nvidia0", f"/system.slice/{unit}.service")
+    return cards
+
+
+def test_what_only_watches_is_away_while_cards_are_divided(watched: Cards) -> None:
+    (unit,) = watched.services - {"nvidia-persistenced"}
+    assert mig.users(watched.host) == []
+    assert mig.apply(watched.host, SEVEN, "node").after["GPU 0"] == "7 x 1g.10gb"
+    # Not awaited: in the boot unit, which comes before DCGM, that would last for ever.
+    assert [c for c in watched.commands if unit in c] == [
+        f"stop {unit}",
+        f"start --no-block {unit}",
+    ]
+    assert (watched.commands[0], watched.commands[-1]) == (
+        f"stop {unit}",
+        f"start --no-block {unit}",
+    )
+    assert watched.services == {"nvidia-persistenced", unit}
+    assert not watched.host.exists(holders.RECORD)
+
+
+def test_what_only_watches_comes_back_when_the_division_fails(watched: Cards) -> None:
+    before = set(watched.services)
+    with pytest.raises(mig.MigError, match="Insufficient Resources"):
+        mig.apply(watched.host, mig.Wish(("4g.40gb", "4g.40gb"), ""), "node")
+    assert watched.services == before
+
+
+def test_what_only_watches_stays_where_no_card_is_divided(watched: Cards) -> None:
+    mig.apply(watched.host, SEVEN, "node", check=True)
+    assert mig.apply(watched.host, mig.Wish((), "prohibited"), "node").changed
+    assert watched.commands == ["-i 0 -c PROHIBITED", "-i 1 -c PROHIBITED"]
+
+
+@pytest.mark.parametrize(
+    "killed_at", ["stop nvidia-persistenced", "-i 1 -mig 1", "mig -lgi", "start --no-block"]
+)
+def test_what_a_killed_run_has_stopped_the_next_one_starts(killed_at: str, watched: Cards) -> None:
+    before = set(watched.services)
+    (unit,) = before - {"nvidia-persistenced"}
+    watched.killed_at = f"{killed_at} {unit}" if killed_at.startswith("start") else killed_at
+    with pytest.raises(Killed):
+        mig.apply(watched.host, SEVEN, "node")
+    assert unit not in watched.services
+    watched.killed_at = ""
+    mig.apply(watched.host, SEVEN, "node")
+    assert watched.services == before
+
+
+def test_starting_what_a_killed_run_has_stopped_is_a_change_and_foretold(cards: Cards) -> None:
+    mig.apply(cards.host, SEVEN, "node")
+    cards.host.write(holders.RECORD, "nvidia-dcgm\nnvidia-fabricmanager\n")
+    cards.commands.clear()
+    foretold = mig.apply(cards.host, SEVEN, "node", check=True)
+    assert (foretold.changed, cards.commands) == (True, [])
+    assert mig.apply(cards.host, SEVEN, "node") == foretold
+    # Fabric Manager waits for a driver: that is not asked here.
+    assert cards.commands == ["start --no-block nvidia-dcgm"]
+    assert holders.stopped(cards.host) == ["nvidia-fabricmanager"]
+    assert not mig.apply(cards.host, SEVEN, "node").changed
+
+
+def test_a_watcher_that_does_not_stop_is_named(watched: Cards) -> None:
+    (unit,) = watched.services - {"nvidia-persistenced"}
+    watched.endless.add(unit)
+    with pytest.raises(mig.MigError) as caught:
+        mig.apply(watched.host, SEVEN, "node")
+    assert str(caught.value) == (
+        "a service that only watches the GPUs does not stop — node —"
+        f" got: stop of {unit}: no answer from systemctl within 60 s;"
+        " allowed: nvidia-dcgm or dcgm stopped while GPUs are divided —"
+        " Stop it on the host, and run the play again."
+    )
+    assert not any("mig" in command for command in watched.commands)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "/user.slice/user-0.slice/session-1.scope",
+        "/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope",
+        "/machine.slice/box.scope/system.slice/nvidia-dcgm.service",
+    ],
+)
+def test_a_watcher_of_no_service_of_the_host_is_a_user(group: str, cards: Cards) -> None:
+    cards.hold(88, "nv-hostengine", "/dev/nvidia0", group)
+    assert mig.users(cards.host) == ["88 (nv-hostengine)"]
+
+
 def test_cards_that_cannot_be_divided_are_refused(tmp_path: Path) -> None:
     cards = Cards(tmp_path, capable=False)
     with pytest.raises(mig.MigError) as caught:
@@ -197,7 +313,7 @@ def test_a_mode_that_waits_for_a_reset_is_told(cards: Cards) -> None:
     cards.stuck = True
     outcome = mig.apply(cards.host, SEVEN, "node")
     assert (outcome.changed, outcome.waiting) == (False, "MIG mode of GPU 0, 1 waits for a reset")
-    assert cards.daemon
+    assert cards.services == {"nvidia-persistenced"}
 
 
 def test_what_does_not_fit_is_told_in_nvidias_words(cards: Cards) -> None:
@@ -214,6 +330,12 @@ def test_check_mode_says_the_same_and_does_nothing(cards: Cards) -> None:
 def test_the_boot_unit_reads_what_the_role_wrote() -> None:
     text = json.dumps({"profiles": ["1g.10gb"], "compute_mode": "default"})
     assert mig_boot.wish(text) == mig.Wish(("1g.10gb",), "default")
+
+
+def test_the_boot_divides_before_dcgm_looks() -> None:
+    unit = (ROLE / "templates/bedplate-gpu-layout.service.j2").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("Before="))
+    assert {f"{name}.service" for name in holders.WATCHERS} <= set(line[7:].split())
 
 
 def test_the_role_lays_every_module_that_the_boot_needs(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from . import holders
 from .host import Host
 from .message import problem
 
@@ -19,17 +20,21 @@ COMPUTE_MODES = {
     "exclusive-process": "Exclusive_Process",
     "prohibited": "Prohibited",
 }
-DAEMON = "nvidia-persistenced"
 #: Exit status of nvidia-smi where there is nothing to list.
 NOT_FOUND = 6
 #: It keeps the cards initialised and is stopped for a change of mode, so it is no workload.
 #: nvidia-smi itself may be another one's glance at the cards.
-_NO_WORKLOAD = (DAEMON, "nvidia-persiste", "nvidia-smi")
+_NO_WORKLOAD = (holders.DAEMON, "nvidia-persiste", "nvidia-smi")
 _QUERY = "index,uuid,mig.mode.current,mig.mode.pending,compute_mode"
 _INSTANCE = re.compile(r"^\|\s*(\d+)\s+MIG\s+(\S+)\s+\d+\s+\d+\s+\d+:\d+\s*\|$", re.MULTILINE)
 _GPU = re.compile(r"^GPU (\d+): ")
 _DEVICE = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
 _NODE = re.compile(r"^/dev/nvidia\d+$")
+#: The control group of a process whose service is stopped for a change too. Not by the program's
+#: name: one that runs in a container, or was started by hand, nobody stops.
+_WATCHER = re.compile(
+    r":/(?:[^/\n]+\.slice/)*(?:{})\.service$".format("|".join(holders.WATCHERS)), re.MULTILINE
+)
 _SLICES = re.compile(r"^(\d+)g\.(\d+)gb")
 
 
@@ -187,6 +192,10 @@ def _other_mode(card: Card, wish: Wish) -> bool:
     return bool(card.mig) != bool(wish.profiles)
 
 
+def _to_divide(cards: Sequence[Card], wish: Wish) -> bool:
+    return any(_other_mode(card, wish) or _divided_otherwise(card, wish) for card in cards)
+
+
 def _other_compute_mode(card: Card, wish: Wish) -> bool:
     # A divided card's mode is Default, and the driver refuses to set it.
     return (
@@ -212,12 +221,15 @@ def users(host: Host) -> List[str]:
     """Processes that hold a GPU open, as ``4711 (python3)``, in containers too.
 
     From their open files, not from nvidia-smi's list: that names only those with a CUDA context,
-    and a monitoring agent keeps a card from changing its mode as well.
+    and a monitoring agent keeps a card from changing its mode as well. Those are left out whose
+    services are stopped for a change.
     """
     found = []
     for pid in sorted((name for name in host.list("/proc") if name.isdigit()), key=int):
         name = (host.read(f"/proc/{pid}/comm") or "").strip()
-        if name not in _NO_WORKLOAD and any(map(_NODE.match, _open_files(host, pid))):
+        if name in _NO_WORKLOAD or not any(map(_NODE.match, _open_files(host, pid))):
+            continue
+        if not _WATCHER.search(host.read(f"/proc/{pid}/cgroup") or ""):
             found.append(f"{pid} ({name})")
     return found
 
@@ -242,7 +254,7 @@ def refusal(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
             "GPUs of a model with MIG",
             "Correct bedplate_sharing or bedplate_gpu of the host's pool, and run 'bedplate plan'.",
         )
-    if not any(_other_mode(card, wish) or _divided_otherwise(card, wish) for card in cards):
+    if not _to_divide(cards, wish):
         return ""
     busy = users(host)
     if busy:
@@ -265,21 +277,57 @@ def apply(host: Host, wish: Wish, where: str, check: bool = False) -> Outcome:
     cards = read(host)
     before = _state(cards, wish)
     if not differing(cards, wish):
-        return Outcome(False, before, before)
+        return Outcome(bool(_start_again(host, check)), before, before)
     against = refusal(host, cards, wish, where)
     if against:
         raise MigError(against)
     if check:
-        after = {
-            name: wished_text(wish) if not name.endswith("compute mode") else value
-            for name, value in before.items()
-        }
-        for card in cards:
-            if card.mig is None:
-                after[f"GPU {card.number}"] = described(card)
-            if _other_compute_mode(card, wish):
-                after[f"GPU {card.number} compute mode"] = COMPUTE_MODES[wish.compute_mode]
-        return Outcome(True, before, after)
+        return Outcome(True, before, _foretold(cards, wish, before))
+    try:
+        if _to_divide(cards, wish):
+            _stop_watchers(host, where)
+        return _change(host, cards, wish, where)
+    finally:
+        _start_again(host)
+
+
+def _stop_watchers(host: Host, where: str) -> None:
+    reason = holders.stop(host, holders.WATCHERS)
+    if reason is not None:
+        raise MigError(
+            problem(
+                "a service that only watches the GPUs does not stop",
+                where,
+                reason,
+                "{} stopped while GPUs are divided".format(" or ".join(holders.WATCHERS)),
+                "Stop it on the host, and run the play again.",
+            )
+        )
+
+
+def _start_again(host: Host, check: bool = False) -> List[str]:
+    """Start what this run, or one that was killed, has stopped.
+
+    Not awaited: at boot they come after the unit that this may run in, which would wait for itself.
+    """
+    return holders.start(host, (*holders.WATCHERS, holders.DAEMON), wait=False, check=check)
+
+
+def _foretold(cards: Sequence[Card], wish: Wish, before: Dict[str, str]) -> Dict[str, str]:
+    after = {
+        name: wished_text(wish) if not name.endswith("compute mode") else value
+        for name, value in before.items()
+    }
+    for card in cards:
+        if card.mig is None:
+            after[f"GPU {card.number}"] = described(card)
+        if _other_compute_mode(card, wish):
+            after[f"GPU {card.number} compute mode"] = COMPUTE_MODES[wish.compute_mode]
+    return after
+
+
+def _change(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> Outcome:
+    before = _state(cards, wish)
     _switch_modes(host, cards, wish)
     cards = read(host)
     waiting = [str(card.number) for card in cards if _other_mode(card, wish)]
@@ -320,9 +368,7 @@ def _switch_modes(host: Host, cards: Sequence[Card], wish: Wish) -> None:
     switched = [card for card in cards if _other_mode(card, wish)]
     if not switched:
         return
-    held = host.run(["systemctl", "is-active", "--quiet", DAEMON]).code == 0
-    if held:
-        host.run(["systemctl", "stop", DAEMON])
+    holders.stop(host, [holders.DAEMON])
     try:
         for card in switched:
             if card.mig:
@@ -331,5 +377,4 @@ def _switch_modes(host: Host, cards: Sequence[Card], wish: Wish) -> None:
             _smi(host, "-i", str(card.number), "-mig", "1" if wish.profiles else "0")
     finally:
         # Before instances are made: without the daemon the driver forgets them with its last user.
-        if held:
-            host.run(["systemctl", "start", DAEMON])
+        holders.start(host, [holders.DAEMON])

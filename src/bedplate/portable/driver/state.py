@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from .. import nvidia, os_release
+from .. import holders, nvidia, os_release
 from ..host import Host
 from ..packages import debian, rpm_manager
 from . import record as driver_record
@@ -11,9 +11,6 @@ from . import record as driver_record
 LAST_GOOD = driver_record.PATH
 #: Order matters: a module goes only after those that use it.
 MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
-DAEMON = "nvidia-persistenced"
-#: Services that hold the GPUs and are no workload: stopped for a change, and started again.
-HOLDERS = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", DAEMON)
 #: Where DKMS finds the headers of the running kernel.
 HEADERS = "/lib/modules/{}/build"
 #: Holds the cards from boot on, where host_baseline has not yet kept it from being loaded.
@@ -149,44 +146,44 @@ def way_out(host: Host, release: str) -> str:
     )
 
 
-def holding(host: Host) -> List[str]:
-    """The services of `HOLDERS` that run."""
-    return [
-        name for name in HOLDERS if host.run(["systemctl", "is-active", "--quiet", name]).code == 0
-    ]
-
-
 def unload(host: Host) -> Optional[str]:
-    """Unload the modules after what holds them; the reason where something uses them."""
-    for name in holding(host):
-        answer = host.run(["systemctl", "stop", name])
-        if answer.code != 0:
-            return f"stop of {name}: {answer.said}"
+    """Unload the modules after what holds them; the reason where something uses them.
+
+    Then all is as it was: what did go is loaded again, and what was stopped is started.
+    """
+    reason = holders.stop(host) or _unload(host)
+    if reason is not None:
+        holders.start(host)
+    return reason
+
+
+def _unload(host: Host) -> Optional[str]:
+    gone: List[str] = []
     for name in MODULES:
         if not host.exists("/sys/module/" + name):
             continue
         answer = host.run(["rmmod", name])
         if answer.code != 0:
+            # Where the files are those of another driver already, the kernel refuses them.
+            for one in reversed(gone):
+                host.run(["modprobe", one])
             return f"rmmod {name}: {answer.said}"
+        gone.append(name)
     return None
+
+
+def resume(host: Host, check: bool = False) -> List[str]:
+    """Start what this change or an earlier one has stopped; the names of what starts.
+
+    Only where a module is loaded: without one they fail, and wait for the next that loads.
+    """
+    return [] if nvidia.loaded_module(host) is None else holders.start(host, check=check)
 
 
 def exchange(
     host: Host, before: Optional[nvidia.LoadedModule], version: str, flavour: str
 ) -> "Exchange":
     """Have the wished module loaded in the place of ``before``; what held that one runs again."""
-    held = holding(host) if before is not None else []
-    try:
-        return _exchange(host, before, version, flavour)
-    finally:
-        for name in reversed(held):
-            # One that no longer fits the driver is its own role's to exchange.
-            host.run(["systemctl", "start", name])
-
-
-def _exchange(
-    host: Host, before: Optional[nvidia.LoadedModule], version: str, flavour: str
-) -> "Exchange":
     in_use = unload(host) if before is not None else None
     if in_use is not None:
         return Exchange(before, in_use, "")
@@ -194,6 +191,8 @@ def _exchange(
     now = nvidia.loaded_module(host)
     if failed is None and differs(now, version, flavour):
         failed = f"{now.version} ({now.flavour})" if now else "nothing is loaded"
+    # One that no longer fits the driver is its own role's to exchange.
+    resume(host)
     return Exchange(now, "", failed or "")
 
 
