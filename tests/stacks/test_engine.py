@@ -115,7 +115,7 @@ def test_a_resource_that_forgot_its_provider_fails(stack: Stack) -> None:
 
 def test_a_plugin_that_cannot_start_holds_nobody_else_up(stack: Stack) -> None:
     words = "error starting plugins: nvml: Driver/library version mismatch"
-    plugin = {"attempts": 4, "state": "CONTAINER_EXITED", "log": words}
+    plugin = {"attempts": 3, "state": "CONTAINER_EXITED", "log": words, "restarts": True}
     stack.world.set("w2", gpus=0, plugin=plugin)
     stack.workers = "w1 w2"
     output = stack.up(status=1)

@@ -16,6 +16,7 @@ PLUGIN = "nvidia-device-plugin"
 LOG_LINES = 10
 LOOK_SECONDS = 5.0
 # A plugin that ended this often will not come up by waiting: kubelet's back-off grows from here on.
+# At least one of these times is to be ours, for what made it end may have been mended before.
 HOPELESS_ATTEMPTS = 3
 
 
@@ -32,6 +33,7 @@ class GpuReady(Resource):
         wished: GpuReadyInputs = self.typed(values)
         api = self.context.cluster(wished.control_plane)
         found, hopeless, looked = 0, False, time.monotonic()
+        before: int | None = None
         try:
             while True:
                 try:
@@ -46,7 +48,9 @@ class GpuReady(Resource):
                     break
                 await pause()
                 if time.monotonic() - looked > LOOK_SECONDS:
-                    hopeless, looked = await self._hopeless(wished, deadline), time.monotonic()
+                    ended, looked = await self._ended(wished, deadline), time.monotonic()
+                    before = ended if before is None else before
+                    hopeless = ended >= HOPELESS_ATTEMPTS and ended > before
         except asyncio.CancelledError:
             raise HalfMade(
                 wished.host.name,
@@ -79,14 +83,13 @@ class GpuReady(Resource):
             return Difference((*found.updates, "allocatable"), found.replaces)
         return found
 
-    async def _hopeless(self, wished: GpuReadyInputs, deadline: Deadline) -> bool:
+    async def _ended(self, wished: GpuReadyInputs, deadline: Deadline) -> int:
+        """Return how often the plugin has ended; 0 while it runs, or cannot be asked."""
         try:
             plugin = await self._plugin(wished, deadline)
         except ProviderError:
-            return False  # no host, no judgement: the deadline decides
-        return bool(
-            plugin["state"] == "CONTAINER_EXITED" and plugin["attempts"] >= HOPELESS_ATTEMPTS
-        )
+            return 0  # no host, no judgement: the deadline decides
+        return int(plugin["attempts"]) if plugin["state"] == "CONTAINER_EXITED" else 0
 
     async def _reasons(self, wished: GpuReadyInputs, found: int) -> list[str]:
         name = wished.host.name

@@ -123,6 +123,8 @@ def crictl() -> None:
         state = plugin["state"] if plugin else ""
         item = {"id": "c0ffee", "createdAt": "5", "state": state, "metadata": meta}
         print(json.dumps({"containers": [item] if plugin else []}))
+        if plugin and plugin.get("restarts"):  # and ends again at once, while nobody looks
+            world.set(host, plugin=plugin | {"attempts": plugin["attempts"] + 1})
     else:
         print(plugin["log"])
 
