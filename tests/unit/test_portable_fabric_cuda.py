@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERSION = "535.309.01"
 FAMILIES = ["nvidia-fabricmanager", "libnvidia-nscq"]
 SERVICE = "nvidia-fabricmanager.service"
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n'
 PACKAGES = {"nvidia-fabricmanager": f"{VERSION}-1", "libnvidia-nscq": f"{VERSION}-1"}
 
 
@@ -44,6 +45,7 @@ class Machine:
         self.chosen: list[str] = []
         self.installed_at = 0
         self.write("/proc/driver/nvidia/version", f"NVRM version: x Kernel Module  {VERSION}  x\n")
+        self.write("/etc/os-release", 'ID="debian"\nVERSION_ID="12"\n')
 
     def write(self, name: str, text: str) -> Path:
         path = self.root / name.lstrip("/")
@@ -62,11 +64,25 @@ class Machine:
         if words[0] == "update-alternatives":
             self.chosen.append(words[1])
             return Result(0, "", "")
-        if words[0] == "rpm":
+        if words[0] == "rpm" and "INSTALLTIME" in " ".join(words):
             return Result(1, f"{self.installed_at}\npackage libnvidia-nscq is not installed\n", "")
-        if words[0] == "dpkg-query":
+        if words[0] == "rpm":
+            return Result(0, self.rpm(words), "")
+        if words[0] == "dpkg-query" and "debian" in self.host.read("/etc/os-release"):
             return Result(0, self.dpkg(words[2]), "")
         return Result(127, "", f"{words[0]}: command not found")
+
+    def red_hat(self) -> None:
+        """Become a host without dpkg, with a lock on each held package."""
+        self.write("/etc/os-release", ROCKY)
+        locks = [f"{name}-0:{self.packages[name]}.x86_64\n" for name in self.held]
+        self.write("/etc/dnf/plugins/versionlock.list", "".join(locks))
+
+    def rpm(self, words: list[str]) -> str:
+        """One form is for every package, the other for those that are named."""
+        if "--all" in words:
+            return "".join(f"{n}\t{v}\tNVIDIA\n" for n, v in self.packages.items())
+        return "".join(f"{n}\t0:{v}\tx86_64\n" for n, v in self.packages.items() if n in words)
 
     def dpkg(self, form: str) -> str:
         """Two parts of the code ask in different forms."""
@@ -113,6 +129,14 @@ def test_each_fault_of_the_fabric_fails_its_check(machine: Machine) -> None:
         setattr(machine, attribute, well)
     machine.write("/proc/driver/nvidia/version", "NVRM version: x Kernel Module  550.1.1  x\n")
     assert registered(machine)["fabric.version"] == "fail"
+
+
+def test_on_red_hats_family_a_missing_lock_fails_too(machine: Machine) -> None:
+    machine.red_hat()
+    assert set(registered(machine).values()) == {"pass"}
+    machine.held = {"libnvidia-nscq"}
+    machine.red_hat()
+    assert [n for n, result in registered(machine).items() if result == "fail"] == ["fabric.held"]
 
 
 def test_cards_that_do_not_register_are_skipped(machine: Machine) -> None:
@@ -164,7 +188,7 @@ def test_a_service_older_than_its_package_is_outdated(machine: Machine) -> None:
 
 
 def test_on_red_hats_family_rpm_tells_when_a_package_came(machine: Machine) -> None:
-    machine.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n')
+    machine.red_hat()
     began = int(time.time())
     machine.installed_at = began - 60
     assert not fabric.outdated(machine.host, SERVICE, list(PACKAGES))
@@ -231,7 +255,10 @@ def test_each_fault_of_the_toolkits_fails_its_check(machine: Machine) -> None:
     assert toolkits(machine, default="12.6.3")["cuda.default"] == "fail"
     assert toolkits(machine, versions=["12.9.0"])["cuda.versions"] == "fail"
     assert toolkits(machine, versions=["11.8.0"], source="distro")["cuda.release"] == "fail"
+    machine.red_hat()
+    assert set(toolkits(machine).values()) == {"pass"}
     machine.held = set()
+    machine.red_hat()
     assert toolkits(machine)["cuda.held"] == "fail"
     machine.packages = {}
     assert toolkits(machine)["cuda.packages"] == "fail"

@@ -4,8 +4,8 @@ import re
 from typing import Any, Mapping
 
 from .. import cuda
+from ..driver import state
 from ..host import Host
-from ..packages import debian
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
@@ -19,7 +19,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     if not packages:
         to.checks.append(skipped("cuda", "CUDA toolkits", "the lock names none for this host"))
         return
-    have = debian.installed(host, list(packages))
+    have = state.installed(host, list(packages))
     versions = {name: package.version for name, package in have.items()}
     what = "CUDA packages at the wished versions"
     to.checks.append(check("cuda.packages", what, dict(packages), versions, AGAIN))

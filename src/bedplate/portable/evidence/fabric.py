@@ -6,8 +6,8 @@ NVLink itself is looked at with the GPUs' health.
 from typing import Any, Mapping
 
 from .. import fabric
+from ..driver import state
 from ..host import Host
-from ..packages import debian
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
@@ -41,7 +41,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     have = {name: now.installed[name] for name in packages if name in now.installed}
     what = "Fabric Manager and its companions at the lock's versions"
     to.checks.append(check("fabric.packages", what, dict(packages), have, AGAIN))
-    held = sorted(n for n, p in debian.installed(host, list(packages)).items() if p.held)
+    held = sorted(n for n, p in state.installed(host, list(packages)).items() if p.held)
     what = "they are held against upgrades"
     to.checks.append(check("fabric.held", what, sorted(packages), held, AGAIN))
     what = "Fabric Manager is of the loaded driver's version"
