@@ -176,11 +176,18 @@ HOSTS = [
         {"pools.pool_a.nvidia_driver": None, "pools.pool_a.expects": None},
     ),
     Case("hypervisor-bare", "cuda", hypervisor(SEPARATE), hypervisor(SEPARATE, cuda=["12.9"])),
-    Case(
-        "slurm-or-kubernetes",
-        "both",
-        one(parent="slurm", sharing=share("mps", replicas=4)),
-        one(parent="slurm", sharing=share("time-slicing", replicas=4)),
-        {"pools.pool_a.expects.by": "slurm"},
+    *(
+        Case(
+            "slurm-or-kubernetes",
+            mode,
+            one(parent="slurm", sharing=share("mig", profile="1g.10gb")),
+            one(parent="slurm", sharing=share(mode, replicas=4), shared=shared),
+            {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 28, "by": "slurm"}},
+        )
+        for mode, shared in (
+            ("time-slicing", {}),
+            ("mps", {}),
+            ("hami", {"schedulers": ["hami"]}),
+        )
     ),
 ]

@@ -11,8 +11,8 @@ SHARING = [
     Case(
         "mps-clients",
         "by-architecture",
-        one("v100", parent="slurm", sharing=share("mps", replicas=48)),
-        one("v100", parent="slurm", sharing=share("mps", replicas=49)),
+        one("b200", sharing=share("mps", replicas=56)),
+        one("b200", sharing=share("mps", replicas=57)),
     ),
     Case(
         "mps-clients",
@@ -24,20 +24,20 @@ SHARING = [
     Case(
         "mps-clients",
         "by-the-plugin-turing",
-        one("t4", sharing=share("mps", replicas=48)),
-        one("t4", sharing=share("mps", replicas=49)),
+        one("t4", sharing=share("mps", replicas=40)),
+        one("t4", sharing=share("mps", replicas=41)),
     ),
     Case(
         "mps-clients",
         "by-cuda-13",
-        one(parent="slurm", sharing=share("mps", replicas=60)),
-        one(parent="slurm", sharing=share("mps", replicas=61)),
+        one(sharing=share("mps", replicas=60)),
+        one(sharing=share("mps", replicas=61)),
     ),
     Case(
         "mps-clients",
         "by-cuda-12",
-        one(parent="slurm", sharing=share("mps", replicas=48), driver=driver("570")),
-        one(parent="slurm", sharing=share("mps", replicas=49), driver=driver("570")),
+        one(sharing=share("mps", replicas=48), driver=driver("570")),
+        one(sharing=share("mps", replicas=49), driver=driver("570")),
     ),
     Case(
         "mig-geometry",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bedplate import cli
 from bedplate.lock import digest
@@ -222,6 +223,56 @@ def test_one_command_for_all_hosts_and_none_twice(
             " -e nvidia_driver_reboot_allowed=true"
         ),
     ]
+
+
+@pytest.fixture
+def in_slurm(site: Path) -> Path:
+    """The same site with gpu-b as a node of Slurm; what lay there was of another lock."""
+    path = site / ".bedplate.lock.yml"
+    lock = yaml.safe_load(path.read_text())
+    lock["hosts"]["gpu-b"]["groups"] = ["pool_train", "slurm"]
+    path.write_text(yaml.safe_dump(lock))
+    for name in HOSTS:
+        write(site, "host", name, check(result="pass"))
+        write(site, "drift", name, check(result="pass"))
+    return site
+
+
+def test_hosts_of_slurm_are_among_those_that_are_looked_at(
+    in_slurm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drift(in_slurm, capsys)[0] == 0
+    (in_slurm / ".bedplate/evidence/drift-gpu-b.json").unlink()
+    status, lines, _ = drift(in_slurm, capsys)
+    assert (status, lines[2]) == (3, "gpu-b: not known — was never looked at")
+
+
+SLURM = "ansible-playbook -i SITE bedplate.gpu.slurm --limit gpu-b -e slurm_change_nodes=true"
+AGAIN = "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-b"
+
+
+@pytest.mark.parametrize(
+    ("names", "commands"),
+    [
+        (["driver.packages"], [SLURM]),
+        # The drained node's module is exchanged: no reboot is proposed.
+        (["driver.loaded_version"], [SLURM]),
+        (["fabric.packages", "fabric.services"], [SLURM]),
+        (["fabric.services"], [AGAIN]),
+        (["driver.held", "slurm.slurmd", "sharing.mig"], [AGAIN]),
+        (["slurm.node"], []),
+        (["slurm.nodes"], [AGAIN]),
+        (["updates.unattended"], []),
+    ],
+    ids=lambda value: "+".join(value) if value and "." in value[0] else None,
+)
+def test_what_jobs_use_is_changed_on_drained_nodes_of_slurm_alone(
+    in_slurm: Path, capsys: pytest.CaptureFixture[str], names: list[str], commands: list[str]
+) -> None:
+    write(in_slurm, "drift", "gpu-b", *map(check, names))
+    _, lines, _ = drift(in_slurm, capsys)
+    said = lines[lines.index("To run:") + 1 : -1] if "To run:" in lines else []
+    assert said == [f"  {command}" for command in commands]
 
 
 def test_json(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

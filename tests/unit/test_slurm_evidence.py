@@ -190,6 +190,29 @@ def test_the_controller_is_to_know_every_node(tmp_path: Path) -> None:
     ]
 
 
+def test_a_controller_without_gpus_has_nothing_to_fail(tmp_path: Path) -> None:
+    areas = ["kernel", "driver", "gpus", "health", "fabric", "sharing"]
+    found = host_evidence.collect(Host(str(tmp_path), Runner()), Wishes(), areas)
+    assert {check["result"] for check in found["checks"]} == {evidence.SKIPPED}
+
+
+@pytest.mark.parametrize(
+    ("wish", "result"),
+    [
+        ({"mode": "none"}, evidence.PASS),
+        ({"mode": "mig", "mig_profiles": ["1g.10gb"]}, evidence.FAIL),
+    ],
+)
+def test_sharing_wants_no_device_plugin_in_slurm(
+    tmp_path: Path, wish: dict[str, Any], result: str
+) -> None:
+    runner = Runner(**{"nvidia-smi": "0, GPU-a, Disabled, Disabled, Default\n"})
+    found = host_evidence.collect(Host(str(tmp_path), runner), Wishes(sharing=wish), ["sharing"])
+    checks = {check["id"]: check["result"] for check in found["checks"]}
+    assert checks["sharing.mig"] == result
+    assert checks["sharing.replicas"] == checks["sharing.mps"] == evidence.SKIPPED
+
+
 POOL = {
     "gpu": [{"model": "t4-16gb", "count": 4}],
     "sharing": {"mode": "none"},

@@ -35,10 +35,23 @@ HELD_ON_NODES = (
     "owned.container_runtime",
     "owned.nvidia_container_toolkit",
 )
+#: What a node of Slurm keeps until slurm.yml may drain it.
+HELD_IN_SLURM = (
+    "driver.packages",
+    "driver.loaded_version",
+    "driver.flavour",
+    "driver.library",
+    "fabric.foreign",
+    "fabric.packages",
+    "fabric.version",
+)
 #: What no playbook can mend: the check's own text says what to do.
 BY_HAND = ("driver.kernel", "baseline.kernel", "updates.", "health.", "gpu.")
-#: Whom `playbooks/drift.yml` looks at.
-GROUPS = {"control_plane", "gpu_pools"}
+#: A node that its user has drained; `slurm.nodes` is another check.
+DRAINED = "slurm.node"
+SLURM = "slurm"
+#: Whom `playbooks/drift.yml` looks at; hypervisors are not among them.
+GROUPS = {"control_plane", "gpu_pools", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
 _PLAY = "ansible-playbook -i {site} bedplate.gpu."
 #: In the order in which they are to be run.
@@ -46,6 +59,7 @@ REMEDIES = {
     "site": _PLAY + "site --limit {hosts}",
     "site, rebooting": _PLAY + "site --limit {hosts} -e nvidia_driver_reboot_allowed=true",
     "upgrade": _PLAY + "upgrade --limit {hosts}",
+    "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
     "pulumi up": "pulumi up in stacks/cluster, for {hosts}",
 }
 
@@ -88,10 +102,12 @@ class HostDrift:
         return {"state": self.state, "checked": self.checked, "reason": self.unknown}
 
 
-def _remedy(check: Check, *, joined: bool) -> str:
+def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
-    if check.id.startswith(BY_HAND):
+    if check.id.startswith(BY_HAND) or check.id == DRAINED:
         return ""
+    if slurm and check.id.startswith(HELD_IN_SLURM):
+        return "slurm"
     if joined and check.id == "kubelet.version":
         return "pulumi up"
     if joined and check.id.startswith(HELD_ON_NODES):
@@ -113,7 +129,9 @@ def _read(path: Path) -> Evidence | str:
         return f"{path} cannot be read ({str(error).splitlines()[0]})"
 
 
-def _judge(name: str, found: Evidence, lock_digest: str, verified: str) -> HostDrift:
+def _judge(
+    name: str, found: Evidence, lock_digest: str, verified: str, *, slurm: bool
+) -> HostDrift:
     unseen = [c for c in found.checks if c.id in UNSEEN and c.result is Result.FAIL]
     failed = [c for c in found.checks if c.result is Result.FAIL]
     unknown = ""
@@ -128,26 +146,29 @@ def _judge(name: str, found: Evidence, lock_digest: str, verified: str) -> HostD
     if unknown:
         return HostDrift(name, found.checked, unknown)
     joined = bool(found.facts.get("joined"))
-    differences = tuple(Difference(name, c, _remedy(c, joined=joined)) for c in failed)
+    differences = tuple(Difference(name, c, _remedy(c, joined=joined, slurm=slurm)) for c in failed)
     return HostDrift(name, found.checked, "", differences)
 
 
 def load_drift(
     site: Path, lock: Lock, lock_digest: str, evidence: Sequence[Evidence]
 ) -> tuple[HostDrift, ...]:
-    """Return what is known of every host that the lock prepares, by name.
+    """Return what is known of every host that drift.yml looks at, by name.
 
     ``evidence`` is that of the verify steps: what is older than it says nothing any more.
     """
     verified = _newest(evidence)
     folder = evidence_folder(site)
     hosts = []
-    for name in sorted(name for name, host in lock.hosts.items() if GROUPS & set(host.groups)):
+    for name, host in sorted(lock.hosts.items()):
+        if not GROUPS & set(host.groups):
+            continue
         found = _read(folder / f"drift-{name}.json")
         if isinstance(found, str):
             hosts.append(HostDrift(name, "", found))
         else:
-            hosts.append(_judge(name, found, lock_digest, verified.get(name, "")))
+            slurm = SLURM in host.groups
+            hosts.append(_judge(name, found, lock_digest, verified.get(name, ""), slurm=slurm))
     return tuple(hosts)
 
 
@@ -162,8 +183,8 @@ def commands(site: Path, hosts: Sequence[HostDrift]) -> list[str]:
     for host in hosts:
         for remedy in sorted({d.run for d in host.differences if d.run}):
             wanted.setdefault(remedy, []).append(host.name)
-    # A reboot that is allowed for a host mends what site.yml mends without one.
-    rebooted = wanted.get("site, rebooting", [])
+    # A reboot or a drain that is allowed for a host mends what site.yml mends without.
+    more = {*wanted.get("site, rebooting", []), *wanted.get("slurm", [])}
     if "site" in wanted:
-        wanted["site"] = [name for name in wanted["site"] if name not in rebooted]
+        wanted["site"] = [name for name in wanted["site"] if name not in more]
     return [command(site, key, wanted[key]) for key in REMEDIES if wanted.get(key)]
