@@ -66,6 +66,10 @@ reboot_required:
   description: Whether another kernel runs. Never on a host that shares its kernel (a container).
   returned: always
   type: bool
+joined:
+  description: Whether the host has joined a cluster, so that nobody reboots it for a kernel.
+  returned: always
+  type: bool
 """
 
 import os
@@ -160,6 +164,7 @@ def main() -> None:
         installed=state.missing,
         held=unheld,
         reboot_required=other,
+        joined=host.joined,
         diff={"before": before, "after": after},
     )
 
