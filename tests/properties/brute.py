@@ -138,8 +138,10 @@ def _pools(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
         ]
         if path is not None:
             pool["rdma"] = {"stack": path["stack"], "method": path["method"]}
-        if any(m.get("fabric") and n >= m["fabric_from"] for m, n in _gpus(facts, wishes, hosts)):
-            pool["nvidia_fabric"] = {"version": driver["version"], "packages": driver["fabric"]}
+        for model, count in _gpus(facts, wishes, hosts):
+            if model.get("fabric") and count >= model["fabric_from"]:
+                rest = {"version": driver["version"], "packages": driver["fabric"]}
+                pool["nvidia_fabric"] = {"kind": model["fabric"], **rest}
         rank = (
             *_driver_rank(facts, driver, wished["policy"]),
             [_newest(row["version"]) for row in toolkits],

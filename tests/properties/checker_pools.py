@@ -55,7 +55,7 @@ def driver_packaged(view: View) -> Iterator[str]:
 def fabric_packaged(view: View) -> Iterator[str]:
     """A host whose GPUs a fabric joins gets its packages, at the driver's very version."""
     joined = [
-        model["model"]
+        f"{model['model']} ({model['fabric']})"
         for model, count in view.gpus
         if model.get("fabric") and count >= model["fabric_from"]
     ]
@@ -64,6 +64,8 @@ def fabric_packaged(view: View) -> Iterator[str]:
         yield f"no fabric packages for {', '.join(joined)}"
     if bool(joined) != (fabric is not None):
         yield f"fabric for {joined}: {fabric}"
+    if fabric and not any(f"({fabric['kind']})" in model for model in joined):
+        yield f"fabric {fabric['kind']} for {joined}"
     if fabric and (fabric["version"], fabric["packages"]) != (view.driver["version"], packages):
         yield f"fabric {fabric['version']} with driver {view.driver['version']}"
 

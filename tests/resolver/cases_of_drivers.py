@@ -80,6 +80,7 @@ DRIVERS = [
         one("a100", 8),
         one("a100", 8, driver=driver(source="precompiled")),
         {
+            "pools.pool_a.nvidia_fabric.kind": "nvswitch",
             "pools.pool_a.nvidia_fabric.version": "580.178.04",
             "pools.pool_a.nvidia_fabric.packages": {"nvidia-fabricmanager": "580.178.04-1"},
         },

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from bedplate import cli
+from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock, write_lock
+from bedplate.resolver import locking
 
 EXAMPLE = Path(__file__).parents[2] / "inventories" / "example"
 TODAY = ["--today", "2026-11-21"]
@@ -230,3 +232,41 @@ def test_what_the_example_has_commented_out_can_be_planned(
     assert (batch.expects.by, batch.expects.count) == ("slurm", 8)
     assert batch.nvidia_driver is not None
     assert (guests.not_yet, batch.not_yet) == ([], [])
+
+
+def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(site: Path) -> None:
+    lock, catalogue = load_lock(site), load_catalogue()
+    pool = lock.pools["pool_class"]
+    assert pool.expects is not None
+    assert lock.cluster.containerd is not None
+    wishes = {
+        "sharing": pool.sharing.model_copy(update={"mode": "mps"}),
+        "cuda_toolkit": ["12.9.1"],
+        "expects": pool.expects.model_copy(update={"by": "slurm"}),
+    }
+    for system, lacking in (
+        ("debian-12", []),
+        ("rocky-9", ["cuda-on rocky-9 vendor-repo", "mps-on rocky-9", "slurm-on rocky-9"]),
+    ):
+        parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": system}))
+        assert locking.not_built(parts, catalogue) == lacking
+    runtime = lock.cluster.containerd.model_copy(update={"source": "distro"})
+    shared = lock.cluster.model_copy(update={"containerd": runtime})
+    assert locking.not_built(locking.cluster_parts(shared, "mirror", []), catalogue) == [
+        "containerd-from distro"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "kind"),
+    [("h100-sxm5-80gb", 8, "nvswitch"), ("b200", 8, "nvlink-5"), ("gb200", 4, "imex")],
+)
+def test_the_lock_says_what_joins_the_boards(
+    site: Path, capsys: pytest.CaptureFixture[str], model: str, count: int, kind: str
+) -> None:
+    wishes = {"bedplate_driver": {"source": "vendor-repo"}}
+    wish(site, "pool_class", wishes | {"bedplate_gpu": {"model": model, "count": count}})
+    said(capsys, "plan", site, *TODAY)
+    fabric = load_lock(site).pools["pool_class"].nvidia_fabric
+    assert fabric is not None
+    assert fabric.kind == kind

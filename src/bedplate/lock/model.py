@@ -154,8 +154,12 @@ class Driver(Part):
 
 
 class Fabric(Part):
-    """Fabric Manager and its companions: the driver's version to the last digit."""
+    """Fabric Manager and its companions: the driver's version to the last digit.
 
+    `kind` is what joins the boards: it decides which service runs on the host.
+    """
+
+    kind: Literal["nvswitch", "nvlink-5", "imex"]
     version: str
     packages: dict[str, str]
 

@@ -89,9 +89,11 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
             "source": driver.source,
             "packages": dict(sorted(driver.packages.items())),
         }
-        if any(gpu.fabric_from is not None and count >= gpu.fabric_from for gpu, count in gpus):
-            packages = dict(sorted((driver.fabric or {}).items()))
-            content["nvidia_fabric"] = {"version": driver.version, "packages": packages}
+        for gpu, count in gpus:
+            if gpu.fabric_from is not None and count >= gpu.fabric_from:
+                packages = dict(sorted((driver.fabric or {}).items()))
+                fabric = {"kind": gpu.fabric, "version": driver.version, "packages": packages}
+                content["nvidia_fabric"] = fabric
     mode = wishes.bedplate_sharing.mode
     if mode in MODES_WITH_REPLICAS:
         content["sharing"]["replicas"] = shares_of(subject.host)
@@ -188,13 +190,21 @@ def _shares(model: str, subject: Subject, catalogue: Catalogue) -> int:
 
 
 def pool_parts(part: locked.Pool) -> list[tuple[str, str]]:
-    """Name what of a pool's decision roles and stacks carry out, by the catalogue's dimensions."""
+    """Name what of a pool's decision roles and stacks carry out, by the catalogue's dimensions.
+
+    What its role knows on some systems alone is asked for together with the system.
+    """
     decided = [("os", part.os), ("kind", part.kind), ("sharing", part.sharing.mode)]
     if part.nvidia_driver is not None:
         decided.append(("source", part.nvidia_driver.source))
     decided += [("part", name) for name in PARTS if getattr(part, name)]
     if part.expects is not None and part.expects.by == "slurm":
-        decided.append(("part", "slurm"))
+        decided += [("part", "slurm"), ("slurm-on", part.os)]
+    if part.sharing.mode == "mps":
+        decided.append(("mps-on", part.os))
+    if part.cuda_toolkit and part.nvidia_driver is not None:
+        # The toolkit comes from the repository that the driver's role has offered.
+        decided.append(("cuda-on", f"{part.os} {part.nvidia_driver.source}"))
     if len({gpu.model for gpu in part.gpu}) > 1:
         decided.append(("part", "mixed_gpus"))
     return decided
@@ -206,7 +216,9 @@ def cluster_parts(
     """Name what of the shared decision, and of hosts without a pool, is carried out likewise."""
     decided = [("sources", sources), ("cni", part.cni.name)]
     decided += [("os", system) for system in systems]
-    decided += [("runtime", name) for name in RUNTIMES if getattr(part, name) is not None]
+    for name in RUNTIMES:
+        if (runtime := getattr(part, name)) is not None:
+            decided += [("runtime", name), (f"{name}-from", runtime.source)]
     decided += [("addon", addon.name) for addon in part.addons]
     return decided
 

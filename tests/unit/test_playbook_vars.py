@@ -1,0 +1,85 @@
+"""What playbooks work out by themselves, on hosts that need not be there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PLAYBOOKS = ROOT / "playbooks"
+PLAY = Path(sys.executable).with_name("ansible-playbook")
+HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+#: Nobody listens at port 1.
+LOST = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+
+
+def play(folder: Path, hosts: dict[str, Any], tasks: list[Any], **keys: Any) -> str:
+    """Run tasks on hosts of gpu_pools with the playbooks' variables; return what was printed."""
+    groups = {"gpu_pools": {"hosts": hosts}, "control_plane": {"hosts": {}}}
+    (folder / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"children": groups}}, sort_keys=False)
+    )
+    files = [str(PLAYBOOKS / "vars" / name) for name in ("upgrade.yml", "from_lock.yml")]
+    book = {"hosts": "gpu_pools", "gather_facts": False, "vars_files": files, "tasks": tasks}
+    path = folder / "play.yml"
+    path.write_text(yaml.safe_dump([book | keys], sort_keys=False))
+    done = subprocess.run(
+        [PLAY, "-i", folder / "hosts.yml", path],
+        cwd=ROOT,
+        env=os.environ | {"NO_COLOR": "1", "ANSIBLE_SSH_RETRIES": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+def test_a_host_that_is_lost_counts_against_the_upgrades_budget(tmp_path: Path) -> None:
+    tasks = [
+        {"ansible.builtin.command": "true", "changed_when": False},
+        {
+            "ansible.builtin.fail": {"msg": "this one failed"},
+            "when": "inventory_hostname == 'two'",
+        },
+        {"ansible.builtin.debug": {"msg": "<{{ __upgrade_set_aside | sort | join('+') }}>"}},
+    ]
+    hosts = {"one": LOST, "two": HERE, "three": HERE, "four": HERE}
+    said = play(tmp_path, hosts, tasks, serial=[3, 1])
+    assert re.findall(r"msg: <(.*?)>", said) == ["one+two", "one+two"]
+
+
+def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path: Path) -> None:
+    tasks = [{"ansible.builtin.include_tasks": str(PLAYBOOKS / "tasks" / "exchange.yml")}]
+    said = play(tmp_path, {"one": HERE}, tasks)
+    assert "the node cannot be emptied — one — got: no host in control_plane; allowed: " in said
+    assert "failed=1" in said
+
+
+def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
+    driver = {"version": "535.1", "packages": {"libcuda1": "535.1-1", "nvidia-smi": "535.1-1"}}
+    fabric = {"kind": "nvswitch", "version": "535.1", "packages": {"nvidia-fabricmanager": "535.1"}}
+    pools: dict[str, Any] = {
+        "plain": {"sharing": {"mode": "none"}, "nvidia_fabric": None},
+        "shared": {"sharing": {"mode": "mps"}},
+        "joined": {"sharing": {"mode": "none"}, "nvidia_fabric": fabric},
+    }
+    hosts = {
+        name: HERE | {"__tests_pool": pool | {"nvidia_driver": driver}}
+        for name, pool in pools.items()
+    }
+    words = "<{{ nvidia_driver_packages.keys() | difference(['libcuda1', 'nvidia-smi']) | join }}>"
+    tasks = [
+        {
+            "ansible.builtin.debug": {"msg": words},
+            "vars": {"__bedplate_pool": "{{ __tests_pool }}"},
+        }
+    ]
+    said = play(tmp_path, hosts, tasks)
+    found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", said))
+    assert found == {"plain": "", "shared": "nvidia-cuda-mps", "joined": "nvidia-fabricmanager"}
