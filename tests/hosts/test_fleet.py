@@ -1,4 +1,4 @@
-"""Four hosts upgraded to a newer branch, on one of which its module does not load.
+"""Four hosts upgraded to a newer branch, on one of which it is not healthy; and one taken back.
 
 The packages are stand-ins from a repository of the vendor's form (the branches are newer than any
 that Debian has), with Debian's own nvidia-smi for the simulated cards.
@@ -29,9 +29,11 @@ OLD, NEW = "580.178.04", "595.91.07"
 NETWORK, SUBNET = "bedplate-fleet", "10.213.12."
 HOSTS = ("one", "two", "three", "four")
 BAD = "three"
-#: A fault of the new branch alone: its module does not load, that of the old one does.
+#: A fault of the new branch alone: its module loads, and loses a card.
 FAULT = "/etc/modprobe.d/planted.conf"
-REFUSE = "install nvidia modinfo -F version nvidia | grep -q ^580 && modprobe -i nvidia"
+LOSE = (
+    "install nvidia modprobe -i nvidia; modinfo -F version nvidia | grep -q ^580 || rm /dev/nvidia3"
+)
 
 
 def wishes(branch: str) -> str:
@@ -107,15 +109,15 @@ def test_of_four_hosts_a_bad_one_is_set_aside(fleet: SiteCommands) -> None:
     assert {loaded(fleet, name) for name in HOSTS} == {OLD}
     place.write_text(before + wishes("595"))
     fleet.plan("--upgrade")
-    on_host(fleet, BAD, f"echo '{REFUSE}' > {FAULT}")
+    on_host(fleet, BAD, f"echo '{LOSE}' > {FAULT}")
     waves = ["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 3]})]
     done = fleet.playbook(*waves, check=False)
     assert done.returncode == 2
     rows = recap(done.stdout)
     assert {name: rows[name]["failed"] for name in HOSTS} == {n: int(n == BAD) for n in HOSTS}
-    assert f"driver {NEW} (open) failed and was taken back — {BAD} — got: " in unwrapped(
-        done.stdout
-    )
+    told = unwrapped(done.stdout)
+    assert f"driver {NEW} (open) failed and was taken back — {BAD} — got: " in told
+    assert "nvidia-smi: " in told or "3 of 4 GPUs answer" in told
     assert {name: loaded(fleet, name) for name in HOSTS} == {
         name: OLD if name == BAD else NEW for name in HOSTS
     }
@@ -126,6 +128,23 @@ def test_of_four_hosts_a_bad_one_is_set_aside(fleet: SiteCommands) -> None:
     rows = recap(done.stdout)
     assert {name: rows[name]["changed"] > 0 for name in HOSTS} == {n: n == BAD for n in HOSTS}
     assert {loaded(fleet, name) for name in HOSTS} == {NEW}
+    goes_back(fleet)
+
+
+def goes_back(fleet: SiteCommands) -> None:
+    """Take one host back with rollback.yml; the others stay, and nobody goes unasked."""
+    done = fleet.playbook("playbooks/rollback.yml", check=False)
+    assert "no hosts are named — rollback.yml — got: no --limit; " in unwrapped(done.stdout)
+    done = fleet.playbook("playbooks/rollback.yml", "--limit", BAD, check=False)
+    assert done.returncode == 2
+    told = unwrapped(done.stdout)
+    assert f"the host was rolled back — {BAD} — got: {OLD} (open); allowed: {NEW} (open), " in told
+    assert {name: loaded(fleet, name) for name in HOSTS} == {
+        name: OLD if name == BAD else NEW for name in HOSTS
+    }
+    evidence = json.loads((fleet.site / f".bedplate/evidence/host-{BAD}.json").read_text())
+    results = {check["id"]: check["result"] for check in evidence["checks"]}
+    assert results["driver.loaded_version"] == "fail"
 
 
 def loaded(fleet: SiteCommands, name: str) -> str:
