@@ -185,12 +185,14 @@ def test_fabric_manager_and_kernel(tmp_path: Path) -> None:
     machine.put("/proc/sys/kernel/osrelease", "5.15.0-100-generic\n")
     content = lock().model_dump()
     content["pools"]["pool_x"]["nvidia_fabric"] = {
+        "kind": "nvswitch",
         "version": "550.90.07", "packages": {"nvidia-fabricmanager-550": "550.90.07-1"},
     }  # fmt: skip
     told = found(machine, Lock.model_validate(content))
     assert ("adopted", "Fabric Manager 550.90.07-1, as locked") in told
     assert ("change", "kernel 5.15.0-100-generic → 6.1.0-50-amd64; needs: reboot") in told
     content["pools"]["pool_x"]["nvidia_fabric"] = {
+        "kind": "nvswitch",
         "version": "580.95.05", "packages": {"nvidia-fabricmanager": "580.95.05-1"},
     }  # fmt: skip
     told = found(machine, Lock.model_validate(content))

@@ -240,6 +240,7 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
     assert pool.expects is not None
     assert lock.cluster.containerd is not None
     wishes = {
+        "frameworks": [],
         "sharing": pool.sharing.model_copy(update={"mode": "mps"}),
         "cuda_toolkit": ["12.9.1"],
         "expects": pool.expects.model_copy(update={"by": "slurm"}),
