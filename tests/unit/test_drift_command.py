@@ -263,6 +263,9 @@ AGAIN = "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-b"
         (["slurm.node"], []),
         (["slurm.nodes"], [AGAIN]),
         (["updates.unattended"], []),
+        # A kernel that does not run wants a reboot, which is a person's to allow; a hold does not.
+        (["baseline.kernel", "baseline.clock"], []),
+        (["baseline.kernel_held", "cuda.packages", "rdma.nccl"], [AGAIN]),
     ],
     ids=lambda value: "+".join(value) if value and "." in value[0] else None,
 )

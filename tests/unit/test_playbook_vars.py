@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -83,3 +84,43 @@ def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
     said = play(tmp_path, hosts, tasks)
     found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", said))
     assert found == {"plain": "", "shared": "nvidia-cuda-mps", "joined": "nvidia-fabricmanager"}
+
+
+def test_evidence_compares_with_what_each_role_says(tmp_path: Path) -> None:
+    pool: dict[str, Any] = {"os": "debian-12", "kernel": "6.1.0-50-amd64", "gpu": []}
+    full = pool | {
+        "cuda_toolkit": ["12.6.3"],
+        "rdma": {"stack": "inbox", "method": "dma-buf"},
+        "nvidia_driver": {"source": "distro"},
+    }
+    hosts = {
+        "plain": HERE | {"__tests_pool": {"gpu": []}},
+        "full": HERE | {"__tests_pool": full},
+        # A host that cannot be reached stays among those that are looked at.
+        "lost": LOST | {"__tests_pool": full},
+    }
+    wanted = {
+        "kernel": "gpu_verify_baseline.kernel",
+        "held": "gpu_verify_baseline.kernel_packages | length > 0",
+        "headers": "gpu_verify_baseline.headers",
+        "cuda": "gpu_verify_cuda.packages | default({})",
+        "rdma": "gpu_verify_rdma.nccl is defined",
+    }
+    words = ", ".join(f"'{key}': {value}" for key, value in wanted.items())
+    actions: list[dict[str, Any]] = [
+        {"ansible.builtin.include_tasks": str(PLAYBOOKS / "tasks" / "evidence.yml")},
+        {"ansible.builtin.debug": {"msg": f"{{{{ '<' ~ ({{{words}}} | to_json) ~ '>' }}}}"}},
+    ]
+    of_the_pool = {"vars": {"__bedplate_pool": "{{ __tests_pool }}"}}
+    said = play(tmp_path, hosts, [action | of_the_pool for action in actions])
+    found = {
+        name: json.loads(text) for name, text in re.findall(r"\[(\w+)\] => msg: '?<(.*?)>", said)
+    }
+    cuda = {"cuda-toolkit-12-6": "12.6.3-1"}
+    alike = {"kernel": "6.1.0-50-amd64", "held": True, "headers": True, "cuda": cuda}
+    nothing = {"kernel": "", "held": False, "headers": False, "cuda": {}, "rdma": False}
+    assert found == {
+        "plain": nothing,
+        "full": alike | {"rdma": True},
+        "lost": alike | {"rdma": False},
+    }

@@ -143,7 +143,7 @@ def test_a_driver_that_waits_is_not_touched(tmp_path: Path) -> None:
 
 def test_files_of_the_controller_are_not_compared(tmp_path: Path) -> None:
     hosts = {name: HOSTS[name] for name in ("new", "same")}
-    areas = "kernel+driver+gpus+health+fabric+sharing+slurm"
+    areas = "baseline+kernel+driver+gpus+health+fabric+cuda+sharing+rdma+slurm"
     told = answers(tmp_path, hosts, "__bedplate_slurm_areas | join('+')")
     assert told == {"new": areas, "same": f"{areas}+owned"}
 

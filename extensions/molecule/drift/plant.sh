@@ -10,7 +10,7 @@ other_version() { # PROGRAM QUESTION ANSWER
     chmod 0755 "/usr/local/bin/$1"
 }
 
-# kernel.sysctls
+# kernel.sysctls, baseline.settings
 sysctl -q -w net.ipv4.ip_forward=0
 # driver.packages: what dpkg says is all that apt and we go by
 sed -i '/^Package: nvidia-modprobe$/,/^$/s/^Version: .*/Version: 1.0/' /var/lib/dpkg/status

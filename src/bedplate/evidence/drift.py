@@ -46,18 +46,33 @@ HELD_IN_SLURM = (
     "fabric.version",
 )
 #: What no playbook can mend: the check's own text says what to do.
-BY_HAND = ("driver.kernel", "baseline.kernel", "updates.", "health.", "gpu.")
-#: A node that its user has drained; `slurm.nodes` is another check.
-DRAINED = "slurm.node"
+BY_HAND = (
+    "driver.kernel",
+    "baseline.clock",
+    "baseline.headers",
+    "baseline.secure_boot",
+    "baseline.signing_key",
+    "updates.",
+    "health.",
+    "gpu.",
+    "passthrough.iommu",
+    "passthrough.groups",
+)
+#: The same, by whole names: a node that its user has drained, and a kernel that wants a reboot.
+BY_HAND_ONLY = {"slurm.node", "baseline.kernel"}
 SLURM = "slurm"
-#: Whom `playbooks/drift.yml` looks at; hypervisors are not among them.
-GROUPS = {"control_plane", "gpu_pools", SLURM}
+#: Whom `playbooks/drift.yml` looks at.
+GROUPS = {"control_plane", "gpu_pools", "hypervisors", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
+#: The same on hypervisors: a driver that holds a guest's device is never disturbed.
+AFTER_REBOOT_OF_GUESTS = ("passthrough.arguments", "passthrough.bound")
 _PLAY = "ansible-playbook -i {site} bedplate.gpu."
 #: In the order in which they are to be run.
 REMEDIES = {
     "site": _PLAY + "site --limit {hosts}",
     "site, rebooting": _PLAY + "site --limit {hosts} -e nvidia_driver_reboot_allowed=true",
+    "site, rebooting guests": _PLAY
+    + "site --limit {hosts} -e gpu_passthrough_reboot_allowed=true",
     "upgrade": _PLAY + "upgrade --limit {hosts}",
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
     "pulumi up": "pulumi up in stacks/cluster, for {hosts}",
@@ -104,7 +119,7 @@ class HostDrift:
 
 def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
-    if check.id.startswith(BY_HAND) or check.id == DRAINED:
+    if check.id.startswith(BY_HAND) or check.id in BY_HAND_ONLY:
         return ""
     if slurm and check.id.startswith(HELD_IN_SLURM):
         return "slurm"
@@ -112,6 +127,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
         return "pulumi up"
     if joined and check.id.startswith(HELD_ON_NODES):
         return "upgrade"
+    if check.id in AFTER_REBOOT_OF_GUESTS:
+        return "site, rebooting guests"
     return "site, rebooting" if check.id in AFTER_REBOOT else "site"
 
 
@@ -184,7 +201,8 @@ def commands(site: Path, hosts: Sequence[HostDrift]) -> list[str]:
         for remedy in sorted({d.run for d in host.differences if d.run}):
             wanted.setdefault(remedy, []).append(host.name)
     # A reboot or a drain that is allowed for a host mends what site.yml mends without.
-    more = {*wanted.get("site, rebooting", []), *wanted.get("slurm", [])}
+    kinds = ("site, rebooting", "site, rebooting guests", "slurm")
+    more = {name for kind in kinds for name in wanted.get(kind, [])}
     if "site" in wanted:
         wanted["site"] = [name for name in wanted["site"] if name not in more]
     return [command(site, key, wanted[key]) for key in REMEDIES if wanted.get(key)]

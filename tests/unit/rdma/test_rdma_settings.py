@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROCE = {"interfaces": ["ens1f0np0", "ens2f0np0"], "priority": 3, "dscp": 26, "gid_index": 3}
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
+DPKG = "rdma-core\t44.0-2\tinstall\tinstalled\n"
 PFC = "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off\n"
 
 
@@ -50,6 +51,7 @@ class Machine:
             self.put(f"{port}/state", "4: ACTIVE")
         self.put("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "104")
         self.put("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "RoCE v2")
+        self.put("/etc/os-release", "ID=debian")
         self.put("/proc/driver/nvidia/version", OPEN)
         self.put("/proc/sys/kernel/osrelease", "6.1.0-50-amd64")
         self.put("/boot/config-6.1.0-50-amd64", "CONFIG_PCI_P2PDMA=y\n")
@@ -60,6 +62,8 @@ class Machine:
 
     @staticmethod
     def _run(argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
+        if argv[0] == "dpkg-query":
+            return Result(0, DPKG, "")
         return Result(0, PFC, "") if argv[:3] == ["dcb", "pfc", "show"] else Result(127, "", "no")
 
     def put(self, path: str, text: str) -> None:
@@ -72,6 +76,7 @@ class Machine:
         content: dict[str, Any] = {
             "stack": "inbox",
             "method": "dma-buf",
+            "packages": ["rdma-core"],
             "gpus": True,
             "devices": ["mlx5_0"],
             "roce": ROCE,
@@ -200,13 +205,21 @@ def test_topology_puts_functions_below_one_switch(machine: Machine) -> None:
 def test_evidence_of_a_sound_host(machine: Machine) -> None:
     checks = {check["id"]: check["result"] for check in machine.evidence()}
     assert checks == {
-        "rdma.packages": "skipped",
+        "rdma.packages": "pass",
         "rdma.devices": "pass",
         "rdma.ports": "pass",
         "rdma.gpudirect": "pass",
         "rdma.roce": "pass",
         "rdma.nccl": "pass",
     }
+
+
+def test_a_package_that_is_gone_is_missed_on_every_family(machine: Machine) -> None:
+    for family in ("debian", "rocky"):
+        machine.put("/etc/os-release", f"ID={family}")
+        assert machine.failures(packages=["rdma-core", "ibverbs-utils"])[0].startswith(
+            "packages of the RDMA stack are installed — node1 [rdma.packages] — got: "
+        )
 
 
 def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(

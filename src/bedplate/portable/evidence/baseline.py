@@ -17,6 +17,10 @@ NO_KERNEL = "the site names no kernel"
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
     """Compare a host with what role host_baseline keeps."""
     wished = wish.baseline
+    if not wished:
+        reason = "role host_baseline is not asked"
+        to.checks.append(skipped("baseline", "what every host stands on", reason))
+        return
     _settings(host, wished, to)
     _kernel(host, wished, to)
     _headers(host, wished, to)

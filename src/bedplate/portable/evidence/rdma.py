@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, List, Mapping
 
+from ..driver import state
 from ..host import Host
-from ..packages import debian
 from ..rdma import devices as rdma
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
@@ -12,10 +12,7 @@ from .checks import AGAIN, check, failed, skipped
 def _packages(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     what = "packages of the RDMA stack are installed"
     wished = sorted(wish.get("packages") or [])
-    if not host.exists("/var/lib/dpkg/status"):
-        to.checks.append(skipped("rdma.packages", what, "the host has no dpkg"))
-        return
-    have = debian.installed(host, wished)
+    have = state.installed(host, wished)
     to.checks.append(check("rdma.packages", what, wished, sorted(have), AGAIN))
 
 
