@@ -66,6 +66,10 @@ present_name:
   description: RV(present), as RV(target_name).
   returned: always
   type: str
+unfinished:
+  description: Whether a change was begun and its driver has not been seen to work.
+  returned: always
+  type: bool
 remove:
   description: Packages that go with it.
   returned: always
@@ -155,6 +159,7 @@ def main() -> None:
         target_name=plan.target.name if plan.target else "no driver",
         present=shown(present),
         present_name=present.name if present else "no driver",
+        unfinished=record.changing is not None,
         remove=plan.remove,
         joined=host.joined,
         diff={
