@@ -111,7 +111,12 @@ import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import File, ensure_files
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
+    Change,
+    File,
+    ensure_files,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
@@ -245,6 +250,18 @@ def start(module: AnsibleModule, host: Host, restart: bool) -> None:
         )
 
 
+def ensure_local(host: Host, path: str, check: bool) -> list[Change]:
+    """Have a file for the user's settings. It is recorded, so that a reset takes it while nobody
+    has written into it, and what they write is no drift."""
+    wished = File(path, slurm_config.LOCAL_TEXT)
+    if host.read(path) is None:
+        return ensure_files(host, [wished], check=check, watched=False).changes
+    if not check and path in owned.load(host):
+        writing = owned.Writing(path, wished.content, wished.mode, None, watched=False)
+        owned.keep(host, [writing])
+    return []
+
+
 def main() -> None:
     """Run the module."""
     text = {"type": "str", "required": True}
@@ -296,10 +313,8 @@ def main() -> None:
     outcome = ensure_files(host, files, check=check)
     if outcome.problems:
         module.fail_json(msg="\n".join(outcome.problems))
-    kept = [File(RECORD, plan.record())]
-    if host.read(local) is None:
-        kept.append(File(local, slurm_config.LOCAL_TEXT))
-    more = ensure_files(host, kept, check=check)
+    more = ensure_files(host, [File(RECORD, plan.record())], check=check)
+    theirs = ensure_local(host, local, check)
     diff = [
         {
             "before_header": c.path,
@@ -307,7 +322,7 @@ def main() -> None:
             "before": c.before or "",
             "after": c.after,
         }
-        for c in outcome.changes + more.changes
+        for c in outcome.changes + more.changes + theirs
     ]
 
     texts = [f.content for f in files] + [host.read(local) or ""]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.bedplate.gpu.plugins.modules.slurm_controller import Plan
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.modules.slurm_controller import Plan, ensure_local
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCAL = "/etc/slurm/local.conf"
 SAID = "CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=4096"
 
 
@@ -57,3 +63,27 @@ def test_nodes_whose_gpus_change_or_that_go_must_be_empty(
         plan.hold(name)
     assert plan.record() == before.record() or not differing
     assert plan.pending == differing
+
+
+def test_the_users_settings_are_no_drift_also_where_an_older_run_watched_them(
+    tmp_path: Path,
+) -> None:
+    host = Host(str(tmp_path))
+    (change,) = ensure_local(host, LOCAL, check=False)
+    (tmp_path / LOCAL[1:]).write_text("MaxJobCount=5\n")
+    assert owned.differences(host) == {}
+    # As a run of before has recorded it.
+    owned.keep(host, [owned.Writing(LOCAL, change.after, 0o644, None)])
+    assert owned.differences(host) != {}
+    assert ensure_local(host, LOCAL, check=False) == []
+    assert owned.differences(host) == {}
+    # A reset sees that it is not ours any more, and leaves it.
+    assert owned.state(host, LOCAL, owned.load(host)[LOCAL]) == "edited"
+
+
+def test_settings_that_were_there_before_are_nobodys_to_record(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    (tmp_path / "etc/slurm").mkdir(parents=True)
+    (tmp_path / LOCAL[1:]).write_text("MaxJobCount=5\n")
+    assert ensure_local(host, LOCAL, check=False) == []
+    assert owned.load(host) == {}

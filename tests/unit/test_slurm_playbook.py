@@ -141,13 +141,6 @@ def test_a_driver_that_waits_is_not_touched(tmp_path: Path) -> None:
     assert told == {"other": "untouched"}
 
 
-def test_files_of_the_controller_are_not_compared(tmp_path: Path) -> None:
-    hosts = {name: HOSTS[name] for name in ("new", "same")}
-    areas = "baseline+kernel+driver+gpus+health+fabric+cuda+sharing+rdma+slurm"
-    told = answers(tmp_path, hosts, "__bedplate_slurm_areas | join('+')")
-    assert told == {"new": areas, "same": f"{areas}+owned"}
-
-
 def test_a_controller_that_is_lost_keeps_no_other_host_from_being_looked_at(
     tmp_path: Path,
 ) -> None:
