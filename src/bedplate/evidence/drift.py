@@ -57,6 +57,8 @@ BY_HAND = (
     "gpu.",
     "passthrough.iommu",
     "passthrough.groups",
+    "licence.service",
+    "licence.status",
 )
 #: The same, by whole names: a node that its user has drained, and a kernel that wants a reboot.
 BY_HAND_ONLY = {"slurm.node", "baseline.kernel"}
@@ -64,14 +66,14 @@ SLURM = "slurm"
 #: Whom `playbooks/drift.yml` looks at.
 GROUPS = {"control_plane", "gpu_pools", "hypervisors", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
-#: The same on hypervisors: a driver that holds a guest's device is never disturbed.
-AFTER_REBOOT_OF_GUESTS = ("passthrough.arguments", "passthrough.bound")
+#: The same on hypervisors, whose guests go down with them: it is proposed, and never done.
+AFTER_REBOOT_OF_HYPERVISORS = ("passthrough.arguments", "passthrough.bound")
 _PLAY = "ansible-playbook -i {site} bedplate.gpu."
 #: In the order in which they are to be run.
 REMEDIES = {
     "site": _PLAY + "site --limit {hosts}",
     "site, rebooting": _PLAY + "site --limit {hosts} -e nvidia_driver_reboot_allowed=true",
-    "site, rebooting guests": _PLAY
+    "site, rebooting hypervisors": _PLAY
     + "site --limit {hosts} -e gpu_passthrough_reboot_allowed=true",
     "upgrade": _PLAY + "upgrade --limit {hosts}",
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
@@ -127,8 +129,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
         return "pulumi up"
     if joined and check.id.startswith(HELD_ON_NODES):
         return "upgrade"
-    if check.id in AFTER_REBOOT_OF_GUESTS:
-        return "site, rebooting guests"
+    if check.id in AFTER_REBOOT_OF_HYPERVISORS:
+        return "site, rebooting hypervisors"
     return "site, rebooting" if check.id in AFTER_REBOOT else "site"
 
 
@@ -201,7 +203,7 @@ def commands(site: Path, hosts: Sequence[HostDrift]) -> list[str]:
         for remedy in sorted({d.run for d in host.differences if d.run}):
             wanted.setdefault(remedy, []).append(host.name)
     # A reboot or a drain that is allowed for a host mends what site.yml mends without.
-    kinds = ("site, rebooting", "site, rebooting guests", "slurm")
+    kinds = ("site, rebooting", "site, rebooting hypervisors", "slurm")
     more = {name for kind in kinds for name in wanted.get(kind, [])}
     if "site" in wanted:
         wanted["site"] = [name for name in wanted["site"] if name not in more]

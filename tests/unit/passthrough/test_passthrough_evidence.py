@@ -26,6 +26,26 @@ AGAIN = "Run site.yml for this host again."
 REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
 
 
+#: As update-grub writes it: the arguments of other systems' entries are nobody's business.
+MENU = """\
+### BEGIN /etc/grub.d/10_linux ###
+menuentry 'Debian GNU/Linux' {{
+	linux	/boot/vmlinuz-6.1.0 root=/dev/sda1 ro {0} quiet
+	initrd	/boot/initrd.img-6.1.0
+}}
+menuentry 'Debian GNU/Linux (recovery mode)' {{
+	linux	/boot/vmlinuz-6.1.0 root=/dev/sda1 ro single {0}
+}}
+### END /etc/grub.d/10_linux ###
+
+### BEGIN /etc/grub.d/30_os-prober ###
+menuentry 'Another system' {{
+	linux	/boot/vmlinuz root=/dev/sdb1
+}}
+### END /etc/grub.d/30_os-prober ###
+"""
+
+
 class Machine:
     """A sound hypervisor below a folder, with one guest."""
 
@@ -37,6 +57,7 @@ class Machine:
             topologies.bind(root, address, "vfio-pci")
         arguments = passthrough_kernel.arguments(self.host, "1G", 4)
         self.host.write("/proc/cmdline", " ".join(arguments))
+        self.host.write(passthrough_kernel.GRUB_MENU, MENU.format(" ".join(arguments)))
         self.host.write(PAGES, "4\n")
         binding = passthrough.binding(passthrough.functions(self.host), CARD)
         for path, (text, mode) in passthrough_kernel.files(binding).items():
@@ -61,6 +82,7 @@ class Machine:
             "binding": "auto",
             "page_size": "1G",
             "pages": 4,
+            "boot_loader": "auto",
             "guests": {"vm1": GUEST},
             "connection": "qemu:///system",
             "kind": "kvm",
@@ -74,7 +96,8 @@ class Machine:
 
 def test_a_sound_hypervisor(tmp_path: Path) -> None:
     checks = {check["id"]: check["result"] for check in Machine(tmp_path).checks()}
-    names = ["arguments", "iommu", "groups", "bound", "configuration", "unit", "pages", "guests"]
+    names = ["arguments", "boot", "iommu", "groups", "bound"]
+    names += ["configuration", "unit", "pages", "guests"]
     assert checks == {f"passthrough.{name}": "pass" for name in names}
 
 
@@ -82,11 +105,15 @@ def test_what_is_not_wished_is_skipped_with_a_reason(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     skipped = {
         check["id"]: check["reason"]
-        for check in [*machine.checks(guests={}, page_size=""), *machine.checks(devices=[])]
+        for check in [
+            *machine.checks(guests={}, page_size="", boot_loader="none"),
+            *machine.checks(devices=[]),
+        ]
         if check["result"] == "skipped"
     }
     assert skipped == {
         "passthrough": "the site gives no devices of this host to guests",
+        "passthrough.boot": "the boot loader is somebody else's to configure",
         "passthrough.guests": "the site wishes for no guests here",
         "passthrough.pages": "the guests use small pages",
     }
@@ -98,6 +125,23 @@ def _rebind(machine: Machine) -> None:
 
 def _forget_line(machine: Machine) -> None:
     machine.host.write("/proc/cmdline", "quiet hugepagesz=1G default_hugepagesz=1G hugepages=4")
+
+
+def _forget_entry(machine: Machine) -> None:
+    text = machine.host.read(passthrough_kernel.GRUB_MENU) or ""
+    # The recovery entry alone: the sound one comes first.
+    machine.host.write(
+        passthrough_kernel.GRUB_MENU, text.replace("single iommu=pt", "single iommu=off")
+    )
+
+
+def _free(machine: Machine) -> None:
+    topologies.bind(machine.root, CARD[0], None)
+
+
+def _ask_for_less(machine: Machine) -> None:
+    machine.host.write("/proc/cmdline", "iommu=pt hugepagesz=1G default_hugepagesz=1G hugepages=3")
+    _lose_pages(machine)
 
 
 def _switch_off(machine: Machine) -> None:
@@ -143,6 +187,21 @@ def _undefine(machine: Machine) -> None:
             ),
         ),
         (
+            _forget_entry,
+            (
+                "next boot's kernel is told of IOMMU and huge pages — hv1 [passthrough.boot] — "
+                "got: default_hugepagesz=1G, hugepagesz=1G, hugepages=4; allowed: iommu=pt, "
+                f"default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {AGAIN}"
+            ),
+        ),
+        (
+            _free,
+            (
+                "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
+                f"0000:25:00.0=no driver; allowed: 0000:25:00.0=vfio-pci — {AGAIN}"
+            ),
+        ),
+        (
             _switch_off,
             (
                 "IOMMU is in use — hv1 [passthrough.iommu] — got: off; allowed: on — Switch on "
@@ -168,7 +227,7 @@ def _undefine(machine: Machine) -> None:
             _lose_pages,
             (
                 "huge pages for the guests' memory — hv1 [passthrough.pages] — got: 3; allowed: "
-                f"4 — {REBOOT}"
+                f"4 — {AGAIN}"
             ),
         ),
         (
@@ -192,6 +251,31 @@ def test_each_fault_is_told(fault: Callable[[Machine], None], said: str, tmp_pat
     assert machine.failures() == []
     fault(machine)
     assert machine.failures() == [said]
+
+
+def test_pages_that_the_kernel_was_never_told_of_need_a_reboot(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    _ask_for_less(machine)
+    assert [said for said in machine.failures() if "passthrough.pages" in said] == [
+        (
+            "huge pages for the guests' memory — hv1 [passthrough.pages] — got: 3; allowed: "
+            f"4 — {REBOOT}"
+        )
+    ]
+
+
+def test_a_menu_without_entries_is_not_judged(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.host.write(passthrough_kernel.GRUB_MENU, "set timeout=5\n")
+    (said,) = [check for check in machine.checks() if check["id"] == "passthrough.boot"]
+    assert (said["result"], said["reason"]) == ("skipped", "no boot entry of this system is known")
+
+
+def test_a_guest_with_shares_of_cards_is_not_libvirts(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    shares = {"vgpu": ["grid_t4-16c"], "cpus": 1, "memory_gib": 4, "disk": "/d", "network": "br0"}
+    (said,) = evidence.failures(machine.checks(guests={"vm1": shares}), "hv1")
+    assert "got: vm1: shares of cards are not libvirt's; allowed: nothing" in said
 
 
 def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:

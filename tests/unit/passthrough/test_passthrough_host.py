@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 CARD = ["0000:25:00.0", "0000:25:00.1"]
 ARGUMENTS = "iommu=pt default_hugepagesz=1G hugepagesz=1G hugepages=64"
 
@@ -192,3 +193,70 @@ def test_grubby_adds_what_is_missing_and_takes_only_its_own_away(tmp_path: Path)
     ]
     entry = 'index=0\nargs="ro crashkernel=1G iommu=pt hugepages=64"\n'
     assert passthrough_kernel.boot_loader(host, wished, "hv1")[0].commands == []
+
+
+def test_a_menu_that_somebody_wrote_without_the_drop_in_is_written_again(tmp_path: Path) -> None:
+    own = "/etc/grub.d/10_linux ###"
+    menu = f"### BEGIN {own}\n\tlinux\t/vmlinuz {{}}\n### END {own}\n"
+    machine = Machine(tmp_path)
+    machine.free()
+    machine.go()
+    for text, ran in ((menu.format(ARGUMENTS), []), (menu.format("quiet"), ["update-grub"])):
+        machine.ran.clear()
+        machine.put(passthrough_kernel.GRUB_MENU, text)
+        machine.go()
+        assert machine.ran == ran
+
+
+def test_entries_that_grubby_knows_are_those_of_the_next_boot(tmp_path: Path) -> None:
+    said = 'index=0\nargs="ro iommu=pt hugepages=4"\nindex=1\nargs="ro iommu=pt"\n'
+    host = Host(str(tmp_path), lambda *_: Result(0, said, ""))
+    host.write("/usr/sbin/grubby", "")
+    found = passthrough_kernel.next_boot(host, ["iommu=pt", "hugepages=4"])
+    assert found == (["iommu=pt"], "")
+    mute = Host(str(tmp_path), lambda *_: Result(1, "", "grubby: no\n"))
+    assert passthrough_kernel.next_boot(mute, ["iommu=pt"]) == (None, "grubby: no")
+
+
+def test_huge_pages_that_were_given_up_are_taken_back_without_a_reboot(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.free()
+    machine.go()
+    machine.put(PAGES, "3\n")
+    would = machine.go(check=True)
+    assert machine.text(PAGES) == "3\n"
+    outcome = machine.go()
+    assert (
+        outcome.diff
+        == would.diff
+        == [{"before": "3 huge pages of 1G\n", "after": "64 huge pages of 1G\n"}]
+    )
+    assert (outcome.problems, outcome.reasons, machine.text(PAGES)) == ([], [], "64\n")
+    assert machine.go().diff == []
+
+
+def test_memory_that_has_no_more_huge_pages_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path)
+    machine.free()
+    machine.go()
+    machine.put(PAGES, "3\n")
+    # A kernel whose free memory has five in one piece.
+    monkeypatch.setattr(
+        passthrough_kernel, "reserve", lambda host, _size, _pages: host.write(PAGES, "5\n")
+    )
+    assert machine.go().problems == [
+        (
+            "memory for huge pages is short — hv1 — got: 5 of 1G; allowed: 64 — Reboot the host; "
+            "if it has no more then, give the guests less memory."
+        )
+    ]
+    assert machine.go().diff == []
+
+
+def test_huge_pages_that_wait_for_the_reboot_are_not_asked_for_before(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, iommu=False)
+    machine.put(PAGES, "0\n")
+    assert machine.go().problems == []
+    assert machine.text(PAGES) == "0\n"

@@ -1,6 +1,6 @@
 """Evidence of a hypervisor: the IOMMU, what vfio-pci holds, huge pages, the guests' domains."""
 
-from typing import Any, Mapping
+from typing import Any, Dict, List, Mapping
 
 from ..host import Host
 from ..passthrough import functions as passthrough
@@ -11,13 +11,25 @@ from .checks import AGAIN, check, failed, skipped
 REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
 
 
-def _iommu(host: Host, wish: kernel.Wish, to: Collected) -> None:
+def _next_boot(host: Host, boot_loader: str, arguments: List[str]) -> Dict[str, Any]:
+    what = "next boot's kernel is told of IOMMU and huge pages"
+    if boot_loader == "none":
+        reason = "the boot loader is somebody else's to configure"
+        return skipped("passthrough.boot", what, reason)
+    kept, reason = kernel.next_boot(host, arguments)
+    if kept is None:
+        return skipped("passthrough.boot", what, reason)
+    return check("passthrough.boot", what, arguments, kept, AGAIN)
+
+
+def _iommu(host: Host, wish: kernel.Wish, boot_loader: str, to: Collected) -> None:
     arguments = kernel.arguments(host, wish.page_size, wish.pages)
     missing = kernel.missing_arguments(host, arguments)
     what = "running kernel was told of IOMMU and huge pages"
     reason = "reboot required" if missing else ""
     found = [argument for argument in arguments if argument not in missing]
     to.checks.append(check("passthrough.arguments", what, arguments, found, REBOOT, reason))
+    to.checks.append(_next_boot(host, boot_loader, arguments))
     fix = "Switch on VT-d, AMD-Vi or SMMU in the firmware, and reboot."
     on = "on" if passthrough.active(host) else "off"
     to.checks.append(check("passthrough.iommu", "IOMMU is in use", "on", on, fix))
@@ -33,7 +45,8 @@ def _devices(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     held = {a: present[a].driver or "no driver" for a in devices if a in present}
     wished = dict.fromkeys(devices, passthrough.DRIVER)
     what = "functions for guests are held by vfio-pci"
-    to.checks.append(check("passthrough.bound", what, wished, held, REBOOT))
+    taken = any(driver not in ("no driver", passthrough.DRIVER) for driver in held.values())
+    to.checks.append(check("passthrough.bound", what, wished, held, REBOOT if taken else AGAIN))
     to.facts["passthrough"] = {
         a: {"group": present[a].group, "node": present[a].node} for a in devices if a in present
     }
@@ -53,9 +66,12 @@ def _pages(host: Host, wish: kernel.Wish, to: Collected) -> None:
     if not wish.page_size or not wish.pages:
         to.checks.append(skipped("passthrough.pages", what, "the guests use small pages"))
         return
+    arguments = kernel.arguments(host, wish.page_size, wish.pages)
     found = kernel.pages_now(host, wish.page_size)
     enough = found if found is not None and found >= wish.pages else wish.pages
-    to.checks.append(check("passthrough.pages", what, enough, found, REBOOT))
+    # What the running kernel was told, it can be asked for again.
+    fix = REBOOT if kernel.missing_arguments(host, arguments) else AGAIN
+    to.checks.append(check("passthrough.pages", what, enough, found, fix))
 
 
 def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
@@ -76,6 +92,9 @@ def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
         if name not in domains:
             said.append(f"{name} is not defined")
             continue
+        if one.get("vgpu"):
+            said.append(f"{name}: shares of cards are not libvirt's")
+            continue
         wanted = libvirt_domain.xml(libvirt_guests.guest(host, name, one, settings))
         have, aim = libvirt_domain.essence(domains[name]), libvirt_domain.essence(wanted)
         said += [f"{name}: {line}" for line in libvirt_domain.differences(have, aim)]
@@ -94,7 +113,7 @@ def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     there = [address for address in devices if address in present]
     binding = passthrough.binding(present, there, wish.get("binding") or "auto")
     told = kernel.Wish(binding, wish.get("page_size") or "", int(wish.get("pages") or 0))
-    _iommu(host, told, to)
+    _iommu(host, told, wish.get("boot_loader") or "auto", to)
     _devices(host, wish, to)
     _kept(host, told, to)
     _pages(host, told, to)

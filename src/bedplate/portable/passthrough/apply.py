@@ -60,10 +60,17 @@ class Work:
         by_file = kernel.GRUB_DROP_IN in boot_loader.files
         if set(boot_loader.files) & changed if by_file else boot_loader.commands:
             steps.add(BOOT_LOADER)
+        if by_file and self._menu_lacks():
+            steps.add(BOOT_LOADER)
         state = self.host.run(["systemctl", "is-enabled", kernel.UNIT]).out.strip()
         if kernel.UNIT_FILE in changed or state != "enabled":
             steps.add(UNIT)
         return steps
+
+    def _menu_lacks(self) -> bool:
+        """Whether GRUB's menu was written without our drop-in, as by hand."""
+        kept, _ = kernel.next_boot(self.host, self.arguments)
+        return kept is not None and kept != self.arguments
 
     def _steps(self, steps: Set[str], boot_loader: kernel.BootLoader) -> None:
         early = kernel.initramfs(self.host)
@@ -101,6 +108,29 @@ class Work:
                 )
             )
 
+    def _reserve(self) -> None:
+        """Take huge pages back that were given up since boot: what is short needs a reboot."""
+        size, wished = self.wish.page_size, self.wish.pages
+        # What the running kernel was not told yet comes with the reboot that waits for it.
+        if not size or not wished or kernel.missing_arguments(self.host, self.arguments):
+            return
+        before = kernel.pages_now(self.host, size)
+        if before is None or before >= wished:
+            return
+        now = wished
+        if not self.check:
+            kernel.reserve(self.host, size, wished)
+            now = kernel.pages_now(self.host, size) or 0
+        if now != before:
+            shown = [f"{count} huge pages of {size}\n" for count in (before, now)]
+            self.diff.append({"before": shown[0], "after": shown[1]})
+        if now < wished:
+            got, allowed = f"{now} of {size}", f"{wished}"
+            fix = "Reboot the host; if it has no more then, give the guests less memory."
+            self.problems.append(
+                problem("memory for huge pages is short", self.where, got, allowed, fix)
+            )
+
     def run(self, keep_boot_loader: bool) -> Outcome:
         """Do what is to be done, or in check mode say so."""
         self.problems += kernel.dead_iommu(self.host, self.arguments, self.where)
@@ -125,6 +155,7 @@ class Work:
             self.host.remove(UNFINISHED)
         if not self.problems:
             self._bind()
+            self._reserve()
         return Outcome(
             self.diff, self.problems, kernel.waiting(self.host, self.wish, self.arguments)
         )

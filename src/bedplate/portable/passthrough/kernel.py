@@ -11,6 +11,13 @@ from . import functions as passthrough
 ROLE = "gpu_passthrough"
 GRUB = "/etc/default/grub"
 GRUB_DROP_IN = "/etc/default/grub.d/90-bedplate-passthrough.cfg"
+#: What update-grub writes, and GRUB reads at boot.
+GRUB_MENU = "/boot/grub/grub.cfg"
+#: The part of it that is about the system's own kernels, ZFS's variant of it included.
+_OWN_ENTRIES = re.compile(
+    r"^### BEGIN /etc/grub\.d/10_linux\S* ###$(.*?)^### END ", re.DOTALL | re.MULTILINE
+)
+_KERNEL = re.compile(r"^\s*linux\S*\s+(.*)$", re.MULTILINE)
 #: What was added by grubby, so that what is no longer wished can be taken away again.
 ADDED = "/var/lib/bedplate/passthrough-arguments"
 MODPROBE = "/etc/modprobe.d/bedplate-vfio.conf"
@@ -171,17 +178,37 @@ def boot_loader(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoad
     ]
 
 
-def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, List[str]]:
+def _grubby_entries(host: Host) -> Tuple[List[List[str]], str]:
+    """The arguments of every boot entry that grubby knows, and the reason where it fails."""
     shown = host.run(["/usr/sbin/grubby", "--info=ALL"])
     if shown.code != 0:
-        fix = "Run 'grubby --info=ALL' on the host, and mend what it says."
-        said = problem("grubby does not answer", where, shown.said, "the boot entries", fix)
-        return BootLoader({}, []), [said]
+        return [], shown.said
     entries = [
         line.partition("=")[2].strip().strip('"').split()
         for line in shown.out.splitlines()
         if line.startswith("args=")
     ]
+    return entries, ""
+
+
+def next_boot(host: Host, wished: Sequence[str]) -> Tuple[Optional[List[str]], str]:
+    """Those of ``wished`` that every boot entry has; None and a reason where it cannot be told."""
+    if host.exists("/usr/sbin/grubby"):
+        entries, reason = _grubby_entries(host)
+    else:
+        own = "".join(_OWN_ENTRIES.findall(host.read(GRUB_MENU) or ""))
+        entries, reason = [line.split() for line in _KERNEL.findall(own)], ""
+    if not entries:
+        return None, reason or "no boot entry of this system is known"
+    return [argument for argument in wished if all(argument in entry for entry in entries)], ""
+
+
+def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, List[str]]:
+    entries, reason = _grubby_entries(host)
+    if reason:
+        fix = "Run 'grubby --info=ALL' on the host, and mend what it says."
+        said = problem("grubby does not answer", where, reason, "the boot entries", fix)
+        return BootLoader({}, []), [said]
     old = set((host.read(ADDED) or "").split()) - set(wished)
     stale = sorted(a for a in old if any(a in entry for entry in entries))
     absent = [a for a in wished if not entries or any(a not in entry for entry in entries)]
@@ -194,10 +221,13 @@ def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, 
     return BootLoader({ADDED: " ".join(wished) + "\n"}, needed), []
 
 
+def _pages_file(page_size: str) -> str:
+    return f"/sys/kernel/mm/hugepages/hugepages-{PAGE_SIZES[page_size]}kB/nr_hugepages"
+
+
 def pages_now(host: Host, page_size: str) -> Optional[int]:
     """How many huge pages of that size the running kernel has; None where it has not the size."""
-    size = PAGE_SIZES[page_size]
-    text = host.read(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages")
+    text = host.read(_pages_file(page_size))
     return int(text) if text and text.strip().isdigit() else None
 
 
@@ -225,6 +255,13 @@ def held(host: Host, wish: Wish) -> List[str]:
         for one in found
         if one.driver not in (None, passthrough.DRIVER)
     ]
+
+
+def reserve(host: Host, page_size: str, pages: int) -> None:
+    """Ask the running kernel for huge pages; it makes as many as free memory has in one piece."""
+    # The kernel's own file: no other can be put in its place.
+    with open(host.path(_pages_file(page_size)), "w", encoding="ascii") as stream:
+        stream.write(f"{pages}\n")
 
 
 def waiting(host: Host, wish: Wish, wished: Sequence[str]) -> List[str]:
