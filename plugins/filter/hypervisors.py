@@ -17,14 +17,15 @@ description:
     that the platform keeps of a virtual machine.
   - C(guest_pools) turns what M(bedplate.gpu.libvirt_domains) found on hypervisors into files of an
     inventory.
+  - C(vgpu_profiles) says which shares of cards the lock gives to a host, as the guest that it is.
 positional: _input
 options:
   _input:
-    description: A guest, or for C(guest_pools) guests by hypervisor.
+    description: A guest, for C(guest_pools) guests by hypervisor, for C(vgpu_profiles) the lock.
     type: dict
     required: true
   name:
-    description: The guest's name.
+    description: The guest's name, which is that of a host.
     type: str
   model:
     description: The model of its cards in the catalogue.
@@ -54,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Text, or for C(guest_pools) texts by path.
+  description: Text, for C(guest_pools) texts by path, for C(vgpu_profiles) a list.
   type: raw
 """
 
@@ -98,6 +99,13 @@ def guest_pools(domains: Mapping[str, Sequence[Mapping[str, Any]]], system: str)
     return pools.fragment(plain(domains), plain(system), load_catalogue())
 
 
+def vgpu_profiles(lock: Mapping[str, Any], name: str) -> list[str]:
+    """The profiles of a host's shares of cards; empty where it is no guest, or has whole cards."""
+    # No two hypervisors have a guest of one name: the plan refuses that.
+    guests = (host.get("guests") or {} for host in lock["hosts"].values())
+    return [profile for mine in guests for profile in mine.get(name, {}).get("vgpu") or []]
+
+
 class FilterModule:
     """The collection's filters of this file."""
 
@@ -106,4 +114,5 @@ class FilterModule:
             "vsphere_guest": vsphere_guest,
             "proxmox_guest": proxmox_guest,
             "guest_pools": guest_pools,
+            "vgpu_profiles": vgpu_profiles,
         }

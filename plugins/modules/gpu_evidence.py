@@ -26,7 +26,8 @@ options:
     type: list
     elements: str
     choices: [baseline, kernel, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin,
-      container, isolation, fabric, cuda, sharing, slurm, owned, updates, passthrough, rdma]
+      container, isolation, fabric, cuda, sharing, slurm, owned, updates, passthrough, licence,
+      rdma]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -139,6 +140,11 @@ options:
     description: What role gpu_passthrough keeps, by the names of its variables less their prefix.
     type: dict
     default: {}
+  licence:
+    description: What a guest with shares of cards is licensed for, as C(vgpu) (its profiles) and
+      C(licence_feature), by the names of role gpu_passthrough's variables less their prefix.
+    type: dict
+    default: {}
   rdma:
     description: What role rdma keeps, by the names of its variables less their prefix.
     type: dict
@@ -241,6 +247,7 @@ def main() -> None:
             "containers": {"type": "dict", "options": CONTAINERS},
             "drift": {"type": "bool", "default": False},
             "passthrough": {"type": "dict", "default": {}},
+            "licence": {"type": "dict", "default": {}},
             "rdma": {"type": "dict", "default": {}},
             "evidence_dir": text,
             "lock_digest": text,

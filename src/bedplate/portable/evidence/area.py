@@ -31,6 +31,7 @@ class Wishes(NamedTuple):
     cuda: Mapping[str, Any] = {}
     slurm: Mapping[str, Any] = {}
     passthrough: Mapping[str, Any] = {}
+    licence: Mapping[str, Any] = {}
     rdma: Mapping[str, Any] = {}
     baseline: Mapping[str, Any] = {}
     containers: Mapping[str, Any] = {}

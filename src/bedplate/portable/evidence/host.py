@@ -17,6 +17,7 @@ from . import (
     isolation,
     kernel,
     kubernetes,
+    licence,
     owned,
     passthrough,
     plugin,
@@ -51,6 +52,7 @@ AREAS: Dict[str, Area] = {
     "owned": owned.collect,
     "updates": updates.collect,
     "passthrough": passthrough.collect,
+    "licence": licence.collect,
     "rdma": rdma.collect,
 }
 GPU_AREAS = ("driver", "gpus", "health", "compute", "toolkit", "plugin", "container", "isolation")
