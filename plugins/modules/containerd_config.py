@@ -29,6 +29,16 @@ options:
     description: The pattern of the drop-ins.
     type: str
     default: /etc/containerd/conf.d/*.toml
+  instead_of:
+    description: An earlier O(imports). Where a user's file got it from this module, O(imports)
+      comes in its place.
+    type: str
+    default: ""
+  merged:
+    description: Whether containerd merges the tables of several files, as from 2.0 on. Before, a
+      user's file with settings of Kubernetes' interface, or with imports of its own, is refused.
+    type: bool
+    default: true
   hold_if_exists:
     description: If this file exists, a configuration that would change is left alone and reported
       in RV(pending).
@@ -77,6 +87,8 @@ def main() -> None:
             "path": {"type": "path", "default": "/etc/containerd/config.toml"},
             "content": {"type": "str", "required": True},
             "imports": {"type": "str", "default": "/etc/containerd/conf.d/*.toml"},
+            "instead_of": {"type": "str", "default": ""},
+            "merged": {"type": "bool", "default": True},
             "hold_if_exists": {"type": "path"},
         },
         supports_check_mode=True,
@@ -84,7 +96,16 @@ def main() -> None:
     wish, host = module.params, Host()
     content = wish["content"] if wish["content"].endswith("\n") else wish["content"] + "\n"
     hold = bool(wish["hold_if_exists"]) and host.exists(wish["hold_if_exists"])
-    outcome = ensure(host, wish["path"], content, wish["imports"], module.check_mode, hold)
+    outcome = ensure(
+        host,
+        wish["path"],
+        content,
+        wish["imports"],
+        module.check_mode,
+        hold,
+        wish["instead_of"],
+        wish["merged"],
+    )
     if outcome.problems:
         module.fail_json(msg="\n".join(outcome.problems))
     change = outcome.change

@@ -48,6 +48,10 @@ options:
     description: Versions that are fetched into O(archives) before anything is changed.
     type: dict
     default: {}
+  hold_if_exists:
+    description: If this file exists, O(packages) that are there in another version are left alone
+      and reported in RV(pending). Those that are absent are installed all the same.
+    type: path
   refresh:
     description: Whether apt's index is fetched before anything is installed, whatever it knows.
     type: bool
@@ -89,6 +93,12 @@ repaired:
   description: Whether an interrupted dpkg was finished.
   returned: always
   type: bool
+pending:
+  description: Packages that were left alone because of O(hold_if_exists), with both versions.
+  returned: always
+  type: list
+  elements: str
+  sample: ["containerd: 1.7.24~ds1-6, not 1.7.28*"]
 not_preserved:
   description: Packages of O(preserve) whose versions no source offers any more.
   returned: always
@@ -176,6 +186,7 @@ def main() -> None:
             "owner": {"type": "str", "default": ""},
             "archives": {"type": "path", "default": ""},
             "preserve": {"type": "dict", "default": {}},
+            "hold_if_exists": {"type": "path"},
             "refresh": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 600},
         },
@@ -194,6 +205,11 @@ def main() -> None:
     names, everything = sorted(wish.packages), sorted({*wish.packages, *wish.remove})
     before = debian.installed(host, everything)
     interrupted = debian.interrupted(host)
+    waits = bool(given["hold_if_exists"]) and host.exists(given["hold_if_exists"])
+    waiting = [n for n in debian.differing(before, given["packages"]) if waits and n in before]
+    pending = [f"{n}: {before[n].version}, not {wish.packages[n]}" for n in waiting]
+    kept = {n: before[n].version + "*" for n in waiting}  # not exact: apt is not even asked
+    wish = wish._replace(packages={**wish.packages, **kept})
     installed = debian.differing(before, wish.packages)
     removed, lacking = debian.there(host, wish.remove), []
     unattended = UNATTENDED.format(given["owner"].replace("_", "-")) if given["owner"] else ""
@@ -229,6 +245,7 @@ def main() -> None:
         repaired=interrupted,
         installed=installed,
         removed=removed,
+        pending=pending,
         not_preserved=lacking,
         diff=[
             {"before": described(before, everything), "after": described(after, everything)},

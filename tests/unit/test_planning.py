@@ -253,8 +253,13 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
         assert locking.not_built(parts, catalogue) == lacking
     runtime = lock.cluster.containerd.model_copy(update={"source": "distro"})
     shared = lock.cluster.model_copy(update={"containerd": runtime})
+    parts = locking.cluster_parts(shared, "mirror", [])
+    assert locking.not_built(parts, catalogue) == []
+    assert locking.not_run(parts, catalogue) == ["containerd-from distro"]
+    shared = lock.cluster.model_copy(update={"containerd": None, "cri_o": runtime})
     assert locking.not_built(locking.cluster_parts(shared, "mirror", []), catalogue) == [
-        "containerd-from distro"
+        "cri_o-from distro",
+        "runtime cri_o",
     ]
 
 

@@ -109,6 +109,53 @@ def test_a_file_that_cannot_serve_is_refused_and_left(host: Host) -> None:
     assert containerd_config.ensure(host, PATH, OURS, PATTERN).problems == []
 
 
+ONE_FILE = "/etc/containerd/bedplate.toml"
+
+
+def test_an_earlier_import_of_ours_gives_way_and_the_users_stays(host: Host) -> None:
+    def imports(pattern: str, instead_of: str) -> list[str]:
+        containerd_config.ensure(host, PATH, OURS, pattern, instead_of=instead_of)
+        found: list[str] = tomllib.loads(host.read(PATH) or "")["imports"]
+        return found
+
+    host.write(PATH, THEIRS)
+    assert imports(PATTERN, ONE_FILE) == [PATTERN]
+    assert imports(ONE_FILE, PATTERN) == [ONE_FILE]
+    assert imports(PATTERN, ONE_FILE) == [PATTERN]
+    host.remove(PATH + containerd_config.KEPT)
+    assert imports(ONE_FILE, PATTERN) == [PATTERN, ONE_FILE]
+
+
+def test_before_2_0_nothing_may_stand_beside_ours(host: Host) -> None:
+    mine = OURS.replace("version = 3", "version = 2").replace(PATTERN, ONE_FILE)
+
+    def ensure(text: str) -> containerd_config.Outcome:
+        host.write(PATH, text)
+        return containerd_config.ensure(
+            host, PATH, mine, ONE_FILE, instead_of=PATTERN, merged=False
+        )
+
+    cri = '[plugins."io.containerd.grpc.v1.cri".registry]\n'
+    assert ensure(f'version = 2\nimports = ["/etc/mine.toml"]\n{cri}').problems == [
+        (
+            "containerd's configuration would be replaced in part, because containerd merges no "
+            'tables before 2.0 — /etc/containerd/config.toml — got: plugins."io.containerd.grpc.v1'
+            ".cri\", /etc/mine.toml; allowed: a file without Kubernetes' interface and without "
+            "imports — Take that out of your file, or choose containerd 2.0 or newer."
+        )
+    ]
+    assert host.read(PATH) == f'version = 2\nimports = ["/etc/mine.toml"]\n{cri}'
+    assert ensure("version = 3\n").problems == [
+        (
+            "containerd's configuration is of a version that it does not read yet — "
+            "/etc/containerd/config.toml:version — got: 3; allowed: 2, before containerd 2.0 — "
+            "Write your file anew for version 2, or choose a newer containerd."
+        )
+    ]
+    assert not ensure(f'version = 2\n# {cri}[plugins.mine]\n  a = "/data"\n').problems
+    assert tomllib.loads(host.read(PATH) or "")["imports"] == [ONE_FILE]
+
+
 WISH: dict[str, Any] = {
     "runtimes": {"nvidia": {"path": "/usr/local/bin/nvidia-container-runtime", "args": []}}
 }

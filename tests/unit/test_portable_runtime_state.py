@@ -86,6 +86,12 @@ def test_each_runtime_is_read(runtime: str, version: str, cgroups: str, sandbox:
     assert state.reason == ""
 
 
+def test_what_a_distribution_adds_to_a_version_is_left_out() -> None:
+    said = "Client:\n  Version:  1.7.24~ds1\nServer:\n  Version:  1.7.24~ds1\n"
+    state = runtime_state.read(answering(ctr=Result(0, said, "")), "containerd")
+    assert state.version == "1.7.24"
+
+
 @pytest.mark.parametrize(
     ("runtime", "program"), [("containerd", "ctr"), ("cri-o", "crio"), ("docker", "docker")]
 )

@@ -18,6 +18,9 @@ _COMMENT = re.compile(r"#[^\n]*")
 _STRING = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 #: Names under which a file can switch off what kubelet talks to.
 _CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+_CRI_TABLE = re.compile(
+    r"^[ \t]*\[[ \t]*plugins[ \t]*\.[ \t]*([\"'])io\.containerd\.grpc\.v1\.cri\1", re.MULTILINE
+)
 
 
 class Outcome(NamedTuple):
@@ -44,15 +47,26 @@ def _top(text: str) -> int:
     return found.start() if found else len(text)
 
 
-def with_imports(text: str, pattern: str) -> str:
-    """A configuration that also imports ``pattern``; every other byte stays."""
+def _imports(text: str) -> List[str]:
+    found = _IMPORTS.search(_without_comments(text), 0, _top(text))
+    return _strings(text[found.start("items") : found.end("items")]) if found else []
+
+
+def with_imports(text: str, pattern: str, instead_of: str = "") -> str:
+    """A configuration that also imports ``pattern``; every other byte stays.
+
+    Where it imports ``instead_of``, that entry becomes ``pattern``.
+    """
     hidden = _without_comments(text)
     end = _top(text)
     found = _IMPORTS.search(hidden)
     if found and found.start() < end:
-        if pattern in _strings(text[found.start("items") : found.end("items")]):
-            return text
         items = text[found.start("items") : found.end("items")]
+        if pattern in _strings(items):
+            return text
+        if instead_of in _strings(items):
+            items = items.replace(instead_of, pattern)
+            return text[: found.start("items")] + items + text[found.end("items") :]
         bare = items.rstrip()
         comma = "" if not bare.strip() or bare.endswith(",") else ", "
         more = bare + comma + f'"{pattern}"' + items[len(bare) :]
@@ -72,8 +86,8 @@ def disables_cri(text: str) -> bool:
     return any(name in _CRI for name in _strings(items))
 
 
-def _refusals(path: str, text: str) -> List[str]:
-    found = []
+def _refusals(path: str, text: str, pattern: str, merged: bool) -> List[str]:
+    found = _alone(path, text, pattern) if not merged else []
     if disables_cri(text):
         found.append(
             problem(
@@ -98,13 +112,52 @@ def _refusals(path: str, text: str) -> List[str]:
     return found
 
 
+def _alone(path: str, text: str, pattern: str) -> List[str]:
+    """What cannot stand beside ours before containerd 2.0, which merges no tables."""
+    found = []
+    version = _VERSION.search(text, 0, _top(text))
+    if version is not None and int(version.group("number")) > 2:
+        found.append(
+            problem(
+                "containerd's configuration is of a version that it does not read yet",
+                f"{path}:version",
+                version.group("number"),
+                "2, before containerd 2.0",
+                "Write your file anew for version 2, or choose a newer containerd.",
+            )
+        )
+    tables = bool(_CRI_TABLE.search(_without_comments(text)))
+    others = [name for name in _imports(text) if name != pattern]
+    if tables or others:
+        found.append(
+            problem(
+                "containerd's configuration would be replaced in part, because containerd merges "
+                "no tables before 2.0",
+                path,
+                ", ".join((['plugins."io.containerd.grpc.v1.cri"'] if tables else []) + others),
+                "a file without Kubernetes' interface and without imports",
+                "Take that out of your file, or choose containerd 2.0 or newer.",
+            )
+        )
+    return found
+
+
 def ensure(
-    host: Host, path: str, content: str, pattern: str, check: bool = False, hold: bool = False
+    host: Host,
+    path: str,
+    content: str,
+    pattern: str,
+    check: bool = False,
+    hold: bool = False,
+    instead_of: str = "",
+    merged: bool = True,
 ) -> Outcome:
     """Have ``path`` import ``pattern``: as ``content`` where no user has a file, else by one line.
 
     What a user's file was before is kept beside it, once. With ``hold`` a file that is there stays,
-    and is reported as pending.
+    and is reported as pending. ``instead_of`` is what an earlier run has added to a user's file, in
+    whose place ``pattern`` comes. Unless ``merged``, containerd takes a plugin's settings from one
+    file only, and a user's file with settings of the same plugin is refused.
     """
     before = host.read(path)
     adopted = (
@@ -115,10 +168,12 @@ def ensure(
     )
     after = content
     if adopted and before is not None:
-        problems = _refusals(path, before)
+        # What the user imports stays, even where it is called as ours.
+        ours = instead_of not in _imports(host.read(path + KEPT) or before)
+        after = with_imports(before, pattern, instead_of if ours else "")
+        problems = _refusals(path, after, pattern, merged)
         if problems:
             return Outcome(None, [], problems, True)
-        after = with_imports(before, pattern)
     if before == after:
         _record(host, path, after, before, adopted, check)
         return Outcome(None, [], [], adopted)

@@ -34,8 +34,9 @@ def read(host: Host, runtime: str) -> State:
 
 
 def _version(text: str) -> str:
+    """The version in a program's words, without what distributions add: 20.10.24+dfsg1."""
     found = VERSION.search(text)
-    return found.group(1) if found else ""
+    return re.split("[+~]", found.group(1))[0] if found else ""
 
 
 def tables(text: str) -> Dict[str, Dict[str, str]]:
@@ -114,8 +115,7 @@ def _docker(host: Host) -> State:
         return State(reason=str(errors[0]))
     programs = {name: entry.get("path", "") for name, entry in (info["Runtimes"] or {}).items()}
     return State(
-        # Distributions add to it: 20.10.24+dfsg1.
-        _version(info["ServerVersion"]).partition("+")[0],
+        _version(info["ServerVersion"]),
         programs,
         info.get("DefaultRuntime", ""),
         "",
