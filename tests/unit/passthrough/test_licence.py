@@ -141,7 +141,11 @@ def test_a_host_without_shares_is_skipped_with_a_reason(
 
 
 def _other_feature(guest: Guest) -> None:
-    guest.host.write(licence.CONFIGURATION, "#FeatureType=1\nFeatureType=2\n")
+    guest.host.write(licence.CONFIGURATION, "#FeatureType=1\n FeatureType = 2\n")
+
+
+def _two_features(guest: Guest) -> None:
+    guest.host.write(licence.CONFIGURATION, "FeatureType=1\nFeatureType=2\n")
 
 
 def _no_configuration(guest: Guest) -> None:
@@ -186,6 +190,13 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
             (
                 "guest asks for the wished licence — vm1 [licence.feature] — got: 2; allowed: 1 — "
                 f"{SITE}"
+            ),
+        ),
+        (
+            _two_features,
+            (
+                "guest asks for the wished licence — vm1 [licence.feature] — got: 1, 2; "
+                f"allowed: 1 — {SITE}"
             ),
         ),
         (

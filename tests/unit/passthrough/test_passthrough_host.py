@@ -255,6 +255,12 @@ def test_memory_that_has_no_more_huge_pages_is_a_fault(
     assert machine.go().diff == []
 
 
+def test_a_kernel_that_makes_no_huge_pages_after_boot_is_no_crash(tmp_path: Path) -> None:
+    # It refuses the write, as a folder does.
+    (tmp_path / PAGES.lstrip("/")).mkdir(parents=True)
+    passthrough_kernel.reserve(Host(str(tmp_path)), "1G", 64)
+
+
 def test_huge_pages_that_wait_for_the_reboot_are_not_asked_for_before(tmp_path: Path) -> None:
     machine = Machine(tmp_path, iommu=False)
     machine.put(PAGES, "0\n")

@@ -20,12 +20,12 @@ DRIVER = "Have NVIDIA's driver for guests in the guest's image: it comes from it
 
 
 def _asks(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
-    found = _FEATURE.findall(host.read(CONFIGURATION) or "")
-    wished = int(wish["licence_feature"])
+    # Two of them are a file that somebody edited.
+    found = ", ".join(_FEATURE.findall(host.read(CONFIGURATION) or ""))
+    wished = str(wish["licence_feature"])
     reason = "" if found else f"no FeatureType in {CONFIGURATION}"
     what = "guest asks for the wished licence"
-    feature = int(found[-1]) if found else None
-    to.checks.append(check("licence.feature", what, wished, feature, AGAIN, reason))
+    to.checks.append(check("licence.feature", what, wished, found or None, AGAIN, reason))
     tokens = [name for name in host.list(TOKENS) if name.endswith(".tok")]
     what = "guest has a token of its licence server"
     if tokens:

@@ -1,5 +1,6 @@
 """What a hypervisor's kernel is told: command line, vfio-pci's ids and addresses, huge pages."""
 
+import contextlib
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -259,8 +260,10 @@ def held(host: Host, wish: Wish) -> List[str]:
 
 def reserve(host: Host, page_size: str, pages: int) -> None:
     """Ask the running kernel for huge pages; it makes as many as free memory has in one piece."""
-    # The kernel's own file: no other can be put in its place.
-    with open(host.path(_pages_file(page_size)), "w", encoding="ascii") as stream:
+    path = host.path(_pages_file(page_size))
+    # The kernel's own file: no other can be put in its place. A kernel that makes none of that size
+    # after boot says so by an error; how many there are is counted anyhow.
+    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as stream:
         stream.write(f"{pages}\n")
 
 
