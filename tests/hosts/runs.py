@@ -54,11 +54,18 @@ class Machine:
         return self.description.container(self.host)
 
     def play(
-        self, version: str, blow: Blow | None = None, playbook: str = "driver.yml", **more: Any
+        self,
+        version: str,
+        blow: Blow | None = None,
+        playbook: str = "driver.yml",
+        *,
+        check: bool = False,
+        **more: Any,
     ) -> tuple[int, list[str], str]:
         """Run a play for a driver version: its status, the tasks that started, its output.
 
-        ``more`` are further variables, or other values of those that the version gives.
+        ``check`` has it say only what it would change. ``more`` are further variables, or other
+        values of those that the version gives.
         """
         tasks, given = self.work / "tasks", self.work / "vars.json"
         tasks.write_text("")
@@ -71,15 +78,17 @@ class Machine:
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "ANSIBLE_CONFIG": str(FOLDER.parents[1] / "ansible.cfg"),
             "ANSIBLE_CALLBACK_PLUGINS": str(FOLDER / "callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "kill_at",
+            "ANSIBLE_CALLBACKS_ENABLED": "kill_at,changed_tasks",
             # A connection to a host that died must not be taken for one to the host that came back.
             "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=30s"
             f" -o ControlPath={self.work}/{os.urandom(4).hex()}",
             "BEDPLATE_TASKS": str(tasks),
+            "BEDPLATE_CHANGED": str(self.work / "changed"),
             "BEDPLATE_KILL": json.dumps(kill),
             "NO_COLOR": "1",
         }
         command = [BIN / "ansible-playbook", "-i", SITE, FOLDER / playbook, "-e", f"@{given}"]
+        command += ["--check", "--diff"] if check else []
         done = subprocess.run(
             command,
             env=environment,
@@ -91,6 +100,20 @@ class Machine:
             start_new_session=True,  # the blow goes to this group, not to the test
         )
         return done.returncode, tasks.read_text().splitlines(), done.stdout
+
+    @property
+    def changed(self) -> list[str]:
+        """The tasks of the last run that changed the host, or in check mode would have."""
+        return (self.work / "changed").read_text().splitlines()
+
+    def announced(self, version: str, **more: Any) -> list[str]:
+        """Run the play in check mode, which is to leave the host alone: what it would change."""
+        before = self.state()
+        code, _, output = self.play(version, check=True, **more)
+        assert code == 0, output[-6000:]
+        differing = state.difference(before, self.state())
+        assert not differing, "check mode changed:\n" + "\n".join(differing)
+        return self.changed
 
     def converge(self, version: str) -> list[str]:
         """Run the play to its end: the tasks that started."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.hosts import drivers
+from tests.site.cluster import unwrapped
 
 if TYPE_CHECKING:
     from tests.hosts.runs import Machine
@@ -57,7 +58,10 @@ def is_on(machine: Machine, version: str) -> None:
 def test_forth_and_back_again_in_one_transaction_each(changed: Machine) -> None:
     is_on(changed, NEW)
     before = transactions(changed)
+    announced = changed.announced(OLD)
     changed.converge(OLD)
+    assert announced == changed.changed
+    assert announced[0].endswith("Write down that a change begins")
     is_on(changed, OLD)
     changed.converge(NEW)
     is_on(changed, NEW)
@@ -73,8 +77,11 @@ def test_a_second_run_changes_nothing(changed: Machine) -> None:
 def test_back_without_a_network(changed: Machine) -> None:
     changed.execute("mv /etc/apt/sources.list.d /etc/apt/away; rm -r /var/lib/apt/lists/*")
     try:
+        announced = changed.announced(NEW, playbook="rollback.yml")
         code, _, output = changed.play(NEW, playbook="rollback.yml")
         assert code == 0, output[-6000:]
+        assert announced == changed.changed
+        assert announced[-1].endswith("Write down what was given up")
         is_on(changed, OLD)
     finally:
         changed.execute("mv /etc/apt/away /etc/apt/sources.list.d; apt-get update")
@@ -106,6 +113,47 @@ def test_a_driver_that_does_not_load_is_taken_back(changed: Machine) -> None:
     changed.converge(NEW)
     is_on(changed, NEW)
     assert "failed" not in record(changed)
+
+
+#: A process that computes, which the role may not end: the modules stay until a reboot.
+COMPUTES = (
+    "echo process 0 1 > /run/substrate/gpu/planted; /usr/lib/substrate/gpu/simulated-gpus refresh"
+)
+BOOT = "cat /proc/sys/kernel/random/boot_id"
+LOADED = "cat /sys/module/nvidia/version"
+
+
+def test_a_module_in_use_waits_for_a_reboot_that_was_allowed(changed: Machine) -> None:
+    changed.converge(OLD)
+    changed.execute(COMPUTES)
+    boot, given_up = changed.execute(BOOT), record(changed).get("failed")
+    said = (
+        "reboot required — node — rmmod nvidia_uvm: rmmod: ERROR: Module nvidia_uvm is in use —"
+        f" module {OLD} stays loaded; allowed: {NEW} — Set nvidia_driver_reboot_allowed for this"
+        " host, or reboot it yourself, and run site.yml again."
+    )
+    assert changed.refused(NEW) == said
+    assert changed.refused(NEW) == said, "the second run is to say the same"
+    assert (changed.execute(BOOT), changed.execute(LOADED).strip()) == (boot, OLD)
+    assert record(changed).get("failed") == given_up, "a module in use is no fault of the driver"
+    code, _, output = changed.play(NEW, playbook="verify.yml")
+    assert code == 2
+    assert (
+        "loaded kernel module at the lock's version — node [driver.loaded_version] — got:"
+        f" {OLD} (reboot required); allowed: {NEW} — Reboot the host, or set"
+        " nvidia_driver_reboot_allowed and run site.yml."
+    ) in unwrapped(output)
+
+    code, _, output = changed.play(NEW, nvidia_driver_reboot_allowed=True)
+    assert code == 0, output[-6000:]
+    assert changed.execute(BOOT) != boot
+    is_on(changed, NEW)
+    code, _, output = changed.play(NEW, playbook="verify.yml")
+    assert code == 0, output[-6000:]
+    boot = changed.execute(BOOT)
+    code, _, output = changed.play(NEW, nvidia_driver_reboot_allowed=True)
+    assert (code, changed.execute(BOOT)) == (0, boot)
+    assert "changed=0 " in output
 
 
 BUILDER = "/usr/lib/dkms/common.postinst"

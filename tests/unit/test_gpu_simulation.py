@@ -275,6 +275,33 @@ def test_modules_go_only_when_nothing_uses_them(
     assert list((root / "dev").iterdir()) == []
 
 
+def test_a_process_that_computes_keeps_the_modules_until_it_ends(
+    host: Callable[[str, int], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = host("t4-16gb", 1)
+    install_driver(root)
+    assert modprobe.main(["nvidia-uvm"]) == 0
+    planted = root / "run/substrate/gpu/planted"
+    planted.write_text("process 0 4711\n")
+    assert tools.rmmod(["nvidia_uvm"]) == 1
+    assert capsys.readouterr().err == "rmmod: ERROR: Module nvidia_uvm is in use\n"
+    planted.unlink()
+    assert tools.rmmod(["nvidia_uvm", "nvidia"]) == 0
+
+
+def test_the_module_says_the_options_that_it_was_loaded_with(
+    host: Callable[[str, int], Path],
+) -> None:
+    root = host("t4-16gb", 1)
+    install_driver(root)
+    (root / "etc/modprobe.d").mkdir(parents=True)
+    (root / "etc/modprobe.d/own.conf").write_text("options nvidia NVreg_EnableGpuFirmware=0\n")
+    parameters = root / kernel.paths.SHOWN.lstrip("/") / "driver/nvidia/params"
+    assert modprobe.main(["nvidia", "NVreg_DeviceFileMode=432"]) == 0
+    said = parameters.read_text().splitlines()
+    assert {"EnableGpuFirmware: 0", "DeviceFileMode: 432", "ModifyDeviceFiles: 1"} <= set(said)
+
+
 def test_boot_loads_what_claims_the_cards_unless_blacklisted(
     host: Callable[[str, int], Path],
 ) -> None:

@@ -27,6 +27,13 @@ COMMON = frozenset(
     xt_set
     """.split()  # noqa: SIM905 - a list of thirty lines is no easier to read
 )
+#: Some of the options that NVIDIA's module has, as it shows them without their prefix NVreg_.
+PARAMETERS = {
+    "DeviceFileMode": "438",
+    "EnableGpuFirmware": "18",
+    "ModifyDeviceFiles": "1",
+    "PreserveVideoMemoryAllocations": "0",
+}
 MAJOR, UVM_MAJOR, CONTROL_MINOR, MODESET_MINOR = 195, 510, 255, 254
 
 
@@ -56,22 +63,26 @@ def built_in(name):
 
 
 def users(name):
-    """Loaded modules that need this one, and whether the persistence daemon holds it."""
+    """Loaded modules that need this one, and whether a process holds it: the persistence daemon, or
+    one that computes."""
     holders = sorted(other for other in loaded() if name in NEEDS.get(other, ()))
-    held = name == "nvidia" and os.path.exists(paths.path("/run/nvidia-persistenced/socket"))
-    return holders, held
+    daemon = name == "nvidia" and os.path.exists(paths.path("/run/nvidia-persistenced/socket"))
+    planted = (paths.read(paths.PLANTED) or "").splitlines()
+    computes = name in ("nvidia", "nvidia_uvm") and any(p.startswith("process ") for p in planted)
+    return holders, daemon or computes
 
 
-def insert(requested):
+def insert(requested, parameters=()):
     """Load one module that is there, dependencies aside; the kernel's complaint, or None.
 
     Of several installed drivers, the requested name (``nvidia-current-open``) says which.
+    ``parameters`` are its options, as ``NVreg_EnableGpuFirmware=0``.
     """
     with paths.locked():
-        return _insert(normal(requested), requested)
+        return _insert(normal(requested), requested, parameters)
 
 
-def _insert(name, requested):
+def _insert(name, requested, parameters):
     if name in loaded() or (name in COMMON and os.path.isdir(paths.path("/sys/module/" + name))):
         return None
     version, flavour = "", ""
@@ -84,7 +95,7 @@ def _insert(name, requested):
             return "Invalid argument"  # there is no InfiniBand for it to work with
         if any(loaded().get(needed) != version for needed in NEEDS[name]):
             return "Invalid argument"  # symbols of another version
-    paths.write(paths.MODULES + "/" + name, f"{version}\n{flavour}\n")
+    paths.write(paths.MODULES + "/" + name, f"{version}\n{flavour}\n{' '.join(parameters)}\n")
     show()
     return None
 
@@ -133,6 +144,7 @@ def _show_modules(now):
         shutil.rmtree(paths.path(paths.SHOWN + "/driver/" + name), ignore_errors=True)
     if "nvidia" in now:
         paths.write(paths.SHOWN + "/driver/nvidia/version", _version_text(now["nvidia"]))
+        paths.write(paths.SHOWN + "/driver/nvidia/params", _parameters_text())
         for card in cards.plugged():
             where = f"{paths.SHOWN}/driver/nvidia/gpus/{card.address}/information"
             lines = (
@@ -143,6 +155,13 @@ def _show_modules(now):
                 f"Device Minor: \t {card['minor']}",
             )
             paths.write(where, "".join(line + "\n" for line in lines))
+
+
+def _parameters_text():
+    given = (paths.read(paths.MODULES + "/nvidia") or "").splitlines()[2:]
+    pairs = (word.partition("=") for line in given for word in line.split())
+    shown = {**PARAMETERS, **{name.replace("NVreg_", "", 1): value for name, _, value in pairs}}
+    return "".join(f"{name}: {value}\n" for name, value in shown.items())
 
 
 def _version_text(version):

@@ -42,6 +42,7 @@ class Configuration:
 
     def __init__(self):
         self.aliases, self.install, self.remove, self.blacklist = [], {}, {}, set()
+        self.options = {}
         self.lines = []
         for line in self._lines():
             words = line.split(None, 2)
@@ -55,6 +56,8 @@ class Configuration:
                 self.aliases.append((words[1], words[2].strip()))
             elif len(words) == 3 and words[0] in ("install", "remove"):
                 getattr(self, words[0])[name] = words[2]
+            elif len(words) == 3 and words[0] == "options":
+                self.options.setdefault(name, []).extend(words[2].split())
 
     @staticmethod
     def _lines():
@@ -153,6 +156,7 @@ def _one(name, parameters, options, configuration):
 def _load(name, parameters, options, configuration, quiet):
     key, module = name.replace("-", "_"), kernel.normal(name)
     ignore = options & {"-i", "--ignore-install"}
+    parameters = configuration.options.get(key, []) + parameters
     dry = options & {"-n", "--dry-run", "--show", "-D", "--show-depends"}
     if key in configuration.install and not ignore:
         if options & {"-n", "--dry-run", "--show", "-D", "--show-depends"}:
@@ -169,7 +173,7 @@ def _load(name, parameters, options, configuration, quiet):
             code = _load(needed, [], {"-i"}, configuration, quiet)
             if code:
                 return code
-    complaint = kernel.insert(name)
+    complaint = kernel.insert(name, parameters)
     if complaint:
         _say(f"ERROR: could not insert '{key}': {complaint}", quiet)
         return 1
