@@ -1,4 +1,4 @@
-"""Stand-ins of what goes with a driver: Fabric Manager with its companions, and CUDA toolkits.
+"""Stand-ins of what goes with a driver: Fabric Manager and its companions, CUDA and libraries.
 
     python -m tests.substrate.standin.companions FOLDER --os debian-12 fabric=535.309.01 cuda=12.9.1
 
@@ -76,6 +76,12 @@ def cuda(version: str, library: Path) -> list[StandIn]:
     return [StandIn(name, f"{version}-1", files=files, programs=compatibility)]
 
 
+def library(wish: str) -> StandIn:
+    """Return a package that has a name and a version only, such as ``libnccl2=2.27.3-1``."""
+    name, _, version = wish.partition("=")
+    return StandIn(name, version)
+
+
 def empty_library(name: str, folder: Path) -> Path:
     """Compile a library of that name with nothing in it, which the loader lists all the same."""
     made = folder / name
@@ -90,18 +96,21 @@ def main() -> int:
         prog="python -m tests.substrate.standin.companions", description=__doc__
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("wanted", nargs="+", metavar="fabric=VERSION|cuda=VERSION")
+    parser.add_argument("wanted", nargs="+", metavar="fabric=VERSION|cuda=VERSION|NAME=VERSION")
     parser.add_argument("--os", required=True)
     arguments = parser.parse_args()
     shutil.rmtree(arguments.folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         work, packages = Path(folder), list[StandIn]()
-        library = empty_library("libcuda.so.1", work)
+        libcuda = empty_library("libcuda.so.1", work)
         for wish in arguments.wanted:
             kind, _, version = wish.partition("=")
-            packages += (
-                fabric(arguments.os, version) if kind == "fabric" else cuda(version, library)
-            )
+            if kind == "fabric":
+                packages += fabric(arguments.os, version)
+            elif kind == "cuda":
+                packages += cuda(version, libcuda)
+            else:
+                packages.append(library(wish))
         key = Key(work / "gnupg")
         try:
             deb.repository(
