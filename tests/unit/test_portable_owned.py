@@ -37,6 +37,11 @@ def test_a_written_file_is_recorded_with_role_and_folders(host: Host, tmp_path: 
     assert owned.differences(host) == {"container_runtime": []}
 
 
+def test_a_mark_with_a_hyphen_names_its_writer(host: Host) -> None:
+    ensure_files(host, [File(PATH, "# Managed by Bedplate (role nvidia-options).\n")])
+    assert owned.load(host)[PATH]["role"] == "nvidia-options"
+
+
 def test_check_mode_records_nothing(host: Host) -> None:
     ensure_files(host, [File(PATH, MINE)], check=True)
     assert owned.load(host) == {}

@@ -18,7 +18,7 @@ from .host import Host
 #: Readable for root only: the text that a file had before may be anything.
 RECORD = "/var/lib/bedplate/owned.json"
 #: Marks in the first lines of a file name the role that wrote it.
-_ROLE = re.compile(r"\(role (?P<role>[a-z][a-z0-9_]*)\)")
+_ROLE = re.compile(r"\(role (?P<role>[a-z][a-z0-9_-]*)\)")
 #: The owner of files that cannot carry a mark.
 NO_ROLE = "files"
 
