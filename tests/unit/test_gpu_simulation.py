@@ -299,7 +299,7 @@ def test_the_module_says_the_options_that_it_was_loaded_with(
     parameters = root / kernel.paths.SHOWN.lstrip("/") / "driver/nvidia/params"
     assert modprobe.main(["nvidia", "NVreg_DeviceFileMode=432"]) == 0
     said = parameters.read_text().splitlines()
-    assert {"EnableGpuFirmware: 0", "DeviceFileMode: 432", "ModifyDeviceFiles: 1"} <= set(said)
+    assert {"EnableGpuFirmware: 0", "DeviceFileMode: 432", "ModifyDeviceFiles: 0"} <= set(said)
 
 
 def test_boot_loads_what_claims_the_cards_unless_blacklisted(

@@ -27,11 +27,13 @@ COMMON = frozenset(
     xt_set
     """.split()  # noqa: SIM905 - a list of thirty lines is no easier to read
 )
-#: Some of the options that NVIDIA's module has, as it shows them without their prefix NVreg_.
+#: Some of the options that NVIDIA's module has, as it shows them without their prefix NVreg_. Real
+#: ones modify device files unless they are told not to, and the container toolkit's hook then covers
+#: this file in each container: a container here has the machine's /proc, and no such file.
 PARAMETERS = {
     "DeviceFileMode": "438",
     "EnableGpuFirmware": "18",
-    "ModifyDeviceFiles": "1",
+    "ModifyDeviceFiles": "0",
     "PreserveVideoMemoryAllocations": "0",
 }
 MAJOR, UVM_MAJOR, CONTROL_MINOR, MODESET_MINOR = 195, 510, 255, 254
