@@ -28,8 +28,8 @@ COMMON = frozenset(
     """.split()  # noqa: SIM905 - a list of thirty lines is no easier to read
 )
 #: Some of the options that NVIDIA's module has, as it shows them without their prefix NVreg_. Real
-#: ones modify device files unless they are told not to, and the container toolkit's hook then covers
-#: this file in each container: a container here has the machine's /proc, and no such file.
+#: ones modify device files unless told not to, and the container toolkit's hook then covers this
+#: file in each container: a container here has the machine's /proc, and no such file.
 PARAMETERS = {
     "DeviceFileMode": "438",
     "EnableGpuFirmware": "18",
