@@ -23,6 +23,10 @@ options:
     description: Part of the files' names, lower-case letters, digits and dashes.
     type: str
     required: true
+  owner:
+    description: The role that the files are recorded for, so that a reset takes them away.
+    type: str
+    required: true
   description:
     description: What it is, for people.
     type: str
@@ -35,6 +39,10 @@ options:
     description: The suite for apt, V(/) for a flat repository.
     type: str
     default: /
+  components:
+    description: The suite's components for apt, where it is not a flat repository.
+    type: str
+    default: main
   origin:
     description: What its Release file says of its origin, for apt's pin.
     type: str
@@ -74,6 +82,7 @@ EXAMPLES = r"""
 - name: Offer NVIDIA's repository
   bedplate.gpu.package_repository:
     name: nvidia
+    owner: nvidia_driver
     url: https://mirror.example/cuda/ubuntu2404/x86_64/
     origin: NVIDIA
     key: https://mirror.example/cuda/ubuntu2404/x86_64/key.pub
@@ -95,7 +104,11 @@ offered_by:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch, os_release
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    fetch,
+    os_release,
+    owned,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
@@ -137,6 +150,21 @@ def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
     return openpgp.binary(content)
 
 
+def keep(host: Host, owner: str, path: str, text: str) -> None:
+    """Record a file of the repository as ours."""
+    owned.keep(host, [owned.Writing(path, text, 0o644, None, role=owner)])
+
+
+def put(host: Host, owner: str, path: str, text: str) -> None:
+    """Write a file of the repository, or take it away where there is no text."""
+    if text:
+        keep(host, owner, path, text)
+        host.write(path, text)
+    else:
+        host.remove(path)
+        owned.forget(host, [path])
+
+
 def enable(module: AnsibleModule, host: Host, name: str, stream: str) -> None:
     """Put a module's stream in place of another."""
     for argv in (["reset", name], ["enable", f"{name}:{stream}"]):
@@ -157,9 +185,11 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "name": text,
+            "owner": text,
             "description": {"type": "str", "default": "Packages of a vendor"},
             "url": text,
             "suite": {"type": "str", "default": "/"},
+            "components": {"type": "str", "default": "main"},
             "origin": text,
             "key": {"type": "str", "required": True, "no_log": False},
             "fingerprint": text,
@@ -190,21 +220,19 @@ def main() -> None:
         before, after = ("", shown) if keyed else (shown, "")
         diff.append({"header": path, "before": before, "after": after})
         if not module.check_mode:
-            if keyed:
-                host.write(path, openpgp.armoured(fetched(module, repository.fingerprint)))
-            else:
-                host.remove(path)
+            key = openpgp.armoured(fetched(module, repository.fingerprint)) if keyed else ""
+            put(host, wish["owner"], path, key)
+    elif keyed and not module.check_mode:
+        keep(host, wish["owner"], path, host.read(path) or "")
     for name, text in sorted(wanted.items()):
         before = host.read(name) or ""
         if text == before:
+            if text and not module.check_mode:
+                keep(host, wish["owner"], name, text)
             continue
         diff.append({"header": name, "before": before, "after": text})
-        if module.check_mode:
-            continue
-        if text:
-            host.write(name, text)
-        else:
-            host.remove(name)
+        if not module.check_mode:
+            put(host, wish["owner"], name, text)
     name, _, stream = wish["module_stream"].partition(":")
     if present and stream and repositories.stream(host, name) != stream:
         before = repositories.stream(host, name) or ""

@@ -26,6 +26,7 @@ class Repository(NamedTuple):
     origin: str
     suite: str = "/"
     signed_index: bool = False
+    components: str = "main"
 
 
 def key_path(repository: Repository, apt: bool) -> str:
@@ -37,7 +38,7 @@ def key_path(repository: Repository, apt: bool) -> str:
 
 def apt_files(repository: Repository) -> Dict[str, str]:
     """The files of a repository on a system with apt."""
-    components = "" if repository.suite.endswith("/") else "Components: main\n"
+    components = "" if repository.suite.endswith("/") else f"Components: {repository.components}\n"
     return {
         f"{SOURCES}/bedplate-{repository.name}.sources": (
             f"{HEADER}Types: deb\nURIs: {repository.url}\nSuites: {repository.suite}\n{components}"
