@@ -54,6 +54,24 @@ def test_the_vendors_repositories_are_the_catalogues(figures: dict[str, dict[str
     assert compared["repositories"] == len(load_catalogue().systems)
 
 
+def test_the_runtimes_repositories_are_the_catalogues(
+    figures: dict[str, dict[str, float]],
+) -> None:
+    catalogue = load_catalogue()
+    said = data("container_runtime", "main")["__container_runtime_repositories"]
+    for fact in catalogue.runtime_repositories.values():
+        value = fact.value
+        named = ("url", "suite", "components", "key", "fingerprint", "origin")
+        wanted = {name: getattr(value, name) for name in named if getattr(value, name)}
+        assert said[value.os] == wanted, fact.id
+    assert set(said) == {fact.value.os for fact in catalogue.systems.values()}
+    packages = data("container_runtime", "main")["__container_runtime_vendor"]
+    for runtime in catalogue.container_runtimes.values():
+        if runtime.value.source == "vendor-repo":
+            assert list(runtime.value.packages) == packages[runtime.value.runtime], runtime.id
+    figures["runtimes' repositories against the catalogue"] = {"repositories": len(said)}
+
+
 def test_streams_are_of_every_branch_that_has_packages() -> None:
     catalogue = load_catalogue()
     for fact in catalogue.driver_packages.values():

@@ -142,6 +142,8 @@ def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
                 "driver-packages.yml driver/debian-12-distro-580.95.05-proprietary",
                 "kernels.yml kernel/debian-12-6.1.0-50",
                 "container-runtimes.yml runtime/containerd-1.7.24-debian-12",
+                "container-runtimes.yml runtime/containerd-2.2.6-debian-12",
+                "runtime-repositories.yml runtime-repository/docker-debian-12",
                 "hpc-tools.yml tool/mpi",
                 "repositories.yml repository/debian-12-vendor-repo",
             )

@@ -1,4 +1,4 @@
-"""Where containerd comes from: what a wish for the distribution's gets, by system and release."""
+"""Where containerd comes from: what a wish for a source gets, by system and release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TODAY = ["--today", "2026-11-22"]
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A site of one host with GPUs, which wishes for the distribution's containerd."""
+    """A site of one host with GPUs, which is to wish for a source of containerd."""
     place = tmp_path / "site"
     (place / "group_vars").mkdir(parents=True)
     hosts = {"gpu_pools": {"children": {"pool_one": {"hosts": {"one": {}}}}}}
@@ -28,10 +28,10 @@ def site(tmp_path: Path) -> Path:
     return place
 
 
-def planned(site: Path, os: str, release: str) -> int:
-    """Plan for a system and a Kubernetes release; the exit status."""
+def planned(site: Path, os: str, release: str, source: str = "distro") -> int:
+    """Plan for a system, a Kubernetes release and a source; the exit status."""
     wishes = {
-        "bedplate_container_runtime": {"name": "containerd", "source": "distro"},
+        "bedplate_container_runtime": {"name": "containerd", "source": source},
         "bedplate_driver": {},
         "bedplate_gpu": {"model": "t4-16gb", "count": 4},
         "bedplate_host": {"os": os},
@@ -66,7 +66,7 @@ def test_the_distributions_containerd_is_had_where_it_serves(
             "debian-12",
             "1.33",
             "container runtime cannot give GPUs to containers by CDI",
-            "got distro with host.os debian-12 / allowed archive — write archive",
+            "got distro with host.os debian-12 / allowed archive, vendor-repo — write archive",
         ),
         (
             "debian-13",
@@ -78,7 +78,7 @@ def test_the_distributions_containerd_is_had_where_it_serves(
             "rocky-9",
             "1.36",
             "container runtime is another system's package",
-            "got distro with host.os rocky-9 / allowed archive — write archive",
+            "got distro with host.os rocky-9 / allowed archive, vendor-repo — write archive",
         ),
     ],
 )
@@ -89,3 +89,22 @@ def test_it_is_refused_with_the_reason_elsewhere(
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith(what) and got in line], lines
     assert not (site / ".bedplate.lock.yml").exists()
+
+
+@pytest.mark.parametrize(
+    ("os", "version", "package"),
+    [
+        ("debian-12", "2.2.6", "2.2.6-1~debian.12~bookworm"),
+        ("ubuntu-24.04", "2.2.6", "2.2.6-1~ubuntu.24.04~noble"),
+        ("rocky-9", "2.2.0", "0:2.2.0-2.el9"),
+    ],
+)
+def test_the_vendors_containerd_is_had_at_an_exact_version(
+    site: Path, os: str, version: str, package: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(site, os, "1.36", "vendor-repo") == 0
+    runtime = load_lock(site).cluster.containerd
+    assert runtime is not None
+    assert (runtime.version, runtime.source) == (version, "vendor-repo")
+    assert runtime.packages == {"containerd.io": package}
+    assert "containerd-from vendor-repo" in capsys.readouterr().out  # stand-ins alone were tried

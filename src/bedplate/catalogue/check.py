@@ -22,6 +22,7 @@ REFERENCES = (
     ("driver-packages", "branch", "driver-branches", "branch"),
     ("kernels", "os", "systems", "os"),
     ("repositories", "os", "systems", "os"),
+    ("runtime-repositories", "os", "systems", "os"),
     ("container-runtimes", "os", "systems", "os"),
     ("forward-compatibility", "branches", "driver-branches", "branch"),
     ("mig-geometries", "models", "gpu-models", "model"),
@@ -58,6 +59,7 @@ def check(tables: Tables) -> list[Problem]:
         *_boards(tables),
         *_identifiers(tables),
         *_drivers(tables),
+        *_runtimes(tables),
         *_mps(fact for fact in tables["mps-limits"]),
         *_mig(tables),
         *_known_bad(tables),
@@ -157,6 +159,25 @@ def _drivers(tables: Tables) -> Iterator[Problem]:
         if fact.value.default_flavour not in fact.value.flavours:
             what = "default flavour is not published for the branch"
             yield fact_problem(what, "driver-branches", fact.id, fact.value.default_flavour)
+
+
+def _runtimes(tables: Tables) -> Iterator[Problem]:
+    offered = {
+        (fact.value.os, runtime)
+        for fact in tables["runtime-repositories"]
+        for runtime in fact.value.runtimes
+    }
+    for fact in tables["container-runtimes"]:
+        value = fact.value
+        if bool(value.packages) != (value.source == "vendor-repo"):
+            what = "packages and the source vendor-repo go together"
+            yield fact_problem(what, "container-runtimes", fact.id, value.source)
+        if (value.os is None) != (value.source == "archive"):
+            what = "packages are for a system, and archives for none"
+            yield fact_problem(what, "container-runtimes", fact.id, str(value.os))
+        if value.source == "vendor-repo" and (value.os, value.runtime) not in offered:
+            what = "no repository offers the packages"
+            yield fact_problem(what, "container-runtimes", fact.id, str(value.os))
 
 
 def _mps(limits: Iterable[Fact[MpsLimit]]) -> Iterator[Problem]:

@@ -125,6 +125,24 @@ class Repository(Value):
     streams: dict[Flavour, str] = {}
 
 
+class RuntimeRepository(Value):
+    """Where a container runtime's packages for a system lie, and the key that they are trusted by.
+
+    `key` is the key file's whole address; `suite` and `components` are apt's.
+    """
+
+    os: str
+    vendor: str
+    runtimes: list[Literal["containerd", "docker"]]
+    format: Literal["deb", "rpm"]
+    url: Annotated[str, Field(pattern=r"^https://\S+/$")]
+    suite: str | None = None
+    components: str | None = None
+    key: Annotated[str, Field(pattern=r"^https://\S+$")]
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    origin: str
+
+
 class System(Value):
     """An operating system: its current kernel, its cgroup version, whether it can be a guest."""
 
@@ -196,13 +214,15 @@ class KubernetesRelease(Value):
 class ContainerRuntime(Value):
     """A container runtime, the Kubernetes releases that it serves, and whether it speaks CDI.
 
-    `os` is the system whose distribution packages it; null for release archives.
+    `os` is the system that its packages are for; null for release archives. `packages` are the
+    vendor's, with their exact versions.
     """
 
     runtime: Literal["containerd", "cri-o", "docker"]
     version: Version
-    source: Literal["archive", "distro"]
+    source: Literal["archive", "distro", "vendor-repo"]
     os: str | None = None
+    packages: dict[str, str] = {}
     kubernetes_from: Version | None
     kubernetes_upto: Version | None
     cdi: bool

@@ -61,6 +61,7 @@ KINDS: dict[str, Kind] = {
     "mps-limits": Kind("mps", kinds.MpsLimit, ("limit",)),
     "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
     "repositories": Kind("repository", kinds.Repository, ("os", "source")),
+    "runtime-repositories": Kind("runtime-repository", kinds.RuntimeRepository, ("vendor", "os")),
     "systems": Kind("system", kinds.System, ("os",)),
 }
 
@@ -93,6 +94,7 @@ class Catalogue:
     mps_limits: dict[str, Fact[kinds.MpsLimit]]
     rdma_paths: dict[str, Fact[kinds.RdmaPath]]
     repositories: dict[str, Fact[kinds.Repository]]
+    runtime_repositories: dict[str, Fact[kinds.RuntimeRepository]]
     systems: dict[str, Fact[kinds.System]]
     digest: str
 

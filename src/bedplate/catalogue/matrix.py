@@ -121,7 +121,8 @@ def kubernetes(catalogue: Catalogue) -> str:
         one = fact.value
         first = number(one.kubernetes_from) if one.kubernetes_from else 0
         end = last(one.kubernetes_upto) if one.kubernetes_upto else number("999")
-        name = f"{one.runtime} {one.version}" + (f" ({one.os})" if one.os else "")
+        theirs = ", vendor's" if one.source == "vendor-repo" else ""
+        name = f"{one.runtime} {one.version}" + (f" ({one.os}{theirs})" if one.os else "")
         cells = [
             grade([fact, catalogue.kubernetes[release]])
             if first <= number(release) <= end

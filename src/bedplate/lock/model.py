@@ -61,6 +61,14 @@ class Sourced(Part):
     source: Literal["archive", "distro"]
 
 
+class Runtime(Part):
+    """A container runtime; `packages` are the vendor's, with the exact version of each."""
+
+    version: str
+    source: Literal["archive", "distro", "vendor-repo"]
+    packages: dict[str, str] = {}
+
+
 class FromDistro(Part):
     """A component that is taken as the distribution has it."""
 
@@ -94,9 +102,9 @@ class Cluster(Part):
     pause: Versioned
     cni: Named
     cni_plugins: Versioned
-    containerd: Sourced | None = None
-    cri_o: Sourced | None = None
-    docker: Sourced | None = None
+    containerd: Runtime | None = None
+    cri_o: Runtime | None = None
+    docker: Runtime | None = None
     runc: FromDistro
     cri_tools: Versioned
     nvidia_container_toolkit: Sourced

@@ -44,14 +44,22 @@ def is_ours(text: str) -> bool:
 
 
 def is_package_default(host: Host, path: str, text: str) -> bool:
-    """Whether dpkg knows ``path`` as a configuration file, in just this state."""
+    """Whether the package manager knows ``path`` as a configuration file, in just this state."""
     owner = host.run(["dpkg-query", "--search", path])
     if owner.code != 0 or ":" not in owner.out:
-        return False
+        return _is_rpm_default(host, path, text)
     package = owner.out.split(":", 1)[0].split(",")[0].strip()
     known = host.run(["dpkg-query", "--show", "--showformat=${Conffiles}", package])
     digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
     return any(line.split()[:2] == [path, digest] for line in known.out.splitlines())
+
+
+def _is_rpm_default(host: Host, path: str, text: str) -> bool:
+    """The same of rpm, which tells path, size, time and digest of each configuration file."""
+    known = host.run(["rpm", "--query", "--configfiles", "--dump", "--file", path])
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    rows = [line.split() for line in known.out.splitlines()] if known.code == 0 else []
+    return any(row[:1] == [path] and digest in row for row in rows)
 
 
 def _write(real: str, file: File) -> None:

@@ -56,7 +56,11 @@ def cluster(subject: Subject, values: Mapping[str, str], candidates: Candidates)
             "pause": release.pause.model_dump(),
             "cni": {"name": cni.component, "version": cni.version},
             **{key: {"version": part.version} for key, part in parts.items()},
-            field: {"version": runtime.version, "source": runtime.source},
+            field: {
+                "version": runtime.version,
+                "source": runtime.source,
+                "packages": runtime.packages,
+            },
             "runc": {"source": "distro"},
             "nvidia_container_toolkit": {"version": toolkit.version, "source": "archive"},
             "nvidia_device_plugin": {"version": plugin.version, "image": plugin.image or ""},

@@ -71,7 +71,7 @@ class ContainerRuntime(Wish):
     """What runs containers on all hosts."""
 
     name: Literal["containerd", "cri-o", "docker"] = "containerd"
-    source: Literal["archive", "distro"] | None = None
+    source: Literal["archive", "distro", "vendor-repo"] | None = None
 
 
 class Accelerator(Wish):

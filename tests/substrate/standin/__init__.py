@@ -4,6 +4,12 @@ They let order, pins, holds and transactions really run where the vendor's repos
 reached. What runs on them is no proof that the vendor's own packages install: each says so itself.
 """
 
-from tests.substrate.standin.packages import ORIGIN, StandIn, driver_packages, kernel_packages
+from tests.substrate.standin.packages import (
+    ORIGIN,
+    StandIn,
+    driver_packages,
+    kernel_packages,
+    runtime_packages,
+)
 
-__all__ = ["ORIGIN", "StandIn", "driver_packages", "kernel_packages"]
+__all__ = ["ORIGIN", "StandIn", "driver_packages", "kernel_packages", "runtime_packages"]

@@ -33,8 +33,8 @@ def control(package: StandIn) -> str:
         "Origin": ORIGIN,
         "Depends": ", ".join(needs),
         "Provides": package.one_of,
-        "Conflicts": package.one_of,
-        "Replaces": package.one_of,
+        "Conflicts": ", ".join(filter(None, [package.one_of, *package.replaces])),
+        "Replaces": ", ".join(filter(None, [package.one_of, *package.replaces])),
         "Description": "stand-in without the vendor's content, for tests",
     }
     return "".join(f"{key}: {value}\n" for key, value in fields.items() if value)
@@ -47,6 +47,7 @@ def build(package: StandIn, folder: Path) -> Path:
         root.chmod(0o755)
         (root / "DEBIAN").mkdir()
         (root / "DEBIAN/control").write_text(control(package))
+        (root / "DEBIAN/conffiles").write_text("".join(f"{n}\n" for n in package.configuration))
         fill(package, root)
         file = folder / f"{package.name}_{package.version.replace(':', '%3a')}_amd64.deb"
         command = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", work, str(file)]
@@ -57,7 +58,8 @@ def build(package: StandIn, folder: Path) -> Path:
 def fill(package: StandIn, root: Path) -> None:
     """Write a package's files below a folder, and a document that says what it is."""
     notice = f"A stand-in of {package.name} {package.version}: nothing of the vendor's is in it.\n"
-    for name, text in {f"/usr/share/doc/{package.name}/STAND-IN": notice, **package.files}.items():
+    texts = {f"/usr/share/doc/{package.name}/STAND-IN": notice}
+    for name, text in {**texts, **package.files, **package.configuration}.items():
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

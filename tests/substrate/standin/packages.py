@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ORIGIN = "bedplate-standin"
 RELATIONS = Path(__file__).parent / "relations.yml"
 RED_HAT = ("rhel", "rocky")
+#: What containerd.io brings: without the interface that kubelet talks to.
+CONTAINERD = {"/etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n'}
 type Format = Literal["deb", "rpm"]
 
 
@@ -31,7 +33,9 @@ class StandIn:
         version: as the format writes it, with epoch and release.
         needs: names, each with the version that it must have; empty for any.
         one_of: a name that only one installed package may provide.
+        replaces: names of packages that cannot be beside it.
         files: text by absolute path.
+        configuration: text by absolute path, of files that a user may edit.
         programs: files of this machine by the absolute path where the package puts them.
         links: targets by the absolute path of the link.
     """
@@ -40,7 +44,9 @@ class StandIn:
     version: str
     needs: Mapping[str, str] = field(default_factory=dict)
     one_of: str = ""
+    replaces: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, Path] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,6 +87,35 @@ def driver_packages(
         if one.version in wanted:
             for package in _set(one, relations, programs or {}):
                 found[(package.name, package.version)] = package
+    return list(found.values())
+
+
+def runtime_packages(os: str, runtime: str, distribution: Iterable[str]) -> list[StandIn]:
+    """Return stand-ins for a vendor's container runtime, and for a distribution's packages.
+
+    The vendor's containerd brings a runc of its own and cannot be beside the distribution's.
+    """
+    replaced = ("containerd", "runc")
+    # High, because others break what is older than they know.
+    found = {name: StandIn(name, "99.0-1") for name in distribution}
+    for fact in load_catalogue().container_runtimes.values():
+        one = fact.value
+        if (one.runtime, one.os, one.source) == (runtime, os, "vendor-repo"):
+            needs = {name: "" for name in one.packages if name != "docker-ce"}
+            for name, version in one.packages.items():
+                alone = name == "containerd.io"
+                wanted = needs if name == "docker-ce" else {}
+                # The daemon's program is what the role knows the package by.
+                daemon = {"containerd.io": "containerd", "docker-ce": "dockerd"}.get(name)
+                files = {f"/usr/bin/{daemon}": "#!/bin/false\n"} if daemon else {}
+                found[name] = StandIn(
+                    name,
+                    version,
+                    wanted,
+                    replaces=replaced if alone else (),
+                    files=files,
+                    configuration=CONTAINERD if alone else {},
+                )
     return list(found.values())
 
 
@@ -126,7 +161,8 @@ def _set(
         }
         brings = [part for part in related.get("brings", ()) if part not in others]
         files, carried, links = _content(one, brings, programs)
-        yield StandIn(name, version, needs, related.get("one_of", ""), files, carried, links)
+        one_of = related.get("one_of", "")
+        yield StandIn(name, version, needs, one_of, files=files, programs=carried, links=links)
     for name, version in (one.fabric or {}).items():
         yield StandIn(name, version)
 

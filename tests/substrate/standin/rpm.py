@@ -53,7 +53,11 @@ def spec(package: StandIn) -> str:
         "License: none",
         f"Vendor: {ORIGIN}",
         "AutoReqProv: no",
-        *(f"Requires: {name} = {version}" for name, version in package.needs.items()),
+        *(
+            f"Requires: {name} = {version}" if version else f"Requires: {name}"
+            for name, version in package.needs.items()
+        ),
+        *(f"Conflicts: {name}" for name in package.replaces),
     ]
     if package.one_of:
         lines += [f"Provides: {package.one_of}", f"Conflicts: {package.one_of}"]
@@ -84,6 +88,8 @@ def _listed(package: StandIn) -> Iterable[str]:
     yield f"/usr/share/doc/{package.name}/STAND-IN"
     yield from package.files
     yield from package.links
+    for name in package.configuration:
+        yield f"%config(noreplace) {name}"
     for name in package.programs:
         yield f"%attr(0755, root, root) {name}"
 

@@ -1,0 +1,120 @@
+"""Roles played on a stand-in system, which Ansible reaches by its chroot connection.
+
+Nothing of the system is started, so only what a role does with packages and files is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.substrate.standin import deb, rpm, system
+from tests.substrate.standin.packages import ORIGIN, StandIn, format_of
+from tests.substrate.standin.signing import PUBLIC, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SYSTEMS = {"ubuntu-24.04": "ubuntu-24.04-standin", "rocky-9": rpm.SYSTEM}
+REPOSITORY = "srv/standin"
+QUERIES = {
+    "deb": ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Abbrev}\n"],
+    "rpm": [
+        "rpm",
+        "--query",
+        "--all",
+        "--queryformat",
+        "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} \n",
+    ],
+}
+
+
+def unpacked(os_name: str, work: Path, packages: Iterable[StandIn]) -> dict[str, str]:
+    """Unpack a stand-in system into `work`/host with a repository of stand-ins on it alone.
+
+    Returns what a role has to know of the repository, in place of the vendor's.
+    """
+    folder = system.unpack(SYSTEMS[os_name], work / "host")
+    for source in (folder / "etc/apt/sources.list.d").glob("*"):
+        source.unlink()
+    (folder / "etc/apt/sources.list").unlink(missing_ok=True)
+    key = Key(work / "gnupg")
+    builder = rpm if format_of(os_name) == "rpm" else deb
+    builder.repository(packages, folder / REPOSITORY, key)
+    key.close()
+    return {
+        "url": f"file:///{REPOSITORY}/",
+        "key": f"file:///{REPOSITORY}/{PUBLIC}",
+        "fingerprint": key.fingerprint,
+        "origin": ORIGIN,
+    }
+
+
+def planned(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:
+    """Write and plan a site of one host, the system in `work`/host; more wishes may be given."""
+    place = work / "site"
+    (place / "group_vars").mkdir(parents=True)
+    host = {
+        "ansible_connection": "community.general.chroot",
+        "ansible_host": str(work / "host"),
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    pool = {"pool_one": {"hosts": {"one": host}}}
+    hosts = {"all": {"children": {"control_plane": {"hosts": {}}, "gpu_pools": {"children": pool}}}}
+    every = {
+        "bedplate_host": {"os": os_name, "kind": "bare-metal"},
+        "bedplate_gpu": {"model": "t4-16gb", "count": 1},
+        "bedplate_driver": {"branch": "580", "flavour": "open", "source": "vendor-repo"},
+        "bedplate_kubernetes": {"version": "1.36", "endpoint": "192.0.2.1:6443", "cni": "flannel"},
+    }
+    (place / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    (place / "group_vars/all.yml").write_text(yaml.safe_dump(every | dict(wishes)))
+    subprocess.run([BIN / "bedplate", "plan", place], check=True, capture_output=True)
+    return place
+
+
+def play(
+    site: Path, role: str, entry: str, *arguments: str, **variables: object
+) -> tuple[int, str]:
+    """Run an entry point of a role; how many tasks changed something (-1: failed), and output."""
+    tasks: list[dict[str, Any]] = [
+        {"ansible.builtin.import_role": {"name": f"bedplate.gpu.{role}", "tasks_from": entry}},
+        # In a chroot no daemon runs that a handler could restart.
+        {"ansible.builtin.meta": "end_play"},
+    ]
+    books = [str(ROOT / "playbooks/vars/from_lock.yml")]
+    book = [{"hosts": "one", "gather_facts": False, "vars_files": books, "tasks": tasks}]
+    path = site.parent / "play.yml"
+    path.write_text(yaml.safe_dump(book, sort_keys=False))
+    done = subprocess.run(
+        [BIN / "ansible-playbook", "-i", site, path, "-e", json.dumps(variables), *arguments],
+        cwd=ROOT,
+        env=os.environ | {"NO_COLOR": "1", "PATH": f"{BIN}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return -1, done.stdout + done.stderr
+    return int(done.stdout.rsplit("changed=", 1)[1].split()[0]), done.stdout
+
+
+def installed(site: Path) -> dict[str, str]:
+    """Return the versions of all packages that are installed on the site's host."""
+    answer = system.host(site.parent / "host").run(QUERIES[format_of(system_of(site))])
+    rows = [line.split() for line in answer.out.splitlines()]
+    return {row[0]: row[1] for row in rows if row[2:] in ([], ["ii"], ["hi"])}
+
+
+def system_of(site: Path) -> str:
+    """Return the operating system of the site's host."""
+    wishes = yaml.safe_load((site / "group_vars/all.yml").read_text())
+    return str(wishes["bedplate_host"]["os"])

@@ -1,0 +1,176 @@
+"""Role container_runtime with Docker's repository: containerd.io in place of others, and back.
+
+Systems and packages are stand-ins: no daemon is started, and no container runs here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from bedplate.portable import owned
+from bedplate.portable.packages import rpm
+from bedplate.portable.runtime import containerd
+from tests.standin import playing
+from tests.substrate.standin import runtime_packages, system
+from tests.substrate.standin.packages import format_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROLE = playing.ROOT / "roles/container_runtime"
+FAMILY = {"deb": "Debian", "rpm": "RedHat"}
+VENDOR = "containerd.io"
+JOINED = "etc/kubernetes/kubelet.conf"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
+
+
+@pytest.fixture(scope="module", params=playing.SYSTEMS)
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A planned site of one host: a stand-in system with all that the runtime may come from."""
+    os_name, work = request.param, tmp_path_factory.mktemp("runtime")
+    data = yaml.safe_load((ROLE / f"vars/{FAMILY[format_of(os_name)]}.yml").read_text())
+    names = {*data["__container_runtime_needs"]["containerd"], "containerd"}
+    repository = playing.unpacked(
+        os_name, work, runtime_packages(os_name, "containerd", sorted(names))
+    )
+    if format_of(os_name) == "rpm":
+        # What the distribution has is offered without the role too.
+        base = f"[base]\nname=base\nbaseurl=file:///{playing.REPOSITORY}\nexcludepkgs={VENDOR}\n"
+        folder = work / "host/etc/yum.repos.d"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "base.repo").write_text(base + "gpgcheck=0\n")
+    programs = work / "bin"
+    programs.mkdir()
+    for name in ("containerd", "containerd-shim-runc-v2", "ctr"):
+        (programs / name).write_text("#!/bin/false\n")
+    with tarfile.open(work / "host" / playing.REPOSITORY / "containerd.tar.gz", "w:gz") as archive:
+        archive.add(programs, "bin")
+    wishes = {
+        "bedplate_container_runtime": {"source": "vendor-repo"},
+        "container_runtime_repository": repository | {"suite": "/"},
+    }
+    return playing.planned(os_name, work, wishes)
+
+
+def play(site: Path, *arguments: str, **variables: object) -> tuple[int, str]:
+    """Install the runtime: how many tasks changed something (-1: failed), and what was said."""
+    return playing.play(site, "container_runtime", "install", *arguments, **variables)
+
+
+def pinned(site: Path) -> str:
+    """The vendor's version that the lock names."""
+    lock = yaml.safe_load((site / ".bedplate.lock.yml").read_text())
+    return str(lock["cluster"]["containerd"]["packages"][VENDOR])
+
+
+def held(site: Path) -> bool:
+    """Whether the vendor's package is held."""
+    host = system.host(site.parent / "host")
+    if format_of(playing.system_of(site)) == "deb":
+        return VENDOR in host.run(["apt-mark", "showhold"]).out
+    return VENDOR in (host.read(rpm.lock_list(host)) or "")
+
+
+def archive(site: Path) -> dict[str, object]:
+    """Variables that wish for the release archive."""
+    name = f"{playing.REPOSITORY}/containerd.tar.gz"
+    content = (site.parent / "host" / name).read_bytes()
+    version = "2.4.2"
+    return {
+        "container_runtime_source": "archive",
+        "container_runtime_version": version,
+        "container_runtime_packages": {},
+        "container_runtime_archive": {
+            "version": version,
+            "url": f"file:///{name}",
+            "sha256": hashlib.sha256(content).hexdigest(),
+        },
+    }
+
+
+def test_check_mode_changes_nothing_and_says_what_would(site: Path) -> None:
+    changed, said = play(site, "--check", "--diff")
+    assert changed > 0, said
+    assert VENDOR in said
+    assert VENDOR not in playing.installed(site)
+
+
+def test_the_locks_version_is_installed_once_and_held(site: Path) -> None:
+    changed, said = play(site)
+    assert changed > 0, said
+    found = playing.installed(site)
+    assert found[VENDOR].removeprefix("0:") == pinned(site).removeprefix("0:")
+    # The vendor's brings its own.
+    assert {"runc", "containerd"} & set(found) == set()
+    assert held(site)
+    record = owned.load(system.host(site.parent / "host"))
+    mine = {path for path, entry in record.items() if entry["role"] == "container_runtime"}
+    assert len(mine) >= 2, "the repository's file and its key, for a reset to take away"
+    assert all("bedplate-docker" in path for path in mine)
+    changed, said = play(site)
+    assert changed == 0, said
+
+
+def test_the_packages_own_file_is_no_users(site: Path) -> None:
+    """It switches off what kubelet talks to: untouched, ours takes its place."""
+    path, ours, pattern = "/etc/containerd/config.toml", "version = 3\n", "/etc/mine/*.toml"
+    host = system.host(site.parent / "host")
+    brought = host.read(path) or ""
+    assert "disabled_plugins" in brought
+    outcome = containerd.ensure(host, path, ours, pattern, check=True)
+    assert (outcome.problems, outcome.adopted) == ([], False)
+    host.write(path, f"# mine now\n{brought}")
+    outcome = containerd.ensure(host, path, ours, pattern, check=True)
+    assert outcome.adopted
+    assert "switches Kubernetes' interface off" in outcome.problems[0]
+    host.write(path, brought)
+
+
+def test_an_archive_stands_beside_the_vendors_package(site: Path) -> None:
+    changed, said = play(site, **archive(site))
+    assert changed > 0, said
+    assert VENDOR in playing.installed(site)
+    link = site.parent / "host/usr/local/bin/containerd"
+    assert link.is_symlink()
+    changed, said = play(site, **archive(site))
+    assert changed == 0, said
+    link.unlink()  # as the role's `configure` does once the package's daemon runs
+
+
+@pytest.mark.parametrize("site", ["ubuntu-24.04"], indirect=True)
+def test_the_distributions_goes_for_the_vendors_and_back(site: Path) -> None:
+    """Red Hat's family has no containerd of its own."""
+    distro = {"container_runtime_source": "distro", "container_runtime_version": "99.0"}
+    changed, said = play(site, **distro, container_runtime_packages={})
+    assert changed > 0, said
+    found = playing.installed(site)
+    assert {"containerd", "runc"} <= set(found)
+    assert VENDOR not in found
+    changed, said = play(site)
+    assert changed > 0, said
+    found = playing.installed(site)
+    assert VENDOR in found
+    assert not {"runc", "containerd"} & set(found)
+
+
+def test_a_node_that_has_joined_keeps_what_it_has(site: Path) -> None:
+    conf = site.parent / "host" / JOINED
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text("joined\n")
+    before = playing.installed(site)
+    other = {VENDOR: "9:9.9.9-1"}
+    changed, said = play(site, container_runtime_packages=other)
+    assert changed == 0, said
+    assert "pending, because the node has joined a cluster" in said
+    changed, said = play(site, **archive(site))
+    assert changed == 0, said
+    assert "another source than archive" in " ".join(said.split())
+    assert playing.installed(site) == before
+    conf.unlink()
