@@ -73,7 +73,8 @@ def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
             name: {"version": by_name[name]["version"]} for name in SHARED_COMPONENTS
         }
         cluster["kubernetes"] = {"version": release["version"]}
-        cluster[RUNTIMES[runtime]] = {"version": engine["version"], "source": engine["source"]}
+        told = {key: engine[key] for key in ("version", "source")}
+        cluster[RUNTIMES[runtime]] = told | {"packages": engine.get("packages", {})}
         cni = by_name["cni"]
         cluster["cni"] = {"name": cni["component"], "version": cni["version"]}
         cluster["addons"] = [

@@ -75,14 +75,15 @@ def _runtime(
     if set(there) != {wished["name"]}:
         yield _violation("wishes", f"runtime {wished['name']}, got {sorted(there)}")
         return
-    chosen = there[wished["name"]]
+    chosen = {"packages": {}, **there[wished["name"]]}
     if wished["source"] not in {None, chosen["source"]}:
         yield _violation("wishes", f"runtime from {wished['source']}")
     systems = {host["wishes"]["bedplate_host"]["os"] for host in in_kubernetes(hosts).values()}
     rows = [
         row
-        for row in facts.some("container-runtimes", runtime=wished["name"], **chosen)
-        if row.get("os") is None or systems <= {row["os"]}
+        for row in facts.some("container-runtimes", runtime=wished["name"])
+        if {"packages": {}, **row}.items() >= chosen.items()
+        and (row.get("os") is None or systems <= {row["os"]})
     ]
     if not rows:
         yield _violation("runtime-packaged", f"{wished['name']} {chosen} on {sorted(systems)}")

@@ -84,7 +84,7 @@ SHARED = [
         "packaged",
         one(os=DEBIAN, shared={"container_runtime": {"name": "cri-o", "source": "distro"}}),
         one(shared={"container_runtime": {"name": "cri-o", "source": "distro"}}),
-        {"cluster.cri_o": {"version": "1.35.0", "source": "distro"}},
+        {"cluster.cri_o.version": "1.35.0", "cluster.cri_o.source": "distro"},
     ),
     Case(
         "component-kubernetes",
