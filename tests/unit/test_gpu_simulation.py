@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import re
 import sys
 from pathlib import Path
@@ -318,6 +319,26 @@ def test_boot_loads_what_claims_the_cards_unless_blacklisted(
     (root / "etc/modprobe.d/off.conf").write_text("blacklist nouveau\nblacklist nvidia\n")
     hardware.coldplug()
     assert set(kernel.loaded()) == set()
+
+
+def test_a_module_that_is_loaded_during_boot_waits_for_its_end(
+    host: Callable[[str, int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd's own modprobe@fuse.service once took a place that boot was about to fill."""
+    root = host("t4-16gb", 1)
+    asked = []
+
+    def ask(*_: str) -> None:
+        with (root / f".{paths.STATE}/lock").open("w") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        asked.append(True)
+
+    monkeypatch.setattr(hardware, "MOUNTS", {"modules": "/proc/self/status"})
+    monkeypatch.setattr(hardware, "_mount", ask)
+    monkeypatch.setattr(hardware.kernel, "show", ask)
+    monkeypatch.setattr(hardware, "coldplug", lambda: None)
+    assert hardware.boot() == 0
+    assert asked == [True, True]
 
 
 def test_debians_configuration_is_understood(host: Callable[[str, int], Path]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.substrate.hosts.description import Description, Host
 
 BOOT_SECONDS = 60.0
+HARDWARE = "simulated-gpus.service"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy")
 
@@ -130,6 +131,7 @@ def reboot(description: Description, host: Host) -> float:
             # Between two boots there is nothing to ask.
             continue
     ssh.wait(name, host.address, BOOT_SECONDS)
+    _refuse_without_hardware(name)
     return time.monotonic() - started
 
 
@@ -204,6 +206,20 @@ def _settle(name: str) -> None:
             f"{said.stdout.strip() or said.stderr.strip()}: {' | '.join(failed.split(chr(10)))}",
             "running, no failed unit",
             f"see 'podman exec {name} journalctl -b'",
+        )
+
+
+def _refuse_without_hardware(name: str) -> None:
+    """Other units may fail after a reboot as they would anywhere; this one is the hardware."""
+    ask = ["podman", "exec", name, "systemctl", "is-failed", "--quiet", HARDWARE]
+    if subprocess.run(ask, check=False, timeout=BOOT_SECONDS).returncode == 0:
+        log = containers.execute(name, "journalctl", "-b", "-u", HARDWARE, "-n", "5", "-o", "cat")
+        raise SubstrateError(
+            "a rebooted host has no simulated hardware",
+            f"{name}: {HARDWARE}",
+            f"failed: {' | '.join(log.strip().splitlines())}",
+            "a unit that ended well",
+            f"see 'podman exec {name} journalctl -b -u {HARDWARE}'",
         )
 
 

@@ -21,16 +21,21 @@ DRIVERS = ("nvidia", "nouveau")
 
 
 def boot():
-    """Show the machine's own devices and modules beside the simulated ones, then act as udev."""
-    for name, target in MOUNTS.items():
-        if os.path.isdir(target):
-            _adopt(name, target)
-    own_modules = paths.read(MOUNTS["modules"])
-    paths.write(paths.MACHINE + "/modules", own_modules or "")
-    kernel.show()
-    for name, target in MOUNTS.items():
-        if os.path.exists(target):  # a kernel without modules has no /proc/modules
-            _mount(paths.SHOWN + "/" + name, target)
+    """Show the machine's own devices and modules beside the simulated ones, then act as udev.
+
+    systemd's modprobe@.service instances start at the same time and are ordered after nothing:
+    whoever loads a module waits until everything is shown.
+    """
+    with paths.locked():
+        for name, target in MOUNTS.items():
+            if os.path.isdir(target):
+                _adopt(name, target)
+        own_modules = paths.read(MOUNTS["modules"])
+        paths.write(paths.MACHINE + "/modules", own_modules or "")
+        kernel.show()
+        for name, target in MOUNTS.items():
+            if os.path.exists(target):  # a kernel without modules has no /proc/modules
+                _mount(paths.SHOWN + "/" + name, target)
     coldplug()
     return 0
 
