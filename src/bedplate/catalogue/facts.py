@@ -21,7 +21,8 @@ ComputeCapability = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]$")]
 class Value(BaseModel):
     """Base of what facts say: immutable and nothing unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Validators are built when the first fact is read, which is not often: see `compiled`.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Source(Value):

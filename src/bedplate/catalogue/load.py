@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 
 from bedplate.catalogue import facts as kinds
 from bedplate.catalogue.check import check, fact_problem
+from bedplate.catalogue.compiled import kept
 from bedplate.catalogue.facts import Fact
 from bedplate.errors import CatalogueError
 
@@ -115,7 +117,10 @@ class Catalogue:
 @cache
 def load_catalogue() -> Catalogue:
     """Return the catalogue that comes with Bedplate."""
-    return read_catalogue(files("bedplate.catalogue") / "facts")
+    folder = files("bedplate.catalogue") / "facts"
+    if isinstance(folder, Path):
+        return kept(folder, lambda: read_catalogue(folder))
+    return read_catalogue(folder)
 
 
 def read_catalogue(folder: Traversable) -> Catalogue:
@@ -153,7 +158,7 @@ def _table(file: str, data: bytes) -> tuple[list[Fact[Any]], list[Problem]]:
             try:
                 value = kind.value.model_validate(one.get("value"))
                 one = {"id": f"{kind.prefix}/{kind.name_of(value)}"} | one | {"value": value}
-                table.append(Fact[kind.value].model_validate(one))  # type: ignore[name-defined]
+                table.append(Fact.model_validate(one))
             except ValidationError as error:
                 told = one.get("id") or f"[{number}]"
                 problems += [

@@ -1,0 +1,73 @@
+"""The catalogue as it was last read and checked, kept beside Python's compiled code.
+
+Reading and checking every fact takes a fifth of the time of a plan, and comes to the same each time
+until a fact or the code that reads it changes. As with Python's own `.pyc` files, what came of it
+lies in `__pycache__` where that can be written and `PYTHONDONTWRITEBYTECODE` doesn't forbid it, and
+counts for nothing under another digest than that of all it was made from. Who could plant another
+file there could as well replace the code beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import sys
+import tempfile
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pydantic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bedplate.catalogue.load import Catalogue
+
+HERE = Path(__file__).parent
+#: What decides how facts are read and checked, beside the facts.
+CODE = (*sorted(HERE.glob("*.py")), HERE.parent / "errors.py", HERE.parent / "versions.py")
+
+
+def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) -> Catalogue:
+    """Return what *read* makes of a folder of facts, from where it was kept if nothing has changed.
+
+    Raises whatever *read* does; that nothing can be kept is no error.
+    """
+    place = place or Path(cache_from_source(str(HERE / "facts.py"))).with_suffix(".facts")
+    digest = _digest(facts)
+    # A file cut short, of another version of a library, or none: it is made again.
+    with suppress(Exception):
+        content = place.read_bytes()
+        if content.startswith(digest):
+            found: Catalogue = pickle.loads(content[len(digest) :])  # noqa: S301 - see above
+            return found
+    catalogue = read()
+    if not sys.dont_write_bytecode:
+        with suppress(OSError):
+            _keep(place, digest + pickle.dumps(catalogue))
+    return catalogue
+
+
+def _digest(facts: Path) -> bytes:
+    made_from = hashlib.sha256(f"{sys.version} {pydantic.VERSION}\n".encode())
+    for path in (*CODE, *sorted(facts.glob("*.yml"))):
+        data = path.read_bytes()
+        made_from.update(f"{path.name} {len(data)}\n".encode() + data)
+    return made_from.digest()
+
+
+def _keep(place: Path, content: bytes) -> None:
+    """Write in one step: another process may be reading."""
+    place.parent.mkdir(exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=place.name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            os.fchmod(handle, 0o644)
+        Path(temporary).replace(place)
+    except OSError:
+        Path(temporary).unlink()
+        raise
