@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from bedplate.portable.packages import rpm as rpm_state
 from tests.substrate.standin import deb, rpm, system
 from tests.substrate.standin.packages import ORIGIN, StandIn, format_of
 from tests.substrate.standin.signing import PUBLIC, Key
@@ -112,6 +113,14 @@ def installed(site: Path) -> dict[str, str]:
     answer = system.host(site.parent / "host").run(QUERIES[format_of(system_of(site))])
     rows = [line.split() for line in answer.out.splitlines()]
     return {row[0]: row[1] for row in rows if row[2:] in ([], ["ii"], ["hi"])}
+
+
+def held(site: Path, package: str) -> bool:
+    """Whether a package of the site's host is held against upgrades."""
+    host = system.host(site.parent / "host")
+    if format_of(system_of(site)) == "deb":
+        return package in host.run(["apt-mark", "showhold"]).out.split()
+    return f"{package}-" in (host.read(rpm_state.lock_list(host)) or "")
 
 
 def system_of(site: Path) -> str:

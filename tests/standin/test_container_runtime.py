@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from bedplate.portable import owned
-from bedplate.portable.packages import rpm
 from bedplate.portable.runtime import containerd
 from tests.standin import playing
 from tests.substrate.standin import runtime_packages, system
@@ -70,14 +69,6 @@ def pinned(site: Path) -> str:
     return str(lock["cluster"]["containerd"]["packages"][VENDOR])
 
 
-def held(site: Path) -> bool:
-    """Whether the vendor's package is held."""
-    host = system.host(site.parent / "host")
-    if format_of(playing.system_of(site)) == "deb":
-        return VENDOR in host.run(["apt-mark", "showhold"]).out
-    return VENDOR in (host.read(rpm.lock_list(host)) or "")
-
-
 def archive(site: Path) -> dict[str, object]:
     """Variables that wish for the release archive."""
     name = f"{playing.REPOSITORY}/containerd.tar.gz"
@@ -109,7 +100,7 @@ def test_the_locks_version_is_installed_once_and_held(site: Path) -> None:
     assert found[VENDOR].removeprefix("0:") == pinned(site).removeprefix("0:")
     # The vendor's brings its own.
     assert {"runc", "containerd"} & set(found) == set()
-    assert held(site)
+    assert playing.held(site, VENDOR)
     record = owned.load(system.host(site.parent / "host"))
     mine = {path for path, entry in record.items() if entry["role"] == "container_runtime"}
     assert len(mine) >= 2, "the repository's file and its key, for a reset to take away"

@@ -245,11 +245,15 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
         "cuda_toolkit": ["12.9.1"],
         "expects": pool.expects.model_copy(update={"by": "slurm"}),
     }
-    for system, lacking in (
-        ("debian-12", []),
-        ("rocky-9", ["cuda-on rocky-9 vendor-repo", "mps-on rocky-9", "slurm-on rocky-9"]),
+    assert pool.nvidia_driver is not None
+    for system, source, lacking in (
+        ("debian-12", "distro", []),
+        ("rocky-9", "vendor-repo", ["mps-on rocky-9", "slurm-on rocky-9"]),
+        ("rocky-9", "runfile", ["cuda-on rocky-9 runfile", "mps-on rocky-9", "slurm-on rocky-9"]),
     ):
-        parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": system}))
+        driver = pool.nvidia_driver.model_copy(update={"source": source})
+        changed = wishes | {"os": system, "nvidia_driver": driver}
+        parts = locking.pool_parts(pool.model_copy(update=changed))
         assert locking.not_built(parts, catalogue) == lacking
     runtime = lock.cluster.containerd.model_copy(update={"source": "distro"})
     shared = lock.cluster.model_copy(update={"containerd": runtime})

@@ -207,7 +207,7 @@ def pool_parts(part: locked.Pool) -> list[tuple[str, str]]:
     if part.sharing.mode == "mps":
         decided.append(("mps-on", part.os))
     if part.cuda_toolkit and part.nvidia_driver is not None:
-        # The toolkit comes from the repository that the driver's role has offered.
+        # The vendor's repository, offered by the driver's role or beside the distribution's driver.
         decided.append(("cuda-on", f"{part.os} {part.nvidia_driver.source}"))
     if len({gpu.model for gpu in part.gpu}) > 1:
         decided.append(("part", "mixed_gpus"))

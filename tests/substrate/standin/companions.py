@@ -3,8 +3,8 @@
     python -m tests.substrate.standin.companions FOLDER --os debian-12 fabric=535.309.01 cuda=12.9.1
 
 Fabric Manager's keeps to what matters of the real one: it starts only beside a driver of its own
-version, and the simulated cards register once it runs. A toolkit's says its version. Prints the
-fingerprint of the key that signed the repository.
+version, and the simulated cards register once it runs. A toolkit's says its version. The file
+`fingerprint` names the key that signed the repository.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main() -> int:
             )
         finally:
             key.close()
-        print(key.fingerprint)
+        (arguments.folder / "fingerprint").write_text(key.fingerprint)
     return 0
 
 
