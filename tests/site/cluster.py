@@ -97,6 +97,17 @@ def unwrapped(output: str) -> str:
     return " ".join(output.split())
 
 
+def changed_tasks(output: str, host: str) -> list[str]:
+    """Return the tasks, handlers aside, that changed a host, or in check mode would have."""
+    found, task = [], ""
+    for line in output.splitlines():
+        if header := re.match(r"(TASK|RUNNING HANDLER) \[(.+)\] \*+$", line):
+            task = header[2] if header[1] == "TASK" else ""
+        elif task and re.match(rf"changed: \[{host}[] ]", line):
+            found.append(task)
+    return found
+
+
 def recap(output: str) -> dict[str, dict[str, int]]:
     """Read the play recap: for each host, its counters."""
     lines = output.split("PLAY RECAP")[-1].splitlines()[1:]

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from bedplate.lock import load_lock
-from tests.site.cluster import allocatable, gpus_in_pod, node, recap, unwrapped, wait_for
+from tests.site.cluster import (
+    allocatable,
+    changed_tasks,
+    gpus_in_pod,
+    node,
+    recap,
+    unwrapped,
+    wait_for,
+)
 from tests.site.hosts import on_host
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.substrate.commands import SiteCommands
@@ -65,20 +76,62 @@ def loaded(site: SiteCommands, name: str) -> str:
     return on_host(site, name, "cat /sys/module/nvidia/version").strip()
 
 
-def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
-    site: SiteCommands, tmp_path: Path
-) -> None:
-    """Another branch for the pool of gpu-b and gpu-c; with it gpu-c loads, and is not healthy."""
+@dataclass
+class Exchange:
+    """A wished change of branch with the workload it goes under, and what check mode said of it."""
+
+    wave: list[str]
+    announced: dict[str, list[str]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def exchange(site: SiteCommands, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
+    """Another branch for the pool of gpu-b and gpu-c, planned while a workload runs there."""
     wishes = site.site / "group_vars" / "pool_class.yml"
     before = wishes.read_text()
     wishes.write_text(before + 'bedplate_driver: {branch: "470", source: distro}\n')
     site.plan()
-    mobile = str(workload(site, tmp_path))
+    mobile = str(workload(site, tmp_path_factory.mktemp("workload")))
     site.kubectl("create", "-f", mobile)
-    wait_for("the workload runs", lambda: "Running" in phases(site))
+    wait_for("the workload runs", lambda: phases(site) == ["Running"])
+    yield Exchange(["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})])
+    site.kubectl("delete", "-f", mobile)
+    wishes.write_text(before)
+
+
+def disturbance(site: SiteCommands) -> dict[str, object]:
+    """Return what an upgrade touches: drivers, evidence, which nodes are open, where pods run."""
+    pods = json.loads(site.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
+    evidence = sorted((site.site / ".bedplate/evidence").glob("host-*.json"))
+    return {
+        "drivers": {name: loaded(site, name) for name in GPUS},
+        "records": {name: on_host(site, name, "cat /etc/bedplate/driver.json") for name in GPUS},
+        "evidence": {path.name: path.read_bytes() for path in evidence},
+        "nodes": {name: node(site, name)["spec"] for name in GPUS},
+        "pods": sorted((pod["metadata"]["uid"], pod["spec"]["nodeName"]) for pod in pods),
+    }
+
+
+def test_check_mode_announces_the_exchange_and_disturbs_nobody(
+    site: SiteCommands, exchange: Exchange
+) -> None:
+    before = disturbance(site)
+    done = site.playbook(*exchange.wave, "--check", "--diff")
+    assert disturbance(site) == before
+    exchange.announced = {name: changed_tasks(done.stdout, name) for name in GPUS}
+    assert exchange.announced["gpu-a"] == []
+    assert "Empty the node" in exchange.announced["gpu-b"]
+    assert exchange.announced["gpu-c"] == exchange.announced["gpu-b"]
+    assert re.search(r"driver 470\S+", unwrapped(done.stdout))
+
+
+def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
+    site: SiteCommands, exchange: Exchange, tmp_path: Path
+) -> None:
+    """With the other branch gpu-c's module loads, and the host is not healthy."""
     on_host(site, "gpu-c", SICK)
-    waves = ["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})]
-    done = site.playbook(*waves, check=False)
+    done = site.playbook(*exchange.wave, check=False)
+    assert changed_tasks(done.stdout, "gpu-b") == exchange.announced["gpu-b"]
     rows = recap(done.stdout)
     assert {name: row["failed"] for name, row in rows.items() if name in GPUS} == {
         "gpu-a": 0,
@@ -100,12 +153,10 @@ def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
     assert "taken back" in str(evidence["checks"])
 
     on_host(site, "gpu-c", f"rm {FAULT}")
-    done = site.playbook(*waves)
+    done = site.playbook(*exchange.wave)
     rows = recap(done.stdout)
     assert {name: rows[name]["changed"] for name in ("gpu-a", "gpu-b")} == {"gpu-a": 0, "gpu-b": 0}
     assert loaded(site, "gpu-c").startswith("470.")
     assert "unschedulable" not in node(site, "gpu-c")["spec"]
     assert allocatable(site) == GPUS
     assert gpus_in_pod(site, "gpu-c", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
-    site.kubectl("delete", "-f", mobile)
-    wishes.write_text(before)

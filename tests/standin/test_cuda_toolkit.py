@@ -129,3 +129,17 @@ def test_a_toolkit_that_nobody_offers_changes_nothing(site: Path) -> None:
     assert changed == -1
     assert "cuda-toolkit-12-8" in said
     assert playing.installed(site) == before
+
+
+def test_a_reset_takes_the_repository_away_and_leaves_the_toolkits(site: Path) -> None:
+    host, before = system.host(site.parent / "host"), toolkits(site)
+    mine = [path for path in owned.load(host) if "bedplate-nvidia" in path]
+    changed, said = playing.play(site, "nvidia_driver", "remove")
+    assert changed > 0, said
+    assert [path for path in mine if host.read(path) is not None] == []
+    assert toolkits(site) == before
+    changed, said = playing.play(site, "nvidia_driver", "remove")
+    assert changed == 0, said
+    changed, said = play(site)
+    assert changed > 0, said
+    assert all(host.read(path) for path in mine)
