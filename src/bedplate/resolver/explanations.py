@@ -69,6 +69,7 @@ WHAT = {
     "slurm-or-kubernetes": "host is in Slurm and asked to share as in Kubernetes",
     "system-known": "unknown operating system",
     "upstream-url": "address without a mirror",
+    "vgpu-driver": "shares of cards need the vGPU guest driver",
     CONTRADICTION: "wishes contradict each other",
 }
 #: What helps beside changing the blamed wish.

@@ -9,6 +9,7 @@ from bedplate.resolver.explanations import refused
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.model import Guest
@@ -17,8 +18,9 @@ RULE = "guests"
 KEY = "bedplate_guests"
 
 
-def check(site: Site) -> Iterator[Problem]:
+def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     """Yield what is wrong between hypervisors and the pools that their guests are in."""
+    yield from _shares(site, catalogue)
     owners: dict[str, str] = {}
     for _, host in sorted(site.hosts.items()):
         guests = host.wishes.bedplate_guests
@@ -35,6 +37,26 @@ def check(site: Site) -> Iterator[Problem]:
                 yield refused(RULE, host, (KEY, name), got, "one hypervisor", "remove one")
             owners[name] = host.name
             yield from _as_host(host, name, guest, site.hosts.get(name))
+
+
+def _shares(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield each pool, once, whose guests would get a driver that finds no share of a card."""
+    every = [host.wishes.bedplate_guests for host in site.hosts.values()]
+    sharing = {name for guests in every for name, guest in guests.items() if guest.vgpu}
+    members = [site.hosts[name] for name in sorted(sharing & set(site.hosts))]
+    for member in {host.pool: host for host in reversed(members) if host.pool}.values():
+        fact = catalogue.installable["vgpu-from"]
+        known = (*fact.value.values, *fact.value.stand_in, *fact.value.unproved)
+        source = member.wishes.bedplate_driver.source
+        if source not in known:
+            path, allowed = ("bedplate_driver", "source"), ", ".join(known)
+            fix = (
+                "fetch the driver of the hypervisor's vGPU release from NVIDIA's licensing portal,"
+                f" write source: {known[0]} and its branch, and give the file to role"
+                " nvidia_driver (nvidia_driver_runfile_src, nvidia_driver_runfile_sha256)"
+            )
+            got = source or "whatever the policy finds"
+            yield refused("vgpu-driver", member, path, got, allowed, fix, [fact.source.url])
 
 
 def _devices(host: SiteHost, guests: Mapping[str, Guest]) -> Iterator[Problem]:

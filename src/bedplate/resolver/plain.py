@@ -38,7 +38,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     for host in hosts:
         yield from _system(host, catalogue)
         yield from _passthrough(host)
-    yield from guests.check(site)
+    yield from guests.check(site, catalogue)
     yield from _shared(hosts[0], catalogue)
     yield from _control_plane(site, hosts)
     for pool in site.pools.values():

@@ -145,6 +145,23 @@ def test_a_guest_that_does_not_match_is_refused(
     assert told == f"{what} bedplate_guests.{said}"
 
 
+def test_guests_with_shares_of_cards_take_no_driver_but_the_vgpu_one(tmp_path: Path) -> None:
+    """Another driver finds no card in such a guest; NVIDIA hands the right one out itself."""
+    shares = {name: GUEST | {"vgpu": ["grid_t4-16c"]} for name in ("vm1", "vm2")}
+    place = site(tmp_path, shares)
+    (told,) = refusals(place)
+    assert told.startswith("shares of cards need the vGPU guest driver")
+    assert "bedplate_driver.source — got distro / allowed runfile — fetch the driver" in told
+    pool = place / "group_vars/pool_vm.yml"
+    runfile = {"bedplate_driver": {"source": "runfile", "branch": "580"}}
+    pool.write_text(pool.read_text() + yaml.safe_dump(runfile))
+    lock = plan(place, TODAY).plan.lock
+    driver = lock.pools["pool_vm"].nvidia_driver
+    assert driver is not None
+    assert (driver.source, driver.packages) == ("runfile", {})
+    assert lock.hosts["hv1"].guests["vm1"].vgpu == ["grid_t4-16c"]
+
+
 def test_what_libvirt_has_becomes_a_pool_that_the_plan_takes(tmp_path: Path) -> None:
     """Round trip: domains as they were defined, read back, written out, planned."""
     wished = given(vm1=[CARDS[0]], vm2=[CARDS[1]])
