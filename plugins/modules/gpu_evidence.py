@@ -51,6 +51,10 @@ options:
     description: The driver's packages and their versions.
     type: dict
     default: {}
+  driver_options:
+    description: Options of kernel modules, by module, that the driver was to be loaded with.
+    type: dict
+    default: {}
   containerd_version:
     description: The container runtime's version. Empty skips the check.
     type: str
@@ -235,6 +239,7 @@ def main() -> None:
                 "default": "proprietary",
             },
             "driver_packages": {"type": "dict", "default": {}},
+            "driver_options": {"type": "dict", "default": {}},
             "containerd_version": text,
             "toolkit_version": text,
             "kubelet_version": text,

@@ -47,6 +47,24 @@ def test_an_older_loaded_module_asks_for_a_reboot(machine: Machine) -> None:
     ]
 
 
+def test_options_that_the_loaded_module_lacks_are_named(machine: Machine) -> None:
+    """The file that gives them counts from the next time that the module is loaded."""
+    options = {"nvidia": {"NVreg_EnableGpuFirmware": 0, "NVreg_DeviceFileMode": 432}}
+    wish = WISH._replace(driver_options=options)
+    machine.file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\nDeviceFileMode: 438\n")
+    assert evidence.failures(machine.collected(wish=wish)["checks"], "gpu-b") == [
+        (
+            "options of the loaded kernel module as wished — gpu-b [driver.options] —"
+            " got: NVreg_EnableGpuFirmware=0;"
+            " allowed: NVreg_DeviceFileMode=432, NVreg_EnableGpuFirmware=0 —"
+            " Run site.yml for this host again."
+        )
+    ]
+    machine.file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\nDeviceFileMode: 432\n")
+    passed = {check["id"]: check["result"] for check in machine.collected(wish=wish)["checks"]}
+    assert passed["driver.options"] == "pass"
+
+
 def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
     machine.file("etc/kubernetes/kubelet.conf", "")
     placed = machine.host.read(MANIFEST) or ""

@@ -22,6 +22,7 @@ class Wishes(NamedTuple):
     driver_version: str = ""
     driver_flavour: str = "proprietary"
     driver_packages: Mapping[str, str] = {}
+    driver_options: Mapping[str, Mapping[str, Any]] = {}
     containerd_version: str = ""
     toolkit_version: str = ""
     kubelet_version: str = ""

@@ -69,6 +69,8 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "" if loaded else "no nvidia module is loaded",
         )
     )
+    if wish.driver_options:
+        _options(host, wish, to, fix)
     to.checks.append(
         check(
             "driver.nouveau",
@@ -80,6 +82,15 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     )
     _kernel(host, to)
     _given_up(host, wish, to)
+
+
+def _options(host: Host, wish: Wishes, to: Collected, fix: str) -> None:
+    """Options count from when a module is loaded: the file that gives them is not all."""
+    wished = [f"{name}={value}" for name, value in wish.driver_options.get("nvidia", {}).items()]
+    other = nvidia.other_options(host, wish.driver_options)
+    in_force = sorted(set(wished) - set(other))
+    what = "options of the loaded kernel module as wished"
+    to.checks.append(check("driver.options", what, sorted(wished), in_force, fix))
 
 
 def _given_up(host: Host, wish: Wishes, to: Collected) -> None:
