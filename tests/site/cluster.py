@@ -12,10 +12,13 @@ import pytest
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tests.substrate.commands import SiteCommands
+
+#: The nodes of the site that have GPUs, and how many.
+GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
 
 
 def node(site: SiteCommands, name: str) -> dict[str, Any]:
@@ -52,6 +55,17 @@ def ready(site: SiteCommands, name: str) -> bool:
     """Tell whether a node says of itself that it is ready."""
     conditions = {c["type"]: c["status"] for c in node(site, name)["status"]["conditions"]}
     return conditions["Ready"] == "True"
+
+
+def await_boot(site: SiteCommands, name: str, boot: str, gpus: Mapping[str, int]) -> None:
+    """Wait until a rebooted node is ready, and the cluster has its GPUs again."""
+
+    def back() -> bool:
+        # Until the new kubelet has spoken, the node's last word is of the boot before.
+        told = node(site, name)["status"]["nodeInfo"]["bootID"]
+        return told == boot and ready(site, name) and allocatable(site) == gpus
+
+    wait_for(f"{name} Ready with its GPUs", back)
 
 
 def gpus_in_pod(site: SiteCommands, name: str, folder: Path) -> str:

@@ -36,6 +36,11 @@ echo == cdi; sed -E 's/GPU-[0-9a-f-]{36}/UUID/g' /etc/cdi/nvidia.yaml | sort
 """
 
 
+def boot_id(site: SiteCommands, host: str) -> str:
+    """Return the id of a host's present boot."""
+    return on_host(site, host, "cat /proc/sys/kernel/random/boot_id").strip()
+
+
 def on_host(site: SiteCommands, host: str, script: str) -> str:
     """Run a script on a host over SSH with the run's key and known host keys; return its output.
 

@@ -17,18 +17,19 @@ import pytest
 import yaml
 
 from tests.site.cluster import (
+    GPUS,
     allocatable,
+    await_boot,
     gpus_in_pod,
     joins,
     node,
     node_names,
-    ready,
     recap,
     round_trips,
     unwrapped,
     wait_for,
 )
-from tests.site.hosts import on_host, snapshot
+from tests.site.hosts import boot_id, on_host, snapshot
 from tests.substrate.commands import ROOT, STACKS
 from tests.substrate.gpu.models import slots
 from tests.substrate.gpu.replug import plugged, replug
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
 PLUGIN_CONFIG = "/etc/bedplate/device-plugin-config.yaml"
 
 
@@ -229,7 +229,7 @@ def test_evidence_and_report(site: SiteCommands) -> None:
 
 
 def test_a_rebooted_host_comes_back_with_its_gpus(site: SiteCommands) -> None:
-    before = on_host(site, "gpu-b", "cat /proc/sys/kernel/random/boot_id")
+    before = boot_id(site, "gpu-b")
     site.substrate("reboot", "gpu-b")
     ping = ["ansible", "-i", str(site.site), "gpu-b", "-m", "ping"]
     wait_for(
@@ -237,15 +237,9 @@ def test_a_rebooted_host_comes_back_with_its_gpus(site: SiteCommands) -> None:
         lambda: site.run("ping", ping, quiet=True, check=False).returncode == 0,
         90,
     )
-    boot = on_host(site, "gpu-b", "cat /proc/sys/kernel/random/boot_id")
+    boot = boot_id(site, "gpu-b")
     assert boot != before
-
-    def back() -> bool:
-        # Until the new kubelet has spoken, the node's last word is of the boot before.
-        told = node(site, "gpu-b")["status"]["nodeInfo"]["bootID"]
-        return told == boot.strip() and ready(site, "gpu-b") and allocatable(site) == GPUS
-
-    wait_for("gpu-b Ready with its GPUs", back)
+    await_boot(site, "gpu-b", boot, GPUS)
     site.playbook("playbooks/verify.yml", "--limit", "gpu-b")
 
 

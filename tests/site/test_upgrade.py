@@ -12,6 +12,7 @@ import yaml
 
 from bedplate.lock import load_lock
 from tests.site.cluster import (
+    GPUS,
     allocatable,
     changed_tasks,
     gpus_in_pod,
@@ -38,7 +39,6 @@ case "$(cat /sys/module/nvidia/version) $*" in
 esac
 END
 chmod 755 {FAULT}"""
-GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
 
 
 def workload(site: SiteCommands, folder: Path) -> Path:
