@@ -23,6 +23,13 @@ options:
     type: list
     elements: str
     default: []
+  along:
+    description:
+      - Patterns of packages that may come along in whatever version O(packages) depend on, from a
+        source whose packages otherwise stay behind what is installed.
+    type: list
+    elements: str
+    default: []
   remove:
     description: Packages that go in the same transaction. Their configuration files stay.
     type: list
@@ -181,6 +188,7 @@ def main() -> None:
         argument_spec={
             "packages": {"type": "dict", "default": {}},
             "present": {"type": "list", "elements": "str", "default": []},
+            "along": {"type": "list", "elements": "str", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
             "owner": {"type": "str", "default": ""},
@@ -201,6 +209,7 @@ def main() -> None:
         work=module.tmpdir,
         lock_timeout=given["lock_timeout"],
         refresh=given["refresh"],
+        along=given["along"],
     )
     names, everything = sorted(wish.packages), sorted({*wish.packages, *wish.remove})
     before = debian.installed(host, everything)

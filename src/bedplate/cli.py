@@ -132,11 +132,13 @@ def _no_garbage_collection() -> Iterator[None]:
 
     It takes a tenth of that second, and finds 3 MB in a plan of 1,250 hosts.
     """
+    before = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if before:
+            gc.enable()
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -56,4 +56,6 @@ def test_a_swapped_card_is_noticed_and_taken_in_without_a_rebuild(
     status, said = drift(site)
     assert "[hardware.same]" not in said
     assert node(site, NODE)["metadata"]["uid"] == member
-    assert any(card in gpus_in_pod(site, NODE, tmp_path) for card in uuids(site))
+    # What kubelet's device plugin may give to pods, and what they are then given.
+    assert new in on_host(site, NODE, "cat /etc/cdi/nvidia.yaml")
+    assert gpus_in_pod(site, NODE, tmp_path).split("UUID: ")[1].strip(" )\n") in uuids(site)

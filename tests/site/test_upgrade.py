@@ -42,7 +42,7 @@ chmod 755 {FAULT}"""
 
 
 def workload(site: SiteCommands, folder: Path) -> Path:
-    """Write a workload that may run on either of the pool's nodes, and asks for a GPU."""
+    """Write a workload that may run on either node of the pool to upgrade, and asks for a GPU."""
     pause = load_lock(site.site).cluster.pause.version
     container = {
         "name": "pause",
@@ -50,7 +50,11 @@ def workload(site: SiteCommands, folder: Path) -> Path:
         "resources": {"limits": {"nvidia.com/gpu": 1}},
     }
     label = {"app": "mobile"}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+    pod = {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+        "nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"},
+    }
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -89,14 +93,16 @@ def exchange(site: SiteCommands, tmp_path_factory: pytest.TempPathFactory) -> It
     """Another branch for the pool of gpu-b and gpu-c, planned while a workload runs there."""
     wishes = site.site / "group_vars" / "pool_class.yml"
     before = wishes.read_text()
-    wishes.write_text(before + 'bedplate_driver: {branch: "470", source: distro}\n')
-    site.plan()
     mobile = str(workload(site, tmp_path_factory.mktemp("workload")))
-    site.kubectl("create", "-f", mobile)
-    wait_for("the workload runs", lambda: phases(site) == ["Running"])
-    yield Exchange(["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})])
-    site.kubectl("delete", "-f", mobile)
-    wishes.write_text(before)
+    try:
+        wishes.write_text(before + 'bedplate_driver: {branch: "470", source: distro}\n')
+        site.plan()
+        site.kubectl("create", "-f", mobile)
+        wait_for("the workload runs", lambda: phases(site) == ["Running"])
+        yield Exchange(["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})])
+    finally:
+        site.kubectl("delete", "-f", mobile)
+        wishes.write_text(before)
 
 
 def disturbance(site: SiteCommands) -> dict[str, object]:
@@ -108,7 +114,7 @@ def disturbance(site: SiteCommands) -> dict[str, object]:
         "records": {name: on_host(site, name, "cat /etc/bedplate/driver.json") for name in GPUS},
         "evidence": {path.name: path.read_bytes() for path in evidence},
         "nodes": {name: node(site, name)["spec"] for name in GPUS},
-        "pods": sorted((pod["metadata"]["uid"], pod["spec"]["nodeName"]) for pod in pods),
+        "pods": sorted((pod["metadata"]["uid"], pod["spec"].get("nodeName")) for pod in pods),
     }
 
 
@@ -117,8 +123,8 @@ def test_check_mode_announces_the_exchange_and_disturbs_nobody(
 ) -> None:
     before = disturbance(site)
     done = site.playbook(*exchange.wave, "--check", "--diff")
-    assert disturbance(site) == before
     exchange.announced = {name: changed_tasks(done.stdout, name) for name in GPUS}
+    assert disturbance(site) == before
     assert exchange.announced["gpu-a"] == []
     assert "Empty the node" in exchange.announced["gpu-b"]
     assert exchange.announced["gpu-c"] == exchange.announced["gpu-b"]
@@ -131,7 +137,10 @@ def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
     """With the other branch gpu-c's module loads, and the host is not healthy."""
     on_host(site, "gpu-c", SICK)
     done = site.playbook(*exchange.wave, check=False)
-    assert changed_tasks(done.stdout, "gpu-b") == exchange.announced["gpu-b"]
+    # The watch over the driver describes the cards by itself, mostly before its role looks.
+    own = "bedplate.gpu.nvidia_container_toolkit : Describe the GPUs to container runtimes"
+    changed = [task for task in changed_tasks(done.stdout, "gpu-b") if task != own]
+    assert changed == exchange.announced["gpu-b"]
     rows = recap(done.stdout)
     assert {name: row["failed"] for name, row in rows.items() if name in GPUS} == {
         "gpu-a": 0,

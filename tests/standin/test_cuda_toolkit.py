@@ -27,6 +27,12 @@ LIBRARY = {"deb": "libnccl2", "rpm": "libnccl"}
 NCCL = "2.27.3-1+cuda12.9"
 #: Ubuntu has drivers of its own; on Red Hat's family nobody but the vendor has any.
 SOURCE = {"deb": "distro", "rpm": "vendor-repo"}
+#: A part as the older build brought it, and how one goes back to it by hand.
+PART, OLDER = "cuda-nvcc-12-9", "12.9.40-1"
+BACK = {
+    "deb": ["apt-get", "install", "--yes", "--allow-downgrades", f"{PART}={OLDER}"],
+    "rpm": ["dnf", "downgrade", "--assumeyes", f"{PART}-{OLDER}"],
+}
 #: A driver's package as the distribution has it, and as the vendor's repository has it too.
 DRIVER, DISTRIBUTION, VENDOR = "libnvidia-ml", "580.178.04-0ubuntu1", "595.91.07-1"
 
@@ -109,18 +115,23 @@ def test_the_driver_stays_the_distributions(site: Path) -> None:
         assert answer.code == 0, answer.said
         assert DRIVER not in answer.out
     else:
-        answer = host.run(["dnf", "--quiet", "module", "list", "--enabled"])
-        assert "nvidia-driver" not in answer.out
-        assert DRIVER not in playing.installed(site)
+        # Of the vendor's streams, were there any here, none is chosen.
+        answer = host.run(["dnf", "--quiet", "module", "list"])
+        assert "[e]" not in answer.out.partition("Hint")[0]
 
 
-def test_another_build_of_a_release_takes_its_place(site: Path) -> None:
+def test_another_build_of_a_release_takes_its_place_with_its_parts(site: Path) -> None:
+    """The parts count their own versions, and their repository stands behind what is there."""
     changed, said = play(site, cuda_toolkit_versions=["12.9.0", "12.6.3"])
     assert changed > 0, said
     assert toolkits(site) == {"cuda-toolkit-12-9": "12.9.0-1", "cuda-toolkit-12-6": "12.6.3-1"}
+    host = system.host(site.parent / "host")
+    answer = host.run(BACK[format_of(playing.system_of(site))])
+    assert answer.code == 0, answer.said
     changed, said = play(site)
     assert changed > 0, said
     assert toolkits(site)["cuda-toolkit-12-9"] == "12.9.1-1"
+    assert playing.installed(site)[PART].removeprefix("0:") == "12.9.41-1"
 
 
 def test_a_toolkit_that_nobody_offers_changes_nothing(site: Path) -> None:

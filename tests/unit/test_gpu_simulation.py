@@ -333,12 +333,15 @@ def test_a_module_that_is_loaded_during_boot_waits_for_its_end(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         asked.append(True)
 
-    monkeypatch.setattr(hardware, "MOUNTS", {"modules": "/proc/self/status"})
+    shown = {"module": "/proc/self/fd", "modules": "/proc/self/status"}
+    monkeypatch.setattr(hardware, "MOUNTS", shown)
+    monkeypatch.setattr(hardware, "_adopt", ask)
     monkeypatch.setattr(hardware, "_mount", ask)
     monkeypatch.setattr(hardware.kernel, "show", ask)
     monkeypatch.setattr(hardware, "coldplug", lambda: None)
     assert hardware.boot() == 0
-    assert asked == [True, True]
+    # What is adopted, shown, and mounted twice.
+    assert asked == [True] * 4
 
 
 def test_debians_configuration_is_understood(host: Callable[[str, int], Path]) -> None:

@@ -47,22 +47,38 @@ def test_an_older_loaded_module_asks_for_a_reboot(machine: Machine) -> None:
     ]
 
 
+def options_check(machine: Machine, module: str, **wished: int) -> list[tuple[str, str]]:
+    """What evidence of the options says, and why: nothing where there is no such check."""
+    wish = WISH._replace(driver_options={module: wished})
+    checks = [c for c in machine.collected(wish=wish)["checks"] if c["id"] == "driver.options"]
+    told = evidence.failures(checks, "gpu-b")
+    return [(c["result"], told[0] if told else c.get("reason", "")) for c in checks]
+
+
 def test_options_that_the_loaded_module_lacks_are_named(machine: Machine) -> None:
     """The file that gives them counts from the next time that the module is loaded."""
-    options = {"nvidia": {"NVreg_EnableGpuFirmware": 0, "NVreg_DeviceFileMode": 432}}
-    wish = WISH._replace(driver_options=options)
     machine.file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\nDeviceFileMode: 438\n")
-    assert evidence.failures(machine.collected(wish=wish)["checks"], "gpu-b") == [
-        (
-            "options of the loaded kernel module as wished — gpu-b [driver.options] —"
-            " got: NVreg_EnableGpuFirmware=0;"
-            " allowed: NVreg_DeviceFileMode=432, NVreg_EnableGpuFirmware=0 —"
-            " Run site.yml for this host again."
-        )
-    ]
-    machine.file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\nDeviceFileMode: 432\n")
-    passed = {check["id"]: check["result"] for check in machine.collected(wish=wish)["checks"]}
-    assert passed["driver.options"] == "pass"
+    wished = {"NVreg_EnableGpuFirmware": 0, "NVreg_DeviceFileMode": 432}
+    ((result, told),) = options_check(machine, "nvidia", **wished)
+    assert result == "fail"
+    assert told == (
+        "options of the loaded kernel module as wished — gpu-b [driver.options] —"
+        " got: NVreg_DeviceFileMode=438; allowed: NVreg_DeviceFileMode=432 —"
+        " Run site.yml for this host again."
+    )
+    (passed,) = options_check(machine, "nvidia", NVreg_EnableGpuFirmware=0)
+    assert passed[0] == "pass"
+
+
+def test_options_that_nobody_tells_are_not_passed(machine: Machine) -> None:
+    machine.file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\n")
+    for module, option in (("nvidia", "NVreg_Unknown"), ("nvidia_drm", "modeset")):
+        (told,) = options_check(machine, module, **{option: 1})
+        assert told == ("skipped", "the module tells none of them")
+    machine.file("proc/driver/nvidia/params", "")
+    (told,) = options_check(machine, "nvidia", NVreg_EnableGpuFirmware=0)
+    assert told[0] == "fail"
+    assert "no nvidia module is loaded" in told[1]
 
 
 def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:

@@ -36,8 +36,12 @@ def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) 
 
     Raises whatever *read* does; that nothing can be kept is no error.
     """
-    place = place or Path(cache_from_source(str(HERE / "facts.py"))).with_suffix(".facts")
-    digest = _digest(facts)
+    try:
+        place = place or Path(cache_from_source(str(HERE / "facts.py"))).with_suffix(".facts")
+        digest = _digest(facts)
+    except (OSError, NotImplementedError):
+        # Code without its sources, or a Python that keeps no compiled code.
+        return read()
     # A file cut short, of another version of a library, or none: it is made again.
     with suppress(Exception):
         content = place.read_bytes()
@@ -46,7 +50,7 @@ def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) 
             return found
     catalogue = read()
     if not sys.dont_write_bytecode:
-        with suppress(OSError):
+        with suppress(OSError, pickle.PicklingError, TypeError):
             _keep(place, digest + pickle.dumps(catalogue))
     return catalogue
 
@@ -68,6 +72,6 @@ def _keep(place: Path, content: bytes) -> None:
             stream.write(content)
             os.fchmod(handle, 0o644)
         Path(temporary).replace(place)
-    except OSError:
-        Path(temporary).unlink()
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
         raise

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from typing import List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from .host import Host
 
@@ -52,22 +52,23 @@ def loaded_module(host: Host) -> Optional[LoadedModule]:
     )
 
 
-def other_options(host: Host, options: Mapping[str, Mapping[str, object]]) -> List[str]:
-    """Wished options of module nvidia that the loaded one does not have, as ``NVreg_X=1``.
+def options(host: Host) -> Dict[str, str]:
+    """Options that the loaded module nvidia has, by names such as ``NVreg_EnableGpuFirmware``.
 
-    The module tells its own options only, without their prefix; none where nothing is loaded.
+    The module tells them without their prefix, and not all of them; none where it is not loaded.
     """
-    text = host.read(PROC_PARAMETERS)
-    if text is None:
-        return []
-    rows = (line.partition(":") for line in text.splitlines())
-    now = {name.strip(): value.strip().strip('"') for name, _, value in rows}
-    found = []
-    for name, value in sorted(options.get("nvidia", {}).items()):
-        key = name.removeprefix("NVreg_")
-        if key in now and now[key] != str(value):
-            found.append(f"{name}={value}")
-    return found
+    rows = (line.partition(":") for line in (host.read(PROC_PARAMETERS) or "").splitlines())
+    return {f"NVreg_{name.strip()}": value.strip().strip('"') for name, _, value in rows}
+
+
+def other_options(host: Host, wished: Mapping[str, Mapping[str, object]]) -> List[str]:
+    """Wished options of module nvidia that the loaded one does not have, as ``NVreg_X=1``."""
+    now = options(host)
+    return [
+        f"{name}={value}"
+        for name, value in sorted(wished.get("nvidia", {}).items())
+        if now.get(name, str(value)) != str(value)
+    ]
 
 
 def parse_query(text: str) -> List[Gpu]:

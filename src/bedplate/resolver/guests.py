@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RULE = "guests"
 KEY = "bedplate_guests"
+HYPERVISOR = "hypervisor"
 
 
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
@@ -26,7 +27,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
         guests = host.wishes.bedplate_guests
         if not guests:
             continue
-        if host.wishes.bedplate_host.kind != "hypervisor":
+        if host.wishes.bedplate_host.kind != HYPERVISOR:
             got, fix = f"on {host.name}", "move it to the variables of a hypervisor"
             yield refused("hypervisor-bare", host, (KEY,), got, "on hypervisors", fix)
             continue
@@ -41,19 +42,22 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
 
 def _shares(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     """Yield each pool, once, whose guests would get a driver that finds no share of a card."""
-    every = [host.wishes.bedplate_guests for host in site.hosts.values()]
-    sharing = {name for guests in every for name, guest in guests.items() if guest.vgpu}
-    members = [site.hosts[name] for name in sorted(sharing & set(site.hosts))]
-    for member in {host.pool: host for host in reversed(members) if host.pool}.values():
-        fact = catalogue.installable["vgpu-from"]
-        known = (*fact.value.values, *fact.value.stand_in, *fact.value.unproved)
+    owners = [host for host in site.hosts.values() if host.wishes.bedplate_host.kind == HYPERVISOR]
+    every = [host.wishes.bedplate_guests.items() for host in owners]
+    sharing = {name for guests in every for name, guest in guests if guest.vgpu}
+    members = [site.hosts[name] for name in sorted(sharing & set(site.hosts), reverse=True)]
+    if not members:
+        return
+    fact = catalogue.installable["vgpu-from"]
+    known = (*fact.value.values, *fact.value.stand_in, *fact.value.unproved)
+    for member in {host.pool: host for host in members if host.pool}.values():
         source = member.wishes.bedplate_driver.source
         if source not in known:
             path, allowed = ("bedplate_driver", "source"), ", ".join(known)
             fix = (
                 "fetch the driver of the hypervisor's vGPU release from NVIDIA's licensing portal,"
-                f" write source: {known[0]} and its branch, and give the file to role"
-                " nvidia_driver (nvidia_driver_runfile_src, nvidia_driver_runfile_sha256)"
+                f" write source: {known[0]}, pin its version (bedplate_pins.nvidia_driver), and"
+                " give the file to role nvidia_driver (nvidia_driver_runfile_src and _sha256)"
             )
             got = source or "whatever the policy finds"
             yield refused("vgpu-driver", member, path, got, allowed, fix, [fact.source.url])

@@ -65,15 +65,21 @@ def fabric(os: str, version: str) -> list[StandIn]:
 
 
 def cuda(version: str, library: Path) -> list[StandIn]:
-    """Return a toolkit, with the forward compatibility library that must hide no driver's."""
-    release = ".".join(version.split(".")[:2])
-    name, folder = f"cuda-toolkit-{release.replace('.', '-')}", f"/usr/local/cuda-{release}"
+    """Return a toolkit, with the forward compatibility library that must hide no driver's.
+
+    As the vendor's it needs parts that count their versions differently.
+    """
+    release, _, patch = version.rpartition(".")
+    suffix, folder = release.replace(".", "-"), f"/usr/local/cuda-{release}"
+    compiler = StandIn(f"cuda-nvcc-{suffix}", f"{release}.{40 + int(patch)}-1")
     files = {
         f"{folder}/version.json": json.dumps({"cuda": {"name": "CUDA SDK", "version": version}}),
         f"{folder}/lib64/stand-in": "",
     }
     compatibility = {f"{folder}/compat/libcuda.so.1": library}
-    return [StandIn(name, f"{version}-1", files=files, programs=compatibility)]
+    name, needs = f"cuda-toolkit-{suffix}", {compiler.name: f">= {compiler.version}"}
+    toolkit = StandIn(name, f"{version}-1", needs, files=files, programs=compatibility)
+    return [toolkit, compiler]
 
 
 def library(wish: str) -> StandIn:

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 def control(package: StandIn) -> str:
     """Return a package's control data."""
-    needs = [
-        f"{name} (= {version})" if version else name for name, version in package.needs.items()
-    ]
+    needs = [f"{name} ({version})" if version else name for name, version in package.relations()]
     fields = {
         "Package": package.name,
         "Version": package.version,

@@ -12,7 +12,7 @@ import yaml
 from bedplate.catalogue.load import load_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from bedplate.catalogue.facts import DriverPackages
 
@@ -31,7 +31,8 @@ class StandIn:
 
     Attributes:
         version: as the format writes it, with epoch and release.
-        needs: names, each with the version that it must have; empty for any.
+        needs: names, each with the version that it must have, or ">= " and the first that will do;
+            empty for any.
         one_of: a name that only one installed package may provide.
         replaces: names of packages that cannot be beside it.
         files: text by absolute path.
@@ -49,6 +50,11 @@ class StandIn:
     configuration: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, Path] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+
+    def relations(self) -> Iterator[tuple[str, str]]:
+        """Name what it needs, each with operator and version, or nothing for any."""
+        for name, version in self.needs.items():
+            yield name, version if version[:1] in ("", ">") else f"= {version}"
 
 
 def format_of(os: str) -> Format:

@@ -53,10 +53,7 @@ def spec(package: StandIn) -> str:
         "License: none",
         f"Vendor: {ORIGIN}",
         "AutoReqProv: no",
-        *(
-            f"Requires: {name} = {version}" if version else f"Requires: {name}"
-            for name, version in package.needs.items()
-        ),
+        *(f"Requires: {name} {version}".rstrip() for name, version in package.relations()),
         *(f"Conflicts: {name}" for name in package.replaces),
     ]
     if package.one_of:

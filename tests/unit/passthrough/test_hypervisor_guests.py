@@ -153,12 +153,13 @@ def test_guests_with_shares_of_cards_take_no_driver_but_the_vgpu_one(tmp_path: P
     assert told.startswith("shares of cards need the vGPU guest driver")
     assert "bedplate_driver.source — got distro / allowed runfile — fetch the driver" in told
     pool = place / "group_vars/pool_vm.yml"
-    runfile = {"bedplate_driver": {"source": "runfile", "branch": "580"}}
+    wishes = {"source": "runfile", "branch": "580"}
+    runfile = {"bedplate_driver": wishes, "bedplate_pins": {"nvidia_driver": "580.95.05"}}
     pool.write_text(pool.read_text() + yaml.safe_dump(runfile))
     lock = plan(place, TODAY).plan.lock
     driver = lock.pools["pool_vm"].nvidia_driver
     assert driver is not None
-    assert (driver.source, driver.packages) == ("runfile", {})
+    assert (driver.source, driver.version) == ("runfile", "580.95.05")
     assert lock.hosts["hv1"].guests["vm1"].vgpu == ["grid_t4-16c"]
 
 

@@ -85,12 +85,22 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
 
 
 def _options(host: Host, wish: Wishes, to: Collected, fix: str) -> None:
-    """Options count from when a module is loaded: the file that gives them is not all."""
-    wished = [f"{name}={value}" for name, value in wish.driver_options.get("nvidia", {}).items()]
-    other = nvidia.other_options(host, wish.driver_options)
-    in_force = sorted(set(wished) - set(other))
+    """Options count from when a module is loaded: the file that gives them is not all.
+
+    Module nvidia alone tells its options, and not all of them.
+    """
     what = "options of the loaded kernel module as wished"
-    to.checks.append(check("driver.options", what, sorted(wished), in_force, fix))
+    wished = {name: str(value) for name, value in wish.driver_options.get("nvidia", {}).items()}
+    now = nvidia.options(host)
+    told = {name: now[name] for name in wished if name in now}
+    if not now:
+        why = "no nvidia module is loaded"
+        to.checks.append(check("driver.options", what, wished, {}, fix, why))
+    elif told:
+        expected = {name: wished[name] for name in told}
+        to.checks.append(check("driver.options", what, expected, told, fix))
+    else:
+        to.checks.append(skipped("driver.options", what, "the module tells none of them"))
 
 
 def _given_up(host: Host, wish: Wishes, to: Collected) -> None:

@@ -25,6 +25,7 @@ class Wish(NamedTuple):
     that go in the same transaction. ``archives`` is a folder that keeps the .deb files, empty for
     apt's own; ``preserve`` are versions that must stay installable from it. ``work`` is a folder
     for temporary files, ``lock_timeout`` in seconds. ``refresh`` fetches the index in any case.
+    ``along`` are patterns of packages that may come along, as `debian.preferences` takes them.
     """
 
     packages: Mapping[str, str]
@@ -34,6 +35,7 @@ class Wish(NamedTuple):
     work: str = "/tmp"  # noqa: S108 the module gives its own
     lock_timeout: int = 600
     refresh: bool = False
+    along: Sequence[str] = ()
 
     @property
     def apt(self) -> List[str]:
@@ -108,7 +110,7 @@ def _transaction(
 ) -> Tuple[List[str], List[str]]:
     """apt-get with all that holds for this transaction, and what it is asked for."""
     pins = f"{wish.work}/preferences"
-    host.write(pins, debian.preferences(host, wish.packages))
+    host.write(pins, debian.preferences(host, wish.packages, wish.along))
     options = ["-o", f"Dir::Etc::preferences={host.path(pins)}", "--no-install-recommends"]
     options += ["--allow-downgrades", "--allow-change-held-packages"]
     return [*wish.apt, *options], _arguments(host, wish, names, kept)

@@ -137,17 +137,20 @@ def extend_sources(host: Host, codename: str, wanted: Sequence[str]) -> Dict[str
     return changes
 
 
-def preferences(host: Host, wish: Mapping[str, str]) -> str:
+def preferences(host: Host, wish: Mapping[str, str], along: Sequence[str] = ()) -> str:
     """apt preferences that also take what the wished packages depend on at the wished versions.
 
     A driver's packages depend on each other at exactly their own version. Where the index has a
     newer one too, apt takes that for those which are not named: "held broken packages". What the
-    user prefers stays in front.
+    user prefers stays in front. ``along`` are patterns of what may come in any version, although
+    the source that has it stands behind what is installed.
     """
     mine = [
         f"Package: ?*\nPin: version {version}\nPin-Priority: 1001\n"
         for version in sorted(set(filter(exact, wish.values())))
     ]
+    if along:
+        mine.append(f"Package: {' '.join(along)}\nPin: version *\nPin-Priority: 500\n")
     theirs = host.read("/etc/apt/preferences")
     return "\n".join(([theirs.rstrip("\n") + "\n"] if theirs else []) + mine)
 
