@@ -39,6 +39,9 @@ case "$(cat /sys/module/nvidia/version) $*" in
 esac
 END
 chmod 755 {FAULT}"""
+#: The nodes of the pool that is upgraded.
+POOL = ("gpu-b", "gpu-c")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def workload(site: SiteCommands, folder: Path) -> Path:
@@ -50,10 +53,13 @@ def workload(site: SiteCommands, folder: Path) -> Path:
         "resources": {"limits": {"nvidia.com/gpu": 1}},
     }
     label = {"app": "mobile"}
+    on = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(POOL)}
     pod = {
         "terminationGracePeriodSeconds": 1,
         "containers": [container],
-        "nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"},
+        "affinity": {
+            "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}
+        },
     }
     deployment = {
         "apiVersion": "apps/v1",
