@@ -78,7 +78,7 @@ def test_other_code_counts(read: Read, monkeypatch: pytest.MonkeyPatch, tmp_path
     read()
     stricter = tmp_path / "check.py"
     stricter.write_text("# stricter\n")
-    monkeypatch.setattr("bedplate.catalogue.compiled.CODE", (stricter,))
+    monkeypatch.setattr("bedplate.catalogue.compiled._code", lambda: (stricter,))
     read()
     assert read.times == 2
 

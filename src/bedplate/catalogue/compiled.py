@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from bedplate.catalogue.load import Catalogue
 
 HERE = Path(__file__).parent
-#: What decides how facts are read and checked, beside the facts.
-CODE = (*sorted(HERE.glob("*.py")), HERE.parent / "errors.py", HERE.parent / "versions.py")
 
 
 def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) -> Catalogue:
@@ -55,9 +53,14 @@ def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) 
     return catalogue
 
 
+def _code() -> tuple[Path, ...]:
+    """Return what decides how facts are read and checked, beside the facts."""
+    return (*sorted(HERE.glob("*.py")), HERE.parent / "errors.py", HERE.parent / "versions.py")
+
+
 def _digest(facts: Path) -> bytes:
     made_from = hashlib.sha256(f"{sys.version} {pydantic.VERSION}\n".encode())
-    for path in (*CODE, *sorted(facts.glob("*.yml"))):
+    for path in (*_code(), *sorted(facts.glob("*.yml"))):
         data = path.read_bytes()
         made_from.update(f"{path.name} {len(data)}\n".encode() + data)
     return made_from.digest()
