@@ -63,7 +63,12 @@ def main() -> None:
     bus = {device.address: device for device in pci.scan(host)}
     found = []
     for name, text in sorted(domains.items()):
-        given = [bus[address] for address in libvirt_domain.host_devices(text) if address in bus]
+        given = [
+            bus[address]
+            for address in libvirt_domain.host_devices(text)
+            # A virtual function is a share of a card.
+            if address in bus and not host.exists(f"{pci.DEVICES}/{address}/physfn")
+        ]
         functions = [
             {
                 "address": device.address,

@@ -132,6 +132,13 @@ class Passthrough(Part):
     iommu_groups: list[list[str]]
 
 
+class Vgpu(Part):
+    """A hypervisor's cards that are shared by vGPU, and the manager's version."""
+
+    manager: str
+    cards: list[str]
+
+
 class Host(Part):
     """How a host is reached and where it belongs; `guests` are what runs on a hypervisor."""
 
@@ -233,6 +240,7 @@ class Pool(Part):
     nvidia_driver: Driver | None = None
     nvidia_fabric: Fabric | None = None
     passthrough: Passthrough | None = None
+    vgpu: Vgpu | None = None
     cuda_toolkit: list[str] = []
     sharing: Sharing
     rdma: Rdma | None = None

@@ -148,6 +148,9 @@ def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:
         rows.append(("nvidia_driver", f"{driver.version} {driver.flavour}, {driver.source}"))
     if pool.nvidia_fabric is not None:
         rows.append(("nvidia_fabric", pool.nvidia_fabric.version))
+    if pool.vgpu is not None:
+        cards = len(pool.vgpu.cards)
+        rows.append(("vgpu_manager", f"{pool.vgpu.manager}, shares {cards} in each host"))
     rows += [("cuda_toolkit", version) for version in pool.cuda_toolkit]
     rows += [(one.name, f"{one.version} {one.variant}") for one in pool.frameworks]
     if pool.sharing.mode != "none":

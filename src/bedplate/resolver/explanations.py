@@ -70,6 +70,7 @@ WHAT = {
     "system-known": "unknown operating system",
     "upstream-url": "address without a mirror",
     "vgpu-driver": "shares of cards need the vGPU guest driver",
+    "vgpu-manager": "vGPU manager and guest driver do not go together",
     CONTRADICTION: "wishes contradict each other",
 }
 #: What helps beside changing the blamed wish.

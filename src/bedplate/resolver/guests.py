@@ -22,6 +22,7 @@ HYPERVISOR = "hypervisor"
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     """Yield what is wrong between hypervisors and the pools that their guests are in."""
     yield from _shares(site, catalogue)
+    yield from _managers(site, catalogue)
     owners: dict[str, str] = {}
     for _, host in sorted(site.hosts.items()):
         guests = host.wishes.bedplate_guests
@@ -61,6 +62,32 @@ def _shares(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
             )
             got = source or "whatever the policy finds"
             yield refused("vgpu-driver", member, path, got, allowed, fix, [fact.source.url])
+
+
+def _managers(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield each pool, once, whose driver the vGPU manager below its guests does not serve."""
+    fact, told = catalogue.installable["vgpu-from"], set()
+    for _, host in sorted(site.hosts.items()):
+        shared = host.wishes.bedplate_vgpu
+        for name, guest in sorted(host.wishes.bedplate_guests.items()):
+            member = site.hosts.get(name)
+            if (
+                shared is None
+                or not guest.vgpu
+                or member is None
+                or (member.pool, host.name) in told
+            ):
+                continue
+            told.add((member.pool, host.name))
+            exact = member.wishes.bedplate_pins.get("nvidia_driver")
+            branch = exact.partition(".")[0] if exact else member.wishes.bedplate_driver.branch
+            most = shared.manager.partition(".")[0]
+            path, allowed = ("bedplate_driver", "branch"), f"{most}, or the branch before it"
+            fix = f"write branch: '{most}', or pin the driver of the manager's vGPU release"
+            got = branch or "whatever the policy finds"
+            if branch is None or int(branch) > int(most):
+                got = f"{got}, below manager {shared.manager} of {host.name}"
+                yield refused("vgpu-manager", member, path, got, allowed, fix, [fact.source.url])
 
 
 def _devices(host: SiteHost, guests: Mapping[str, Guest]) -> Iterator[Problem]:

@@ -26,6 +26,7 @@ PARTS = (
     "kernel",
     "secure_boot",
     "accelerator",
+    "vgpu",
     "nvidia_fabric",
     "cuda_toolkit",
     "rdma",
@@ -107,6 +108,8 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
     content["frameworks"] = _sorted(facts, values, "framework(", _build)
     if (given := wishes.bedplate_passthrough) is not None:
         content["passthrough"] = given.model_dump(mode="json")
+    if (shared := wishes.bedplate_vgpu) is not None:
+        content["vgpu"] = shared.model_dump(mode="json")
     if "rdma" in values:
         path = facts[values["rdma"]].value
         content["rdma"] = {"stack": path.stack, "method": path.method}

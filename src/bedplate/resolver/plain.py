@@ -60,13 +60,13 @@ def _system(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
 
 def _passthrough(host: SiteHost) -> Iterator[Problem]:
     given = host.wishes.bedplate_passthrough
+    kind = host.wishes.bedplate_host.kind
+    for key in ("bedplate_passthrough", "bedplate_vgpu"):
+        if getattr(host.wishes, key) is not None and kind != "hypervisor":
+            fix = "write kind: hypervisor, or remove it"
+            yield refused("hypervisor-bare", host, (key,), f"kind {kind}", "kind hypervisor", fix)
     if given is None:
         return
-    kind = host.wishes.bedplate_host.kind
-    if kind != "hypervisor":
-        fix = "write kind: hypervisor, or remove it"
-        where = ("bedplate_passthrough",)
-        yield refused("hypervisor-bare", host, where, f"kind {kind}", "kind hypervisor", fix)
     devices = set(given.devices)
     for index, group in enumerate(given.iommu_groups):
         inside = devices & set(group)

@@ -22,7 +22,7 @@ PORTS = 2**16 - 1
 
 def problems_of(wishes: Wishes, raw: RawHost) -> list[Problem]:
     """Return what is wrong with the wishes of a host."""
-    found = [*_gpus(wishes), *_network(wishes), *_passthrough(wishes), *_guests(wishes)]
+    found = [*_gpus(wishes), *_network(wishes), *_given(wishes), *_guests(wishes)]
     # A single GPU may be written without its list.
     single = isinstance(raw.wishes.get("bedplate_gpu"), dict)
     problems = []
@@ -63,12 +63,21 @@ def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
             yield path, what, got, "subnets apart from each other", "move one of them"
 
 
-def _passthrough(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
-    given = wishes.bedplate_passthrough
-    for index, device in enumerate(given.devices if given else ()):
-        if given and device in given.devices[:index]:
+def _given(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
+    given, shared = wishes.bedplate_passthrough, wishes.bedplate_vgpu
+    devices, cards = given.devices if given else [], shared.cards if shared else []
+    for index, device in enumerate(devices):
+        if device in devices[:index]:
             path: Path = ("bedplate_passthrough", "devices", index)
             yield path, "device is there twice", device, "each device once", "remove one"
+    for index, card in enumerate(cards):
+        path = ("bedplate_vgpu", "cards", index)
+        if card in cards[:index]:
+            yield path, "card is there twice", card, "each card once", "remove one"
+        if card in devices:
+            fix = "leave it to one of them"
+            allowed = "a card that no guest is given whole"
+            yield path, "card is shared and given away", card, allowed, fix
 
 
 def _guests(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:

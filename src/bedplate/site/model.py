@@ -89,6 +89,13 @@ class Passthrough(Wish):
     iommu_groups: list[list[Annotated[str, Field(pattern=PCI_ADDRESS)]]]
 
 
+class Vgpu(Wish):
+    """A hypervisor's cards that are shared by vGPU, and the version of the manager that does it."""
+
+    manager: Annotated[str, Field(pattern=r"^[0-9]{3}\.[0-9]+(\.[0-9]+)?$")]
+    cards: Annotated[list[Annotated[str, Field(pattern=PCI_ADDRESS)]], Field(min_length=1)]
+
+
 class Guest(Wish):
     """A virtual machine of a hypervisor: whole devices of it, or shares of cards by vGPU profile.
 
@@ -179,6 +186,7 @@ class Wishes(Wish):
     bedplate_cuda: list[Exact] = []
     bedplate_forward_compatibility: bool = False
     bedplate_passthrough: Passthrough | None = None
+    bedplate_vgpu: Vgpu | None = None
     bedplate_guests: dict[Annotated[str, Field(pattern=GUEST)], Guest] = {}
     bedplate_sharing: Sharing = Sharing()
     bedplate_rdma: Rdma | None = None

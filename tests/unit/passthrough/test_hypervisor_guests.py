@@ -163,6 +163,77 @@ def test_guests_with_shares_of_cards_take_no_driver_but_the_vgpu_one(tmp_path: P
     assert lock.hosts["hv1"].guests["vm1"].vgpu == ["grid_t4-16c"]
 
 
+def shared(folder: Path, driver: dict[str, Any], vgpu: dict[str, Any]) -> Path:
+    """Write a site whose hypervisors share a third card, for one guest with the driver given."""
+    place = site(folder, {"vm1": GUEST | {"vgpu": ["grid_t4-16c"]}}, {"vm1": {}})
+    for name, wishes in (("pool_hv", {"bedplate_vgpu": vgpu}), ("pool_vm", driver)):
+        file = place / f"group_vars/{name}.yml"
+        file.write_text(file.read_text() + yaml.safe_dump(wishes))
+    return place
+
+
+VGPU = {"manager": "580.65.05", "cards": ["0000:99:00.0"]}
+
+
+@pytest.mark.parametrize(
+    ("driver", "got"),
+    [
+        ({"bedplate_driver": {"source": "runfile", "branch": "595"}}, "595"),
+        ({"bedplate_driver": {"source": "runfile"}}, "whatever the policy finds"),
+        (
+            {
+                "bedplate_driver": {"source": "runfile"},
+                "bedplate_pins": {"nvidia_driver": "595.91.07"},
+            },
+            "595",
+        ),
+    ],
+)
+def test_a_guests_driver_is_not_newer_than_the_manager(
+    driver: dict[str, Any], got: str, tmp_path: Path
+) -> None:
+    """By the release notes, the guest's is of the manager's branch, or of the one before it."""
+    (told,) = refusals(shared(tmp_path, driver, VGPU))
+    what, _, rest = told.partition(" — ")
+    assert what == "vGPU manager and guest driver do not go together"
+    assert rest.partition(" ")[2] == (
+        "bedplate_driver.branch — "
+        f"got {got}, below manager 580.65.05 of hv1 / allowed 580, or the branch before it — "
+        "write branch: '580', or pin the driver of the manager's vGPU release"
+    )
+
+
+def test_a_manager_and_its_cards_are_in_the_lock(tmp_path: Path) -> None:
+    runfile = {"bedplate_driver": {"source": "runfile", "branch": "580"}}
+    lock = plan(shared(tmp_path, runfile, VGPU), TODAY).plan.lock
+    vgpu = lock.pools["pool_hv"].vgpu
+    assert vgpu is not None
+    assert vgpu.model_dump() == VGPU
+    assert lock.pools["pool_vm"].vgpu is None
+
+
+@pytest.mark.parametrize(
+    ("cards", "what"),
+    [
+        ([CARDS[0]], "card is shared and given away"),
+        (["0000:99:00.0", "0000:99:00.0"], "card is there twice"),
+    ],
+)
+def test_a_shared_card_is_nobodys_else(cards: list[str], what: str, tmp_path: Path) -> None:
+    runfile = {"bedplate_driver": {"source": "runfile", "branch": "580"}}
+    (told,) = refusals(shared(tmp_path, runfile, VGPU | {"cards": cards}))
+    assert told.startswith(what)
+
+
+def test_only_a_hypervisor_shares_cards(tmp_path: Path) -> None:
+    wishes = {
+        "bedplate_driver": {"source": "runfile", "branch": "580"},
+        "bedplate_vgpu": VGPU,
+    }
+    (told,) = refusals(shared(tmp_path, wishes, VGPU))
+    assert told.startswith("hypervisor and guest are mixed up")
+
+
 def test_what_libvirt_has_becomes_a_pool_that_the_plan_takes(tmp_path: Path) -> None:
     """Round trip: domains as they were defined, read back, written out, planned."""
     wished = given(vm1=[CARDS[0]], vm2=[CARDS[1]])

@@ -179,9 +179,9 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
         (
             {"vm1": guest(vgpu=["grid_t4-16c"])},
             (
-                "shares of cards are not libvirt's — hv1, guest vm1 — got: ['grid_t4-16c']; "
-                "allowed: whole devices — Write it out for vSphere (entry point artefacts), or "
-                "give it devices."
+                "guest's shares of cards were not made — hv1, guest vm1 — got: none; "
+                "allowed: grid_t4-16c — Write bedplate_vgpu for this hypervisor and run site.yml, "
+                "or write the guest out for vSphere (entry point artefacts)."
             ),
         ),
     ],

@@ -271,11 +271,11 @@ def test_a_menu_without_entries_is_not_judged(tmp_path: Path) -> None:
     assert (said["result"], said["reason"]) == ("skipped", "no boot entry of this system is known")
 
 
-def test_a_guest_with_shares_of_cards_is_not_libvirts(tmp_path: Path) -> None:
+def test_a_guest_whose_shares_were_not_made_is_told(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     shares = {"vgpu": ["grid_t4-16c"], "cpus": 1, "memory_gib": 4, "disk": "/d", "network": "br0"}
     (said,) = evidence.failures(machine.checks(guests={"vm1": shares}), "hv1")
-    assert "got: vm1: shares of cards are not libvirt's; allowed: nothing" in said
+    assert "got: vm1: its shares of cards were not made; allowed: nothing" in said
 
 
 def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Evidence of a hypervisor: the IOMMU, what vfio-pci holds, huge pages, the guests' domains."""
+"""Evidence of a hypervisor: IOMMU, what vfio-pci holds, shares of cards, huge pages, domains."""
 
 from typing import Any, Dict, List, Mapping
 
+from .. import nvidia
 from ..host import Host
 from ..passthrough import functions as passthrough
-from ..passthrough import kernel, libvirt_domain, libvirt_guests
+from ..passthrough import kernel, libvirt_domain, libvirt_guests, vgpu
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
@@ -37,7 +38,9 @@ def _iommu(host: Host, wish: kernel.Wish, boot_loader: str, to: Collected) -> No
 
 def _devices(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     present = passthrough.functions(host)
-    devices = [str(address).lower() for address in wish["devices"]]
+    devices = [str(address).lower() for address in wish.get("devices") or ()]
+    if not devices:
+        return
     said = passthrough.problems(present, devices, wish.get("iommu_groups") or [], "the host")
     what = "functions can be given away with their whole groups"
     fix = "Run the play again: it says what can be done."
@@ -80,20 +83,20 @@ def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
         to.checks.append(skipped("passthrough.guests", what, "the site wishes for no guests here"))
         return
     settings = libvirt_guests.Settings(
-        "the host", wish["connection"], wish["kind"], wish["page_size"], wish["devices"]
+        "the host", wish["connection"], wish["kind"], wish["page_size"], wish.get("devices") or []
     )
     domains, reason = libvirt_guests.Libvirt(host, settings).domains()
     if reason is not None:
         fix = "See 'systemctl status libvirtd' on the host."
         to.checks.append(failed("passthrough.guests", what, reason, fix, "an answer"))
         return
-    said = libvirt_guests.foreign(domains, wish["guests"], settings)
+    said, made = libvirt_guests.foreign(domains, wish["guests"], settings), vgpu.of_guests(host)
     for name, one in sorted(wish["guests"].items()):
         if name not in domains:
             said.append(f"{name} is not defined")
             continue
-        if one.get("vgpu"):
-            said.append(f"{name}: shares of cards are not libvirt's")
+        if [share.profile for share in made.get(name, [])] != list(one.get("vgpu") or []):
+            said.append(f"{name}: its shares of cards were not made")
             continue
         wanted = libvirt_domain.xml(libvirt_guests.guest(host, name, one, settings))
         have, aim = libvirt_domain.essence(domains[name]), libvirt_domain.essence(wanted)
@@ -101,14 +104,39 @@ def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     to.checks.append(check("passthrough.guests", what, [], said, AGAIN))
 
 
+def _shares(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
+    """The vGPU manager, and the shares that it has made of the cards that stay with the host."""
+    version, wished = wish.get("manager") or "", vgpu.wishes(wish.get("guests") or {})
+    if not version:
+        return
+    loaded = nvidia.loaded_module(host)
+    what = "vGPU manager's module is loaded, at the lock's version"
+    found = loaded.version if loaded else "none"
+    to.checks.append(check("passthrough.manager", what, version, found, REBOOT))
+    what = "vGPU manager's service runs"
+    state = host.run(["systemctl", "is-active", vgpu.SERVICE]).out.strip() or "absent"
+    fix = f"See 'journalctl -u {vgpu.SERVICE}' on the host, and run site.yml again."
+    to.checks.append(check("passthrough.service", what, "active", state, fix))
+    made = [share for share in vgpu.recorded(host) if vgpu.there(host, share)]
+    names = [f"{guest}/{number} {profile}" for guest, number, profile in wished]
+    what = "shares of cards are made as the guests wish"
+    to.checks.append(
+        check("passthrough.shares", what, names, sorted(share.name for share in made), AGAIN)
+    )
+    state = host.run(["systemctl", "is-enabled", vgpu.UNIT]).out.strip() or "absent"
+    what = "shares of cards are made again at every boot"
+    to.checks.append(check("passthrough.shares_unit", what, "enabled", state, AGAIN))
+    to.facts["vgpu"] = {share.name: share.function for share in made}
+
+
 def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     """Add the checks of a hypervisor; one skipped check where nothing is given away."""
     wish = wishes.passthrough
-    if not wish.get("devices"):
+    if not wish.get("devices") and not wish.get("manager"):
         reason = "the site gives no devices of this host to guests"
         to.checks.append(skipped("passthrough", "devices for guests", reason))
         return
-    devices = [str(address).lower() for address in wish["devices"]]
+    devices = [str(address).lower() for address in wish.get("devices") or ()]
     present = passthrough.functions(host)
     there = [address for address in devices if address in present]
     binding = passthrough.binding(present, there, wish.get("binding") or "auto")
@@ -117,4 +145,5 @@ def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     _devices(host, wish, to)
     _kept(host, told, to)
     _pages(host, told, to)
+    _shares(host, wish, to)
     _guests(host, wish, to)

@@ -17,7 +17,11 @@ _ADDRESS = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])$")
 
 
 class Guest(NamedTuple):
-    """One guest; ``nodes`` are the NUMA nodes of its devices, ``address_space`` in bytes."""
+    """One guest; ``nodes`` are the NUMA nodes of its devices, ``address_space`` in bytes.
+
+    ``functions`` and ``mediated`` are shares of cards: virtual functions that stay with NVIDIA's
+    driver, and identities of mediated devices.
+    """
 
     name: str
     devices: Sequence[str]
@@ -31,6 +35,8 @@ class Guest(NamedTuple):
     page_size: str
     kind: str = "kvm"
     mac: str = ""
+    functions: Sequence[str] = ()
+    mediated: Sequence[str] = ()
 
 
 def _parts(address: str) -> Dict[str, str]:
@@ -63,6 +69,16 @@ def _host_devices(devices: ET.Element, guest: Guest) -> None:
             place.set("function", _parts(address)["function"])
             if address == mine[0] and len(mine) > 1:
                 place.set("multifunction", "on")
+
+
+def _shares(devices: ET.Element, guest: Guest) -> None:
+    """Shares of cards: whoever takes a virtual function from NVIDIA's driver takes the share."""
+    for address in guest.functions:
+        device = _add(devices, "hostdev", mode="subsystem", type="pci", managed="no")
+        _add(_add(device, "source"), "address", **_parts(address))
+    for identity in guest.mediated:
+        device = _add(devices, "hostdev", mode="subsystem", type="mdev", model="vfio-pci")
+        _add(_add(device, "source"), "address", uuid=identity)
 
 
 def _placement(domain: ET.Element, guest: Guest) -> None:
@@ -109,6 +125,7 @@ def xml(guest: Guest, uuid: str = "") -> str:
     if guest.address_space > OWN_ADDRESS_SPACE:
         _add(root, "pcihole64", str(guest.address_space // 1024), unit="KiB")
     _host_devices(devices, guest)
+    _shares(devices, guest)
     disk = _add(devices, "disk", device="disk", type="block" if _block(guest.disk) else "file")
     image = "raw" if _block(guest.disk) or guest.disk.endswith((".img", ".raw")) else "qcow2"
     _add(disk, "driver", name="qemu", type=image)
@@ -141,6 +158,11 @@ def host_devices(text: str) -> List[str]:
     """The addresses of the PCI functions that a domain is given, sorted."""
     found = [_host_device(device) for device in ET.fromstring(text).iter("hostdev")]  # noqa: S314
     return sorted(address for address in found if address)
+
+
+def _mediated(domain: ET.Element) -> List[str]:
+    sources = domain.iterfind("devices/hostdev[@type='mdev']/source/address")
+    return sorted(source.get("uuid", "") for source in sources)
 
 
 def ours(text: str) -> bool:
@@ -180,7 +202,10 @@ def essence(text: str) -> Mapping[str, Any]:
         "cpu": [cpu.get("mode") for cpu in domain.findall("cpu")],
         "address_space": _bytes(domain.find("devices/controller/pcihole64")),
         "host_devices": host_devices(text),
-        "managed": sorted({d.get("managed", "no") for d in domain.iter("hostdev")}),
+        "managed": sorted(
+            {d.get("managed", "no") for d in domain.iterfind("devices/hostdev[@type='pci']")}
+        ),
+        "mediated": _mediated(domain),
         "disks": [s.get("file") or s.get("dev") for s in domain.iterfind("devices/disk/source")],
         "networks": [
             s.get("bridge") or s.get("network") for s in domain.iterfind("devices/interface/source")

@@ -6,6 +6,7 @@ from ..host import Host
 from ..message import problem
 from . import functions as passthrough
 from . import libvirt_domain as domain
+from . import vgpu
 
 #: Where the XML that was defined last is kept: for people, and for a second look by virsh.
 FOLDER = "/var/lib/bedplate/guests"
@@ -47,8 +48,10 @@ def _cpuset(host: Host, nodes: Sequence[int]) -> str:
 def guest(host: Host, name: str, wish: Mapping[str, Any], settings: Settings) -> domain.Guest:
     """A guest as it is to be: placed on the NUMA nodes of its devices."""
     present = passthrough.functions(host)
-    devices = sorted(str(address).lower() for address in wish["devices"])
-    nodes = passthrough.nodes(present, devices)
+    devices = sorted(str(address).lower() for address in wish.get("devices") or ())
+    shares = vgpu.of_guests(host).get(name, []) if wish.get("vgpu") else []
+    nodes = passthrough.nodes(present, [*devices, *_there(present, shares)])
+    functions = [share.function for share in shares if not share.identity]
     return domain.Guest(
         name=name,
         devices=devices,
@@ -58,29 +61,43 @@ def guest(host: Host, name: str, wish: Mapping[str, Any], settings: Settings) ->
         network=wish["network"],
         cpuset=_cpuset(host, nodes),
         nodes=nodes,
-        address_space=passthrough.address_space(present, devices),
+        address_space=passthrough.address_space(
+            present, [*devices, *(one for one in functions if one in present)]
+        ),
         page_size=settings.page_size,
         kind=settings.kind,
         mac=wish.get("mac") or "",
+        functions=functions,
+        mediated=[share.identity for share in shares if share.identity],
     )
 
 
-def wrong(host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Settings) -> List[str]:
-    """What of the guests cannot be, without asking libvirt."""
+def _there(present: Mapping[str, Any], shares: Sequence[vgpu.Share]) -> List[str]:
+    """The functions of shares that are on the bus."""
+    return [share.function for share in shares if share.function in present]
+
+
+def wrong(
+    host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Settings, check: bool = False
+) -> List[str]:
+    """What of the guests cannot be, without asking libvirt. In check mode no share is made yet."""
     found, where = [], settings.where
     owner: Dict[str, str] = {}
-    present = passthrough.functions(host)
+    present, made = passthrough.functions(host), vgpu.of_guests(host)
     given = {str(a).lower() for a in settings.devices}
     for name, wish in sorted(guests.items()):
         at = f"{where}, guest {name}"
-        if wish.get("vgpu"):
-            fix = "Write it out for vSphere (entry point artefacts), or give it devices."
-            allowed = "whole devices"
-            found.append(
-                problem("shares of cards are not libvirt's", at, str(wish["vgpu"]), allowed, fix)
+        wanted, shares = wish.get("vgpu") or [], made.get(name, [])
+        if not check and [share.profile for share in shares] != list(wanted):
+            got, allowed = ", ".join(share.profile for share in shares), ", ".join(wanted)
+            fix = (
+                "Write bedplate_vgpu for this hypervisor and run site.yml, or write the guest out"
+                " for vSphere (entry point artefacts)."
             )
+            what = "guest's shares of cards were not made"
+            found.append(problem(what, at, got or "none", allowed, fix))
             continue
-        devices = sorted(str(address).lower() for address in wish["devices"])
+        devices = sorted(str(address).lower() for address in wish.get("devices") or ())
         for address in devices:
             if address not in given or address not in present:
                 fix = "Add it to devices of bedplate_passthrough, or take it from the guest."
@@ -95,7 +112,8 @@ def wrong(host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Setting
             fix = "Make it, for example from the system's cloud image, or correct disk."
             found.append(problem("guest has no disk", at, wish["disk"], "a file or device", fix))
         if set(devices) <= set(present):
-            cpus = processors(_cpuset(host, passthrough.nodes(present, devices)))
+            mine = [*devices, *_there(present, shares)]
+            cpus = processors(_cpuset(host, passthrough.nodes(present, mine)))
             if cpus and int(wish["cpus"]) > len(cpus):
                 fix = "Give it fewer, or devices of both nodes."
                 got, allowed = str(wish["cpus"]), f"at most {len(cpus)} of its devices' NUMA nodes"
@@ -157,7 +175,7 @@ def ensure(
     host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Settings, check: bool
 ) -> Outcome:
     """Define every guest whose domain is absent or differs in what we decide."""
-    problems = wrong(host, guests, settings)
+    problems = wrong(host, guests, settings, check)
     virsh = Libvirt(host, settings)
     domains, reason = virsh.domains()
     if reason is not None and not check:
