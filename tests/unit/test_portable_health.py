@@ -93,6 +93,24 @@ def test_links_that_are_down_are_told(
     assert (check["result"], check["found"]) == (result, found)
 
 
+@pytest.mark.parametrize(
+    "made_to",
+    [
+        {"gpus": [{"model": "a100-sxm4-80gb", "pci": ["10de:20b2"], "count": 2}]},
+        {"fabric": {"version": "535.1"}},
+    ],
+)
+def test_boards_that_are_made_to_have_links_have_them(
+    machine: Machine, made_to: dict[str, Any]
+) -> None:
+    """A PCIe card may have no bridge; boards on one baseboard, or in a fabric, are never without."""
+    down = NVLINK.format(0, "<inactive>") + NVLINK.format(1, "<inactive>")
+    machine.answers["nvidia-smi nvlink"] = Result(0, down.replace("25 GB/s", "<inactive>"), "")
+    checks = machine.collected("health", wish=WISH._replace(**made_to))["checks"]
+    check = next(one for one in checks if one["id"] == "health.nvlink")
+    assert (check["result"], check["found"]) == ("fail", {"0": 0, "1": 0})
+
+
 def test_a_driver_that_says_nothing_of_health_is_no_pass(machine: Machine) -> None:
     machine.answers["nvidia-smi health"] = Result(2, "", "Field is not a valid field to query.")
     assert machine.failing() == ["health.asked"]

@@ -107,7 +107,13 @@ def _remapped(host: Host, gpus: List[Dict[str, str]], to: Collected) -> None:
     to.checks.append(check("health.remapped", what, {}, wrong, RESET))
 
 
-def _nvlink(host: Host, to: Collected) -> None:
+def _joined(wish: Wishes) -> bool:
+    """Whether the boards are made to have links: by a fabric, or on one baseboard (SXM)."""
+    boards = [str(gpu.get("model", "")) for gpu in wish.gpus]
+    return bool(wish.fabric) or (wish.gpu_count > 1 and all("-sxm" in one for one in boards))
+
+
+def _nvlink(host: Host, wish: Wishes, to: Collected) -> None:
     what = "as many NVLinks up on every GPU that has any"
     answer = host.run(["nvidia-smi", "nvlink", "--status"])
     # Cards without NVLink make it fail, or print no link: both say that there is none.
@@ -117,7 +123,13 @@ def _nvlink(host: Host, to: Collected) -> None:
     if not linked:
         to.checks.append(skipped("health.nvlink", what, "these GPUs have no NVLink"))
         return
+    fix = "See 'nvidia-smi nvlink --status' on the host, and the fabric manager's log."
     if not any(one["active"] for one in linked):
+        down = {str(one["gpu"]): 0 for one in linked}
+        if _joined(wish):
+            wished = {str(one["gpu"]): one["inactive"] for one in linked}
+            to.checks.append(check("health.nvlink", what, wished, down, fix))
+            return
         # A PCIe card has connectors whether or not a bridge is plugged onto them.
         reason = "no link is up on any GPU: cards without bridges, or a fabric that is down"
         to.checks.append(skipped("health.nvlink", what, reason))
@@ -125,7 +137,6 @@ def _nvlink(host: Host, to: Collected) -> None:
     most = max(one["active"] for one in linked)
     few = {str(one["gpu"]): one["active"] for one in linked if one["active"] < most}
     wished = dict.fromkeys(few, most)
-    fix = "See 'nvidia-smi nvlink --status' on the host, and the fabric manager's log."
     to.checks.append(check("health.nvlink", what, wished, few, fix))
 
 
@@ -144,4 +155,4 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     _memory(host, gpus, wish, to)
     _ecc(rows, to)
     _remapped(host, rows, to)
-    _nvlink(host, to)
+    _nvlink(host, wish, to)
