@@ -34,13 +34,22 @@ def test_with_headers_the_build_or_the_signature_is_to_blame(tmp_path: Path) -> 
     assert driver.way_out(Host(str(tmp_path)), RELEASE).startswith("See 'dkms status'")
 
 
-def test_nouveau_is_to_blame_only_where_it_holds_a_card(tmp_path: Path) -> None:
-    bound = tmp_path / "sys/bus/pci/drivers/nouveau"
+def test_a_card_that_nouveau_holds_waits_for_a_reboot(tmp_path: Path) -> None:
+    ran = []
+
+    def run(argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
+        ran.append(list(argv))
+        return Result(1, "", "modprobe: ERROR: could not insert 'nvidia': No such device")
+
+    host, bound = Host(str(tmp_path), run), tmp_path / "sys/bus/pci/drivers/nouveau"
     bound.mkdir(parents=True)
     (bound / "uevent").touch()
-    assert "nouveau" not in driver.way_out(Host(str(tmp_path)), RELEASE)
+    assert driver.exchange(host, None, "535.1", "proprietary").failed.startswith("modprobe nvidia")
     (bound / "0000:3b:00.0").mkdir()
-    assert driver.way_out(Host(str(tmp_path)), RELEASE).startswith("Reboot the host")
+    ran.clear()
+    done = driver.exchange(host, None, "535.1", "proprietary")
+    assert (done.now, done.failed, ran) == (None, "", [])
+    assert done.in_use.startswith("nouveau holds the cards")
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,13 @@ def load(host: Host) -> Optional[str]:
     return None
 
 
+def nouveau_holds(host: Host) -> bool:
+    """Whether nouveau has a card: only a boot without it lets another driver have that one."""
+    return any(":" in name for name in host.list(NOUVEAU))
+
+
 def way_out(host: Host, release: str) -> str:
     """Say what to do about a module that does not load, by what the host lacks."""
-    if any(":" in name for name in host.list(NOUVEAU)):
-        return (
-            "Reboot the host and run site.yml again: nouveau holds the cards, and from the next"
-            " boot on it is not loaded."
-        )
     if not host.exists(HEADERS.format(release)):
         return (
             f"Install linux-headers-{release}, which DKMS needs to build the module for the running"
@@ -184,6 +184,8 @@ def exchange(
     host: Host, before: Optional[nvidia.LoadedModule], version: str, flavour: str
 ) -> "Exchange":
     """Have the wished module loaded in the place of ``before``; what held that one runs again."""
+    if before is None and nouveau_holds(host):
+        return Exchange(None, "nouveau holds the cards, and is not loaded from the next boot on", "")
     in_use = unload(host) if before is not None else None
     if in_use is not None:
         return Exchange(before, in_use, "")
