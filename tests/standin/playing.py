@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 SYSTEMS = {"ubuntu-24.04": "ubuntu-24.04-standin", "rocky-9": rpm.SYSTEM}
 REPOSITORY = "srv/standin"
+#: What the distribution, and EPEL, have: unsigned, and apart from the vendor's.
+DISTRIBUTION = "srv/distribution"
 QUERIES = {
     "deb": ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Abbrev}\n"],
     "rpm": [
@@ -57,6 +60,43 @@ def unpacked(os_name: str, work: Path, packages: Iterable[StandIn]) -> dict[str,
         "fingerprint": key.fingerprint,
         "origin": ORIGIN,
     }
+
+
+def headers() -> StandIn:
+    """Return a stand-in of the headers of this machine's kernel, as Debian's family names them."""
+    release = os.uname().release
+    return StandIn(f"linux-headers-{release}", "1-1", files=_built_with(release))
+
+
+def devel() -> StandIn:
+    """Return the same as Red Hat's family names them."""
+    release = os.uname().release
+    name, version, revision = f"kernel-devel-{release}".rsplit("-", 2)
+    return StandIn(name, f"{version}-{revision}", files=_built_with(release))
+
+
+def _built_with(release: str) -> dict[str, str]:
+    return {f"/lib/modules/{release}/build/Makefile": ""}
+
+
+def distribution(site: Path, packages: Iterable[StandIn]) -> None:
+    """Offer packages to a site's host beside the vendor's repository, in place of earlier ones."""
+    folder, url = site.parent / "host", f"file:///{DISTRIBUTION}/"
+    shutil.rmtree(folder / DISTRIBUTION, ignore_errors=True)
+    shutil.rmtree(site.parent / "gnupg-distribution", ignore_errors=True)
+    key = Key(site.parent / "gnupg-distribution")
+    if format_of(system_of(site)) == "rpm":
+        rpm.repository(packages, folder / DISTRIBUTION, key)
+        text = f"[distribution]\nname=distribution\nbaseurl={url}\ngpgcheck=0\nmetadata_expire=0\n"
+        (folder / "etc/yum.repos.d").mkdir(exist_ok=True)
+        # Of the Debian below, whose dnf has a plugin with an unsigned repository of its own.
+        (folder / "etc/dnf/plugins/local.conf").write_text("[main]\nenabled = false\n")
+        (folder / "etc/yum.repos.d/distribution.repo").write_text(text)
+    else:
+        deb.repository(packages, folder / DISTRIBUTION, key)
+        text = f"deb [trusted=yes] {url} ./\n"
+        (folder / "etc/apt/sources.list.d/distribution.list").write_text(text)
+    key.close()
 
 
 def planned(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:

@@ -159,6 +159,7 @@ def _set(
             for other in related.get("needs", ())
             if other in by_family
         }
+        needs |= dict.fromkeys(related.get("of_others", ()), "")
         others = {
             part
             for other in related.get("needs", ())

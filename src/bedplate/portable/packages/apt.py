@@ -150,8 +150,8 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
         )
 
 
-def _update(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
-    """Fetch the index; those of ``names`` whose versions only the kept archives have."""
+def update(host: Host, wish: Wish) -> None:
+    """Fetch the index. Raises `TransactionError`."""
     answer = host.run([*wish.apt, "update"], timeout=600, environment=ENVIRONMENT)
     if answer.code != 0:
         raise TransactionError(
@@ -160,6 +160,11 @@ def _update(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
             "'apt-get update' ends well",
             "Check the host's package sources and its way to them.",
         )
+
+
+def _update(host: Host, wish: Wish, names: Sequence[str]) -> List[str]:
+    """Fetch the index; those of ``names`` whose versions only the kept archives have."""
+    update(host, wish)
     unknown, in_archives = _unknown(host, wish, names)
     if unknown:
         raise TransactionError(

@@ -103,7 +103,7 @@ def planned_removals(host: Host, wish: Wish, todo: Change, folder: str) -> List[
     if NOTHING_DONE not in answer.out + answer.err:
         raise TransactionError(
             "packages could not be installed",
-            _errors(answer),
+            errors(answer),
             ", ".join(exact(n, wish.packages[n]) for n in todo.install) or "removals",
             "Mend what dnf says on the host and run the play again.",
         )
@@ -138,7 +138,7 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
     if answer.code != 0 or left.install or left.remove:
         raise TransactionError(
             "packages could not be installed",
-            _errors(answer),
+            errors(answer),
             ", ".join(exact(n, wish.packages[n]) for n in todo.install),
             "Mend what dnf says on the host and run the play again.",
         )
@@ -147,7 +147,7 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
     return todo
 
 
-def _errors(answer: Result) -> str:
+def errors(answer: Result) -> str:
     lines = [line.strip() for line in (answer.err + answer.out).splitlines()]
     told = [line for line in lines if line.startswith(("Error", "error:", "Problem", "- "))]
     return " ".join(told) or answer.said
@@ -181,7 +181,7 @@ def repair(host: Host) -> bool:
         if answer.code != 0 and not _unavailable(answer):
             raise TransactionError(
                 "an interrupted package installation cannot be finished",
-                _errors(answer),
+                errors(answer),
                 "'dnf reinstall' ends well",
                 "Run it by hand, mend what it says, and run the play again.",
             )
