@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import platform
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +13,19 @@ from bedplate.portable.evidence import cluster as cluster_evidence
 from bedplate.portable.evidence import host as host_evidence
 from bedplate.portable.evidence.area import PENDING
 from bedplate.portable.host import Host, Result
-from tests.unit.evidence_machine import AREAS, MANIFEST, ROW, WISH, Machine
+from tests.unit.evidence_machine import (
+    AREAS,
+    GOOD,
+    MANIFEST,
+    PACKAGES,
+    ROW,
+    VERSION,
+    WISH,
+    Machine,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -126,6 +137,48 @@ def test_each_fault_fails_its_own_checks(
     machine: Machine, answer: str, result: Result, names: list[str]
 ) -> None:
     machine.answers[answer] = result
+    assert machine.failing() == names
+
+
+#: What a UUID that two cards show spoils.
+TWICE = ["gpu.uuid", "compute.copy", "container.gpus"]
+
+
+def _other_card(machine: Machine) -> None:
+    machine.file("sys/bus/pci/devices/0000:11:00.0/device", "0x20b5")
+
+
+def _rows(machine: Machine, was: str, now: str) -> None:
+    machine.answers["nvidia-smi"] = Result(0, ROW.format(0) + ROW.format(1).replace(was, now), "")
+
+
+def _other_image(machine: Machine) -> None:
+    text = (machine.host.read(MANIFEST) or "").replace("v0.19.1", "v0.17.0")
+    machine.file(MANIFEST, text)
+
+
+def _taken_back(machine: Machine) -> None:
+    one = {"version": VERSION, "flavour": "proprietary", "kernel": platform.release()}
+    kept = GOOD | {"failed": one | {"source": "distro", "packages": PACKAGES}}
+    machine.file("etc/bedplate/driver.json", json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+    ("fault", "names"),
+    [
+        (_other_card, ["gpu.pci", "gpu.model"]),
+        (lambda machine: _rows(machine, "GPU-1", "GPU-0"), TWICE),
+        (lambda machine: _rows(machine, "15360", "0"), ["gpu.memory", "health.memory"]),
+        (lambda machine: _rows(machine, "Enabled", "Disabled"), ["driver.persistence"]),
+        (lambda machine: (machine.root / "dev/nvidia1").unlink(), ["driver.device_nodes"]),
+        (_other_image, ["plugin.manifest", "owned.nvidia_device_plugin"]),
+        (_taken_back, ["driver.kept"]),
+    ],
+)
+def test_each_fault_of_hardware_and_files_fails_its_own_checks(
+    machine: Machine, fault: Callable[[Machine], None], names: list[str]
+) -> None:
+    fault(machine)
     assert machine.failing() == names
 
 
