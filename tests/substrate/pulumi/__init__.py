@@ -33,17 +33,26 @@ def built(tool: str) -> Path | None:
     return found[-1] if found else None
 
 
-def official() -> bool:
-    """Say whether the machine has Pulumi's own bundle: then nothing of ours may shadow it."""
-    return shutil.which("pulumi") is not None and shutil.which(LANGUAGE_HOST) is not None
+def official() -> Path | None:
+    """Return the language host of Pulumi's own bundle, if there is one: ours must not shadow it.
+
+    The engine takes the first on PATH, then the one beside its own program, links to it followed.
+    """
+    on_path = shutil.which(LANGUAGE_HOST)
+    if on_path and Path(on_path).resolve().parent != HERE:
+        return Path(on_path)
+    ours = built("pulumi")
+    program = shutil.which("pulumi") or (ours and shutil.which("pulumi", path=str(ours)))
+    found = program and shutil.which(LANGUAGE_HOST, path=str(Path(program).resolve().parent))
+    return Path(found) if found else None
 
 
 def logged_in() -> bool:
     """Say whether the user has chosen a backend: by variable, or by `pulumi login`."""
     if "PULUMI_BACKEND_URL" in os.environ or "PULUMI_ACCESS_TOKEN" in os.environ:
         return True
-    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
-    credentials = home / "credentials.json"
+    own = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME")
+    credentials = Path(own or Path.home() / ".pulumi") / "credentials.json"
     return credentials.is_file() and '"current"' in credentials.read_text()
 
 
@@ -59,8 +68,7 @@ def passphrase_file(site: Path) -> Path:
 
 
 def environment(site: Path) -> dict[str, str]:
-    """Return the variables to add to the user's own, so that `pulumi` and
-    `kubectl` work for this site.
+    """Return the variables to add to the user's own, so that `pulumi` and `kubectl` work here.
 
     What the user has stays: Pulumi's bundle on PATH, a backend that he is logged in to, his
     passphrase. What is missing comes from the cache and from the site's own directory.
@@ -72,10 +80,12 @@ def environment(site: Path) -> dict[str, str]:
         folder = built(tool)
         if folder is not None and shutil.which(program) is None:
             last.append(str(folder))
-    if not official() and shutil.which(LANGUAGE_HOST) is None:
+    # A shell may still have ours from before the user's own was there.
+    users = [folder for folder in os.environ.get("PATH", "").split(":") if folder != str(HERE)]
+    if official() is None:
         last.append(str(HERE))
     found = {
-        "PATH": ":".join([*first, os.environ.get("PATH", ""), *last]),
+        "PATH": ":".join([*first, *users, *last]),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "KUBECONFIG": str(site / ".bedplate" / "kubeconfig"),
     }
