@@ -96,6 +96,7 @@ def test_a_new_result_replaces_an_incomplete_one(tmp_path: Path) -> None:
 def test_an_interrupted_run_stops_its_compiler_and_leaves_no_half_tool(
     own_cache: Path, tmp_path: Path, ending: signal.Signals
 ) -> None:
+    kept = finished(TOOLS["registry"])
     started = tmp_path / "started"
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()
@@ -105,7 +106,7 @@ def test_an_interrupted_run_stops_its_compiler_and_leaves_no_half_tool(
     )
     go.chmod(0o755)
     run = subprocess.Popen(
-        [sys.executable, build.FOLDER / "build.py", "etcd"],
+        [sys.executable, build.FOLDER / "build.py", "registry", "etcd"],
         env=os.environ | {"PATH": f"{go.parent}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,9 +123,38 @@ def test_an_interrupted_run_stops_its_compiler_and_leaves_no_half_tool(
         130,
         "[tools] interrupted: finished tools are kept, run it again\n",
     )
-    assert list((own_cache / "tools").iterdir()) == []
+    assert list((own_cache / "tools").iterdir()) == [kept]
     state = Path(f"/proc/{started.read_text().strip()}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+#: The interrupt comes when the step's process is there and nobody holds it yet.
+IN_BETWEEN = """
+import os, signal, subprocess
+import build
+start, made = subprocess.Popen, []
+def popen(*args, **options):
+    made.append(start(*args, **options))
+    os.kill(os.getpid(), signal.SIGINT)
+    return made[0]
+subprocess.Popen = popen
+try:
+    build.shown("building", build.tools()["etcd"], ["sleep", "300"], "/", dict(os.environ))
+except KeyboardInterrupt:
+    print(made[0].poll())
+"""
+
+
+def test_a_step_that_is_interrupted_while_it_starts_ends_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_BETWEEN],
+        cwd=build.FOLDER,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert int(done.stdout) == -signal.SIGKILL
 
 
 def test_what_a_killed_run_left_is_removed(own_cache: Path) -> None:
@@ -143,9 +173,65 @@ def test_what_is_built_on_request_is_built_only_where_it_is_named(
     assert asked == [[name for name in TOOLS if name != "cri-o"], ["cri-o"]]
 
 
-def program(folder: Path, says: str) -> Path:
+def test_a_run_says_how_long_it_may_take_and_drops_the_compilers_caches(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compiled(tool: build.Tool, _go: Path) -> float:
+        (own_cache / "go" / "mod" / tool.name).mkdir(parents=True)
+        (own_cache / "go" / "mod" / tool.name).chmod(0o555)  # as Go leaves it
+        finished(tool)
+        return 83.0
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e12))
+    monkeypatch.setattr(build, "find_go", lambda: Path("/nonexistent/go"))
+    monkeypatch.setattr(build, "build", compiled)
+    build.build_missing(["etcd", "registry"], keep_build_cache=False)
+    assert [path.name for path in own_cache.iterdir() if path.is_dir()] == ["tools"]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == (
+        f"[tools] building etcd, registry into {own_cache}: some 30 minutes for all on two cores;"
+        " each finished tool is kept if this is interrupted"
+    )
+    assert said[1:3] == ["[tools] 1 of 2: etcd 3.6.5", "[tools] 2 of 2: registry 3.1.2"]
+    assert [line.split()[1:] for line in said[3:5]] == [
+        ["etcd", "3.6.5", "83", "s"],
+        ["registry", "3.1.2", "83", "s"],
+    ]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_caches_that_an_ended_run_left_go_with_the_next(own_cache: Path, *, keep: bool) -> None:
+    finished(TOOLS["etcd"])
+    (own_cache / "go" / "build").mkdir(parents=True)
+    build.build_missing(["etcd"], keep_build_cache=keep)
+    assert (own_cache / "go").exists() == keep
+
+
+def test_a_step_that_goes_on_is_shown_with_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 15.2, 30.4])
+    monkeypatch.setattr(build, "SHOWN_EVERY", 0.2)
+    monkeypatch.setattr(build.time, "monotonic", lambda: next(times, 45.6))
+    build.shown("building", TOOLS["etcd"], ["sleep", "0.5"], tmp_path, dict(os.environ))
+    assert capsys.readouterr().out.startswith(
+        "[tools] building etcd 3.6.5 … 15 s\n[tools] building etcd 3.6.5 … 30 s\n"
+    )
+
+
+def test_a_step_that_fails_says_its_last_output(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo undefined: x; exit 2"]
+    with pytest.raises(build.BuildError) as caught:
+        build.shown("compiling", TOOLS["etcd"], command, tmp_path, dict(os.environ))
+    assert str(caught.value) == (
+        "compiling etcd 3.6.5 failed — sh -c echo undefined: x; exit 2 in its folder"
+        f" {build.FOLDER}/etcd — got status 2: undefined: x"
+    )
+
+
+def program(folder: Path, says: str, name: str = "pulumi") -> Path:
     folder.mkdir(exist_ok=True)
-    path = folder / "pulumi"
+    path = folder / name
     path.write_text(f"#!/bin/sh\necho {says}\n")
     path.chmod(0o755)
     return path
@@ -161,6 +247,33 @@ def test_the_users_own_program_is_taken_if_new_enough(
     own = program(tmp_path / "bin", says)
     monkeypatch.setenv("PATH", str(own.parent))
     assert build.users_own(TOOLS["pulumi"]) == (own if taken else None)
+
+
+def test_the_users_own_program_is_linked_and_nothing_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = program(tmp_path / "bin", "v3.22.0", "helm")
+    monkeypatch.setenv("PATH", str(own.parent))
+    monkeypatch.setattr(build, "shown", lambda what, *_: pytest.fail(what))
+    build.build(TOOLS["helm"], Path("/nonexistent/go"))
+    assert (build.path(TOOLS["helm"]) / "bin" / "helm").readlink() == own
+    assert build.built(TOOLS["helm"])
+
+
+def test_beside_the_users_own_program_lies_what_is_shared_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = program(tmp_path / "bin", "v3.259.0")
+    executor = tmp_path / "module" / TOOLS["pulumi"].share[0][1]
+    executor.parent.mkdir(parents=True)
+    executor.write_text("the SDK's")
+    monkeypatch.setenv("PATH", str(own.parent))
+    monkeypatch.setattr(build, "shown", lambda what, *_: pytest.fail(what))
+    monkeypatch.setattr(build, "module_folder", lambda *_: tmp_path / "module")
+    build.build(TOOLS["pulumi"], Path("/nonexistent/go"))
+    assert (build.path(TOOLS["pulumi"]) / "bin" / "pulumi").readlink() == own
+    assert (build.path(TOOLS["pulumi"]) / "share" / executor.name).read_text() == "the SDK's"
+    assert build.built(TOOLS["pulumi"])
 
 
 def test_a_program_of_our_own_cache_is_not_the_users(

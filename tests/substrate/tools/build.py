@@ -38,6 +38,8 @@ GO = (1, 26)  # Kubernetes' OpenAPI generator breaks with 1.27
 GO_AT_LEAST = (1, 26, 6)  # the newest `go` line among the module files
 NEEDED_GB = 24  # Go's caches at their largest, and what is kept
 NEEDED_GB_EACH = 8  # the largest single tool
+STOPS = {signal.SIGINT, signal.SIGTERM}
+SHOWN_EVERY = 15.0  # seconds between two lines about a step that goes on
 # What is built serves the demo and the tests: its own speed counts less than that of the build,
 # which inlining makes half as long again. Debug data would be made only for the linker to drop.
 COMPILER = "all=-dwarf=false -l"
@@ -281,13 +283,16 @@ def prepare(tool: Tool, work: Path, variables: dict[str, str]) -> None:
 
 
 def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict[str, str]) -> None:
-    """Run a step, with a line every quarter of a minute that says what runs and for how long.
+    """Run a step, with a line now and then that says what runs and for how long.
 
     Raises:
         BuildError: the step failed; its last output is in the message.
     """
     started = time.monotonic()
-    with tempfile.TemporaryFile("w+") as output:
+    with tempfile.TemporaryFile("w+") as output, contextlib.ExitStack() as held:
+        # Interrupted before it has a name here, the process would go on by itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        held.callback(signal.pthread_sigmask, signal.SIG_UNBLOCK, STOPS)
         process = subprocess.Popen(
             command,
             cwd=work,
@@ -295,11 +300,13 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # go's compilers end with it
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS),
         )
         try:
+            held.close()
             while True:
                 try:
-                    process.wait(timeout=15)
+                    process.wait(timeout=SHOWN_EVERY)
                     break
                 except subprocess.TimeoutExpired:
                     say(f"{what} {tool.name} {tool.version} … {time.monotonic() - started:.0f} s")
@@ -387,6 +394,8 @@ def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
         clear_leftovers()
         if not missing:
             say(f"all {len(names)} tools are in {cache() / 'tools'}")
+            if not keep_build_cache:  # of a run that was ended after its last tool
+                drop_go_caches()
             return
         check_machine(missing)
         go = find_go()
@@ -429,7 +438,7 @@ def main(arguments: list[str]) -> int:
     if options.path:
         print(path(known[options.path]))
         return 0
-    for number in (signal.SIGINT, signal.SIGTERM):  # leave no half build then either
+    for number in STOPS:  # leave no half build then either
         signal.signal(number, signal.default_int_handler)
     try:
         names = options.tool or [name for name, tool in known.items() if not tool.on_request]
