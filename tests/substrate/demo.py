@@ -17,26 +17,34 @@ def summary(demo: SiteCommands, seconds: float) -> str:
     columns = "NAME:.metadata.name,VERSION:.status.nodeInfo.kubeletVersion"
     columns += r",GPUS:.status.allocatable.nvidia\.com/gpu"
     columns += r",MODEL:.metadata.labels.nvidia\.com/gpu\.product"
-    nodes = demo.kubectl("get", "nodes", "-o", f"custom-columns={columns}").stdout
+    nodes = demo.kubectl("get", "nodes", "-o", f"custom-columns={columns}")
+    nodes.check_returncode()
     pod = demo.pulumi("frameworks", "stack", "output", "logs", quiet=True).stdout
-    site = demo.show(SITE)
     return f"""
 Nodes and their GPUs:
-{nodes}
+{nodes.stdout}
 `nvidia-smi -L` from inside a pod that asked for one GPU (simulated silicon):
 {pod}
-Report:     {site}/.bedplate/report.html
-kubectl:    export KUBECONFIG=$PWD/{site}/.bedplate/kubeconfig
-Pulumi:     eval "$(.venv/bin/python -m tests.substrate.pulumi --print-env {site})"
+Report:     {demo.show(demo.site)}/.bedplate/report.html
+By hand:    {by_hand(demo)}
+kubectl:    kubectl get nodes
+Pulumi:     pulumi stack output -C stacks/cluster --stack {demo.stack_name}
 Take down:  make clean
 Took {seconds / 60:.1f} minutes.
 """
+
+
+def by_hand(demo: SiteCommands) -> str:
+    """Return the command that gives a shell what the demo's commands find on their PATH."""
+    site = demo.show(demo.site)
+    return f'eval "$(.venv/bin/python -m tests.substrate.pulumi --print-env {site})"'
 
 
 def main() -> int:
     """Run the demo's commands in order; the first that fails ends it with its own exit status."""
     started = time.monotonic()
     demo = SiteCommands(SITE, DESCRIPTION)
+    print(f"To repeat a command by hand, first run this once in the shell:\n  {by_hand(demo)}")
     try:
         demo.substrate("up")
         demo.plan()
@@ -46,6 +54,7 @@ def main() -> int:
             demo.up(stack)
         demo.playbook("playbooks/verify.yml")
         demo.run("report", ["bedplate", "report", demo.show(SITE)])
+        told = summary(demo, time.monotonic() - started)
     except subprocess.CalledProcessError as error:
         print(
             f"\nThe demo stopped: `{' '.join(error.cmd)}` ended with status {error.returncode};"
@@ -54,7 +63,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return error.returncode
-    print(summary(demo, time.monotonic() - started))
+    print(told)
     return 0
 
 

@@ -1,0 +1,91 @@
+"""The demo's commands, in their order, and what it says at its end."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from tests.substrate import demo
+from tests.substrate.commands import SiteCommands
+
+UP = "pulumi up --yes --skip-preview"
+COMMANDS = [
+    "python -m tests.substrate up tests/substrate/hosts/demo.yml --site inventories/demo",
+    "bedplate plan inventories/demo",
+    "ansible-playbook -i inventories/demo site.yml",
+    "pulumi stack select --create demo -C stacks/cluster",
+    f"{UP} -C stacks/cluster --stack demo",
+    "pulumi stack select --create demo -C stacks/schedulers",
+    f"{UP} -C stacks/schedulers --stack demo",
+    "pulumi stack select --create demo -C stacks/frameworks",
+    f"{UP} -C stacks/frameworks --stack demo",
+    "ansible-playbook -i inventories/demo playbooks/verify.yml",
+    "bedplate report inventories/demo",
+]
+ANSWERS = {
+    "kubectl get nodes": "gpu-a v1.36.3 8\n",
+    "pulumi stack output logs": "GPU 0: NVIDIA H100 PCIe\n",
+}
+
+
+class Recorded(SiteCommands):
+    """Notes the commands and answers the two that are asked something."""
+
+    ran: list[str]
+    fails: str
+
+    def run(
+        self, label: str, command: list[str], *, quiet: bool = False, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        del label, quiet
+        line = shlex.join(command)
+        Recorded.ran.append(line)
+        said = "".join(text for start, text in ANSWERS.items() if line.startswith(start))
+        done = subprocess.CompletedProcess(command, 7 * (line == Recorded.fails), said)
+        if check:
+            done.check_returncode()
+        return done
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
+    Recorded.ran, Recorded.fails = [], ""
+    monkeypatch.setattr(demo, "SiteCommands", Recorded)
+    return Recorded
+
+
+def test_the_commands_are_the_users_own_in_their_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert demo.main() == 0
+    assert Recorded.ran[: len(COMMANDS)] == COMMANDS
+    said = capsys.readouterr().out
+    hand = 'eval "$(.venv/bin/python -m tests.substrate.pulumi --print-env inventories/demo)"'
+    # kubectl and the rest are in the cache, which is on no user's PATH.
+    assert said.index(hand) < said.index("Nodes and their GPUs:\ngpu-a v1.36.3 8\n")
+    ending = said[said.index("Report:") :]
+    assert ending.index(hand) < ending.index("kubectl get nodes")
+    assert "inventories/demo/.bedplate/report.html" in ending
+    assert "one GPU (simulated silicon):\nGPU 0: NVIDIA H100 PCIe\n" in said
+    assert "Take down:  make clean\n" in ending
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)))
+def test_the_first_command_that_fails_ends_it_with_its_status(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Recorded.fails = COMMANDS[number]
+    assert demo.main() == 7
+    assert Recorded.ran == COMMANDS[: number + 1]
+    assert f"`{COMMANDS[number]}` ended with status 7;" in capsys.readouterr().err
+
+
+def test_a_cluster_that_does_not_answer_in_the_end_is_a_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert demo.main() == 0
+    (Recorded.fails,) = [line for line in Recorded.ran if line.startswith("kubectl ")]
+    assert demo.main() == 7
+    assert "The demo stopped: `kubectl get nodes" in capsys.readouterr().err
