@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from tests.site.hosts import on_host
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+    from typing import IO
 
     from tests.substrate.commands import SiteCommands
 
@@ -35,6 +40,12 @@ def joins(site: SiteCommands) -> list[str]:
         if request["spec"]["username"].startswith("system:bootstrap:")
         and request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
     ]
+
+
+def joining(site: SiteCommands) -> list[str]:
+    """Name the hosts on which a join has begun and not ended."""
+    look = "cat /var/lib/bedplate/membership.json 2>/dev/null || echo '{}'"
+    return [n for n in GPUS if json.loads(on_host(site, n, look)).get("phase") == "begun"]
 
 
 def node_names(site: SiteCommands) -> set[str]:
@@ -97,18 +108,57 @@ def gpus_in_pod(site: SiteCommands, name: str, folder: Path) -> str:
     return said
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 180) -> None:
+@contextmanager
+def guest(site: SiteCommands, name: str) -> Iterator[IO[str]]:
+    """Run a pod on a node and yield the watch over it: the reasons of its conditions, line by line.
+
+    The watch ends with the block, and what it wrote can then be read to its end.
+    """
+    spec = {"nodeName": name, "terminationGracePeriodSeconds": 1}
+    site.kubectl(
+        "run", "guest", "--image=docker.io/library/debian:12-slim", "--restart=Never",
+        f"--overrides={json.dumps({'spec': spec})}", "--command", "--", "sleep", "3600",
+    )  # fmt: skip
+    phase = ["get", "pod", "guest", "-o", "jsonpath={.status.phase}"]
+    wait_for(f"a pod on {name} runs", lambda: site.kubectl(*phase).stdout == "Running")
+    reasons = r'jsonpath={.status.conditions[*].reason}{"\n"}'
+    watch = subprocess.Popen(
+        ["kubectl", "get", "pod", "guest", "--watch", "-o", reasons],
+        env=site.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert watch.stdout is not None
+    watch.stdout.readline()  # it is there
+    try:
+        yield watch.stdout
+    finally:
+        watch.terminate()
+        watch.wait()
+
+
+def wait_for(
+    what: str, condition: Callable[[], object], seconds: float = 180, pause: float = 2
+) -> None:
     """Wait until a condition holds; fail with *what* when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail(f"not within {seconds:.0f} s: {what}")
-        time.sleep(2)
+        time.sleep(pause)
 
 
 def unwrapped(output: str) -> str:
     """Join the lines into which Ansible's YAML output folds long messages."""
     return " ".join(output.split())
+
+
+def set_aside(site: SiteCommands, name: str) -> str:
+    """Return why a host was set aside, as its evidence tells it."""
+    evidence = json.loads((site.site / ".bedplate/evidence" / f"host-{name}.json").read_text())
+    (check,) = evidence["checks"]
+    assert check["result"] == "fail"
+    return unwrapped(check["reason"])
 
 
 def changed_tasks(output: str, host: str) -> list[str]:

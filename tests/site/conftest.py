@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.site import footprint
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 DEMO_SUBNET, SUBNET = "10.213.0.", "10.213.1."
 EXTRA = "gpu-c"
+NETWORK = "bedplate-e2e"
 
 
 def copy_site(folder: Path) -> Path:
@@ -37,7 +39,7 @@ def copy_description(path: Path) -> Path:
     """Describe the copied site's hardware: the demo's, and `gpu-c` equal to `gpu-b`."""
     text = (ROOT / "tests/substrate/hosts/demo.yml").read_text().replace(DEMO_SUBNET, SUBNET)
     description = yaml.safe_load(text)
-    description["network"]["name"] = "bedplate-e2e"
+    description["network"]["name"] = NETWORK
     description["hosts"][EXTRA] = description["hosts"]["gpu-b"] | {"address": f"{SUBNET}23"}
     path.write_text(yaml.safe_dump(description, sort_keys=False))
     return path
@@ -53,7 +55,10 @@ def forget_stacks() -> None:
 def site(
     tmp_path_factory: pytest.TempPathFactory, figures: dict[str, dict[str, float]]
 ) -> Iterator[SiteCommands]:
-    """The site with its bare hosts running: nothing is planned or installed yet."""
+    """The site with its bare hosts running: nothing is planned or installed yet.
+
+    Afterwards the machine has nothing of the hosts any more, and its own kernel settings.
+    """
     folder = tmp_path_factory.mktemp("site")
     commands = SiteCommands(copy_site(folder / "e2e"), copy_description(folder / "e2e.yml"))
     # The user's own backend, if there is one, is not for stacks that live as long as a test.
@@ -64,9 +69,12 @@ def site(
     # What a run that was killed has left would belong to another site and passphrase.
     commands.substrate("down")
     forget_stacks()
+    kept = footprint.settings()
     try:
         commands.substrate("up")
         yield commands
+        marks = footprint.marks_of(NETWORK)
+        there = footprint.left(NETWORK, marks)
     finally:
         commands.substrate("down")
         forget_stacks()
@@ -75,3 +83,6 @@ def site(
         else:
             os.environ["PULUMI_BACKEND_URL"] = before
         figures["end-to-end site: seconds by command"] = commands.phases
+    assert there.keys() == footprint.KINDS, "not every kind of thing was looked for"
+    footprint.assert_gone(NETWORK, f"{SUBNET}0/24", marks)
+    assert footprint.settings() == kept

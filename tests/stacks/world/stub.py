@@ -39,6 +39,15 @@ def member(**files: str) -> None:
     world.write_api(api)
 
 
+def together(count: int) -> None:
+    """Wait until so many joins have begun."""
+    deadline = time.monotonic() + 30
+    while len(world.journal("kubeadm join")) < count:
+        if time.monotonic() > deadline:
+            fail(f"{count} joins did not run at the same time")
+        time.sleep(0.05)
+
+
 def kubeadm() -> None:
     if arguments[0] == "version":
         print("v" + settings.get("version", "1.36.3"))
@@ -51,6 +60,7 @@ def kubeadm() -> None:
         kubernetes.mkdir(parents=True, exist_ok=True)
         (kubernetes / "bootstrap-kubelet.conf").write_text("half")
         time.sleep(settings.get("join_seconds", 0))
+        together(settings.get("joins_together", 0))
         if settings.get("fail"):
             fail(settings["fail"])
         (kubernetes / "bootstrap-kubelet.conf").unlink()
