@@ -3,15 +3,15 @@
 A site of its own (the end-to-end tests' copy of the demo) goes through its life; printed are the
 seconds of each phase, the no-op run of site.yml against the first, the cluster stack against bare
 kubeadm commands on the same hosts, planning against reading the inventory, the hosts' playbook
-against bare commands and the nearest peer (hosts.py), and the largest memory of a control-side
-process. A part alone: `python -m tests.benchmarks site|planning|hosts [first|again|scale ...]`.
+against bare commands and the nearest peer (hosts.py), and the largest memory of each control-side
+program (memory.py). A part alone:
+`python -m tests.benchmarks site|planning|hosts [first|again|scale ...]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -20,12 +20,12 @@ from pathlib import Path
 
 from tests.benchmarks import hosts, planning
 from tests.benchmarks.by_hand import assert_same_network, make_cluster
+from tests.benchmarks.memory import MeasuredCommands
 from tests.site.conftest import copy_description, copy_site, forget_stacks
 from tests.site.hosts import on_host
-from tests.substrate.commands import SiteCommands
 
 
-def timed(site: SiteCommands, label: str) -> float:
+def timed(site: MeasuredCommands, label: str) -> float:
     """Take the seconds of the phase that has just run, under a name of its own."""
     name, seconds = list(site.phases.items())[-1]
     del site.phases[name]
@@ -33,7 +33,7 @@ def timed(site: SiteCommands, label: str) -> float:
     return seconds
 
 
-def measure(site: SiteCommands) -> dict[str, float]:
+def measure(site: MeasuredCommands) -> dict[str, float]:
     """Go through the site's life and return the ratios."""
     site.substrate("up")
     site.plan()
@@ -58,15 +58,14 @@ def measure(site: SiteCommands) -> dict[str, float]:
         "site.yml: again / first": again / first,
         "cluster stack / bare kubeadm (goal 1.1)": stack / by_hand,
         "nodes in both": float(len(workers.split())),
-        "largest control-side process, MiB": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        / 1024,
+        **site.memory.figures(),
     }
 
 
 def measure_site() -> tuple[dict[str, float], dict[str, float]]:
     """Measure the site's life on hosts that are taken down after it."""
     with tempfile.TemporaryDirectory(prefix="bedplate-benchmark-") as folder:
-        site = SiteCommands(
+        site = MeasuredCommands(
             copy_site(Path(folder) / "e2e"), copy_description(Path(folder) / "e2e.yml")
         )
         site.substrate("down")
