@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,19 @@ def test_planned(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "count": 8,
         "by": "cluster",
     }
+
+
+def test_the_demos_plan_warns_that_its_branch_has_ended(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = "driver branch R535 reached its end of life on 2026-06-30 (https://docs.nvidia.com/"
+    assert cli.main(["plan", *TODAY, str(site)]) == 0
+    _, _, rest = capsys.readouterr().out.partition("\nWarnings:\n")
+    shown = rest.partition("\n\n")[0]
+    _, content = as_json(capsys, site)
+    for pool in ("pool_class", "pool_train"):
+        assert f"  {pool}: {ended}" in shown
+        assert [told for told in content["warnings"] if told.startswith(f"{pool}: {ended}")]
 
 
 def test_garbage_is_collected_again_afterwards(site: Path) -> None:
@@ -196,3 +211,24 @@ def test_wrong_usage_is_not_a_stale_lock(capsys: pytest.CaptureFixture[str]) -> 
         cli.main(["plan", "--chek", "somewhere"])
     assert caught.value.code == 3
     assert "unrecognized arguments: --chek" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        (["plan", "x"], "planning.command"),
+        (["explain", "x", "pool_a"], "planning.explain"),
+        (["report", "x"], "evidence.command"),
+        (["drift", "x"], "evidence.drift_command"),
+    ],
+)
+def test_a_bug_ends_with_1_and_its_traceback(arguments: list[str], module: str) -> None:
+    program = (
+        f"import sys; import bedplate.{module} as command; from bedplate.cli import main\n"
+        f"command.run = lambda *_, **__: 1 / 0\nsys.exit(main({arguments}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"

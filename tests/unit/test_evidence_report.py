@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from bedplate import cli
 from bedplate.errors import BedplateError
 from bedplate.evidence.model import Evidence, Result, load_evidence
-from bedplate.lock import digest
+from bedplate.lock import digest, load_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,6 +157,48 @@ def test_failed_skipped_missing_stale_and_empty(
         "host gpu-b": (1, 1, 0),
         "cluster cluster": (1, 0, 1),
     }
+
+
+def cells(site: Path, title: str) -> list[str]:
+    """Return the words of each cell of a section's table, as a reader sees them."""
+    page = (site / ".bedplate/report.html").read_text()
+    section = page.split(f"<h2>{title}</h2>")[1].split("<h2>")[0]
+    found = re.findall(r"<td>(.*?)</td>", section, re.DOTALL)
+    return [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in found]
+
+
+def test_every_pool_is_shown_with_its_wishes_and_its_decision(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(site, capsys)
+    lock = load_lock(site)
+    for pool, wish in {
+        "pool_train": "model h100-pcie-80gb count 8",
+        "pool_class": "model t4-16gb count 4",
+    }.items():
+        wished, decided = cells(site, f"Pool {pool}")
+        assert wish in wished
+        assert "branch 535 source distro" in wished
+        assert f"version {lock.pools[pool].nvidia_driver.version}" in decided
+    cluster = cells(site, "Cluster")
+    assert f"version {lock.cluster.kubernetes.version}" in cluster[cluster.index("kubernetes") + 1]
+
+
+def test_every_host_bears_its_verdict_on_the_page(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(site, "cp1", check("fail", reason="x", fix="y"))
+    write(site, "gpu-b", check("skipped", reason="x"))
+    write(site, "cluster", check("skipped", reason="x"))
+    report(site, capsys)
+    page = (site / ".bedplate/report.html").read_text()
+    heads = re.findall(r'<h3>(\S+).*?<span class="badge (\w+)">', page)
+    assert heads == [
+        ("Found", "skipped"),
+        ("cp1", "fail"),
+        ("gpu-a", "pass"),
+        ("gpu-b", "skipped"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["gpu-a", "cluster"])
