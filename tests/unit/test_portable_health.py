@@ -103,7 +103,7 @@ def test_links_that_are_down_are_told(
 def test_boards_that_are_made_to_have_links_have_them(
     machine: Machine, made_to: dict[str, Any]
 ) -> None:
-    """A PCIe card may have no bridge; boards on one baseboard, or in a fabric, are never without."""
+    """A PCIe card may have no bridge; boards on a baseboard, or in a fabric, are never without."""
     down = NVLINK.format(0, "<inactive>") + NVLINK.format(1, "<inactive>")
     machine.answers["nvidia-smi nvlink"] = Result(0, down.replace("25 GB/s", "<inactive>"), "")
     checks = machine.collected("health", wish=WISH._replace(**made_to))["checks"]
