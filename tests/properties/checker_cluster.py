@@ -175,6 +175,8 @@ def _hosts(facts: Facts, hosts: Mapping[str, Row], release: Row) -> Iterator[Vio
             for group in given["iommu_groups"]:
                 if set(group) & set(given["devices"]) and set(group) - set(given["devices"]):
                     yield Violation("iommu-groups", name, f"{group} is given in part")
+            for device in set(given["devices"]) - set().union(*given["iommu_groups"]):
+                yield Violation("iommu-groups", name, f"{device} is in no group")
 
 
 def _pins(hosts: Mapping[str, Row], cluster: Row) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from tests.properties.plain import RESOURCE, Violation, begins, named
 from tests.properties.view import View, replicas_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.properties.plain import Facts, Row
 
@@ -97,3 +97,23 @@ def written(facts: Facts, name: str, hosts: Mapping[str, Row], pool: Row) -> Ite
         by = "slurm" if view.slurm else by
         expects = {"resource": RESOURCE, "count": count, "by": by}
         yield from wrong("expects", pool["expects"], expects)
+    yield from _accelerator(view, wrong)
+
+
+def _accelerator(
+    view: View, wrong: Callable[[str, object, object], Iterator[Violation]]
+) -> Iterator[Violation]:
+    """Another maker's board: its driver, plugin and resource are those of its fact."""
+    wished, got = view.wishes["bedplate_accelerator"], view.pool.get("accelerator")
+    if wished is None:
+        yield from wrong("accelerator", got, None)
+        return
+    row = view.facts.one("accelerators", accelerator=wished["model"], vendor=wished["vendor"]) or {}
+    plugin = {"version": row.get("device_plugin_version"), "image": row.get("device_plugin")}
+    right = {**wished, "driver": row.get("driver"), "device_plugin": plugin}
+    right["runtime"] = row.get("runtime")
+    yield from wrong("accelerator", got, right)
+    expects = {"resource": row.get("resource"), "count": wished["count"]}
+    if view.kind != "hypervisor":
+        by = "slurm" if view.slurm else "cluster"
+        yield from wrong("expects", view.pool["expects"], {**expects, "by": by})

@@ -58,11 +58,12 @@ def sites(draw: st.DrawFn, catalogue: Catalogue, *, most_pools: int = 3) -> Plai
     pools = {}
     slurm = drawn.often(6)
     for number in range(draw(st.sampled_from([1, 1, 2, most_pools]))):
-        wishes = _pool(drawn)
+        hosts = draw(st.integers(1, 3))
+        wishes = _pool(drawn, hosts)
         parent = "slurm" if slurm and drawn.often(50) else "gpu_pools"
         if wishes["host"]["kind"] == "hypervisor":
             parent = "hypervisors"
-        pools[f"pool_{number}"] = Pool(wishes, draw(st.integers(1, 3)), parent)
+        pools[f"pool_{number}"] = Pool(wishes, hosts, parent)
     if any(pool.wishes.get("sharing", {}).get("mode") == "hami" for pool in pools.values()):
         hami = drawn.of([["hami"], ["hami"], []])
         shared["schedulers"] = sorted({*shared.get("schedulers", []), *hami})
@@ -117,7 +118,7 @@ def _shared_pin(drawn: Drawn) -> dict[str, str]:
     return {component: drawn.of(known[component]) if drawn.often(90) else "99.9.9"}
 
 
-def _pool(drawn: Drawn) -> dict[str, Any]:
+def _pool(drawn: Drawn, hosts: int) -> dict[str, Any]:
     catalogue = drawn.catalogue
     kind = "bare-metal"
     if drawn.often(12):
@@ -135,15 +136,16 @@ def _pool(drawn: Drawn) -> dict[str, Any]:
     wishes: dict[str, Any] = {"host": host}
     if kind == "hypervisor":
         given = ["0000:17:00.0", "0000:65:00.0"]
-        beside = [[], [], [], ["0000:65:00.1"]]
-        groups = [[given[0]], [given[1], *drawn.of(beside)], ["0000:00:1f.0"]]
+        second = [given[1]]
+        ways = [[second], [second], [second], [[*second, "0000:65:00.1"]], []]
+        groups = [[given[0]], *drawn.of(ways), ["0000:00:1f.0"]]
         wishes["passthrough"] = {"devices": given, "iommu_groups": groups}
     if drawn.often(3):
         return wishes | {"accelerator": _accelerator(drawn)}
     wishes["gpu"] = _boards(drawn)
     wishes["driver"] = _driver(drawn, host["os"])
     if kind != "hypervisor" or drawn.often(10):
-        _workload(drawn, wishes)
+        _workload(drawn, wishes, hosts)
     if drawn.often(8):
         wishes["pins"] = _pool_pin(drawn, wishes)
     return wishes
@@ -187,7 +189,7 @@ def _driver(drawn: Drawn, os: str) -> dict[str, Any]:
     return driver
 
 
-def _workload(drawn: Drawn, wishes: dict[str, Any]) -> None:
+def _workload(drawn: Drawn, wishes: dict[str, Any], hosts: int) -> None:
     catalogue = drawn.catalogue
     if catalogue.cuda_toolkits and drawn.often(25):
         known = sorted(catalogue.cuda_toolkits)
@@ -209,6 +211,8 @@ def _workload(drawn: Drawn, wishes: dict[str, Any]) -> None:
         wishes["forward_compatibility"] = True
     if drawn.often(30):
         wishes["sharing"] = _sharing(drawn)
+    elif drawn.often(8):
+        wishes |= _cut(drawn, hosts)
     if drawn.often(10):
         wishes["rdma"] = {"stack": drawn.of(["inbox", "doca"])}
 
@@ -228,6 +232,22 @@ def _sharing(drawn: Drawn) -> dict[str, Any]:
     if drawn.often(3):
         sharing |= drawn.of([{"replicas": 2}, {"share": 0.5}, {"profile": "1g.10gb"}])
     return sharing
+
+
+def _cut(drawn: Drawn, hosts: int) -> dict[str, Any]:
+    """Two boards that are cut into unequal numbers of one profile, seats at the edge of both."""
+    instances: dict[str, dict[str, int]] = {}
+    for fact in drawn.catalogue.mig_geometries.values():
+        for model in fact.value.models:
+            instances.setdefault(fact.value.profile, {})[model] = fact.value.instances
+    profile = drawn.of(sorted(p for p, of in instances.items() if len(set(of.values())) > 1))
+    first = drawn.of(sorted(instances[profile]))
+    others = {m for m, n in instances[profile].items() if n != instances[profile][first]}
+    counts = {model: drawn.of([1, 2, 4]) for model in (first, drawn.of(sorted(others)))}
+    room = hosts * sum(instances[profile][model] * count for model, count in counts.items())
+    seats = room + drawn.of([0, 0, 1])
+    boards = [{"model": model, "count": count} for model, count in counts.items()]
+    return {"gpu": boards, "sharing": {"mode": "mig", "profile": profile, "seats": seats}}
 
 
 def _pool_pin(drawn: Drawn, wishes: dict[str, Any]) -> dict[str, str]:

@@ -175,6 +175,12 @@ HOSTS = [
         hypervisor([[GIVEN[0]], [GIVEN[1], "0000:65:00.1"]]),
         {"pools.pool_a.nvidia_driver": None, "pools.pool_a.expects": None},
     ),
+    Case(
+        "iommu-groups",
+        "in-no-group",
+        hypervisor(SEPARATE),
+        hypervisor([[GIVEN[0]], ["0000:00:1f.0", "0000:00:1f.3"]]),
+    ),
     Case("hypervisor-bare", "cuda", hypervisor(SEPARATE), hypervisor(SEPARATE, cuda=["12.9"])),
     *(
         Case(

@@ -108,6 +108,13 @@ SHARING = [
         one(sharing=share("mig", profile="3g.40gb", seats=9)),
     ),
     Case(
+        "share-divides",
+        "instances-of-two-boards",
+        one(TWO_BOARDS, hosts=2, sharing=share("mig", profile="3g.40gb", seats=40)),
+        one(TWO_BOARDS, hosts=2, sharing=share("mig", profile="3g.40gb", seats=41)),
+        {"pools.pool_a.expects.count": 20},
+    ),
+    Case(
         "sharing-scheduler",
         "hami",
         one(sharing=share("hami", replicas=4), shared={"schedulers": ["hami"]}),

@@ -32,6 +32,8 @@ HELPERS = {
     "compiled": ("framework-gpu",),
     "shared": ("share-divides",),
     "shares": ("share-divides",),
+    "room": ("share-divides",),
+    "uncounted": ("share-divides",),
     "owner": ("resource-owner",),
     "part": ("component-kubernetes", "component-driver"),
     "seen": ("known-bad",),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bedplate.resolver import resolve, solving
+from bedplate.resolver.explanations import WHAT
 from tests.resolver.case_tables import CASES
 from tests.resolver.judging import TODAY, faults, unlike
 from tests.resolver.preferred import PREFERRED
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 
 #: A kernel of another system is refused by its name already (kernel-known).
 HOLDS_ALTERNATIVES_TOGETHER = {"kernel-of-system"}
+TESTS = Path(__file__).parents[1]
+#: Rules between hypervisors and their guests, which are written into sites of their own.
+ELSEWHERE = {
+    "guests": "unit/passthrough/test_hypervisor_guests.py",
+    "vgpu-driver": "unit/passthrough/test_hypervisor_guests.py",
+    "vgpu-manager": "unit/passthrough/test_hypervisor_guests.py",
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.name}")
@@ -36,6 +45,16 @@ def test_every_rule_of_the_program_has_a_case() -> None:
     """A rule without a case could be wrong, or be gone, and no test would see it."""
     heads = set(re.findall(r'violated\("([^"]+)"', solving.rules()))
     assert heads - {case.rule for case in CASES} == HOLDS_ALTERNATIVES_TOGETHER
+
+
+def test_every_refusal_that_has_words_is_seen() -> None:
+    """The same for what is wrong before anything is decided: a case, or a site refused for it."""
+    sites = (TESTS / "unit" / "broken_sites").glob("*.txt")
+    told = "".join(path.read_text(encoding="utf-8") for path in sites)
+    seen = {case.rule for case in CASES} | set(re.findall(r"^  rule (\S+)", told, re.MULTILINE))
+    assert set(WHAT) - seen == HOLDS_ALTERNATIVES_TOGETHER | set(ELSEWHERE)
+    for rule, file in ELSEWHERE.items():
+        assert WHAT[rule] in (TESTS / file).read_text(encoding="utf-8"), f"{file}: {rule}"
 
 
 @pytest.mark.parametrize("name", PREFERRED)

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+import bedplate.catalogue.load as catalogue_module
 from bedplate.catalogue import load_catalogue
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
 from bedplate.site.places import Place, Places
+from tests.properties.plain import facts_in
 
 TODAY = date(2026, 11, 21)
+FACTS = Path(catalogue_module.__file__).with_name("facts")
 BASE: dict[str, Any] = {
     "bedplate_host": {"os": "debian-12"},
     "bedplate_kubernetes": {"endpoint": "k8s.example:6443"},
@@ -169,6 +172,26 @@ def test_other_makers_boards_take_no_wishes_for_nvidia(wish: dict[str, Any]) -> 
     wishes = {"bedplate_accelerator": given}
     assert planned(decide(CP, node("a", wishes)))
     assert rules(decide(CP, node("a", wishes | wish))) == ["accelerator-known"]
+
+
+def test_other_makers_boards_are_locked_as_their_facts_have_them() -> None:
+    boards = {str(row["accelerator"]): row for row in facts_in(FACTS)["accelerators"]}
+    assert {row["vendor"] for row in boards.values()} == {"amd", "ascend", "kunlun"}
+    wishes = {
+        name: {"vendor": row["vendor"], "model": name, "count": 3} for name, row in boards.items()
+    }
+    pools = [node(name, {"bedplate_accelerator": wish}) for name, wish in wishes.items()]
+    lock = planned(decide(CP, *pools)).lock
+    for name, board in boards.items():
+        pool = lock.pools[f"pool_{name}"]
+        plugin = {"version": board["device_plugin_version"], "image": board["device_plugin"]}
+        right = wishes[name] | {"driver": board["driver"], "runtime": board["runtime"]}
+        expects = {"resource": board["resource"], "count": 3, "by": "cluster"}
+        assert pool.accelerator is not None
+        assert pool.accelerator.model_dump() == right | {"device_plugin": plugin}
+        assert pool.expects is not None
+        assert pool.expects.model_dump() == expects
+        assert pool.nvidia_driver is None
 
 
 def test_a_subsystem_that_is_another_board_is_refused() -> None:

@@ -87,23 +87,13 @@ class Program:
         )
 
     def _model(self, assumed: Sequence[tuple[clingo.Symbol, bool]]) -> Model | None:
-        found: Model | None = None
         self.control.configuration.solve.opt_mode = "opt"  # type: ignore[union-attr]
+        shown: Sequence[clingo.Symbol] | None = None
         with self.control.solve(assumptions=assumed, yield_=True) as handle:
             for answer in handle:
-                values: dict[tuple[str, str], str] = {}
-                seats: dict[str, int] = {}
-                broken = []
-                for symbol in answer.symbols(shown=True):
-                    first, second, *rest = symbol.arguments
-                    if symbol.name == "value":
-                        values[first.string, str(second)] = _told(rest[0])
-                    elif symbol.name == "room":
-                        seats[first.string] = second.number
-                    else:
-                        broken.append((first.string, second.string, rest[0].string))
-                found = Model(values, seats, frozenset(broken))
-        return found
+                shown = answer.symbols(shown=True)
+        # Each answer is better than the one before it: only the last is read.
+        return None if shown is None else _read(shown)
 
     def possible(self, kept: Iterable[int], enforced: Iterable[str] | None = None) -> bool:
         """Tell whether wishes and rules go together; what is not named may be either way."""
@@ -135,6 +125,21 @@ def shrunk[T](items: list[T], holds: Callable[[list[T]], bool]) -> list[T]:
         if holds(without):
             kept = without
     return kept
+
+
+def _read(symbols: Iterable[clingo.Symbol]) -> Model:
+    values: dict[tuple[str, str], str] = {}
+    seats: dict[str, int] = {}
+    broken = []
+    for symbol in symbols:
+        first, second, *rest = symbol.arguments
+        if symbol.name == "value":
+            values[first.string, str(second)] = _told(rest[0])
+        elif symbol.name == "room":
+            seats[first.string] = seats.get(first.string, 0) + rest[0].number
+        else:
+            broken.append((first.string, second.string, rest[0].string))
+    return Model(values, seats, frozenset(broken))
 
 
 def _told(symbol: clingo.Symbol) -> str:

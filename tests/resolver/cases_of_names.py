@@ -1,0 +1,81 @@
+"""The cases about names, sums and what contradicts itself. See `cases` for what they are."""
+
+from __future__ import annotations
+
+from tests.resolver.cases import Case, driver, one, pins
+
+MI300X = {"vendor": "amd", "model": "mi300x", "count": 8}
+MIRROR = {"mode": "mirror", "url": "http://mirror.example:5080"}
+
+
+def reached(endpoint: str):
+    """Return a site whose cluster is reached by an endpoint."""
+    return one(shared={"kubernetes": {"endpoint": endpoint}})
+
+
+def board(model: str, count: int):
+    """Return a wish for GPUs, one of a list."""
+    return {"model": model, "count": count}
+
+
+NAMES = [
+    Case(
+        "accelerator-known",
+        "model",
+        one([], accelerator=MI300X),
+        one([], accelerator={**MI300X, "model": "mi300y"}),
+        {"pools.pool_a.accelerator.model": "mi300x", "pools.pool_a.nvidia_driver": None},
+    ),
+    Case(
+        "accelerator-known",
+        "beside-gpus",
+        one([], accelerator=MI300X),
+        one(accelerator=MI300X),
+    ),
+    Case(
+        "addon-known",
+        "name",
+        one(kubernetes="1.35", shared={"schedulers": ["kueue-0.14"]}),
+        one(kubernetes="1.35", shared={"schedulers": ["kueue-0.99"]}),
+    ),
+    Case("branch-known", "branch", one(driver=driver("580")), one(driver=driver("581"))),
+    Case("cuda-known", "minor", one(cuda=["12.9"]), one(cuda=["12.10"])),
+    Case("cuda-twice", "minor", one(cuda=["12.9", "13.0"]), one(cuda=["12.9.0", "12.9.1"])),
+    Case(
+        "framework-known",
+        "version",
+        one(frameworks=["jax-0.8"]),
+        one(frameworks=["jax-0.9"]),
+    ),
+    Case(
+        "gpu-count",
+        "one-model-twice",
+        one([board("a100", 1), board("t4", 1)]),
+        one([board("a100", 1), board("a100", 1)]),
+    ),
+    Case("gpu-count", "none", one([board("a100", 1)]), one([])),
+    Case(
+        "pin-known",
+        "version",
+        one(pins=pins(nvidia_driver="580.178.04")),
+        one(pins=pins(nvidia_driver="580.178.05")),
+    ),
+]
+
+SITES = [
+    Case("endpoint-is-host", "a-node", reached("cp0:6443"), reached("a00:6443")),
+    Case(
+        "upstream-url",
+        "without-a-mirror",
+        one(shared={"sources": MIRROR}),
+        one(shared={"sources": {**MIRROR, "mode": "upstream"}}),
+        {"sources.url": "http://mirror.example:5080"},
+    ),
+    Case(
+        "wishes-contradict",
+        "a-version-and-a-pin",
+        one(kubernetes="1.36", pins=pins(kubernetes="1.36.2")),
+        one(kubernetes="1.35", pins=pins(kubernetes="1.36.2")),
+        {"cluster.kubernetes.version": "1.36.2"},
+    ),
+]
