@@ -20,6 +20,8 @@ PINS = {
     "cudnn": r"nvidia-cudnn(-cu\d+)?",
     "nccl": r"nvidia-nccl(-cu\d+)?",
 }
+#: Wheels that are compared: builds of an index of their own have none among them.
+DISTRIBUTIONS = ("jax-cuda12-plugin", "jax-cuda13-plugin", "tensorflow", "torch")
 REFRESH = "python -m tests.catalogue.refresh_wheels"
 
 
@@ -38,7 +40,7 @@ def differences(build: FrameworkBuild, needs: Needs) -> list[str]:
 
 def test_pins_are_those_of_the_wheels(figures: dict[str, dict[str, float]]) -> None:
     wheels = committed()
-    compared, wrong = 0, []
+    compared, wrong = dict.fromkeys(DISTRIBUTIONS, 0), []
     elsewhere: dict[str, list[str]] = defaultdict(list)
     for fact in load_catalogue().frameworks.values():
         build = fact.value
@@ -51,17 +53,17 @@ def test_pins_are_those_of_the_wheels(figures: dict[str, dict[str, float]]) -> N
             wrong.append(f"{distribution} {build.version}: no excerpt — run {REFRESH}")
             continue
         wrong += differences(build, needs)
-        compared += 1
+        compared[distribution] += 1
     wrong += [f"{name}: an excerpt of no build — run {REFRESH}" for name in wheels]
     figures["framework builds against their wheels"] = {
-        "builds compared": compared,
-        "pins compared": compared * (len(PINS) + 1),
+        **{f"builds compared, {name}": count for name, count in compared.items()},
+        "pins compared": sum(compared.values()) * (len(PINS) + 1),
     } | {
         f"not compared, index of its own: {name} {' '.join(versions)}": len(versions)
         for name, versions in elsewhere.items()
     }
     assert wrong == []
-    assert compared > 0
+    assert all(compared.values()), compared
 
 
 @pytest.mark.parametrize("field", [*PINS, "python_from"])

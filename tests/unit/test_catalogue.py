@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from bedplate.catalogue import load_catalogue, read_catalogue
-from bedplate.catalogue.check import DIMENSIONS, REFERENCES
+from bedplate.catalogue.check import DIMENSIONS, NAMES, REFERENCES, WORDS
+from bedplate.catalogue.facts import Condition
 from bedplate.catalogue.load import KINDS
 from bedplate.errors import CatalogueError
+from bedplate.site import model
 
 DATA = Path(__file__).parents[1] / "catalogue" / "data"
 SOUND: dict[str, list[dict[str, Any]]] = yaml.safe_load((DATA / "sound.yml").read_text())
@@ -61,9 +63,21 @@ def test_every_reference_is_spoilt_once() -> None:
     spoilt = {(case["file"], field) for case in SPOILT for field in case["change"]}
     assert {(file, field) for file, field, _, _ in REFERENCES} <= spoilt
     conditions = [one for case in SPOILT for one in case["change"].get("all", [])]
-    assert {name for name, _, _ in DIMENSIONS} <= {
+    assert {name for name, _, _ in DIMENSIONS} | set(WORDS) <= {
         one["dimension"] for one in conditions if set(one) == {"dimension", "equal"}
     }
+    assert set(NAMES) <= {one["dimension"] for one in conditions if "name" in one}
+
+
+def test_conditions_know_the_words_of_wishes() -> None:
+    """They stand twice, because facts are read without the wishes' model."""
+    assert WORDS["kind"] == set(get_args(model.Host.model_fields["kind"].annotation))
+    assert WORDS["sharing"] == set(get_args(model.Sharing.model_fields["mode"].annotation))
+
+
+def test_every_dimension_of_a_condition_is_compared_with_the_catalogue() -> None:
+    every = get_args(Condition.model_fields["dimension"].annotation)
+    assert {name for name, _, _ in DIMENSIONS} | set(WORDS) == set(every)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +179,7 @@ def test_bedplates_own_facts(figures: dict[str, dict[str, float]]) -> None:
     tables = catalogue.tables()
     figures["facts in the catalogue"] = {file: len(table) for file, table in tables.items()}
     assert set(tables) == set(KINDS)
+    assert [file for file, table in tables.items() if not table] == []
     for table in tables.values():
         for fact in table.values():
             assert catalogue.fact(fact.id) is fact

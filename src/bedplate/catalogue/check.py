@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from bedplate.versions import last, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from bedplate.catalogue.facts import Fact, MpsLimit, Value
+    from bedplate.catalogue.facts import Condition, Fact, KnownBad, MpsLimit, Value
+
+EPOCH = re.compile(r"^\d+:")
 
 type Tables = Mapping[str, list[Fact[Any]]]
 
@@ -32,14 +35,49 @@ REFERENCES = (
     ("systems", "kernel", "kernels", "kernel"),
 )
 
-#: What a condition of a known-bad combination names: dimension, and the file and field of it. A
-#: misspelt name would make the combination hold never.
+#: What a condition of a known-bad combination names: dimension, and the files and fields of it. A
+#: misspelt word would make the combination hold never.
 DIMENSIONS = (
     ("gpu", "gpu-models", "model"),
     ("architecture", "architectures", "architecture"),
     ("os", "systems", "os"),
+    ("kernel", "kernels", "kernel"),
+    ("source", "driver-packages", "source"),
+    ("flavour", "driver-packages", "flavour"),
     ("branch", "driver-branches", "branch"),
+    ("driver", "driver-packages", "version"),
+    ("fabric", "driver-packages", "version"),
+    ("cuda", "cuda-toolkits", "version"),
+    ("cuda", "frameworks", "cuda"),
+    ("kubernetes", "kubernetes", "version"),
+    ("containerd", "container-runtimes", "version"),
+    ("nvidia_container_toolkit", "components", "version"),
+    ("nvidia_device_plugin", "components", "version"),
+    ("framework", "frameworks", "version"),
+    ("addon", "addons", "version"),
 )
+#: Files whose facts are of several things: the field that says of which, as the dimension's name.
+SEVERAL = {"container-runtimes": "runtime", "components": "component"}
+#: What is no fact: the wishes' own words.
+WORDS = {
+    "sharing": {"none", "time-slicing", "mps", "mig", "hami"},
+    "kind": {"bare-metal", "passthrough", "hypervisor"},
+}
+#: Dimensions whose conditions may say of which thing their version is, with the thing's file.
+NAMES = {"addon": "addons", "framework": "frameworks"}
+#: What can be carried out begins with the name of a thing: dimension, and the file and field of it.
+CARRIED_OUT = (
+    ("os", "systems", "os"),
+    ("slurm-on", "systems", "os"),
+    ("mps-on", "systems", "os"),
+    ("driver", "systems", "os"),
+    ("cuda-on", "systems", "os"),
+    ("cni", "components", "component"),
+    ("addon", "addons", "addon"),
+)
+#: Companions of Fabric Manager that are no part of the driver's release (NVIDIA's repositories
+#: number the subnet manager of NVLink 5 by date).
+OWN_VERSIONS = {"nvlsm"}
 
 
 def fact_problem(what: str, file: str, key: str, got: str, allowed: str | None = None) -> Problem:
@@ -64,6 +102,9 @@ def check(tables: Tables) -> list[Problem]:
         *_mig(tables),
         *_known_bad(tables),
         *_tools(tables),
+        *_majors(tables),
+        *_carried_out(tables),
+        *_published(tables),
     ]
 
 
@@ -150,6 +191,7 @@ def _identifiers(tables: Tables) -> Iterator[Problem]:
 
 def _drivers(tables: Tables) -> Iterator[Problem]:
     published = {fact.value.branch: fact.value.flavours for fact in tables["driver-branches"]}
+    kernels = {(fact.value.os, fact.value.kernel) for fact in tables["kernels"]}
     for fact in tables["driver-packages"]:
         value = fact.value
         if not value.version.startswith(f"{value.branch}."):
@@ -159,6 +201,18 @@ def _drivers(tables: Tables) -> Iterator[Problem]:
         if value.flavour not in published.get(value.branch, [value.flavour]):
             what = "flavour is not published for the branch"
             yield fact_problem(what, "driver-packages", fact.id, value.flavour)
+        for kernel in value.kernels:
+            if (value.os, kernel) not in kernels:
+                what = "kernel is not in the catalogue"
+                yield fact_problem(what, "driver-packages", fact.id, f"{kernel} of {value.os}")
+        for package, version in sorted((value.fabric or {}).items()):
+            # Fabric Manager refuses a driver of another version, to the last digit.
+            if package not in OWN_VERSIONS and not EPOCH.sub("", version).startswith(
+                f"{value.version}-"
+            ):
+                what = "fabric package is not of the driver's version"
+                got = f"{package} {version}"
+                yield fact_problem(what, "driver-packages", fact.id, got, value.version)
     for fact in tables["driver-branches"]:
         if fact.value.default_flavour not in fact.value.flavours:
             what = "default flavour is not published for the branch"
@@ -230,9 +284,15 @@ def _tools(tables: Tables) -> Iterator[Problem]:
 
 
 def _known_bad(tables: Tables) -> Iterator[Problem]:
-    known = {
-        dimension: {getattr(fact.value, field) for fact in tables[file]}
-        for dimension, file, field in DIMENSIONS
+    known: dict[str, set[str]] = {dimension: set(words) for dimension, words in WORDS.items()}
+    for dimension, file, field in DIMENSIONS:
+        things = [fact.value for fact in tables[file]]
+        if of := SEVERAL.get(file):
+            things = [thing for thing in things if getattr(thing, of) == dimension]
+        known.setdefault(dimension, set()).update(getattr(thing, field) for thing in things)
+    named = {
+        dimension: {getattr(fact.value, dimension) for fact in tables[file]}
+        for dimension, file in NAMES.items()
     }
     for fact in tables["known-bad"]:
         for one in fact.value.all:
@@ -245,7 +305,54 @@ def _known_bad(tables: Tables) -> Iterator[Problem]:
             if one.from_ and one.upto and number(one.from_) > last(one.upto):
                 what = f"range of {one.dimension} is empty"
                 yield fact_problem(what, "known-bad", fact.id, f"{one.from_} to {one.upto}")
-            names = known.get(one.dimension)
-            if names is not None and one.equal is not None and one.equal not in names:
-                what = f"{one.dimension} is not in the catalogue"
-                yield fact_problem(what, "known-bad", fact.id, one.equal, ", ".join(sorted(names)))
+            yield from _unknown(fact, one, known[one.dimension], named.get(one.dimension, set()))
+
+
+def _unknown(
+    fact: Fact[KnownBad], one: Condition, words: set[str], names: set[str]
+) -> Iterator[Problem]:
+    what = f"{one.dimension} is not in the catalogue"
+    for word, known in ((one.equal, words), (one.name, names)):
+        if word is not None and word not in known:
+            allowed = ", ".join(sorted(known)) or None
+            yield fact_problem(what, "known-bad", fact.id, word, allowed)
+    if one.prefix is not None and not any(word.startswith(one.prefix) for word in words):
+        allowed = f"the beginning of {', '.join(sorted(words))}"
+        yield fact_problem(what, "known-bad", fact.id, one.prefix, allowed)
+
+
+def _majors(tables: Tables) -> Iterator[Problem]:
+    """Find CUDA versions of which nobody says what driver runs their major version."""
+    majors = {fact.value.major for fact in tables["cuda-majors"]}
+    for file, field in (("cuda-toolkits", "version"), ("frameworks", "cuda")):
+        for fact in tables[file]:
+            major = getattr(fact.value, field).partition(".")[0]
+            if major not in majors:
+                what, allowed = "CUDA's major is not in the catalogue", ", ".join(sorted(majors))
+                yield fact_problem(what, file, fact.id, major, allowed)
+
+
+def _carried_out(tables: Tables) -> Iterator[Problem]:
+    things = {
+        dimension: {getattr(fact.value, field) for fact in tables[file]}
+        for dimension, file, field in CARRIED_OUT
+    }
+    for fact in tables["installable"]:
+        value = fact.value
+        if value.dimension not in things:
+            continue
+        known = things[value.dimension]
+        for said in (*value.values, *value.stand_in, *value.unproved):
+            if said.partition(" ")[0] not in known:
+                what = f"{value.dimension} is not in the catalogue"
+                yield fact_problem(what, "installable", fact.id, said, ", ".join(sorted(known)))
+
+
+def _published(tables: Tables) -> Iterator[Problem]:
+    """Find files of what no cluster has: `cni` is whichever of its components was decided on."""
+    known = {fact.value.component for fact in tables["components"]} | {"kubernetes", "cni"}
+    known |= {fact.value.runtime.replace("-", "_") for fact in tables["container-runtimes"]}
+    for fact in tables["artifacts"]:
+        if fact.value.component not in known:
+            what, allowed = "component is not in the catalogue", ", ".join(sorted(known))
+            yield fact_problem(what, "artifacts", fact.id, fact.value.component, allowed)
