@@ -26,7 +26,7 @@ SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<fold
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = pytest.StashKey[set[str]]()
-FIGURES = pytest.StashKey[dict[str, dict[str, float]]]()
+FIGURES = pytest.StashKey[dict[str, dict[str, float | str]]]()
 
 
 class FolderScheduling(LoadScopeScheduling):
@@ -58,8 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def figures(pytestconfig: pytest.Config) -> dict[str, dict[str, float]]:
-    """Collect figures for the summary: {title: {label: value}}."""
+def figures(pytestconfig: pytest.Config) -> dict[str, dict[str, float | str]]:
+    """Collect figures, and names beside them, for the summary: {title: {label: value}}."""
     return pytestconfig.stash[FIGURES]
 
 
@@ -98,7 +98,8 @@ def pytest_terminal_summary(
     for title, values in sorted(config.stash[FIGURES].items()):
         terminalreporter.section(title)
         for label, value in values.items():
-            terminalreporter.line(f"{label:40} {value:10.2f}")
+            told = value if isinstance(value, str) else f"{value:10.2f}"
+            terminalreporter.line(f"{label:40} {told}")
     if names := sorted(config.stash[LEFT_OUT]):
         terminalreporter.section("left out of the default layer")
         for name in names:

@@ -11,6 +11,9 @@ import importlib
 import io
 import json
 import random
+import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -21,7 +24,7 @@ from bedplate import cli
 from tests.properties.mutations import BadSite, bad_sites, bases, with_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 # The package has a function of the same name.
@@ -31,6 +34,47 @@ SEED = 20261121
 AT_LEAST = 600
 REFUSED = 3
 LOCK = b"# an older lock\nformat: 1\n"
+
+
+#: What Python tells of before it opens a connection, or starts another program.
+REACHING = {
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.system",
+    "pty.spawn",
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "socket.sendmsg",
+    "socket.sendto",
+    "subprocess.Popen",
+}
+#: What Ansible's plugins ask of this very machine when the first template imports them.
+AT_HOME = ("socket.getaddrinfo ('127.0.0.1'", "subprocess.Popen ('/sbin/ldconfig'")
+#: Those who look at what is reached for: a hook can never be taken out again.
+WATCHING: list[list[str]] = []
+
+
+def _notice(event: str, arguments: tuple[object, ...]) -> None:
+    if WATCHING and event in REACHING:
+        told = f"{event} {arguments}"
+        if not told.startswith(AT_HOME):
+            WATCHING[-1].append(told)
+
+
+sys.addaudithook(_notice)
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[list[str]]:
+    """Notice every connection and every program that is started meanwhile."""
+    WATCHING.append([])
+    try:
+        yield WATCHING[-1]
+    finally:
+        WATCHING.pop()
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +98,12 @@ def wrong(bad: BadSite, site: Path, *, lock: bool) -> str | None:
     if lock:
         path.write_bytes(LOCK)
     try:
-        status, out, err = planned(site)
+        with watched() as found:
+            status, out, err = planned(site)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+    if found:
+        return f"a refusal reached out: {found}"
     if status != REFUSED:
         return f"exit status {status}: {err}"
     if "Traceback" in err:
@@ -109,6 +156,19 @@ def test_sites_before_mutation_are_read(base: str, tmp_path: Path) -> None:
     files = bases()[base]
     sound = BadSite("sound", base, "", with_text(files, "hosts.yml", files["hosts.yml"]), "", 0, "")
     assert load_site(sound.write(tmp_path / base)).hosts
+
+
+def test_what_reaches_out_is_noticed() -> None:
+    """Else the trap of the others would be none."""
+    with watched() as found:
+        subprocess.run(["true"], check=True)
+        with socket.socket() as plug, contextlib.suppress(OSError):
+            plug.connect(("127.0.0.1", 9))
+        told = len(found)
+    subprocess.run(["true"], check=True)
+    assert found[0].startswith("subprocess.Popen ")
+    assert any(one.startswith("socket.connect ") for one in found)
+    assert len(found) == told
 
 
 def test_bad_sites_are_refused_at_the_right_place(tmp_path: Path) -> None:

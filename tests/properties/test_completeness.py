@@ -132,5 +132,5 @@ def test_no_solution_is_missed_and_no_better_one(question: Question) -> None:
 @settings(SMALL, max_examples=10_000)
 @given(questions())
 def test_sweep_no_solution_is_missed(question: Question) -> None:
-    """The same over many more: `make prove AREA=resolver`."""
+    """The same over many more: `make prove AREA=completeness`."""
     answered_by_trying(question)

@@ -69,12 +69,42 @@ def a_told_answer(plain: Plain) -> None:
     if isinstance(given_, Plan):
         assert broken(plain, REAL_FACTS, given_) == []
         return
-    assert given_.problems
-    for problem in given_.problems:
+    fully_told(given_)
+
+
+def fully_told(refusal: Refusal) -> None:
+    """Assert that each problem says what, where and what to do."""
+    assert refusal.problems
+    for problem in refusal.problems:
         assert problem.what
         assert problem.fix
         assert problem.key
         assert problem.rule
+
+
+def a_minimal_refusal(plain: Plain) -> None:
+    """Totality of what is told too; each conflict needs all of its wishes and all of its rules."""
+    original, cores = Program.conflict, 0
+
+    def shrunk(self: Program, kept: Any) -> Any:
+        nonlocal cores
+        found = original(self, kept)
+        if found is not None:
+            wishes, rules = found
+            assert not self.possible(wishes, rules)
+            for wish in wishes:
+                assert self.possible([other for other in wishes if other != wish])
+            for rule in rules:
+                assert self.possible(wishes, [other for other in rules if other != rule])
+            cores += 1
+        return found
+
+    with mock.patch.object(Program, "conflict", shrunk):
+        given_ = decided(plain, world())
+    event(f"{type(given_).__name__}, {cores} conflicts")
+    if isinstance(given_, Refusal):
+        fully_told(given_)
+        assert cores >= len(given_.conflicts)
 
 
 def the_same_bytes(plain: Plain, random: Random) -> None:
@@ -224,11 +254,36 @@ def test_fewer_wishes_are_not_refused(plain: Plain, data: st.DataObject) -> None
     not_worse_without(plain, lambda wishes: data.draw(CHOICES(wishes)))
 
 
+@examples(200)
+@given(SITES)
+def test_refusals_are_told_and_minimal(plain: Plain) -> None:
+    """Totality with the search for conflicts, and minimality of what it finds."""
+    a_minimal_refusal(plain)
+
+
 @examples(30)
 @given(SITES)
 def test_conflicts_are_minimal(plain: Plain) -> None:
     """Minimality."""
     minimal_conflicts(plain)
+
+
+def drawn(*, in_sweeps: bool) -> int:
+    """Return how many sites the tests of this file draw, in sweeps or by default."""
+    tests = [test for name, test in globals().items() if name.startswith("test_")]
+    return sum(
+        test._hypothesis_internal_use_settings.max_examples
+        for test in tests
+        if hasattr(test, "hypothesis") and bool(getattr(test, "pytestmark", [])) == in_sweeps
+    )
+
+
+def test_as_many_sites_are_drawn_as_are_promised(figures: dict[str, dict[str, float]]) -> None:
+    """Thousands by default, and ten times as many in the sweeps."""
+    counts = {"by default": drawn(in_sweeps=False), "in sweeps": drawn(in_sweeps=True)}
+    figures["sites drawn for the resolver's properties"] = dict(counts)
+    assert counts["by default"] >= 2_000
+    assert counts["in sweeps"] >= 20_000
 
 
 @pytest.mark.prove
@@ -285,3 +340,11 @@ def test_sweep_fewer_wishes_are_not_refused(plain: Plain, data: st.DataObject) -
 def test_sweep_conflicts_are_minimal(plain: Plain) -> None:
     """The same over many more sites: `make prove AREA=resolver`."""
     minimal_conflicts(plain)
+
+
+@pytest.mark.prove
+@examples(2_000)
+@given(SITES)
+def test_sweep_refusals_are_told_and_minimal(plain: Plain) -> None:
+    """The same over many more sites: `make prove AREA=resolver`."""
+    a_minimal_refusal(plain)

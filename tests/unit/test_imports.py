@@ -1,0 +1,96 @@
+"""A command imports what it needs and no more: each runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bedplate.lock import digest
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+#: Runs a command without showing what it says, then tells its status and what was imported.
+RUN = """\
+import contextlib, io, json, sys
+from bedplate import cli
+with contextlib.redirect_stdout(io.StringIO()):
+    try:
+        status = cli.main(sys.argv[1:])
+    except SystemExit as ended:
+        status = ended.code
+print(json.dumps([status, sorted(sys.modules)]))
+"""
+#: The heavy packages: what a command may be slow for.
+HEAVY = {"ansible", "asyncssh", "clingo", "grpc", "jinja2", "pulumi", "pydantic", "yaml"}
+PARTS = {
+    "catalogue",
+    "cluster",
+    "discovery",
+    "evidence",
+    "lock",
+    "mirror",
+    "planning",
+    "portable",
+    "provider",
+    "resolver",
+    "site",
+}
+READING = {"ansible", "jinja2", "pydantic", "yaml"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A copy of the demo site with evidence of one host."""
+    copy = tmp_path / "demo"
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate"))
+    evidence = copy / ".bedplate" / "evidence" / "host-gpu-a.json"
+    evidence.parent.mkdir(parents=True)
+    check = {"id": "driver.loaded_version", "what": "the loaded driver", "result": "pass"}
+    content = {
+        "format": 1,
+        "subject": {"kind": "host", "name": "gpu-a", "pool": None},
+        "checked": "2026-11-21T10:00:00Z",
+        "lock": digest(copy),
+        "checks": [check],
+    }
+    evidence.write_text(json.dumps(content), encoding="utf-8")
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "heavy", "parts"),
+    [
+        (["--help"], 0, set(), set()),
+        (["plan", "--help"], 0, set(), set()),
+        (
+            ["plan", "SITE"],
+            0,
+            READING | {"clingo"},
+            {"catalogue", "lock", "planning", "resolver", "site"},
+        ),
+        (
+            ["explain", "SITE", "pool_train"],
+            0,
+            READING | {"clingo"},
+            {"catalogue", "lock", "planning", "resolver", "site"},
+        ),
+        (["report", "SITE"], 2, READING, {"evidence", "lock", "site"}),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_what_a_command_imports(
+    command: list[str], status: int, heavy: set[str], parts: set[str], site: Path
+) -> None:
+    asked = [str(site) if word == "SITE" else word for word in command]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *asked], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    ended, modules = json.loads(done.stdout)
+    assert ended == status
+    assert {name for name in HEAVY if name in modules} == heavy
+    assert {part for part in PARTS if f"bedplate.{part}" in modules} == parts

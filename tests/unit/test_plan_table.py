@@ -1,0 +1,50 @@
+"""What `bedplate plan` shows of the demo site: every decision, and why it was made.
+
+After a change of words or catalogue, `python -m tests.unit.test_plan_table` writes it anew: review
+the difference.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bedplate.lock import content_of, load_lock
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+SHOWN = Path(__file__).with_name("demo_plan.txt")
+
+
+def shown(folder: Path) -> str:
+    """Plan a copy of the demo site that has no lock, and return what is printed."""
+    shutil.copytree(DEMO, folder / "site", ignore=shutil.ignore_patterns(".bedplate*"))
+    plan = [sys.executable, "-m", "bedplate.cli", "plan", "site", "--today", "2026-11-21"]
+    done = subprocess.run(plan, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_table_of_the_demo(tmp_path: Path) -> None:
+    assert shown(tmp_path).splitlines() == SHOWN.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_decision_has_its_row_and_its_reason() -> None:
+    """The text was reviewed; this keeps a part of the lock from being forgotten in it."""
+    table, _, rest = SHOWN.read_text(encoding="utf-8").partition("\nWhy:\n")
+    rows = {tuple(line.split()[:2]) for line in table.splitlines()}
+    why = {tuple(line.split()[:2]) for line in rest.partition("\n\n")[0].splitlines()}
+    lock = load_lock(DEMO)
+    parts = set(content_of(lock)["cluster"]) - {"not_yet", "addons", "cni"}
+    assert {("cluster", part) for part in parts} <= rows
+    assert {(pool, part) for pool in lock.pools for part in ("gpu", "nvidia_driver")} <= rows
+    shared = {"kubernetes", "containerd", "cni", "cni_plugins", "nvidia_container_toolkit"}
+    assert {("cluster", part) for part in shared} <= why
+    assert {(pool, "nvidia_driver") for pool in lock.pools} <= why
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        SHOWN.write_text(shown(Path(made)), encoding="utf-8")
