@@ -79,7 +79,7 @@ def main() -> None:
         found = build_needs.needs(host, names, params["refresh"] and not module.check_mode)
         if not module.check_mode:
             build_needs.refuse_without_dkms(found)
-            if found.install:
+            if found.install and build_needs.mended(host):
                 build_needs.install(host, found.install, module.tmpdir)
     except TransactionError as error:
         what, got, allowed, fix = error.parts

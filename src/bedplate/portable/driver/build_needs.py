@@ -9,11 +9,13 @@ from typing import List, NamedTuple, Sequence
 from .. import os_release
 from ..host import Host
 from ..packages import apt, debian, dnf
-from ..packages.transaction import TransactionError
+from ..packages.transaction import TransactionError, await_turn
 from .state import HEADERS
 
 #: How the names of Debian's kernels begin, and those of their headers.
 IMAGE, FOLLOWER = "linux-image-", "linux-headers-"
+#: Ubuntu's kernels before they are signed: what follows them has no headers of its own.
+UNSIGNED = "unsigned-"
 DEVEL = "kernel-devel-"
 DKMS = "dkms"
 
@@ -38,7 +40,9 @@ def wanted(host: Host, release: str, dkms: bool) -> List[str]:
         name, _, status = line.partition(" ")
         flavour = name[len(IMAGE) :]
         # A kernel's own name begins with its version; what draws in new ones has the flavour alone.
-        if status[1:2] == "i" and not flavour[:1].isdigit():
+        # One that is held draws in nothing: the site pins a kernel, whose headers its role brings.
+        draws = status.startswith("ii") and not flavour[:1].isdigit()
+        if draws and not flavour.startswith(UNSIGNED):
             names.append(FOLLOWER + flavour)
     have = debian.installed(host, [*names, DKMS])
     return [name for name in [*names, *([DKMS] if dkms else [])] if name not in have]
@@ -47,17 +51,44 @@ def wanted(host: Host, release: str, dkms: bool) -> List[str]:
 def needs(host: Host, names: Sequence[str], refresh: bool) -> Needs:
     """Those of ``names`` that the sources offer, and the others. Raises TransactionError.
 
-    ``refresh`` has apt fetch its index where it does not know one of them.
+    ``refresh`` has apt fetch its index where it does not know one of them. An index that cannot be
+    fetched keeps nobody from a driver whose packages are there.
     """
     if os_release.family(host) == "RedHat":
-        argv = ["dnf", *dnf.OPTIONS, "--quiet", "repoquery"]
-        offered = {name: bool(host.run([*argv, name], 600).out.strip()) for name in names}
+        offered = {name: _offered_by_dnf(host, name) for name in names}
     else:
         offered = {name: bool(found) for name, found in debian.offered(host, names).items()}
         if refresh and not all(offered.values()):
-            apt.update(host, apt.Wish({}))
+            try:
+                apt.update(host, apt.Wish({}))
+            except TransactionError:
+                if not offered.get(DKMS, True):
+                    raise
             offered = {name: bool(found) for name, found in debian.offered(host, names).items()}
     return Needs([n for n in names if offered[n]], [n for n in names if not offered[n]])
+
+
+def _offered_by_dnf(host: Host, name: str) -> bool:
+    answer = host.run(["dnf", *dnf.OPTIONS, "--quiet", "repoquery", name], timeout=600)
+    if answer.code != 0:
+        raise TransactionError(
+            "the package index cannot be fetched",
+            dnf.errors(answer),
+            "'dnf makecache' ends well",
+            "Check the host's repositories and its way to them.",
+        )
+    return bool(answer.out.strip())
+
+
+def mended(host: Host, lock_timeout: int = 600) -> bool:
+    """Whether packages can be installed: what a killed run left is finished first, if that goes.
+
+    Otherwise the driver's own transaction knows what is to be exchanged, and mends it.
+    """
+    if os_release.family(host) == "RedHat" or not debian.interrupted(host):
+        return True
+    await_turn(lambda: debian.locked(host), lock_timeout)
+    return not debian.interrupted(host) or not apt.mend(host, apt.Wish({}))
 
 
 def install(host: Host, names: Sequence[str], work: str) -> None:
