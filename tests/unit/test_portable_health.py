@@ -13,6 +13,7 @@ from tests.unit.evidence_machine import CONFIGURATION, ROW, WISH, Machine
 if TYPE_CHECKING:
     from pathlib import Path
 
+DIVIDED = {"mode": "mig", "mig_profiles": ["3g.40gb"] * 2}
 NVLINK = "GPU {0}: NVIDIA A100 (UUID: GPU-{0})\n\t Link 0: 25 GB/s\n\t Link 1: {1}\n"
 
 
@@ -94,21 +95,21 @@ def test_links_that_are_down_are_told(
 
 
 @pytest.mark.parametrize(
-    "made_to",
+    ("made_to", "told"),
     [
-        {"gpus": [{"model": "a100-sxm4-80gb", "pci": ["10de:20b2"], "count": 2}]},
-        {"fabric": {"version": "535.1"}},
+        ({"fabric": {"version": "535.1"}}, ("fail", {"0": 0, "1": 0})),
+        ({"fabric": {"version": "535.1"}, "sharing": DIVIDED}, ("skipped", None)),
     ],
 )
-def test_boards_that_are_made_to_have_links_have_them(
-    machine: Machine, made_to: dict[str, Any]
+def test_boards_of_a_fabric_have_links(
+    machine: Machine, made_to: dict[str, Any], told: tuple[str, Any]
 ) -> None:
-    """A PCIe card may have no bridge; boards on a baseboard, or in a fabric, are never without."""
+    """A PCIe card may have no bridge; boards of a fabric are without links under MIG alone."""
     down = NVLINK.format(0, "<inactive>") + NVLINK.format(1, "<inactive>")
     machine.answers["nvidia-smi nvlink"] = Result(0, down.replace("25 GB/s", "<inactive>"), "")
     checks = machine.collected("health", wish=WISH._replace(**made_to))["checks"]
     check = next(one for one in checks if one["id"] == "health.nvlink")
-    assert (check["result"], check["found"]) == ("fail", {"0": 0, "1": 0})
+    assert (check["result"], check["found"]) == told
 
 
 def test_a_driver_that_says_nothing_of_health_is_no_pass(machine: Machine) -> None:

@@ -108,9 +108,11 @@ def _remapped(host: Host, gpus: List[Dict[str, str]], to: Collected) -> None:
 
 
 def _joined(wish: Wishes) -> bool:
-    """Whether the boards are made to have links: by a fabric, or on one baseboard (SXM)."""
-    boards = [str(gpu.get("model", "")) for gpu in wish.gpus]
-    return bool(wish.fabric) or (wish.gpu_count > 1 and all("-sxm" in one for one in boards))
+    """Whether a fabric joins the boards. An A100's links are trained off while MIG divides it.
+
+    (NVIDIA's Fabric Manager user guide, on MIG mode.)
+    """
+    return bool(wish.fabric) and not wish.sharing.get("mig_profiles")
 
 
 def _nvlink(host: Host, wish: Wishes, to: Collected) -> None:
