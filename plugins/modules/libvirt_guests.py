@@ -38,6 +38,12 @@ options:
     description: Where libvirt is.
     type: str
     default: qemu:///system
+  shares:
+    description:
+      - Whether shares of cards are made before guests are defined. In check mode they are not there
+        yet.
+    type: bool
+    default: false
   kind:
     description: The hypervisor. V(qemu) is emulation, for hosts without virtualisation.
     type: str
@@ -91,12 +97,18 @@ def main() -> None:
             "page_size": {"type": "str", "choices": ["", "2M", "1G"], "default": ""},
             "connection": {"type": "str", "default": "qemu:///system"},
             "kind": {"type": "str", "choices": ["kvm", "qemu"], "default": "kvm"},
+            "shares": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     wish = module.params
     settings = libvirt_guests.Settings(
-        wish["host"], wish["connection"], wish["kind"], wish["page_size"], wish["devices"]
+        wish["host"],
+        wish["connection"],
+        wish["kind"],
+        wish["page_size"],
+        wish["devices"],
+        wish["shares"],
     )
     outcome = libvirt_guests.ensure(Host(), wish["guests"], settings, module.check_mode)
     result = {"changed": bool(outcome.diff), "diff": outcome.diff, "restart": outcome.restart}

@@ -20,7 +20,8 @@ options:
     type: str
     required: true
   cards:
-    description: Addresses of the cards that are shared.
+    description:
+      - Addresses of the cards that are shared. With none, shares, virtual functions and unit go.
     type: list
     elements: str
     required: true
@@ -28,6 +29,10 @@ options:
     description: Guests by name, with C(vgpu), the profiles of their shares, where they have some.
     type: dict
     required: true
+  connection:
+    description: Where libvirt is, which is asked what runs with a share before that is taken away.
+    type: str
+    default: qemu:///system
 attributes:
   check_mode:
     description: Says what would change. Nothing is placed before the manager offers profiles.
@@ -67,11 +72,14 @@ def main() -> None:
             "host": {"type": "str", "required": True},
             "cards": {"type": "list", "elements": "str", "required": True},
             "guests": {"type": "dict", "required": True},
+            "connection": {"type": "str", "default": "qemu:///system"},
         },
         supports_check_mode=True,
     )
     wish = module.params
-    work = vgpu_apply.Work(Host(), wish["cards"], wish["host"], module.check_mode)
+    work = vgpu_apply.Work(
+        Host(), wish["cards"], wish["host"], module.check_mode, wish["connection"]
+    )
     outcome = work.run(wish["guests"])
     result = {
         "changed": bool(outcome.diff),

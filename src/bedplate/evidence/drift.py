@@ -69,7 +69,11 @@ SLURM = "slurm"
 GROUPS = {"control_plane", "gpu_pools", "hypervisors", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
 #: The same on hypervisors, whose guests go down with them: it is proposed, and never done.
-AFTER_REBOOT_OF_HYPERVISORS = ("passthrough.arguments", "passthrough.bound")
+AFTER_REBOOT_OF_HYPERVISORS = (
+    "passthrough.arguments",
+    "passthrough.bound",
+    "passthrough.manager",
+)
 _PLAY = "ansible-playbook -i {site} bedplate.gpu."
 #: In the order in which they are to be run.
 REMEDIES = {

@@ -14,7 +14,8 @@ ENDPOINT = r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{
 KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
 PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 PROFILE = r"^[1-7]g\.[0-9]+gb([+-][a-z.]+)?$"
-VGPU = r"^(grid|nvidia)_[a-z0-9]+-[0-9]+(-[0-9]+)?[abcq](me)?$"
+#: As the manager names them, in small letters and with underscores for blanks.
+VGPU = r"^(grid|nvidia)_[a-z0-9_-]+-[0-9]+(-[0-9]+)?[abcq](me|nome|meall|gfx)?$"
 #: A guest's name is a host's, a file's and a libvirt domain's.
 GUEST = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 #: As long as the kernel lets a network interface's name be.

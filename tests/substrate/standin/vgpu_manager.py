@@ -23,12 +23,17 @@ FUNCTIONS = 4
 OFFERED = "ID    : vGPU Name\n1178  : NVIDIA L40S-12Q\n"
 LIST = "/usr/lib/nvidia/offered"
 SRIOV = f"""#!/bin/sh
-# sriov-manage -e CARD
+# sriov-manage -e CARD, or -d CARD
 set -e
-[ "$1" = -e ]
 devices=/sys/bus/pci/devices
 card=$2
 number=0
+if [ "$1" = -d ]; then
+    rm -r $devices/$card/virtfn* $devices/${{card%.*}}.[4-7]
+    echo 0 > $devices/$card/sriov_numvfs
+    exit
+fi
+[ "$1" = -e ]
 while [ $number -lt {FUNCTIONS} ]; do
     function=${{card%.*}}.$((number + 4))
     mkdir -p $devices/$function/nvidia

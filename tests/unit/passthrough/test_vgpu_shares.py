@@ -27,7 +27,7 @@ class Machine:
 
     def __init__(self, root: Path, *, mediated: bool) -> None:
         self.root, self.mediated, self.ran, self.enabled = root, mediated, [], False
-        self.busy: set[str] = set()
+        self.domains: dict[str, str] = {}
         for card in (FIRST, SECOND):
             self.put(f"{DEVICES}/{card}/vendor", "0x10de")
             if mediated:
@@ -96,7 +96,14 @@ class Machine:
 
     def _run(self, argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
         self.ran.append(" ".join(argv))
-        if argv[0] == vgpu.SRIOV:
+        if argv[0] == "virsh":
+            last = argv[-1]
+            return Result(
+                0, "\n".join(self.domains) if last == "--name" else self.domains[last], ""
+            )
+        if argv[:2] == [vgpu.SRIOV, "-d"]:
+            self.put(f"{DEVICES}/{argv[2]}/sriov_numvfs", "0")
+        elif argv[0] == vgpu.SRIOV:
             self.functions(argv[2])
         elif argv[:2] == ["systemctl", "is-enabled"]:
             return Result(0, "enabled\n" if self.enabled else "disabled\n", "")
@@ -107,7 +114,10 @@ class Machine:
         return Result(0, "", "")
 
     def go(self, *cards: str, check: bool = False, **guests: Any) -> vgpu_apply.Outcome:
-        work = vgpu_apply.Work(self.host, cards or (FIRST, SECOND), "hv1", check)
+        return self.share(cards or (FIRST, SECOND), check, **guests)
+
+    def share(self, cards: Sequence[str], check: bool = False, **guests: Any) -> vgpu_apply.Outcome:
+        work = vgpu_apply.Work(self.host, cards, "hv1", check)
         return work.run({name: {"vgpu": list(wished)} for name, wished in guests.items()})
 
     def on(self, function: str) -> str:
@@ -206,6 +216,60 @@ def test_a_share_that_a_guest_has_is_left_and_told(
         "again."
     )
     assert [share.guest for share in vgpu.recorded(functions.host)] == ["vm1"]
+
+
+def test_a_share_of_a_running_domain_is_not_even_asked_for(functions: Machine) -> None:
+    """The kernel may have the guest asked to give it up, and wait."""
+    (share,) = functions.go(vm1=[HALF]).shares
+    guest = libvirt_domain.Guest(
+        "vm1", (), 1, 1, "/d", "br0", "", (), 0, "", functions=[share.function]
+    )
+    functions.domains["vm1"] = libvirt_domain.xml(guest)
+    (said,) = functions.go().problems
+    assert "got: domain vm1 runs with it; allowed: a share that no guest has" in said
+    assert functions.on(share.function) == "1155"
+    functions.domains.clear()
+    assert functions.go().problems == []
+    assert functions.on(share.function) == "0"
+
+
+def test_without_cards_nothing_of_it_stays(functions: Machine) -> None:
+    functions.go(vm1=[HALF])
+    functions.ran.clear()
+    before = functions.share([], check=True)
+    assert (bool(before.diff), before.problems) == (True, [])
+    assert functions.on("0000:41:00.4") == "1155"
+    assert functions.share([]).problems == []
+    assert functions.on("0000:41:00.4") == "0"
+    assert f"{vgpu.SRIOV} -d {FIRST}" in functions.ran
+    assert "systemctl disable bedplate-vgpu.service" in functions.ran
+    assert [path for path in vgpu_apply.FILES if functions.host.exists(path)] == []
+    assert functions.share([]).diff == []
+
+
+def test_what_is_not_shown_yet_moves_nothing(functions: Machine) -> None:
+    """After a boot, the manager may not have told of its profiles when the play looks."""
+    functions.go(vm1=[WHOLE], vm2=[HALF])
+    kept = places(functions.go(vm1=[WHOLE], vm2=[HALF]))
+    for function in kept.values():
+        functions.put(f"{DEVICES}/{function}/nvidia/current_vgpu_type", "0")
+        functions.put(f"{DEVICES}/{function}/nvidia/creatable_vgpu_types", "")
+    assert places(functions.go(vm1=[WHOLE], vm2=[HALF])) == kept
+
+
+def test_a_domain_of_a_former_guest_is_named(functions: Machine) -> None:
+    (share,) = functions.go(vm2=[HALF]).shares
+    old = libvirt_domain.Guest(
+        "vm1", (), 1, 1, "/d", "br0", "", (), 0, "", functions=[share.function]
+    )
+    domains = {"vm1": libvirt_domain.xml(old)}
+    settings = libvirt_guests.Settings("hv1", "qemu:///system", "kvm", "", [])
+    (said,) = libvirt_guests.former(functions.host, domains, {"vm2": {}}, settings)
+    assert said == (
+        f"domain of a former guest has a share — hv1, domain vm1 — got: {share.function}; "
+        "allowed: guest vm2 alone — Run 'virsh undefine vm1'."
+    )
+    assert libvirt_guests.former(functions.host, domains, {"vm1": {}}, settings) == []
 
 
 def test_another_manager_names_the_profile_anew(

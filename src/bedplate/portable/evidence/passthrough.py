@@ -121,7 +121,7 @@ def _shares(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     names = [f"{guest}/{number} {profile}" for guest, number, profile in wished]
     what = "shares of cards are made as the guests wish"
     to.checks.append(
-        check("passthrough.shares", what, names, sorted(share.name for share in made), AGAIN)
+        check("passthrough.shares", what, names, [share.name for share in sorted(made)], AGAIN)
     )
     state = host.run(["systemctl", "is-enabled", vgpu.UNIT]).out.strip() or "absent"
     what = "shares of cards are made again at every boot"

@@ -31,6 +31,8 @@ class Function(NamedTuple):
     group: Optional[str]
     node: Optional[int]
     above_4g: int
+    #: Whether it is a virtual function, which comes and goes with its card's driver.
+    virtual: bool = False
 
     @property
     def slot(self) -> str:
@@ -86,6 +88,7 @@ def functions(host: Host) -> Dict[str, Function]:
             member.get(device.address),
             _node(host, device.address),
             _above_4g(host, device.address),
+            host.exists(f"{pci.DEVICES}/{device.address}/physfn"),
         )
         for device in pci.scan(host)
     }
@@ -118,7 +121,8 @@ def _torn(present: Mapping[str, Function], given: Sequence[Function], where: str
     """
     addresses, problems = {f.address for f in given}, []
     for slot in sorted({f.slot for f in given}):
-        left = [f for f in present.values() if f.slot == slot and f.address not in addresses]
+        mates = [f for f in present.values() if f.slot == slot and not f.virtual]
+        left = [f for f in mates if f.address not in addresses]
         if left:
             mine = ", ".join(f.address for f in given if f.slot == slot)
             problems.append(

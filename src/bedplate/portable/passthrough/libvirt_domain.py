@@ -160,8 +160,9 @@ def host_devices(text: str) -> List[str]:
     return sorted(address for address in found if address)
 
 
-def _mediated(domain: ET.Element) -> List[str]:
-    sources = domain.iterfind("devices/hostdev[@type='mdev']/source/address")
+def mediated_devices(text: str) -> List[str]:
+    """The identities of the mediated devices that a domain is given, sorted."""
+    sources = ET.fromstring(text).iterfind("devices/hostdev[@type='mdev']/source/address")  # noqa: S314
     return sorted(source.get("uuid", "") for source in sources)
 
 
@@ -205,7 +206,7 @@ def essence(text: str) -> Mapping[str, Any]:
         "managed": sorted(
             {d.get("managed", "no") for d in domain.iterfind("devices/hostdev[@type='pci']")}
         ),
-        "mediated": _mediated(domain),
+        "mediated": mediated_devices(text),
         "disks": [s.get("file") or s.get("dev") for s in domain.iterfind("devices/disk/source")],
         "networks": [
             s.get("bridge") or s.get("network") for s in domain.iterfind("devices/interface/source")

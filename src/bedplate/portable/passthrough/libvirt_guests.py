@@ -21,6 +21,8 @@ class Settings(NamedTuple):
     kind: str
     page_size: str
     devices: Sequence[str]
+    #: Whether shares of cards are made by the time that guests are defined.
+    shares: bool = False
 
 
 class Outcome(NamedTuple):
@@ -88,7 +90,7 @@ def wrong(
     for name, wish in sorted(guests.items()):
         at = f"{where}, guest {name}"
         wanted, shares = wish.get("vgpu") or [], made.get(name, [])
-        if not check and [share.profile for share in shares] != list(wanted):
+        if wanted and not check and [share.profile for share in shares] != list(wanted):
             got, allowed = ", ".join(share.profile for share in shares), ", ".join(wanted)
             fix = (
                 "Write bedplate_vgpu for this hypervisor and run site.yml, or write the guest out"
@@ -171,11 +173,31 @@ def foreign(
     return found
 
 
+def former(
+    host: Host,
+    domains: Mapping[str, str],
+    guests: Mapping[str, Mapping[str, Any]],
+    settings: Settings,
+) -> List[str]:
+    """Domains of guests that the site no longer has, with a share that now is another's."""
+    now = {share.identity or share.function: share for share in vgpu.recorded(host)}
+    found = []
+    for name, text in sorted(domains.items()):
+        if name in guests or not domain.ours(text):
+            continue
+        for one in [*domain.host_devices(text), *domain.mediated_devices(text)]:
+            if one in now:
+                at, allowed = f"{settings.where}, domain {name}", f"guest {now[one].guest} alone"
+                what, fix = "domain of a former guest has a share", f"Run 'virsh undefine {name}'."
+                found.append(problem(what, at, one, allowed, fix))
+    return found
+
+
 def ensure(
     host: Host, guests: Mapping[str, Mapping[str, Any]], settings: Settings, check: bool
 ) -> Outcome:
     """Define every guest whose domain is absent or differs in what we decide."""
-    problems = wrong(host, guests, settings, check)
+    problems = wrong(host, guests, settings, check and settings.shares)
     virsh = Libvirt(host, settings)
     domains, reason = virsh.domains()
     if reason is not None and not check:
@@ -183,6 +205,7 @@ def ensure(
         said = f"virsh -c {settings.connection}"
         problems.append(problem("libvirt does not answer", settings.where, reason, said, fix))
     problems += foreign(domains, guests, settings)
+    problems += former(host, domains, guests, settings)
     if problems:
         return Outcome([], problems, [])
     diff: List[Dict[str, str]] = []

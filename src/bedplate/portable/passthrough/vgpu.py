@@ -37,18 +37,33 @@ SCRIPT = f"""#!/bin/sh
 set -u
 devices=/sys/bus/pci/devices
 status=0
+
+# The manager shows its files a while after its daemons have started.
+await() {{
+    left=30
+    while [ ! -e "$1" ] && [ $left -gt 0 ]; do
+        sleep 1
+        left=$((left - 1))
+    done
+}}
+
 while read -r what function type uuid _; do
     device=$devices/$function
     case $what in
         card)
             [ "$(cat "$device/sriov_totalvfs" 2>/dev/null || echo 0)" -gt 0 ] || continue
-            [ "$(cat "$device/sriov_numvfs")" -gt 0 ] || {SRIOV} -e "$function" || status=1
+            [ "$(cat "$device/sriov_numvfs")" -gt 0 ] ||
+                {SRIOV} -e "$function" </dev/null || status=1
             ;;
         share)
             if [ "$uuid" != - ]; then
+                await "$device/mdev_supported_types/$type/create"
                 [ -e {MEDIATED}/"$uuid" ] ||
                     echo "$uuid" > "$device/mdev_supported_types/$type/create" || status=1
-            elif [ "$(cat "$device/nvidia/current_vgpu_type")" != "$type" ]; then
+                continue
+            fi
+            await "$device/nvidia/current_vgpu_type"
+            if [ "$(cat "$device/nvidia/current_vgpu_type")" != "$type" ]; then
                 echo "$type" > "$device/nvidia/current_vgpu_type" || status=1
             fi
             ;;
@@ -61,6 +76,8 @@ UNIT_TEXT = f"""# Managed by Bedplate (role {ROLE}): changes here are lost.
 [Unit]
 Description=Make shares of GPUs for guests
 ConditionPathExists={RECORD}
+# Every new share starts it anew.
+StartLimitIntervalSec=0
 After=nvidia-vgpud.service {SERVICE}
 Before=libvirtd.service virtqemud.service libvirt-guests.service
 
@@ -243,16 +260,29 @@ def kept(
 ) -> Tuple[List[Share], List[Share]]:
     """The recorded shares that stay, and those that go.
 
-    A share that is not made, and that its function no longer offers under that name (another
-    manager was installed), is placed anew.
+    A share that is not made, and that its function offers under another name or not at all while
+    it offers something, is placed anew: another manager was installed. What is not shown yet (the
+    functions of a card, or their profiles) moves nothing.
     """
     stay: List[Share] = []
     go: List[Share] = []
     for share in recorded(host):
         same = (share.guest, share.number, share.profile) in wished and share.card in cards
-        can = there(host, share) or offers(host, share.function).get(share.profile) == share.kind
-        (stay if same and can else go).append(share)
+        (stay if same and _stays(host, share) else go).append(share)
     return stay, go
+
+
+def _stays(host: Host, share: Share) -> bool:
+    if not host.exists(f"{pci.DEVICES}/{share.function}"):
+        return without_functions(host, share.card)
+    offered = offers(host, share.function)
+    return there(host, share) or not offered or offered.get(share.profile) == share.kind
+
+
+def cards(host: Host) -> List[str]:
+    """The cards that were shared."""
+    lines = (line.split() for line in (host.read(RECORD) or "").splitlines())
+    return [words[1] for words in lines if len(words) == 2 and words[0] == "card"]
 
 
 def room(host: Host, cards: Sequence[str]) -> str:

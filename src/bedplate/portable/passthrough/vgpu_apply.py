@@ -2,13 +2,15 @@
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from .. import pci
+from .. import owned, pci
 from ..files import File, ensure_files
 from ..host import Host
 from ..message import problem
-from . import vgpu
+from . import libvirt_domain, vgpu
 
 SLOW = 300.0
+DISABLE = [["systemctl", "disable", vgpu.UNIT]]
+FILES = (vgpu.UNIT_FILE, vgpu.MAKER, vgpu.RECORD)
 ENABLE = [["systemctl", "daemon-reload"], ["systemctl", "enable", vgpu.UNIT]]
 
 
@@ -23,8 +25,11 @@ class Outcome(NamedTuple):
 class Work:
     """One run on one host."""
 
-    def __init__(self, host: Host, cards: Sequence[str], where: str, check: bool) -> None:
+    def __init__(
+        self, host: Host, cards: Sequence[str], where: str, check: bool, connection: str = ""
+    ) -> None:
         self.host, self.where, self.check = host, where, check
+        self.virsh = ["virsh", "--quiet", "-c", connection or "qemu:///system"]
         self.cards = sorted(str(card).lower() for card in cards)
         self.diff: List[Dict[str, str]] = []
         self.problems: List[str] = []
@@ -71,9 +76,13 @@ class Work:
     def _take(self, going: Sequence[vgpu.Share]) -> List[vgpu.Share]:
         """Take shares away that nobody wishes for; those that a guest still has."""
         left = []
+        used = self._used() if going else {}
         for share in going:
             self._shown(f"share {share.name} on {share.function}\n", "")
-            reason = None if self.check else vgpu.unmake(self.host, share)
+            user = used.get(share.identity or share.function)
+            reason = f"domain {user} runs with it" if user else None
+            if reason is None and not self.check:
+                reason = vgpu.unmake(self.host, share)
             if reason is not None:
                 left.append(share)
                 fix = f"Shut guest {share.guest} down when its work allows, and run the play again."
@@ -82,6 +91,46 @@ class Work:
                     problem(what, self.where, reason, "a share that no guest has", fix)
                 )
         return left
+
+    def _used(self) -> Dict[str, str]:
+        """The running domain of each function and mediated device that one has.
+
+        The kernel may wait for the guest instead of refusing: it is not asked then.
+        """
+        found = {}
+        names = self.host.run([*self.virsh, "list", "--name"]).out.split()
+        for name in names:
+            text = self.host.run([*self.virsh, "dumpxml", name]).out
+            if text.strip():
+                devices = libvirt_domain.host_devices(text) + libvirt_domain.mediated_devices(text)
+                found.update(dict.fromkeys(devices, name))
+        return found
+
+    def _give_up(self) -> Outcome:
+        """No card is shared any more: nothing of what made shares at boot stays."""
+        left = self._take(vgpu.recorded(self.host))
+        if self.problems:
+            return Outcome(self.diff, self.problems, left)
+        for card in vgpu.cards(self.host):
+            if (
+                not vgpu.without_functions(self.host, card)
+                and len(vgpu.functions(self.host, card)) > 1
+            ):
+                self._shown(f"{card}: virtual functions\n", f"{card}: no virtual functions\n")
+                if not self.check:
+                    self._ran([vgpu.SRIOV, "-d", card], f"card {card} keeps its virtual functions")
+        files = [path for path in FILES if self.host.exists(path)]
+        for path in files:
+            header = {"before_header": path, "after_header": path}
+            self.diff.append(dict(header, before=self.host.read(path) or "", after=""))
+        if files and not self.check and not self.problems:
+            for argv in DISABLE:
+                self._ran(argv, "the unit that makes shares at boot is not disabled")
+            for path in files:
+                self.host.remove(path)
+            owned.forget(self.host, files)
+            self._ran(["systemctl", "daemon-reload"], "systemd does not forget the unit")
+        return Outcome(self.diff, self.problems, [])
 
     def _make(self, share: vgpu.Share) -> None:
         self._shown("", f"share {share.name} on {share.function}\n")
@@ -112,6 +161,8 @@ class Work:
         self.problems += self._unknown()
         if self.problems:
             return Outcome([], self.problems, [])
+        if not self.cards:
+            return self._give_up()
         wished = vgpu.wishes(guests)
         self._split()
         shares, going = vgpu.kept(self.host, self.cards, wished)
