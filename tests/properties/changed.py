@@ -68,7 +68,8 @@ def optional(plain: Plain) -> Iterator[tuple[str | None, tuple[str | int, ...]]]
             for index, text in enumerate(wishes.get(key, [])):
                 # Others may need an add-on, and a pin of what is not there is refused.
                 narrows = key in ("cuda", "frameworks") or not (needed or plain.shared.get("pins"))
-                if text not in ("hami", "cert-manager") and narrows and not _pinned(wishes):
+                asked_for = text.startswith(("hami", "cert-manager"))  # with a version or without
+                if narrows and not asked_for and not _pinned(wishes):
                     yield pool, (f"bedplate_{key}", index)
         for component in wishes.get("pins", {}):
             yield pool, ("bedplate_pins", component)
