@@ -1,4 +1,4 @@
-"""Role container_runtime with Docker's repository: containerd.io in place of others, and back.
+"""Role container_runtime with a vendor's repository: containerd.io in place of others, and CRI-O.
 
 Systems and packages are stand-ins: no daemon is started, and no container runs here.
 """
@@ -165,3 +165,56 @@ def test_a_node_that_has_joined_keeps_what_it_has(site: Path) -> None:
     assert "another source than archive" in " ".join(said.split())
     assert playing.installed(site) == before
     conf.unlink()
+
+
+@pytest.fixture(scope="module")
+def crio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A planned site of one host that wishes for CRI-O of its own repository."""
+    os_name, work = "ubuntu-24.04", tmp_path_factory.mktemp("crio")
+    data = yaml.safe_load((ROLE / "vars/Debian.yml").read_text())
+    names = sorted(data["__container_runtime_needs"]["cri-o"])
+    repository = playing.unpacked(os_name, work, runtime_packages(os_name, "cri-o", names))
+    wishes = {
+        "bedplate_container_runtime": {"name": "cri-o", "source": "vendor-repo"},
+        "container_runtime_repository": repository,
+    }
+    return playing.planned(os_name, work, wishes)
+
+
+def test_crio_comes_beside_the_distributions_runc(crio: Path) -> None:
+    changed, said = play(crio)
+    assert changed > 0, said
+    lock = yaml.safe_load((crio / ".bedplate.lock.yml").read_text())
+    found = playing.installed(crio)
+    assert {"cri-o": found["cri-o"]} == lock["cluster"]["cri_o"]["packages"]
+    assert {"runc", "conmon"} <= set(found)
+    assert playing.held(crio, "cri-o")
+    changed, said = play(crio)
+    assert changed == 0, said
+    assert (crio.parent / "host/etc/apt/sources.list.d/bedplate-cri-o.sources").is_file()
+
+
+def test_crio_runs_from_where_the_package_has_it(crio: Path) -> None:
+    changed, said = playing.play(crio, "container_runtime", "configure", "--check", "--diff")
+    assert changed > 0, said
+    assert "ExecStart=/usr/bin/crio" in said
+    assert 'pinns_path = "/usr/bin/pinns"' in said
+
+
+def test_crios_own_repository_is_that_of_its_minor_version(crio: Path) -> None:
+    changed, said = play(crio, "--check", "--diff", container_runtime_repository={})
+    assert changed > 0, said
+    lock = yaml.safe_load((crio / ".bedplate.lock.yml").read_text())
+    minor = lock["cluster"]["cri_o"]["version"].rpartition(".")[0]
+    assert f"isv:/cri-o:/stable:/v{minor}/deb/" in said
+    assert "{minor}" not in said
+
+
+@pytest.mark.parametrize("site", ["rocky-9"], indirect=True)
+def test_red_hats_family_has_no_repository_of_crio(site: Path) -> None:
+    wishes = {"container_runtime_engine": "cri-o", "container_runtime_repository": {}}
+    changed, said = playing.play(site, "container_runtime", "validate", **wishes)
+    assert changed == -1, said
+    told = " ".join(said.split())
+    assert "the runtime cannot be had from there — container_runtime_source" in told
+    assert "allowed: archive for cri-o on rocky-9" in told

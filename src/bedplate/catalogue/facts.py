@@ -129,12 +129,13 @@ class Repository(Value):
 class RuntimeRepository(Value):
     """Where a container runtime's packages for a system lie, and the key that they are trusted by.
 
-    `key` is the key file's whole address; `suite` and `components` are apt's.
+    `key` is the key file's whole address; `suite` and `components` are apt's. `{minor}` in the
+    addresses and the origin is the runtime's, as in 1.36.
     """
 
     os: str
     vendor: str
-    runtimes: list[Literal["containerd", "docker"]]
+    runtimes: list[Literal["containerd", "cri-o", "docker"]]
     format: Literal["deb", "rpm"]
     url: Annotated[str, Field(pattern=r"^https://\S+/$")]
     suite: str | None = None

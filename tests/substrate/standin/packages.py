@@ -112,7 +112,8 @@ def runtime_packages(os: str, runtime: str, distribution: Iterable[str]) -> list
                 alone = name == "containerd.io"
                 wanted = needs if name == "docker-ce" else {}
                 # The daemon's program is what the role knows the package by.
-                daemon = {"containerd.io": "containerd", "docker-ce": "dockerd"}.get(name)
+                daemons = {"containerd.io": "containerd", "cri-o": "crio", "docker-ce": "dockerd"}
+                daemon = daemons.get(name)
                 files = {f"/usr/bin/{daemon}": "#!/bin/false\n"} if daemon else {}
                 found[name] = StandIn(
                     name,
