@@ -89,7 +89,12 @@ class Machine:
             "ctr version": Result(
                 0, "Client:\n  Version: v9.9.9\nServer:\n  Version:  v2.4.2\n", ""
             ),
+            "nvidia-smi -L": Result(0, smi, ""),
             "ctr run nvidia-smi": Result(0, smi, ""),
+            "ctr run nvidia-smi with nothing": Result(
+                1, "", 'ctr: exec: "nvidia-smi": executable file not found in $PATH'
+            ),
+            "ctr run nvidia-smi with nvidia.com/gpu=GPU-1": Result(0, smi.splitlines()[1], ""),
             "ctr run gpu-feature-discovery": Result(
                 0, "nvidia.com/gpu.count=2\nnvidia.com/gpu.product=Tesla-T4\n", ""
             ),
@@ -129,14 +134,18 @@ class Machine:
         """Answer a command."""
         key, words = argv[0], " ".join(argv)
         if key == "ctr":
-            key = "ctr version" if argv[1] == "version" else f"ctr run {argv[9]}"
+            given = [argv[n + 1] for n, word in enumerate(argv) if word == "--device"]
+            program = argv[5 + 2 * len(given) + 2] if argv[1] != "version" else ""
+            key = f"ctr run {program}" if program else "ctr version"
+            if program and given != ["nvidia.com/gpu=all"]:
+                key += f" with {' '.join(given) or 'nothing'}"
         elif key == "nvidia-ctk":
             key = "nvidia-ctk --version"
             if argv[1] != "--version":
                 key = "nvidia-ctk cdi " + ("generate" if "generate" in argv else "list")
         elif key == "nvidia-smi":
             asked = {"ecc.mode": "health", "mig.mode": "mig", "-remapped-": "remapped"}
-            for word, name in {**asked, "nvlink": "nvlink"}.items():
+            for word, name in {**asked, "nvlink": "nvlink", " -L": "-L"}.items():
                 key = f"nvidia-smi {name}" if word in words else key
         elif "-c" in argv:
             key = "python"

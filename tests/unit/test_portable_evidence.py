@@ -127,6 +127,21 @@ def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
         ),
         ("ctr run gpu-feature-discovery", Result(0, "", ""), ["container.labels"]),
         (
+            "ctr run nvidia-smi with nothing",
+            Result(0, "GPU 0: Tesla T4 (UUID: GPU-0)\n", ""),
+            ["container.nothing"],
+        ),
+        (
+            "ctr run nvidia-smi with nvidia.com/gpu=GPU-1",
+            Result(0, "GPU 0: Tesla T4 (UUID: GPU-0)\nGPU 1: Tesla T4 (UUID: GPU-1)\n", ""),
+            ["container.one"],
+        ),
+        (
+            "ctr run nvidia-smi with nvidia.com/gpu=GPU-1",
+            Result(1, "", "ctr: no answer from the shim"),
+            ["container.one"],
+        ),
+        (
             "dpkg-query",
             Result(1, "", ""),
             ["driver.packages", "driver.held"],
@@ -194,6 +209,28 @@ def test_a_container_that_starts_at_the_second_try_passes_and_the_first_is_kept(
     collected = host_evidence.collect(Host(str(machine.root), run), WISH, ["container"])
     assert evidence.failures(collected["checks"], "gpu-b") == []
     assert collected["facts"]["container_first_try"] == {"smi": "ctr: no answer from the shim"}
+
+
+def test_of_divided_gpus_a_container_is_given_one_part(machine: Machine) -> None:
+    parts = "".join(f"  MIG 1g.10gb  Device {n}: (UUID: MIG-{n})\n" for n in (5, 6))
+    whole = "GPU 0: H100 (UUID: GPU-0)\n"
+    machine.answers["nvidia-smi -L"] = Result(0, whole + parts, "")
+    name = "ctr run nvidia-smi with nvidia.com/gpu=MIG-5"
+    machine.answers[name] = Result(0, whole + parts.splitlines()[0], "")
+    (one,) = [check for check in machine.checks() if check["id"] == "container.one"]
+    assert one["result"] == "pass"
+    machine.answers[name] = Result(0, whole + parts, "")
+    assert "container.one" in machine.failing()
+
+
+def test_runtimes_without_a_tool_of_their_own_are_tried_before_the_host_joins(
+    machine: Machine,
+) -> None:
+    wish = WISH._replace(containers={**WISH.containers, "runtime": "cri-o", "image": "pause:1"})
+    machine.file("etc/kubernetes/kubelet.conf", "")
+    (one,) = machine.collected("container", wish=wish)["checks"]
+    assert (one["id"], one["result"]) == ("container.isolation", "skipped")
+    assert one["reason"] == "kubelet ends containers that it has not started"
 
 
 def test_no_check_at_all_is_a_failure() -> None:

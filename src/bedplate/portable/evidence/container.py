@@ -1,29 +1,41 @@
-"""Evidence from inside containers: which GPUs one sees, and what feature discovery says."""
+"""Evidence from inside containers: which GPUs one sees, and what feature discovery says.
+
+By containerd's own tool, beside kubelet, which leaves alone what it knows nothing of. Other
+runtimes have no such tool: there, area isolation looks, as long as the host has not joined.
+"""
 
 import os
 import re
-from typing import List
+from typing import Iterable, List, Sequence, Tuple
 
 from .. import nvidia
 from ..host import Host, Result
+from ..runtime import cases as runtime_cases
+from ..runtime.cases import Case, Gpu
+from ..runtime.containers import gpus_of, listed
+from . import isolation
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
 NAMESPACE = "k8s.io"
+ALL = (f"{runtime_cases.CDI_KIND}=all",)
 _GPU_LINE = re.compile(r"^GPU \d+: (?P<name>.+) \(UUID: (?P<uuid>[^)]+)\)$")
 
 
-def _in_container(host: Host, image: str, name: str, argv: List[str], to: Collected) -> Result:
-    """Run ``argv`` in a container with all GPUs.
+def _in_container(
+    host: Host, image: str, name: str, argv: List[str], to: Collected, devices: Sequence[str] = ALL
+) -> Result:
+    """Run ``argv`` in a container with devices by their CDI names.
 
     One that does not start is tried once more: starting a container takes a dozen steps in three
     programs, and on a busy host one of them may not answer in time. The evidence keeps what the
     first try said.
     """
-    answer = _try_container(host, image, name, argv)
-    if answer.code != 0:
+    answer = _try_container(host, image, name, argv, devices)
+    # Without a device there is no nvidia-smi in it, and no second try would find one.
+    if answer.code != 0 and devices:
         to.facts.setdefault("container_first_try", {})[name] = _reason(answer)
-        answer = _try_container(host, image, name + "-again", argv)
+        answer = _try_container(host, image, name + "-again", argv, devices)
     return answer
 
 
@@ -33,25 +45,47 @@ def _reason(answer: Result) -> str:
     return answer._replace(err="\n".join(lines)).said
 
 
-def _try_container(host: Host, image: str, name: str, argv: List[str]) -> Result:
+def _try_container(
+    host: Host, image: str, name: str, argv: List[str], devices: Sequence[str]
+) -> Result:
     container = f"bedplate-verify-{name}-{os.getpid()}"
-    ctr = [
-        "ctr",
-        "--namespace",
-        NAMESPACE,
-        "run",
-        "--rm",
-        "--device",
-        "nvidia.com/gpu=all",
-        image,
-        container,
-    ]
+    given = [word for device in devices for word in ("--device", device)]
+    ctr = ["ctr", "--namespace", NAMESPACE, "run", "--rm", *given, image, container]
     return host.run(ctr + argv, timeout=120)
 
 
+def _narrow(gpus: Sequence[Gpu]) -> Iterable[Tuple[str, Case]]:
+    """Ways to ask for less than all, which is where a container could get more than it may."""
+    yield "nothing", Case("nothing is given")
+    by_uuid = ("CDI: UUID", "CDI: MIG UUID")
+    cases = runtime_cases.cdi(gpus) if gpus else []
+    for case in [case for case in cases if case.name in by_uuid][-1:]:
+        yield "one", case
+
+
+def _collect_narrow(host: Host, image: str, to: Collected) -> None:
+    for name, case in _narrow(gpus_of(host)):
+        what = f"a container sees what it may, and nothing else ({case.name})"
+        answer = _in_container(host, image, name, ["nvidia-smi", "-L"], to, case.devices)
+        seen = listed(answer)
+        if seen is None:
+            wanted = " ".join(case.uuids) or "none"
+            to.checks.append(
+                failed(f"container.{name}", what, _reason(answer), AGAIN, f"GPUs: {wanted}")
+            )
+        else:
+            to.checks.append(
+                check(f"container.{name}", what, sorted(case.uuids), sorted(seen), AGAIN)
+            )
+
+
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
-    """Run containers that are given all GPUs."""
+    """Run containers that are given all GPUs, one, and none."""
     what = "a container that is given all GPUs sees exactly the host's"
+    runtime = wish.containers.get("runtime") or "containerd"
+    if runtime != "containerd":
+        isolation.collect(host, wish, to)
+        return
     if not wish.plugin_image:
         to.checks.append(skipped("container.gpus", what, "the lock names no image to try it with"))
         return
@@ -67,6 +101,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             reason = "the host itself sees no GPU"
             one = failed("container.gpus", what, reason, AGAIN, "the host's GPUs")
         to.checks.append(one)
+        _collect_narrow(host, wish.plugin_image, to)
     what = "GPU feature discovery describes the GPUs"
     argv = [
         "gpu-feature-discovery",

@@ -111,7 +111,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         to.checks.append(skipped("container.isolation", WHAT, "no image to try it with is named"))
         return
     if host.joined and wish.containers["runtime"] != "docker":
-        reason = "kubelet ends containers that it has not started; area container looks on a node"
+        reason = "kubelet ends containers that it has not started"
         to.checks.append(skipped("container.isolation", WHAT, reason))
         return
     tool = "docker" if wish.containers["runtime"] == "docker" else "crictl"

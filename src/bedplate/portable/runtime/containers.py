@@ -81,7 +81,7 @@ def _look(host: Host, pid: int) -> Seen:
     return Seen("", None, nodes, sorted(libraries))
 
 
-def _listed(answer: Result) -> Optional[List[str]]:
+def listed(answer: Result) -> Optional[List[str]]:
     """What nvidia-smi listed; nothing where it is not mounted; None where it could not run."""
     if answer.code == 0:
         return sorted(_UUID.findall(answer.out))
@@ -166,7 +166,7 @@ class Cri(Containers):
         seen = _look(self.host, int(facts["info"]["pid"]))
         if self.command:
             asked = self.host.run([*self.crictl, "exec", "--sync", name, "nvidia-smi", "-L"])
-            seen = seen._replace(uuids=_listed(asked))
+            seen = seen._replace(uuids=listed(asked))
         return seen
 
     def _sandbox(self, runtime: str) -> str:
@@ -226,5 +226,5 @@ class Docker(Containers):
         seen = _look(self.host, int(pid))
         if self.command:
             asked = self.host.run(["docker", "exec", name, "nvidia-smi", "-L"])
-            seen = seen._replace(uuids=_listed(asked))
+            seen = seen._replace(uuids=listed(asked))
         return seen
