@@ -4,7 +4,7 @@ from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from ..files import File, ensure_files, is_ours
 from ..host import Host, Result
-from ..message import problem
+from ..message import command_problem, problem
 from . import functions as passthrough
 from . import kernel
 
@@ -35,9 +35,7 @@ class Work:
     def _ran(self, argv: Sequence[str], what: str) -> Result:
         answer = self.host.run(argv, timeout=SLOW)
         if answer.code != 0:
-            allowed = f"'{' '.join(argv)}' ends well"
-            fix = "Run it by hand, mend what it says, and run the play again."
-            self.problems.append(problem(what, self.where, answer.said, allowed, fix))
+            self.problems.append(command_problem(what, self.where, argv, answer.said))
         return answer
 
     def _files(self, boot_loader: kernel.BootLoader) -> List[Tuple[List[File], bool]]:

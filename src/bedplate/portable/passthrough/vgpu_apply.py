@@ -5,7 +5,7 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence
 from .. import owned, pci
 from ..files import File, ensure_files
 from ..host import Host
-from ..message import problem
+from ..message import command_problem, problem
 from . import libvirt_domain, vgpu
 
 SLOW = 300.0
@@ -40,9 +40,7 @@ class Work:
     def _ran(self, argv: Sequence[str], what: str) -> None:
         answer = self.host.run(argv, timeout=SLOW)
         if answer.code != 0:
-            allowed = f"'{' '.join(argv)}' ends well"
-            fix = "Run it by hand, mend what it says, and run the play again."
-            self.problems.append(problem(what, self.where, answer.said, allowed, fix))
+            self.problems.append(command_problem(what, self.where, argv, answer.said))
 
     def _keep(self, shares: Sequence[vgpu.Share], shown: bool = True) -> None:
         """Have record, program and unit as they are to be, before anything is made by them."""
