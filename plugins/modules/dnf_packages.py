@@ -2,33 +2,45 @@
 # Copyright the Bedplate authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ansible module: rpm packages at exact versions, in one transaction, held by versionlock."""
+"""Ansible module: rpm packages in one transaction; versionlock holds those of an exact version."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: dnf_packages
-short_description: Install exact package versions in one dnf transaction and hold them
+short_description: Install packages in one dnf transaction, and hold those of an exact version
 description:
   - Finishes what an interrupted transaction of this module left undone, waiting for a package
     manager that still runs.
-  - Fetches the index anew only when it does not know a wished version.
+  - Fetches the index anew only when it does not know a wished version, or a package.
   - Installs, upgrades, downgrades and removes in one dnf transaction, and refuses one that would
     remove anything beyond O(remove).
-  - Holds the packages with dnf's versionlock plugin, and installs that where it is missing.
+  - Holds packages with dnf's versionlock plugin, and installs that where it is missing.
 author: [The Bedplate authors]
 options:
   packages:
     description: Version by package name, as C(epoch:version-release).
     type: dict
-    required: true
+    default: {}
+  present:
+    description: Packages that are there in any version. They are not held.
+    type: list
+    elements: str
+    default: []
+  files:
+    description:
+      - Package files on the host that are installed as they are, as if their versions were named in
+        O(packages). Compare their digests before, because signatures of theirs are not looked at.
+    type: list
+    elements: path
+    default: []
   remove:
     description: Packages that go in the same transaction.
     type: list
     elements: str
     default: []
   hold:
-    description: Whether the packages are held.
+    description: Whether O(packages) and those of O(files) are held.
     type: bool
     default: true
   versionlock_package:
@@ -53,6 +65,10 @@ EXAMPLES = r"""
   bedplate.gpu.dnf_packages:
     packages: {kmod-nvidia-open-dkms: "3:580.178.04-1.el9"}
     remove: [kmod-nvidia-latest-dkms]
+
+- name: Install what the runtime needs
+  bedplate.gpu.dnf_packages:
+    present: [conntrack-tools, socat]
 """
 
 RETURN = r"""
@@ -90,6 +106,8 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.tra
     await_turn,
 )
 
+WHATEVER = "in the version that the repositories have"
+
 
 def have_versionlock(host: Host, package: str) -> None:
     """Install the plugin that holds packages."""
@@ -109,8 +127,8 @@ def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
     """Carry the wish out; whether anything was repaired, and what was changed."""
     params = module.params
     await_turn(lambda: rpm.busy(host), params["lock_timeout"])
-    repaired = dnf.repair(host)
-    if params["hold"]:
+    repaired = dnf.repair(host, wish)
+    if params["hold"] and wish.packages:
         have_versionlock(host, params["versionlock_package"])
     done = dnf.carry_out(host, wish, module.tmpdir)
     if params["hold"] and dnf.unlocked(host, wish.packages):
@@ -122,7 +140,9 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "packages": {"type": "dict", "required": True},
+            "packages": {"type": "dict", "default": {}},
+            "present": {"type": "list", "elements": "str", "default": []},
+            "files": {"type": "list", "elements": "path", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
             "versionlock_package": {"type": "str", "default": "python3-dnf-plugin-versionlock"},
@@ -131,19 +151,28 @@ def main() -> None:
         supports_check_mode=True,
     )
     params, host = module.params, Host()
-    wish, hold = Wish(params["packages"], params["remove"]), params["hold"]
-    names = sorted({*wish.packages, *wish.remove})
-    before = rpm.versions(rpm.query(host, names))
-    unheld = dnf.unlocked(host, wish.packages)
-    held = {name: name in wish.packages and name not in unheld for name in names}
-    repaired, todo = rpm.journal(host) is not None, dnf.change(host, wish)
-    if not module.check_mode:
-        try:
+    hold = params["hold"]
+    try:
+        brought = dnf.of_files(host, params["files"])
+        wish = Wish(
+            {**params["packages"], **brought.packages},
+            params["remove"],
+            params["present"],
+            brought.files,
+        )
+        names = sorted({*wish.packages, *wish.remove, *wish.present})
+        before = rpm.versions(rpm.query(host, names))
+        unheld = dnf.unlocked(host, wish.packages)
+        held = {name: name in wish.packages and name not in unheld for name in names}
+        repaired, todo = rpm.journal(host) is not None, dnf.change(host, wish)
+        if not module.check_mode:
             repaired, todo = apply(module, host, wish)
-        except TransactionError as failure:
-            what, got, allowed, fix = failure.parts
-            module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
-    after = {name: [rpm.normal(evr)] for name, evr in wish.packages.items()}
+    except TransactionError as failure:
+        what, got, allowed, fix = failure.parts
+        module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+    now = before if module.check_mode else rpm.versions(rpm.query(host, wish.present))
+    after = {name: now.get(name, [WHATEVER]) for name in wish.present}
+    after.update({name: [rpm.normal(evr)] for name, evr in wish.packages.items()})
     module.exit_json(
         changed=bool(repaired or todo.install or todo.remove or (hold and unheld)),
         repaired=repaired,

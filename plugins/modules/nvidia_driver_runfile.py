@@ -75,6 +75,7 @@ import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     runfile as driver_runfile,
 )
@@ -100,7 +101,7 @@ def take_away(module: AnsibleModule, host: Host, before: str) -> None:
 
 def bring(module: AnsibleModule, host: Host) -> None:
     wish = module.params
-    found = driver_runfile.digest(host, wish["path"])
+    found = fetch.digest(host.path(wish["path"]))
     if not found or found != (wish["sha256"].lower() or found):
         refuse(
             module,

@@ -148,6 +148,24 @@ def play(
     return int(done.stdout.rsplit("changed=", 1)[1].split()[0]), done.stdout
 
 
+def module(folder: Path, name: str, *arguments: str, **parameters: object) -> dict[str, Any]:
+    """Run one of our modules in a stand-in system, and return what it answered."""
+    host = {"ansible_host": str(folder), "ansible_python_interpreter": "/usr/bin/python3"}
+    command = [BIN / "ansible", "-i", "one,", "-c", "community.general.chroot", "one"]
+    command += ["-m", f"bedplate.gpu.{name}", "-a", json.dumps(parameters), "-e", json.dumps(host)]
+    done = subprocess.run(
+        [*command, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"NO_COLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    _, _, answer = done.stdout.partition("=> ")
+    assert answer, done.stdout + done.stderr
+    return dict(json.loads(answer))
+
+
 def installed(site: Path) -> dict[str, str]:
     """Return the versions of all packages that are installed on the site's host."""
     answer = system.host(site.parent / "host").run(QUERIES[format_of(system_of(site))])

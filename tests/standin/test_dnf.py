@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 from bedplate.portable.packages import dnf, openpgp, repositories, rpm
 from bedplate.portable.packages.dnf import Change, Wish
 from bedplate.portable.packages.transaction import TransactionError
+from tests.standin import playing
 from tests.standin.exchange import exchange
+from tests.substrate import proxy
 from tests.substrate.standin import StandIn, driver_packages, system
 from tests.substrate.standin import rpm as building
 from tests.substrate.standin.packages import pins
@@ -34,6 +37,14 @@ if TYPE_CHECKING:
 SYSTEM = "rocky-9"
 OLD, NEW, NEXT = "580.126.20", "580.178.04", "595.91.07"
 OPEN, PROPRIETARY = "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms"
+#: What is wished for in any version, the first in two, with what it needs.
+TOOLS = [
+    StandIn("tool-one", "1.0-1"),
+    StandIn("tool-one", "2.0-1"),
+    StandIn("tool-two", "1.0-1", needs={"tool-library": ""}, one_of="second-tool"),
+    StandIn("tool-library", "1.0-1"),
+    StandIn("tool-three", "1.0-1"),
+]
 TOOL = StandIn("somebodys-tool", "1.0-1", needs={OPEN: pins(SYSTEM, OLD, "open")[OPEN]})
 DEADLINE_S = 120
 
@@ -48,7 +59,7 @@ def rocky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     key = Key(work / "gnupg")
     try:
         # EPEL has dkms on a real one.
-        others = [TOOL, StandIn("dkms", "3.2.1-1")]
+        others = [TOOL, *TOOLS, StandIn("dkms", "3.2.1-1")]
         packages = [*driver_packages(SYSTEM, [OLD, NEW, NEXT]), *others]
         building.repository(packages, work / "repository", key)
         system.unpack(building.SYSTEM, folder)
@@ -89,6 +100,11 @@ def wished(version: str, flavour: str = "open") -> dict[str, list[str]]:
     return {name: [evr] for name, evr in pins(SYSTEM, version, flavour).items()}
 
 
+def tools(on: Host) -> dict[str, list[str]]:
+    """The versions of what is wished for in any version."""
+    return rpm.versions(rpm.query(on, sorted({tool.name for tool in TOOLS})))
+
+
 def state(on: Host) -> dict[str, object]:
     """Everything that a transaction leaves: packages, their files, rpm's own check, locks."""
     files = on.run(["find", "/usr/src", "/usr/lib/x86_64-linux-gnu", "-name", "*nvidia*"]).out
@@ -105,9 +121,7 @@ def test_only_the_streams_versions_are_offered(rocky: Path) -> None:
     on = system.host(rocky)
     with pytest.raises(TransactionError) as caught:
         exchange(on, Wish({OPEN: pins(SYSTEM, OLD, "open")[OPEN]}))
-    assert caught.value.parts[0] == (
-        "package versions of the lock are not offered by the host's repositories"
-    )
+    assert caught.value.parts[0] == ("packages are not offered by the host's repositories")
     stream(on, "580-open")
     assert repositories.stream(on, "nvidia-driver") == "580-open"
 
@@ -226,3 +240,82 @@ def test_a_transaction_cut_off_anywhere_is_finished(
 
 def test_repair_does_nothing_to_a_sound_system(rocky: Path) -> None:
     assert not dnf.repair(system.host(rocky))
+
+
+def test_what_is_wished_in_any_version_comes_where_it_is_missing(rocky: Path) -> None:
+    on = system.host(rocky)
+    older = playing.module(rocky, "dnf_packages", packages={"tool-one": "1.0-1"}, hold=False)
+    assert older["installed"] == ["tool-one"], older
+    locks = on.read(rpm.lock_list(on))
+    # The second by what it provides, as iptables is what iptables-nft provides.
+    wish = {"present": ["tool-one", "second-tool"]}
+    told = playing.module(rocky, "dnf_packages", "--check", **wish)
+    assert (told["changed"], told["installed"]) == (True, ["second-tool"]), told
+    assert tools(on) == {"tool-one": ["0:1.0-1"]}
+    done = playing.module(rocky, "dnf_packages", **wish)
+    assert (done["changed"], done["installed"]) == (True, ["second-tool"]), done
+    there = {"tool-one": ["0:1.0-1"], "tool-two": ["0:1.0-1"], "tool-library": ["0:1.0-1"]}
+    assert tools(on) == there
+    assert on.read(rpm.lock_list(on)) == locks
+    again = playing.module(rocky, "dnf_packages", **wish)
+    assert (again["changed"], again["installed"]) == (False, []), again
+    assert tools(on) == there
+
+
+def test_a_package_that_nobody_offers_is_named(rocky: Path) -> None:
+    failed = playing.module(rocky, "dnf_packages", present=["tool-one", "nobodys-tool"])
+    assert failed["msg"] == (
+        f"packages are not offered by the host's repositories — {os.uname().nodename} — "
+        "got: no nobodys-tool; allowed: every package, at the version that is named with it — "
+        "Point the repositories at a mirror that has them; where a driver's version is gone, "
+        "choose another one and run 'bedplate plan'."
+    )
+
+
+def test_a_package_file_needs_no_signature_and_may_be_older(rocky: Path) -> None:
+    on, file = system.host(rocky), "/srv/tool-one.rpm"
+    (found,) = (rocky / "srv/standin").glob("tool-one-1.0*.rpm")
+    shutil.copy(found, on.path(file))
+    assert on.run(["rpmsign", "--delsign", file]).code == 0
+    conf = on.read("/etc/dnf/dnf.conf") or "[main]\n"
+    on.write("/etc/dnf/dnf.conf", f"{conf}\ngpgcheck=1\nlocalpkg_gpgcheck=1\n")
+    newer = playing.module(rocky, "dnf_packages", packages={"tool-one": "2.0-1"}, hold=False)
+    assert newer["changed"], newer
+    wish = {"files": [file], "hold": False}
+    assert playing.module(rocky, "dnf_packages", "--check", **wish)["installed"] == ["tool-one"]
+    done = playing.module(rocky, "dnf_packages", **wish)
+    assert (done["changed"], done["installed"]) == (True, ["tool-one"]), done
+    assert tools(on)["tool-one"] == ["0:1.0-1"]
+    assert not playing.module(rocky, "dnf_packages", **wish)["changed"]
+    # As a run that was killed leaves it: put in again from the file, which no repository has.
+    on.write(rpm.JOURNAL, '{"tool-one": "1.0-1"}')
+    shutil.rmtree(on.path("/usr/share/doc/tool-one"))
+    assert playing.module(rocky, "dnf_packages", **wish)["repaired"]
+    assert on.run(["rpm", "--verify", "tool-one"]).code == 0
+    on.write("/etc/dnf/dnf.conf", conf)
+
+
+def test_what_is_no_package_file_is_told(rocky: Path) -> None:
+    failed = playing.module(rocky, "dnf_packages", files=["/etc/os-release"])
+    assert failed["msg"].startswith(
+        f"a package file cannot be read — {os.uname().nodename} — got: /etc/os-release: "
+    )
+    assert failed["msg"].endswith("; allowed: an rpm package — Bring the right file to the host.")
+
+
+def test_packages_come_through_the_hosts_proxy(rocky: Path) -> None:
+    on, repository = system.host(rocky), "/etc/yum.repos.d/bedplate-nvidia.repo"
+    text = on.read(repository) or ""
+    on.write(repository, text.replace("file:///srv/standin", proxy.BEHIND))
+    # One that was not there before: Debian's dnf keeps the others in a repository of its own, and
+    # goes on without one that does not answer.
+    wish = {"present": ["tool-three"]}
+    failed = playing.module(rocky, "dnf_packages", **wish)
+    assert "got: no tool-three;" in failed["msg"]
+    with proxy.proxy(rocky / "srv/standin") as variables:
+        on.write("/etc/bedplate/proxy.env", proxy.written(variables), 0o600)
+        done = playing.module(rocky, "dnf_packages", **wish)
+    assert done["installed"] == ["tool-three"], done
+    assert "tool-three" in tools(on)
+    on.remove("/etc/bedplate/proxy.env")
+    on.write(repository, text)

@@ -15,6 +15,7 @@ import pytest
 from bedplate.portable.driver import record as driver_record
 from bedplate.portable.driver.record import Driver
 from tests.standin import playing
+from tests.substrate import proxy
 from tests.substrate.standin import StandIn, driver_packages, system
 from tests.substrate.standin.packages import pins
 
@@ -68,6 +69,13 @@ def installer(site: Path, version: str) -> dict[str, object]:
     }
 
 
+def by_address(site: Path, version: str) -> dict[str, object]:
+    """The same installer, at an address that is reached through a proxy alone."""
+    wish = installer(site, version)
+    name = str(wish["nvidia_driver_runfile_src"]).rpartition("/")[2]
+    return wish | {"nvidia_driver_runfile_src": f"{proxy.BEHIND}/{name}"}
+
+
 def play(site: Path, *arguments: str, **variables: object) -> tuple[int, str]:
     changed, said = playing.play(site, "nvidia_driver", "install", *arguments, **variables)
     return changed, " ".join(said.split())
@@ -105,9 +113,20 @@ def test_another_file_than_the_digests_is_never_run(site: Path) -> None:
 
 
 def test_the_installer_runs_once_with_what_it_compiles_with(site: Path) -> None:
-    wish = installer(site, VERSION)
-    changed, said = play(site, **wish)
+    wish, host = by_address(site, VERSION), system.host(site.parent / "host")
+    kept = site.parent / f"host/var/lib/bedplate/driver/{VERSION}.run"
+    kept.unlink()  # brought before another digest was asked for
+    changed, said = play(site, "--check", **wish)
     assert changed > 0, said
+    changed, said = play(site, **wish)
+    assert (changed, calls(site)) == (-1, []), said
+    assert f"the download failed — {wish['nvidia_driver_runfile_src']} — got: " in said
+    with proxy.proxy(site.parent) as variables:
+        host.write("/etc/bedplate/proxy.env", proxy.written(variables), 0o600)
+        changed, said = play(site, **wish)
+    host.remove("/etc/bedplate/proxy.env")
+    assert changed > 0, said
+    assert kept.stat().st_mode & 0o7777 == 0o600
     (call,) = calls(site)
     assert call.startswith(f"install {VERSION} --silent --dkms ")
     assert call.endswith("--kernel-module-type=open")

@@ -112,7 +112,7 @@ def test_another_digest_is_refused_and_leaves_nothing(
         )
     ]
     assert outcome.changes == []
-    assert names(tmp_path / "store/tool") == [".lock"]
+    assert names(tmp_path / "store/tool") == []
     assert not (tmp_path / "usr").exists()
 
 
@@ -193,7 +193,7 @@ def test_an_archive_that_leaves_its_folder_is_refused(
         assert ensure([archive]).problems
     else:
         assert ensure([archive]).problems == [expected]
-    assert names(tmp_path / "store/tool") == [".lock"]
+    assert names(tmp_path / "store/tool") == []
     assert not (tmp_path / "store/evil").exists()
 
 
@@ -303,7 +303,7 @@ def test_what_a_killed_run_left_is_repaired(make: Callable[..., Archive], tmp_pa
     half.mkdir(parents=True)
     (half / "tool").write_text("hal")
     assert ensure([archive]).problems == []
-    assert names(tmp_path / "store/tool") == [".lock", "1.0"]
+    assert names(tmp_path / "store/tool") == ["1.0"]
     assert (tmp_path / "usr/tool").read_bytes() == b"1.0"
 
 

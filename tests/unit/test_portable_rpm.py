@@ -127,6 +127,58 @@ def test_a_version_that_nobody_offers_is_named(tmp_path: Path) -> None:
     assert caught.value.parts[1] == "no nvidia-smi-3:9-1"
 
 
+def test_what_is_there_in_any_version_or_provided_is_not_asked_for(tmp_path: Path) -> None:
+    on = host(
+        tmp_path,
+        {
+            "rpm --query --whatprovides": Result(
+                1, "another-1-1.x86_64\nno package provides b\nno package provides d\n", ""
+            ),
+            "rpm --query": Result(1, "package c is not installed\n", ""),
+            "--whatprovides b": Result(0, "another\t0:2-1\n", ""),
+            "--whatprovides d": Result(0, "", ""),
+            "repoquery": Result(0, "c\t0:1-1\n", ""),
+            "--assumeno": Result(1, "Operation aborted.\n", ""),
+        },
+    )
+    put(on, rpm.LOCK_LIST, "b-0:2-1.*\n")
+    wish = Wish({"c": "1-1"}, present=["a", "b"])
+    assert dnf.change(on, wish) == Change(["b", "c"], [])
+    assert dnf.change(on, Wish({}, present=["a"])) == Change([], [])
+    with pytest.raises(TransactionError):  # these answers never change
+        dnf.carry_out(on, wish, "/tmp")
+    assert on.read("/tmp/transaction") == "install b c-0:1-1\nrun\n"
+    # The user's own lock on it counts.
+    assert "b-0:2-1.*\n" in (on.read("/tmp/versionlock.list") or "")
+    assert rpm.journal(on) == {"b": "", "c": "1-1"}
+    with pytest.raises(TransactionError) as caught:
+        dnf.carry_out(on, Wish({}, present=["a", "d"]), "/tmp")
+    assert caught.value.parts[1] == "no d"
+
+
+def test_a_package_file_is_asked_for_by_its_path(tmp_path: Path) -> None:
+    on = host(
+        tmp_path,
+        {
+            "--package /f.rpm": Result(0, "a\t0:2-1\tx86_64\n", "warning: /f.rpm: NOKEY"),
+            "--package /gone.rpm": Result(1, "", "error: open of /gone.rpm failed"),
+            "rpm --query": Result(0, "a\t0:1-1\tx86_64\n", ""),
+            "--assumeno": Result(1, "Operation aborted.\n", ""),
+        },
+    )
+    wish = dnf.of_files(on, ["/f.rpm"])
+    assert wish == Wish({"a": "0:2-1"}, files={"a": "/f.rpm"})
+    with pytest.raises(TransactionError):  # these answers never change
+        dnf.carry_out(on, wish, "/tmp")
+    assert on.read("/tmp/transaction") == "install /f.rpm\nrun\n"
+    with pytest.raises(TransactionError) as caught:
+        dnf.of_files(on, ["/gone.rpm"])
+    assert caught.value.parts[:2] == (
+        "a package file cannot be read",
+        "/gone.rpm: error: open of /gone.rpm failed",
+    )
+
+
 def test_a_transaction_that_dnf_cannot_solve_says_why(tmp_path: Path) -> None:
     on = planned(tmp_path, "Error: \n Problem: a conflicts with b\n")
     with pytest.raises(TransactionError) as caught:

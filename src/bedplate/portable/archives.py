@@ -1,6 +1,5 @@
 """Release archives side by side by version, each complete or absent, and the links to them."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -8,7 +7,7 @@ import stat
 import tempfile
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from .fetch import FetchError, Opener, download, is_digest, open_url, resolve_digest
+from .fetch import FetchError, Opener, download, is_digest, open_url, resolve_digest, workplace
 from .message import problem
 from .unpack import UnpackError, place_file, unpack_tar
 
@@ -99,46 +98,35 @@ def _sync(folder: str) -> None:
 
 
 def _install(archive: Archive, opener: Opener) -> None:
-    parent = os.path.dirname(archive.dest)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
-    prefix = f".{os.path.basename(archive.dest)}."
-    with open(os.path.join(parent, ".lock"), "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name in os.listdir(parent):
-            if name.startswith(prefix):  # left by a run that was killed
-                shutil.rmtree(os.path.join(parent, name))
-        work = tempfile.mkdtemp(prefix=prefix, dir=parent)
-        try:
-            digest = resolve_digest(archive.sha256, archive.url, opener)
-            packed = os.path.join(work, archive.url.rsplit("/", 1)[-1] or "download")
-            download(archive.url, digest, packed, opener)
-            new = os.path.join(work, "new")
-            os.mkdir(new)
-            os.chmod(new, 0o755)  # noqa: S103 - programs for every user; mkdir minds the umask
-            if archive.layout == "file":
-                files = place_file(packed, new, archive.members[0])
-            else:
-                files = unpack_tar(packed, new, archive.strip, archive.members)
-            marker = {
-                "format": 1,
-                "name": archive.name,
-                "version": archive.version,
-                "sha256": digest,
-                "checksum": "" if is_digest(archive.sha256) else archive.sha256,
-                "strip": archive.strip,
-                "files": {name: _print(os.path.join(new, name)) for name in files},
-            }
-            with open(os.path.join(new, MARKER), "w", encoding="utf-8") as stream:
-                json.dump(marker, stream, indent=1, sort_keys=True)
-                stream.flush()
-                os.fsync(stream.fileno())
-            _sync(new)
-            if os.path.lexists(archive.dest):
-                os.rename(archive.dest, os.path.join(work, "old"))
-            os.rename(new, archive.dest)
-            _sync(parent)
-        finally:
-            shutil.rmtree(work)
+    with workplace(archive.dest) as work:
+        digest = resolve_digest(archive.sha256, archive.url, opener)
+        packed = os.path.join(work, archive.url.rsplit("/", 1)[-1] or "download")
+        download(archive.url, digest, packed, opener)
+        new = os.path.join(work, "new")
+        os.mkdir(new)
+        os.chmod(new, 0o755)  # noqa: S103 - programs for every user; mkdir minds the umask
+        if archive.layout == "file":
+            files = place_file(packed, new, archive.members[0])
+        else:
+            files = unpack_tar(packed, new, archive.strip, archive.members)
+        marker = {
+            "format": 1,
+            "name": archive.name,
+            "version": archive.version,
+            "sha256": digest,
+            "checksum": "" if is_digest(archive.sha256) else archive.sha256,
+            "strip": archive.strip,
+            "files": {name: _print(os.path.join(new, name)) for name in files},
+        }
+        with open(os.path.join(new, MARKER), "w", encoding="utf-8") as stream:
+            json.dump(marker, stream, indent=1, sort_keys=True)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _sync(new)
+        if os.path.lexists(archive.dest):
+            os.rename(archive.dest, os.path.join(work, "old"))
+        os.rename(new, archive.dest)
+        _sync(os.path.dirname(archive.dest))
 
 
 def _expand(archive: Archive) -> List[Tuple[str, str]]:

@@ -1,11 +1,17 @@
 """Downloads that are known by their digest before they are used."""
 
+import contextlib
+import fcntl
 import hashlib
+import http.client
 import os
 import re
+import shutil
+import stat
+import tempfile
 import urllib.error
 import urllib.request
-from typing import IO, Callable
+from typing import IO, Callable, Iterator, NamedTuple
 
 from . import proxy
 from .message import problem
@@ -15,6 +21,13 @@ _CHUNK = 1 << 20
 _TIMEOUT = 60.0
 
 Opener = Callable[[str], "IO[bytes]"]
+
+
+class File(NamedTuple):
+    """A file as it is, or is to be; without a digest there is none. ``mode`` is its permissions."""
+
+    sha256: str
+    mode: int
 
 
 class FetchError(Exception):
@@ -41,6 +54,24 @@ def open_url(url: str) -> "IO[bytes]":
 def is_digest(text: str) -> bool:
     """Whether ``text`` is a SHA-256 in lower-case hexadecimal."""
     return bool(_HEX.match(text))
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file, in hexadecimal; empty where there is no such file."""
+    made = hashlib.sha256()
+    try:
+        with open(path, "rb") as stream:
+            for block in iter(lambda: stream.read(_CHUNK), b""):
+                made.update(block)
+    except OSError:
+        return ""
+    return made.hexdigest()
+
+
+def found(path: str) -> File:
+    """What lies at ``path``."""
+    sha256 = digest(path)
+    return File(sha256, stat.S_IMODE(os.stat(path).st_mode) if sha256 else 0)
 
 
 def _unreachable(url: str, error: Exception) -> FetchError:
@@ -109,7 +140,7 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
                 digest.update(block)
                 size += len(block)
                 out.write(block)
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:  # the latter of one that broke off
         _remove(target)
         raise _unreachable(url, error) from None
     if digest.hexdigest() != sha256:
@@ -124,6 +155,61 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
                 "anew; otherwise do not trust this source.",
             )
         )
+
+
+def ensure_file(url: str, wish: File, path: str, opener: Opener = open_url) -> None:
+    """Have what ``url`` gives at ``path``, which is exchanged in one step.
+
+    Nothing is fetched where only the permissions differ.
+
+    Raises:
+        FetchError: it did not come, has another digest, or cannot be written.
+    """
+    try:
+        if digest(path) == wish.sha256:
+            os.chmod(path, wish.mode)
+            return
+        with workplace(path) as folder:
+            new = os.path.join(folder, "new")
+            download(url, wish.sha256, new, opener)
+            os.chmod(new, wish.mode)
+            with open(new, "rb") as stream:
+                os.fsync(stream.fileno())
+            os.replace(new, path)
+    except OSError as error:
+        raise FetchError(
+            problem(
+                "the download cannot be put in place",
+                path,
+                str(error),
+                "a file in a writable file system",
+                "Mend the file system, or name another place, and run again.",
+            )
+        ) from None
+
+
+@contextlib.contextmanager
+def workplace(path: str) -> Iterator[str]:
+    """A private folder beside ``path``, for one process at a time; it goes again.
+
+    What a run that was killed has left there goes first.
+    """
+    parent, name = os.path.split(path)
+    prefix = f".{name}."
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    lock = os.open(parent, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in os.listdir(parent):
+            if left.startswith(prefix):
+                shutil.rmtree(os.path.join(parent, left))
+        work = tempfile.mkdtemp(prefix=prefix, dir=parent)
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work)
+    finally:
+        os.close(lock)
 
 
 def _remove(path: str) -> None:

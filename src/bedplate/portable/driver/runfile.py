@@ -1,7 +1,6 @@
 """NVIDIA's own installer (a runfile): what it has installed, how it is called, how it goes away."""
 
 import glob
-import hashlib
 import os
 import re
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
@@ -59,18 +58,6 @@ def arguments(
 
 def _from(row: Mapping[str, Any]) -> Tuple[int, ...]:
     return _key(row["from"])
-
-
-def digest(host: Host, path: str) -> str:
-    """The SHA-256 of a file, in hexadecimal digits; empty where there is no such file."""
-    made = hashlib.sha256()
-    try:
-        with open(host.path(path), "rb") as stream:
-            for block in iter(lambda: stream.read(1 << 20), b""):
-                made.update(block)
-    except OSError:
-        return ""
-    return made.hexdigest()
 
 
 def install(host: Host, path: str, version: str, options: Sequence[str]) -> Optional[str]:

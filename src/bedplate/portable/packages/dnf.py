@@ -15,20 +15,38 @@ OPTIONS = (
     "--assumeyes",
     "--setopt=install_weak_deps=False",
     "--setopt=clean_requirements_on_remove=False",
+    # The digest of a package file was compared before; what it depends on has to be signed.
+    "--setopt=localpkg_gpgcheck=False",
     "--color=never",
 )
 NOTHING_DONE = "Operation aborted."
 
 
 class Wish(NamedTuple):
-    """Versions by package, and the packages that go in the same transaction."""
+    """What the host is to have after one transaction.
+
+    ``packages`` are versions by name, ``remove`` names that go, ``present`` names that are there in
+    any version, be it as what another package provides (iptables, of iptables-nft). ``files`` are
+    package files by the name in ``packages`` that they bring.
+    """
 
     packages: Mapping[str, str]
     remove: Sequence[str] = ()
+    present: Sequence[str] = ()
+    files: Mapping[str, str] = {}
+
+    def asked(self, name: str) -> str:
+        """One of its packages as dnf takes it."""
+        if name in self.files:
+            return self.files[name]
+        return exact(name, self.packages[name]) if name in self.packages else name
+
+
+NOTHING = Wish({})
 
 
 class Change(NamedTuple):
-    """What a transaction has to do: names to install at their version, names to remove."""
+    """What a transaction has to do: names to install, names to remove."""
 
     install: List[str]
     remove: List[str]
@@ -38,7 +56,8 @@ def change(host: Host, wish: Wish) -> Change:
     """Compare a wish with what is installed."""
     have = rpm.versions(rpm.query(host, [*wish.packages, *wish.remove]))
     gone = [name for name in wish.remove if name in have and name not in wish.packages]
-    return Change(rpm.differing(have, wish.packages), sorted(gone))
+    lacking = rpm.unprovided(host, wish.present)
+    return Change(sorted({*rpm.differing(have, wish.packages), *lacking}), sorted(gone))
 
 
 def exact(name: str, evr: str) -> str:
@@ -47,9 +66,18 @@ def exact(name: str, evr: str) -> str:
 
 
 def unoffered(host: Host, wish: Wish, names: Sequence[str], refresh: bool) -> List[str]:
-    """Those of ``names`` that no repository has at the wished version."""
+    """Those of ``names`` that no repository has at the wished version, if one is wished."""
+    pinned = [name for name in names if name in wish.packages]
+    rows = _repoquery(host, refresh, pinned) if pinned else []
+    offered = {exact(name, evr) for name, _, evr in (row.partition("\t") for row in rows)}
+    missing = [name for name in pinned if wish.asked(name) not in offered]
+    others = [name for name in names if name not in wish.packages]
+    return missing + [n for n in others if not _repoquery(host, refresh, ["--whatprovides", n])]
+
+
+def _repoquery(host: Host, refresh: bool, words: Sequence[str]) -> List[str]:
     argv = ["dnf", *OPTIONS, "--quiet", "repoquery", "--showduplicates", f"--queryformat={ROW}"]
-    answer = host.run([*argv, *(["--refresh"] if refresh else []), *names], timeout=600)
+    answer = host.run([*argv, *(["--refresh"] if refresh else []), *words], timeout=600)
     if answer.code != 0:
         raise TransactionError(
             "the package index cannot be fetched",
@@ -57,22 +85,22 @@ def unoffered(host: Host, wish: Wish, names: Sequence[str], refresh: bool) -> Li
             "'dnf makecache' ends well",
             "Check the host's repositories and its way to them.",
         )
-    offered = {tuple(line.split("\t")) for line in answer.out.splitlines()}
-    return [n for n in names if (n, rpm.normal(wish.packages[n])) not in offered]
+    return answer.out.splitlines()
 
 
 def require_offers(host: Host, wish: Wish, names: Sequence[str]) -> None:
-    """Raise TransactionError unless every version is offered; the index is fetched anew before."""
-    if not unoffered(host, wish, names, refresh=False):
+    """Raise TransactionError unless all are offered; the index is fetched anew before."""
+    names = [name for name in names if name not in wish.files]
+    if not names or not unoffered(host, wish, names, refresh=False):
         return
     missing = unoffered(host, wish, names, refresh=True)
     if missing:
         raise TransactionError(
-            "package versions of the lock are not offered by the host's repositories",
-            "no " + ", ".join(exact(n, wish.packages[n]) for n in missing),
-            "every version that the lock names",
-            "Point the repositories at a mirror that keeps them, or choose another driver and run"
-            " 'bedplate plan'.",
+            "packages are not offered by the host's repositories",
+            "no " + ", ".join(map(wish.asked, missing)),
+            "every package, at the version that is named with it",
+            "Point the repositories at a mirror that has them; where a driver's version is gone,"
+            " choose another one and run 'bedplate plan'.",
         )
 
 
@@ -88,7 +116,7 @@ def _shell(host: Host, wish: Wish, todo: Change, folder: str, options: Sequence[
         f"{folder}/plugins/versionlock.conf",
         f"[main]\nenabled = 1\nlocklist = {folder}/versionlock.list\n",
     )
-    lines = ["install " + " ".join(exact(n, wish.packages[n]) for n in todo.install)]
+    lines = ["install " + " ".join(map(wish.asked, todo.install))]
     lines += ["remove " + " ".join(todo.remove)] if todo.remove else []
     host.write(f"{folder}/transaction", "\n".join(line for line in [*lines, "run"] if line) + "\n")
     plugins = f"--setopt=pluginconfpath=/etc/dnf/plugins,{folder}/plugins"
@@ -104,7 +132,7 @@ def planned_removals(host: Host, wish: Wish, todo: Change, folder: str) -> List[
         raise TransactionError(
             "packages could not be installed",
             errors(answer),
-            ", ".join(exact(n, wish.packages[n]) for n in todo.install) or "removals",
+            ", ".join(map(wish.asked, todo.install)) or "removals",
             "Mend what dnf says on the host and run the play again.",
         )
     return rpm.removals(answer.out)
@@ -132,17 +160,20 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
             ", ".join(wish.remove) or "none",
             "Remove them yourself, or allow their removal.",
         )
-    host.write(rpm.JOURNAL, json.dumps(dict(wish.packages), sort_keys=True) + "\n")
+    # Of the others those alone that are missing: a kernel may be there in several versions.
+    names = [*wish.packages, *todo.install]
+    journal = {name: wish.packages.get(name, "") for name in names}
+    host.write(rpm.JOURNAL, json.dumps(journal, sort_keys=True) + "\n")
     answer = _shell(host, wish, todo, folder, OPTIONS)
     left = change(host, wish)
     if answer.code != 0 or left.install or left.remove:
         raise TransactionError(
             "packages could not be installed",
             errors(answer),
-            ", ".join(exact(n, wish.packages[n]) for n in todo.install),
+            ", ".join(map(wish.asked, todo.install)),
             "Mend what dnf says on the host and run the play again.",
         )
-    rpm.drop_leftovers(host, list(wish.packages))
+    rpm.drop_leftovers(host, names)
     host.remove(rpm.JOURNAL)
     return todo
 
@@ -153,11 +184,12 @@ def errors(answer: Result) -> str:
     return " ".join(told) or answer.said
 
 
-def repair(host: Host) -> bool:
+def repair(host: Host, wish: Wish = NOTHING) -> bool:
     """Finish what a cut-off transaction left; whether there was anything.
 
     A package may be there twice (the new one unpacked, the old one not yet removed), and scripts
-    of one that looks installed may never have run: the older goes, the newer is put in again.
+    of one that looks installed may never have run: the older goes, the newer is put in again, from
+    the wish's file where it came from that.
     """
     packages = rpm.journal(host)
     if packages is None:
@@ -172,7 +204,12 @@ def repair(host: Host) -> bool:
         if old:
             _must(host, ["rpm", "--erase", "--nodeps", "--noscripts", *old])
         have[name] = [stays]
-    again = [exact(name, versions[0]) for name, versions in have.items()]
+    again = [
+        wish.files[name]
+        if name in wish.files and versions == [rpm.normal(wish.packages[name])]
+        else exact(name, versions[0])
+        for name, versions in have.items()
+    ]
     if again:
         argv = ["dnf", *OPTIONS, "--disableplugin=versionlock", "reinstall", *again]
         answer = host.run(argv, timeout=3600)
@@ -192,6 +229,23 @@ def repair(host: Host) -> bool:
 
 def _unavailable(answer: Result) -> bool:
     return "not available" in answer.out + answer.err
+
+
+def of_files(host: Host, paths: Sequence[str]) -> Wish:
+    """The packages that lie in files, each at its own version. Raises TransactionError."""
+    packages, files = {}, {}
+    for path in paths:
+        answer = host.run(["rpm", "--query", "--queryformat", rpm.QUERY, "--package", path])
+        fields = answer.out.split("\t")
+        if answer.code != 0 or len(fields) != 3:
+            raise TransactionError(
+                "a package file cannot be read",
+                f"{path}: {answer.said}",
+                "an rpm package",
+                "Bring the right file to the host.",
+            )
+        packages[fields[0]], files[fields[0]] = fields[1], path
+    return Wish(packages, files=files)
 
 
 def _must(host: Host, argv: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ MARK = "# Bedplate: "
 _LOCK_LIST = re.compile(r"^\s*locklist\s*=\s*(\S+)", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<title>[A-Z][^:]*):$")
 _ROW = re.compile(r"^ (?P<name>\S+)(?:\s+\S+.*)?$")
+_NOBODY = "no package provides "
 _UNFINISHED = re.compile(r".;[0-9a-f]{8}$")
 _REPLACING = re.compile(r"^\s+replacing\s+(?P<name>\S+?)\.\w+\s")
 
@@ -47,6 +48,15 @@ def query(host: Host, names: Sequence[str]) -> List[Package]:
     # rpm says about the others, on the same stream, that they are not installed.
     rows = (line.split("\t") for line in answer.out.splitlines())
     return [Package(*row) for row in rows if len(row) == 3]
+
+
+def unprovided(host: Host, names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that no installed package has as its name, or as what it provides."""
+    if not names:
+        return []
+    answer = host.run(["rpm", "--query", "--whatprovides", *sorted(names)])
+    missing = {line.partition(_NOBODY)[2] for line in answer.out.splitlines()}
+    return sorted(missing & set(names))
 
 
 def versions(packages: Sequence[Package]) -> Dict[str, List[str]]:

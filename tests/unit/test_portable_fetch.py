@@ -1,0 +1,119 @@
+"""One file from an address: whole and by digest, exchanged in one step, through the proxy."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable import fetch, proxy
+from bedplate.portable.fetch import FetchError, File
+from tests.substrate import proxy as standin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = b"an installer\n"
+WISH = File(hashlib.sha256(CONTENT).hexdigest(), 0o600)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The file on its server."""
+    path = tmp_path / "server/driver.run"
+    path.parent.mkdir()
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where it is wished, in a folder that is not there yet."""
+    return tmp_path / "host/driver.run"
+
+
+def test_a_file_comes_with_digest_and_mode_and_nothing_beside_it(source: Path, place: Path) -> None:
+    assert fetch.found(str(place)) == File("", 0)
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    assert place.read_bytes() == CONTENT
+    assert fetch.found(str(place)) == WISH
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_another_file_is_exchanged_and_what_a_killed_run_left_goes(
+    source: Path, place: Path
+) -> None:
+    left = place.parent / ".driver.run.abcdef"
+    left.mkdir(parents=True)
+    (left / "new").write_bytes(CONTENT[:4])
+    place.write_text("an older one\n")
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    assert fetch.found(str(place)) == WISH
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_only_the_mode_needs_no_source(source: Path, place: Path) -> None:
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    place.chmod(0o755)
+    source.unlink()
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    assert fetch.found(str(place)) == WISH
+
+
+def test_another_digest_is_refused_and_what_is_there_stays(source: Path, place: Path) -> None:
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    source.write_bytes(b"evil\n")
+    with pytest.raises(FetchError) as caught:
+        fetch.ensure_file(source.as_uri(), WISH._replace(sha256="0" * 64), str(place))
+    digest = hashlib.sha256(b"evil\n").hexdigest()
+    assert str(caught.value) == (
+        f"the download has another digest — {source.as_uri()} — got: sha256:{digest} (5 bytes); "
+        f"allowed: sha256:{'0' * 64} — Nothing was installed. If the source was rebuilt, make the "
+        "plan and the mirror anew; otherwise do not trust this source."
+    )
+    assert fetch.found(str(place)) == WISH
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_a_download_that_breaks_off_is_told(place: Path) -> None:
+    class Broken(io.BytesIO):
+        def read(self, _size: int | None = -1, /) -> bytes:
+            raise http.client.IncompleteRead(b"an in")
+
+    with pytest.raises(FetchError) as caught:
+        fetch.ensure_file("http://mirror.example/x", WISH, str(place), lambda _: Broken())
+    assert str(caught.value).startswith(
+        "the download failed — http://mirror.example/x — got: IncompleteRead(5 bytes read); "
+        "allowed: a server that answers with the file — "
+    )
+    assert list(place.parent.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_told(source: Path, place: Path) -> None:
+    place.parent.write_text("a file in the folder's place")
+    with pytest.raises(FetchError) as caught:
+        fetch.ensure_file(source.as_uri(), WISH, str(place))
+    assert str(caught.value) == (
+        f"the download cannot be put in place — {place} — got: [Errno 17] File exists: "
+        f"'{place.parent}'; allowed: a file in a writable file system — Mend the file system, or "
+        "name another place, and run again."
+    )
+
+
+def test_it_comes_through_the_hosts_proxy(
+    source: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{standin.BEHIND}/{source.name}"
+    with standin.proxy(source.parent) as variables:
+        for name in (*variables, "no_proxy", "NO_PROXY"):
+            monkeypatch.setenv(name, "")  # so that what is fetched leaves nothing behind
+        with pytest.raises(FetchError, match="the download failed"):
+            fetch.ensure_file(url, WISH, str(place))
+        monkeypatch.setattr(urllib.request, "_opener", None)  # it keeps the way of its first call
+        monkeypatch.setattr(proxy, "variables", lambda: variables)
+        fetch.ensure_file(url, WISH, str(place))
+    assert fetch.found(str(place)) == WISH
