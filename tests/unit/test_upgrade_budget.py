@@ -1,0 +1,197 @@
+"""When upgrade.yml begins no further wave: the playbook itself, on hosts that need not be there.
+
+Reached hosts are this machine, on which the roles are stand-ins that only say that they were asked:
+what is looked at is who gets a turn, who is told what, and what is left as evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from bedplate.catalogue.load import load_catalogue
+from tests.site.cluster import recap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+HERE: dict[str, Any] = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+#: Nobody listens at port 1.
+LOST: dict[str, Any] = {
+    "ansible_connection": "ssh",
+    "ansible_host": "127.0.0.{}",
+    "ansible_port": 1,
+}
+#: Reached, and its driver fails in whatever way.
+SICK = HERE | {"tests_fault": "the driver is not healthy"}
+WISHES = {
+    "bedplate_host": {"os": "debian-12", "kind": "bare-metal"},
+    "bedplate_gpu": {"model": "t4-16gb", "count": 1},
+    "bedplate_driver": {"branch": "580", "flavour": "open", "source": "vendor-repo"},
+    "bedplate_kubernetes": {"version": "1.36", "endpoint": "192.0.2.1:6443", "cni": "flannel"},
+    "bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.2:5080"},
+}
+#: In place of a role's tasks. The driver's fail where it is not healthy, as the role's own do.
+ENTRY = """\
+- ansible.builtin.debug: {{msg: "{role} {entry}"}}
+- ansible.builtin.fail: {{msg: "{{{{ tests_fault }}}}"}}
+  when: "'{role} {entry}' == 'nvidia_driver change' and tests_fault is defined"
+"""
+#: What a host is given that needs nothing exchanged, and one that has no turn.
+WHOLE = [
+    "host_baseline validate",
+    "nvidia_driver validate",
+    "nvidia_driver change",
+    "container_runtime main",
+    "nvidia_container_toolkit main",
+    "nvidia_device_plugin main",
+    "host_baseline part",
+    "gpu_verify verify",
+]
+NOTHING: list[str] = []
+ASKED = re.compile(r"^ok: \[(\w+)\] => \n    msg: ([a-z_]+ [a-z_]+)$", re.MULTILINE)
+REFUSED = re.compile(r"^\[ERROR\]: .*?Action failed: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What a run of upgrade.yml came to.
+
+    Attributes:
+        asked: the entry points of roles that each host was given, in their order.
+        told: what hosts failed with, each message whole.
+        failed: the hosts that count as failed in the end.
+        reasons: why a host was set aside, as its evidence says.
+    """
+
+    status: int
+    asked: Mapping[str, list[str]]
+    told: set[str]
+    failed: set[str]
+    reasons: Mapping[str, str]
+    output: str
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The collection with its own playbooks and plugins, and stand-ins of its roles."""
+    folder = tmp_path_factory.mktemp("collections")
+    place = folder / "ansible_collections/bedplate/gpu"
+    place.mkdir(parents=True)
+    for name in ("galaxy.yml", "meta", "playbooks", "plugins"):
+        (place / name).symlink_to(ROOT / name)
+    for role in (ROOT / "roles").iterdir():
+        mine = place / "roles" / role.name
+        (mine / "tasks").mkdir(parents=True)
+        for name in ("defaults", "meta", "vars"):
+            if (role / name).exists():
+                (mine / name).symlink_to(role / name)
+        for path in (role / "tasks").glob("*.yml"):
+            text = ENTRY.format(role=role.name, entry=path.stem)
+            (mine / "tasks" / path.name).write_text(text)
+    return folder
+
+
+def upgrade(
+    folder: Path, collections: Path, hosts: Mapping[str, Mapping[str, Any]], **variables: Any
+) -> Upgrade:
+    """Plan a site of these hosts and run upgrade.yml on it."""
+    site = folder / "site"
+    (site / "group_vars").mkdir(parents=True)
+    reached = {
+        name: {k: v.format(n) if k == "ansible_host" else v for k, v in host.items()}
+        for n, (name, host) in enumerate(hosts.items(), 1)
+    }
+    pools = {"children": {"pool_one": {"hosts": reached}}}
+    groups = {"control_plane": {"hosts": {}}, "gpu_pools": pools}
+    site.joinpath("hosts.yml").write_text(
+        yaml.safe_dump({"all": {"children": groups}}, sort_keys=False)
+    )
+    site.joinpath("group_vars/all.yml").write_text(yaml.safe_dump(WISHES))
+    # The roles fetch nothing of it.
+    file = {"version": "1.0", "path": "/nothing", "sha256": "0" * 64}
+    files = dict.fromkeys(load_catalogue().artifacts, file)
+    (site / ".bedplate").mkdir()
+    (site / ".bedplate/mirror.json").write_text(json.dumps({"files": files}))
+    subprocess.run([BIN / "bedplate", "plan", site], check=True, capture_output=True)
+    given = ["-i", str(site), "bedplate.gpu.upgrade", "-e", json.dumps(variables)]
+    done = subprocess.run(
+        [BIN / "ansible-playbook", *given],
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "ANSIBLE_COLLECTIONS_PATH": str(collections),
+            "NO_COLOR": "1",
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    asked: dict[str, list[str]] = {name: [] for name in hosts}
+    for host, role in ASKED.findall(done.stdout):
+        asked[host].append(role)
+    rows = recap(done.stdout)
+    return Upgrade(
+        done.returncode,
+        asked,
+        set(REFUSED.findall(done.stdout)),
+        {name for name, row in rows.items() if row["failed"] or row["unreachable"]},
+        dict(_reason(path) for path in (site / ".bedplate/evidence").glob("*")),
+        done.stdout + done.stderr,
+    )
+
+
+def _reason(path: Path) -> tuple[str, str]:
+    evidence = json.loads(path.read_text())
+    (check,) = evidence["checks"]
+    assert check["result"] == "fail"
+    return path.stem.removeprefix("host-"), check["reason"]
+
+
+def test_no_wave_begins_once_more_hosts_are_set_aside_than_the_budget_allows(
+    tmp_path: Path, collections: Path
+) -> None:
+    """One is set aside and the next wave begins; with the second the run ends."""
+    hosts = {"one": HERE, "two": LOST, "three": HERE, "four": SICK}
+    hosts |= {"five": HERE, "six": HERE, "seven": HERE}
+    done = upgrade(tmp_path, collections, hosts, upgrade_waves=[2], upgrade_failure_budget=1)
+    assert done.status == 2, done.output
+    turns = {"one": WHOLE, "three": WHOLE, "four": WHOLE[:3]}
+    assert done.asked == dict.fromkeys(hosts, NOTHING) | turns
+    lost = (
+        "the host cannot be reached — two — got: Task failed: Failed to connect to the host via"
+        " ssh: ssh: connect to host 127.0.0.2 port 1: Connection refused; allowed: an answer over"
+        " SSH — Check its address, its power, its host key and the way to it."
+    )
+    ends = (
+        "the upgrade ends here — {} and the hosts after it — got: 2 set aside (two, four);"
+        " allowed: 1 (upgrade_failure_budget) — Mend those, or go back with rollback.yml, and run"
+        " upgrade.yml again."
+    )
+    assert done.told == {lost, SICK["tests_fault"], ends.format("five"), ends.format("six")}
+    assert done.failed == {"two", "four", "five", "six"}
+    assert done.reasons == {"two": lost, "four": SICK["tests_fault"]}
+
+
+def test_a_canary_that_fails_ends_the_run_whatever_the_budget(
+    tmp_path: Path, collections: Path
+) -> None:
+    hosts = {"one": SICK, "two": HERE, "three": HERE}
+    done = upgrade(tmp_path, collections, hosts, upgrade_failure_budget=3)
+    assert done.status == 2, done.output
+    assert (done.told, done.failed) == ({SICK["tests_fault"]}, {"one"})
+    assert done.asked == {"one": WHOLE[:3], "two": NOTHING, "three": NOTHING}
+    assert done.reasons == {"one": SICK["tests_fault"]}
