@@ -5,12 +5,13 @@ import re
 import shutil
 from typing import Any, Dict, List, NamedTuple, Sequence, Set
 
-from . import owned
+from . import os_release, owned
 from .driver import libraries as driver_libraries
 from .driver import record as driver_record
 from .driver import state as driver
 from .host import Host
 from .kernel import settings as kernel
+from .packages import rpm
 
 STORE = "/opt/bedplate"
 #: Where roles set links to programs of the store.
@@ -142,20 +143,18 @@ def driver_packages(host: Host, check: bool) -> Outcome:
         raise RemovalError(f"{driver_record.PATH}: {error}") from error
     if not names:
         return outcome
-    if host.exists("/var/lib/dpkg/status"):
-        going = _debian(host, names)
-        remove = [*APT, "purge", *going]
+    # dpkg may be on a host of Red Hat's family too.
+    if os_release.family(host) == "RedHat":
+        going, remove = _red_hat(host, names), ["dnf", "-y", "remove"]
     else:
-        query = ["rpm", "--query", "--queryformat", "%{NAME}\n", *names]
-        said = host.run(query).out.split("\n")
-        going = sorted(set(names) & set(said))
-        remove = ["dnf", "-y", "remove", *going]
+        going, remove = _debian(host, names), [*APT, "purge"]
     outcome.changes.extend(f"package {name}: removed" for name in going)
     if going and not check:
         used = driver.unload(host)
         if used:
             raise RemovalError(f"the driver's module is in use ({used})")
-        _run(host, remove)
+        _run(host, [*remove, *going])
+    _unlock(host, names, outcome, check)
     links = driver_libraries.change(host, "")
     outcome.changes.extend(f"{path}: removed" for path in links.remove)
     if not check:
@@ -186,6 +185,33 @@ def _debian(host: Host, names: Sequence[str]) -> List[str]:
     if theirs:
         raise RemovalError("packages of yours need the driver: " + ", ".join(theirs))
     return sorted((_simulated(host, ["--autoremove", "purge", *there]) | set(there)) - idle)
+
+
+def _red_hat(host: Host, names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that are installed; what else dnf would take with them is the user's."""
+    there = sorted(rpm.versions(rpm.query(host, names)))
+    if not there:
+        return []
+    # What came along with them alone is no reason to refuse.
+    keep = "--setopt=clean_requirements_on_remove=False"
+    plan = host.run(["dnf", "--assumeno", "--color=never", keep, "remove", *there], timeout=600)
+    theirs = sorted(set(rpm.removals(plan.out)) - set(names))
+    if theirs:
+        raise RemovalError("packages of yours need the driver: " + ", ".join(theirs))
+    return there
+
+
+def _unlock(host: Host, names: Sequence[str], outcome: Outcome, check: bool) -> None:
+    """Take the locks on the driver's packages off dnf's list; apt forgets its holds by itself."""
+    path = rpm.lock_list(host)
+    before = host.read(path)
+    if before is None:
+        return
+    after = rpm.with_locks(before, {}, names)
+    if after != before:
+        outcome.changes.append(f"{path}: locks on the driver's packages removed")
+        if not check:
+            host.write(path, after)
 
 
 def _simulated(host: Host, what: Sequence[str]) -> Set[str]:
