@@ -57,7 +57,11 @@ def bindings() -> Path:
             install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
             install += ["--require-hashes", "--only-binary=:all:", "--target", f"{work}/made"]
             subprocess.run([*install, "--requirement", str(PIN)], check=True)
-            (Path(work) / "made").rename(kept)
+            try:
+                (Path(work) / "made").rename(kept)
+            except OSError:  # another worker was first
+                if not kept.is_dir():
+                    raise
     return kept
 
 
