@@ -127,7 +127,7 @@ def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
     """Carry the wish out; whether anything was repaired, and what was changed."""
     params = module.params
     await_turn(lambda: rpm.busy(host), params["lock_timeout"])
-    repaired = dnf.repair(host, wish)
+    repaired = dnf.repair(host)
     if params["hold"] and wish.packages:
         have_versionlock(host, params["versionlock_package"])
     done = dnf.carry_out(host, wish, module.tmpdir)
@@ -165,13 +165,15 @@ def main() -> None:
         unheld = dnf.unlocked(host, wish.packages)
         held = {name: name in wish.packages and name not in unheld for name in names}
         repaired, todo = rpm.journal(host) is not None, dnf.change(host, wish)
-        if not module.check_mode:
+        waits = bool(repaired or todo.install or todo.remove or (hold and unheld))
+        # Where nothing is to be done, nobody else's transaction is waited for.
+        if waits and not module.check_mode:
             repaired, todo = apply(module, host, wish)
     except TransactionError as failure:
         what, got, allowed, fix = failure.parts
         module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
     now = before if module.check_mode else rpm.versions(rpm.query(host, wish.present))
-    after = {name: now.get(name, [WHATEVER]) for name in wish.present}
+    after = {name: [WHATEVER] for name in wish.present if name in todo.install} | now
     after.update({name: [rpm.normal(evr)] for name, evr in wish.packages.items()})
     module.exit_json(
         changed=bool(repaired or todo.install or todo.remove or (hold and unheld)),

@@ -131,8 +131,12 @@ def test_what_is_there_in_any_version_or_provided_is_not_asked_for(tmp_path: Pat
     on = host(
         tmp_path,
         {
-            "rpm --query --whatprovides": Result(
-                1, "another-1-1.x86_64\nno package provides b\nno package provides d\n", ""
+            "rpm --query --whatprovides a": Result(0, "another-1-1.x86_64\n", ""),
+            "rpm --query --whatprovides a b": Result(
+                1, "another-1-1.x86_64\nno package provides b\n", ""
+            ),
+            "rpm --query --whatprovides a d": Result(
+                1, "another-1-1.x86_64\nno package provides d\n", ""
             ),
             "rpm --query": Result(1, "package c is not installed\n", ""),
             "--whatprovides b": Result(0, "another\t0:2-1\n", ""),
@@ -154,6 +158,24 @@ def test_what_is_there_in_any_version_or_provided_is_not_asked_for(tmp_path: Pat
     with pytest.raises(TransactionError) as caught:
         dnf.carry_out(on, Wish({}, present=["a", "d"]), "/tmp")
     assert caught.value.parts[1] == "no d"
+
+
+def test_where_rpm_does_not_answer_nothing_counts_as_there(tmp_path: Path) -> None:
+    on = host(tmp_path, {"rpm --query --whatprovides": Result(124, "", "no answer within 60 s")})
+    assert rpm.unprovided(on, ["b", "a"]) == ["a", "b"]
+
+
+def test_the_index_is_fetched_anew_once_for_all(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def run(argv: list[str], *_: object) -> Result:
+        asked.append(" ".join(argv))
+        return Result(0, "", "")
+
+    wish = Wish({"c": "1-1"}, present=["a", "b"])
+    missing = dnf.unoffered(Host(str(tmp_path), run), wish, ["a", "b", "c"], refresh=True)
+    assert sorted(missing) == ["a", "b", "c"]
+    assert [" --refresh " in line for line in asked] == [True, False, False]
 
 
 def test_a_package_file_is_asked_for_by_its_path(tmp_path: Path) -> None:

@@ -42,9 +42,6 @@ class Wish(NamedTuple):
         return exact(name, self.packages[name]) if name in self.packages else name
 
 
-NOTHING = Wish({})
-
-
 class Change(NamedTuple):
     """What a transaction has to do: names to install, names to remove."""
 
@@ -68,11 +65,20 @@ def exact(name: str, evr: str) -> str:
 def unoffered(host: Host, wish: Wish, names: Sequence[str], refresh: bool) -> List[str]:
     """Those of ``names`` that no repository has at the wished version, if one is wished."""
     pinned = [name for name in names if name in wish.packages]
-    rows = _repoquery(host, refresh, pinned) if pinned else []
-    offered = {exact(name, evr) for name, _, evr in (row.partition("\t") for row in rows)}
-    missing = [name for name in pinned if wish.asked(name) not in offered]
-    others = [name for name in names if name not in wish.packages]
-    return missing + [n for n in others if not _repoquery(host, refresh, ["--whatprovides", n])]
+    missing = []
+    if pinned:
+        rows = _repoquery(host, refresh, pinned)
+        offered = {exact(name, evr) for name, _, evr in (row.partition("\t") for row in rows)}
+        missing = [name for name in pinned if wish.asked(name) not in offered]
+    # The first question fetches the index anew for all.
+    fresh = bool(pinned)
+    for name in names:
+        if name in wish.packages:
+            continue
+        if not _repoquery(host, refresh and not fresh, ["--whatprovides", name]):
+            missing.append(name)
+        fresh = True
+    return missing
 
 
 def _repoquery(host: Host, refresh: bool, words: Sequence[str]) -> List[str]:
@@ -162,7 +168,7 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
         )
     # Of the others those alone that are missing: a kernel may be there in several versions.
     names = [*wish.packages, *todo.install]
-    journal = {name: wish.packages.get(name, "") for name in names}
+    journal = {name: wish.files.get(name) or wish.packages.get(name, "") for name in names}
     host.write(rpm.JOURNAL, json.dumps(journal, sort_keys=True) + "\n")
     answer = _shell(host, wish, todo, folder, OPTIONS)
     left = change(host, wish)
@@ -184,32 +190,38 @@ def errors(answer: Result) -> str:
     return " ".join(told) or answer.said
 
 
-def repair(host: Host, wish: Wish = NOTHING) -> bool:
+def repair(host: Host) -> bool:
     """Finish what a cut-off transaction left; whether there was anything.
 
     A package may be there twice (the new one unpacked, the old one not yet removed), and scripts
     of one that looks installed may never have run: the older goes, the newer is put in again, from
-    the wish's file where it came from that.
+    the file where it came from one.
     """
     packages = rpm.journal(host)
     if packages is None:
         return False
     if host.run(["rpm", "--verifydb"], timeout=600).code != 0:
         _must(host, ["rpm", "--rebuilddb"])
+    files = {name: wished for name, wished in packages.items() if wished.startswith("/")}
+    brought = of_files(host, [path for path in files.values() if host.exists(path)])
+    wished = {**packages, **dict.fromkeys(files, ""), **brought.packages}
     have = rpm.versions(rpm.query(host, sorted(packages)))
     for name, versions in have.items():
-        keep = rpm.normal(packages[name]) if len(versions) > 1 else versions[0]
+        keep = rpm.normal(wished[name]) if len(versions) > 1 and wished[name] else versions[-1]
         stays = keep if keep in versions else versions[-1]
         old = [f"{name}-{evr}" for evr in versions if evr != stays]
         if old:
             _must(host, ["rpm", "--erase", "--nodeps", "--noscripts", *old])
         have[name] = [stays]
     again = [
-        wish.files[name]
-        if name in wish.files and versions == [rpm.normal(wish.packages[name])]
+        brought.files[name]
+        if name in brought.packages and versions == [rpm.normal(brought.packages[name])]
         else exact(name, versions[0])
         for name, versions in have.items()
     ]
+    # What was asked for by what it provides: its package, of which there may be several versions.
+    others = [name for name, version in packages.items() if not version and name not in have]
+    again += [exact(one.name, one.evr) for one in rpm.providers(host, others)]
     if again:
         argv = ["dnf", *OPTIONS, "--disableplugin=versionlock", "reinstall", *again]
         answer = host.run(argv, timeout=3600)

@@ -51,12 +51,22 @@ def query(host: Host, names: Sequence[str]) -> List[Package]:
 
 
 def unprovided(host: Host, names: Sequence[str]) -> List[str]:
-    """Those of ``names`` that no installed package has as its name, or as what it provides."""
+    """Those of ``names`` that no installed package has as its name, or as what it provides.
+
+    All of them where rpm does not answer: a transaction then says why.
+    """
     if not names:
         return []
     answer = host.run(["rpm", "--query", "--whatprovides", *sorted(names)])
-    missing = {line.partition(_NOBODY)[2] for line in answer.out.splitlines()}
-    return sorted(missing & set(names))
+    if answer.code == 0:
+        return []
+    missing = {line.partition(_NOBODY)[2] for line in answer.out.splitlines()} & set(names)
+    return sorted(missing or names)
+
+
+def providers(host: Host, names: Sequence[str]) -> List[Package]:
+    """The installed packages that provide ``names``."""
+    return query(host, ["--whatprovides", *sorted(names)]) if names else []
 
 
 def versions(packages: Sequence[Package]) -> Dict[str, List[str]]:
@@ -159,11 +169,11 @@ def _name(entry: str) -> str:
     return entry.rsplit("-", 2)[0] if entry.count("-") >= 2 else entry
 
 
-def removals(plan: str) -> List[str]:
+def removals(plan: str, sections: str = "Removing") -> List[str]:
     """The packages that a plan of dnf (what ``--assumeno`` prints) takes away, sorted.
 
-    Sections whose title begins with "Removing" list them, rows below an installation name what
-    that one replaces.
+    Sections whose title begins so list them, rows below an installation name what that one
+    replaces.
     """
     found, section = set(), ""
     for line in plan.splitlines():
@@ -175,6 +185,6 @@ def removals(plan: str) -> List[str]:
             found.add(replaced.group("name"))
         elif not line.strip() or not line.startswith(" "):
             section = section if line.strip() else ""
-        elif row and section.startswith("Removing"):
+        elif row and section.startswith(sections):
             found.add(row.group("name"))
     return sorted(found)
