@@ -79,6 +79,8 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message impo
 def remove(host: Host, wish: dict[str, Any], check: bool) -> removal.Outcome:
     """Take away what is asked for, in the reverse order of its coming."""
     outcomes = []
+    if wish["driver_packages"]:
+        removal.driver_packages(host, check=True)  # what is refused is refused before anything goes
     if wish["roles"] or wish["everything"]:
         outcomes.append(removal.files(host, wish["roles"], check))
     if wish["archives"] or wish["everything"]:

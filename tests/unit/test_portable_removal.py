@@ -196,6 +196,29 @@ def test_a_package_of_the_users_that_needs_the_driver_is_named_and_nothing_goes(
     assert not any("purge" in asked and "--simulate" not in asked for asked in machine.asked)
 
 
+def test_of_red_hats_packages_go_what_dnf_plans_and_nobody_else_needs(machine: Machine) -> None:
+    record(machine)
+    machine.host.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\n')
+    row = " {}  x86_64  1-1  @System  0\n".format
+    plan = (
+        f"Removing:\n{row(SMI)}Removing unused dependencies:\n{row('dkms')}\nOperation aborted.\n"
+    )
+    machine.answers |= {
+        "rpm --query": Result(0, f"{SMI}\t0:535.1-1\tx86_64\n", ""),
+        "dnf --assumeno": Result(1, plan, ""),
+    }
+    outcome = removal.driver_packages(machine.host, check=True)
+    assert outcome.changes == ["package dkms: removed", f"package {SMI}: removed"]
+    users = f"{plan}Removing dependent packages:\n{row('his-cuda')}\nOperation aborted.\n"
+    machine.answers["dnf --assumeno"] = Result(1, users, "")
+    with pytest.raises(removal.RemovalError, match=r"need the driver: his-cuda$"):
+        removal.driver_packages(machine.host, check=False)
+    machine.answers["dnf --assumeno"] = Result(1, "", "Error: protected packages\n")
+    with pytest.raises(removal.RemovalError, match=r"^dnf remove: Error: protected packages$"):
+        removal.driver_packages(machine.host, check=False)
+    assert not any("dnf -y" in asked for asked in machine.asked)
+
+
 def test_a_driver_in_use_is_not_pulled_away(machine: Machine) -> None:
     record(machine)
     machine.host.write("/sys/module/nvidia/x", "")

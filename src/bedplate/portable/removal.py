@@ -11,7 +11,7 @@ from .driver import record as driver_record
 from .driver import state as driver
 from .host import Host
 from .kernel import settings as kernel
-from .packages import rpm
+from .packages import dnf, rpm
 
 STORE = "/opt/bedplate"
 #: Where roles set links to programs of the store.
@@ -188,17 +188,18 @@ def _debian(host: Host, names: Sequence[str]) -> List[str]:
 
 
 def _red_hat(host: Host, names: Sequence[str]) -> List[str]:
-    """Those of ``names`` that are installed; what else dnf would take with them is the user's."""
+    """Installed packages among ``names``, and what nothing needs any more without them."""
     there = sorted(rpm.versions(rpm.query(host, names)))
     if not there:
         return []
-    # What came along with them alone is no reason to refuse.
-    keep = "--setopt=clean_requirements_on_remove=False"
-    plan = host.run(["dnf", "--assumeno", "--color=never", keep, "remove", *there], timeout=600)
-    theirs = sorted(set(rpm.removals(plan.out)) - set(names))
+    plan = host.run(["dnf", "--assumeno", "--color=never", "remove", *there], timeout=600)
+    if dnf.NOTHING_DONE not in plan.out + plan.err:
+        raise RemovalError("dnf remove: " + dnf.errors(plan))
+    along = set(rpm.removals(plan.out, "Removing unused"))
+    theirs = sorted(set(rpm.removals(plan.out)) - along - set(names))
     if theirs:
         raise RemovalError("packages of yours need the driver: " + ", ".join(theirs))
-    return there
+    return sorted({*there, *along})
 
 
 def _unlock(host: Host, names: Sequence[str], outcome: Outcome, check: bool) -> None:
