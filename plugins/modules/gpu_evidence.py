@@ -105,7 +105,8 @@ options:
         type: str
         default: ""
       image:
-        description: The image of the containers that area V(isolation) starts. They are looked at
+        description: The image of the containers that area V(isolation) starts, and V(container)
+          with another runtime than containerd. They are looked at
           from outside, so that the pod sandbox image will do. Empty skips them.
         type: str
         default: ""

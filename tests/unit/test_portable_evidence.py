@@ -142,6 +142,11 @@ def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
             ["container.one"],
         ),
         (
+            "ctr run nvidia-smi with nothing",
+            Result(124, "", "no answer within 120 s"),
+            ["container.nothing"],
+        ),
+        (
             "dpkg-query",
             Result(1, "", ""),
             ["driver.packages", "driver.held"],
@@ -200,15 +205,20 @@ def test_each_fault_of_hardware_and_files_fails_its_own_checks(
 def test_a_container_that_starts_at_the_second_try_passes_and_the_first_is_kept(
     machine: Machine,
 ) -> None:
-    answers = iter([Result(1, "", "ctr: no answer from the shim")])
+    tried: set[str] = set()
 
     def run(argv: Sequence[str], *rest: object) -> Result:
-        starts = argv[0] == "ctr" and "nvidia-smi" in argv
-        return next(answers, machine.run(argv)) if starts else machine.run(argv, *rest)
+        given = " ".join(word for word in argv if "gpu=" in word)
+        if argv[0] == "ctr" and "nvidia-smi" in argv and given not in tried:
+            tried.add(given)
+            return Result(1, "", "ctr: no answer from the shim")
+        return machine.run(argv, *rest)
 
     collected = host_evidence.collect(Host(str(machine.root), run), WISH, ["container"])
     assert evidence.failures(collected["checks"], "gpu-b") == []
-    assert collected["facts"]["container_first_try"] == {"smi": "ctr: no answer from the shim"}
+    assert collected["facts"]["container_first_try"] == dict.fromkeys(
+        ("smi", "nothing", "one"), "ctr: no answer from the shim"
+    )
 
 
 def test_of_divided_gpus_a_container_is_given_one_part(machine: Machine) -> None:
@@ -228,9 +238,13 @@ def test_runtimes_without_a_tool_of_their_own_are_tried_before_the_host_joins(
 ) -> None:
     wish = WISH._replace(containers={**WISH.containers, "runtime": "cri-o", "image": "pause:1"})
     machine.file("etc/kubernetes/kubelet.conf", "")
-    (one,) = machine.collected("container", wish=wish)["checks"]
-    assert (one["id"], one["result"]) == ("container.isolation", "skipped")
-    assert one["reason"] == "kubelet ends containers that it has not started"
+    checks = machine.collected("container", wish=wish)["checks"]
+    assert [(one["id"], one["result"]) for one in checks] == [
+        ("container.gpus", "skipped"),
+        ("container.labels", "skipped"),
+        ("container.isolation", "skipped"),
+    ]
+    assert checks[-1]["reason"] == "kubelet ends containers that it has not started"
 
 
 def test_no_check_at_all_is_a_failure() -> None:

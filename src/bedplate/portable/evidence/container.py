@@ -18,6 +18,7 @@ from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
 NAMESPACE = "k8s.io"
+DESCRIBED = "GPU feature discovery describes the GPUs"
 ALL = (f"{runtime_cases.CDI_KIND}=all",)
 _GPU_LINE = re.compile(r"^GPU \d+: (?P<name>.+) \(UUID: (?P<uuid>[^)]+)\)$")
 
@@ -32,8 +33,8 @@ def _in_container(
     first try said.
     """
     answer = _try_container(host, image, name, argv, devices)
-    # Without a device there is no nvidia-smi in it, and no second try would find one.
-    if answer.code != 0 and devices:
+    # Without a device there is no nvidia-smi in it: that is an answer too.
+    if answer.code != 0 and (devices or listed(answer) is None):
         to.facts.setdefault("container_first_try", {})[name] = _reason(answer)
         answer = _try_container(host, image, name + "-again", argv, devices)
     return answer
@@ -65,7 +66,7 @@ def _narrow(gpus: Sequence[Gpu]) -> Iterable[Tuple[str, Case]]:
 
 def _collect_narrow(host: Host, image: str, to: Collected) -> None:
     for name, case in _narrow(gpus_of(host)):
-        what = f"a container sees what it may, and nothing else ({case.name})"
+        what = f"a container sees what it was given by CDI, and nothing else ({case.name})"
         answer = _in_container(host, image, name, ["nvidia-smi", "-L"], to, case.devices)
         seen = listed(answer)
         if seen is None:
@@ -84,6 +85,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     what = "a container that is given all GPUs sees exactly the host's"
     runtime = wish.containers.get("runtime") or "containerd"
     if runtime != "containerd":
+        reason = f"{runtime} has no tool that starts containers beside Kubernetes"
+        to.checks.append(skipped("container.gpus", what, reason))
+        to.checks.append(skipped("container.labels", DESCRIBED, reason))
         isolation.collect(host, wish, to)
         return
     if not wish.plugin_image:
@@ -102,7 +106,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             one = failed("container.gpus", what, reason, AGAIN, "the host's GPUs")
         to.checks.append(one)
         _collect_narrow(host, wish.plugin_image, to)
-    what = "GPU feature discovery describes the GPUs"
+    what = DESCRIBED
     argv = [
         "gpu-feature-discovery",
         "--oneshot",
