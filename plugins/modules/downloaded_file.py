@@ -12,6 +12,7 @@ short_description: Have a file from an address, known by its digest
 description:
   - Fetches a file through the host's proxy, if it has one, unless the file of that digest is there.
   - The file appears whole and in one step, or not at all, also when the run is killed.
+  - It belongs to the user that the task runs as, which is root on hosts.
 options:
   url:
     description: Where it is fetched from (http, https or file).
@@ -56,14 +57,19 @@ replaced:
   type: str
 """
 
+import re
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
+MODE = re.compile(r"^0?[0-7]{3}$")
+
 
 def described(file: fetch.File) -> str:
     """One line of a file, or none where there is no file."""
-    return f"sha256:{file.sha256} mode {file.mode:04o}\n" if file.sha256 else ""
+    other = "" if file.mine else " of another user or group"
+    return f"sha256:{file.sha256} mode {file.mode:04o}{other}\n" if file.sha256 else ""
 
 
 def main() -> None:
@@ -79,6 +85,16 @@ def main() -> None:
     )
     params = module.params
     path = params["dest"]
+    if not MODE.match(params["mode"]):
+        module.fail_json(
+            msg=problem(
+                "the permissions cannot be used",
+                path,
+                params["mode"],
+                "octal digits in quotes, as '0644'",
+                "Write them so.",
+            )
+        )
     wish = fetch.File(params["sha256"].lower(), int(params["mode"], 8))
     if not fetch.is_digest(wish.sha256):
         module.fail_json(

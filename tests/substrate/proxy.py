@@ -39,8 +39,10 @@ def proxy(folder: Path) -> Iterator[dict[str, str]]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        yield dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"), address)
-        server.shutdown()
+        try:
+            yield dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"), address)
+        finally:
+            server.shutdown()
 
 
 def written(variables: Mapping[str, str]) -> str:

@@ -299,7 +299,7 @@ def test_a_users_own_file_is_never_replaced(make: Callable[..., Archive], tmp_pa
 
 def test_what_a_killed_run_left_is_repaired(make: Callable[..., Archive], tmp_path: Path) -> None:
     archive = make()
-    half = tmp_path / "store/tool/.1.0.abcdef/new/bin"
+    half = tmp_path / "store/tool/.bedplate-1.0.abcdef/new/bin"
     half.mkdir(parents=True)
     (half / "tool").write_text("hal")
     assert ensure([archive]).problems == []

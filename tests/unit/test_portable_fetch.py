@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import http.client
 import io
+import os
+import urllib.error
 import urllib.request
+from base64 import b64encode
+from email.message import Message
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +51,7 @@ def test_a_file_comes_with_digest_and_mode_and_nothing_beside_it(source: Path, p
 def test_another_file_is_exchanged_and_what_a_killed_run_left_goes(
     source: Path, place: Path
 ) -> None:
-    left = place.parent / ".driver.run.abcdef"
+    left = place.parent / ".bedplate-driver.run.abcdef"
     left.mkdir(parents=True)
     (left / "new").write_bytes(CONTENT[:4])
     place.write_text("an older one\n")
@@ -62,6 +66,35 @@ def test_only_the_mode_needs_no_source(source: Path, place: Path) -> None:
     source.unlink()
     fetch.ensure_file(source.as_uri(), WISH, str(place))
     assert fetch.found(str(place)) == WISH
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_becomes_ours(source: Path, place: Path) -> None:
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    os.chown(place, 1, 1)
+    assert fetch.found(str(place)) == WISH._replace(mine=False)
+    fetch.ensure_file(source.as_uri(), WISH, str(place))
+    assert fetch.found(str(place)) == WISH
+
+
+def test_a_user_in_the_address_is_sent_as_such_and_told_to_nobody(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[urllib.request.Request] = []
+
+    def refuse(request: urllib.request.Request, timeout: float) -> None:
+        assert timeout > 0
+        asked.append(request)
+        raise urllib.error.HTTPError(request.full_url, 401, "Unauthorized", Message(), None)
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(FetchError) as caught:
+        fetch.ensure_file("https://me:s%40cret@mirror.example/x", WISH, str(place))
+    (one,) = asked
+    assert one.full_url == "https://mirror.example/x"
+    assert one.get_header("Authorization") == f"Basic {b64encode(b'me:s@cret').decode()}"
+    assert "https://mirror.example/x — got: HTTP 401" in str(caught.value)
+    assert "cret" not in str(caught.value)
 
 
 def test_another_digest_is_refused_and_what_is_there_stays(source: Path, place: Path) -> None:

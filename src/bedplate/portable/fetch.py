@@ -1,5 +1,6 @@
 """Downloads that are known by their digest before they are used."""
 
+import base64
 import contextlib
 import fcntl
 import hashlib
@@ -10,8 +11,9 @@ import shutil
 import stat
 import tempfile
 import urllib.error
+import urllib.parse
 import urllib.request
-from typing import IO, Callable, Iterator, NamedTuple
+from typing import IO, Callable, Iterator, NamedTuple, Tuple
 
 from . import proxy
 from .message import problem
@@ -24,10 +26,14 @@ Opener = Callable[[str], "IO[bytes]"]
 
 
 class File(NamedTuple):
-    """A file as it is, or is to be; without a digest there is none. ``mode`` is its permissions."""
+    """A file as it is, or is to be; without a digest there is none.
+
+    ``mode`` is its permissions; ``mine`` whether it is of who runs this, and of no other group.
+    """
 
     sha256: str
     mode: int
+    mine: bool = True
 
 
 class FetchError(Exception):
@@ -48,7 +54,22 @@ def open_url(url: str) -> "IO[bytes]":
         )
     # urllib knows no other place for what is reached directly. A module's process is its own.
     os.environ.update(proxy.variables())
-    return urllib.request.urlopen(url, timeout=_TIMEOUT)  # type: ignore[no-any-return]  # noqa: S310
+    plain, user = _without_user(url)
+    asked = urllib.request.Request(plain)  # noqa: S310
+    if user:
+        asked.add_unredirected_header(
+            "Authorization", "Basic " + base64.b64encode(user.encode()).decode()
+        )
+    return urllib.request.urlopen(asked, timeout=_TIMEOUT)  # type: ignore[no-any-return]  # noqa: S310
+
+
+def _without_user(url: str) -> Tuple[str, str]:
+    """An address without the user and password that it may name, and those."""
+    parts = urllib.parse.urlsplit(url)
+    user, at, place = parts.netloc.rpartition("@")
+    return (urllib.parse.urlunsplit(parts._replace(netloc=place)) if at else url), (
+        urllib.parse.unquote(user)
+    )
 
 
 def is_digest(text: str) -> bool:
@@ -71,10 +92,15 @@ def digest(path: str) -> str:
 def found(path: str) -> File:
     """What lies at ``path``."""
     sha256 = digest(path)
-    return File(sha256, stat.S_IMODE(os.stat(path).st_mode) if sha256 else 0)
+    if not sha256:
+        return File("", 0)
+    seen = os.stat(path)
+    mine = (seen.st_uid, seen.st_gid) == (os.geteuid(), os.getegid())
+    return File(sha256, stat.S_IMODE(seen.st_mode), mine)
 
 
 def _unreachable(url: str, error: Exception) -> FetchError:
+    url, _ = _without_user(url)
     got = str(getattr(error, "reason", None) or error)
     if isinstance(error, urllib.error.HTTPError):
         got = f"HTTP {error.code} {error.reason}"
@@ -115,7 +141,7 @@ def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     raise FetchError(
         problem(
             "the checksum file does not name the download",
-            sha256,
+            _without_user(sha256)[0],
             f"{len(rows)} line(s), none for {wanted}",
             "a SHA-256, bare or beside that file name",
             "Correct the address of the checksum file, or give the digest itself.",
@@ -148,7 +174,7 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
         raise FetchError(
             problem(
                 "the download has another digest",
-                url,
+                _without_user(url)[0],
                 f"sha256:{digest.hexdigest()} ({size} bytes)",
                 f"sha256:{sha256}",
                 "Nothing was installed. If the source was rebuilt, make the plan and the mirror "
@@ -160,13 +186,14 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
 def ensure_file(url: str, wish: File, path: str, opener: Opener = open_url) -> None:
     """Have what ``url`` gives at ``path``, which is exchanged in one step.
 
-    Nothing is fetched where only the permissions differ.
+    Nothing is fetched where only the owner or the permissions differ.
 
     Raises:
         FetchError: it did not come, has another digest, or cannot be written.
     """
     try:
         if digest(path) == wish.sha256:
+            os.chown(path, os.geteuid(), os.getegid())
             os.chmod(path, wish.mode)
             return
         with workplace(path) as folder:
@@ -195,14 +222,19 @@ def workplace(path: str) -> Iterator[str]:
     What a run that was killed has left there goes first.
     """
     parent, name = os.path.split(path)
-    prefix = f".{name}."
-    os.makedirs(parent, mode=0o755, exist_ok=True)
+    prefix = f".bedplate-{name}."
+    before = os.umask(0o022)  # of the user, who may keep folders from others
+    try:
+        os.makedirs(parent, mode=0o755, exist_ok=True)
+    finally:
+        os.umask(before)
     lock = os.open(parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in os.listdir(parent):
-            if left.startswith(prefix):
-                shutil.rmtree(os.path.join(parent, left))
+            folder = os.path.join(parent, left)
+            if left.startswith(prefix) and os.path.isdir(folder) and not os.path.islink(folder):
+                shutil.rmtree(folder)
         work = tempfile.mkdtemp(prefix=prefix, dir=parent)
         try:
             yield work
