@@ -178,8 +178,9 @@ def test_a_package_that_cannot_be_configured_is_taken_back(changed: Machine) -> 
     is_on(changed, OLD)
     assert said == (
         f"driver {NEW} (proprietary) failed and was taken back — node — got: packages could not be"
-        " installed — node — got: dpkg: error processing package nvidia-kernel-dkms (--configure):;"
-        " E: Sub-process /usr/bin/dpkg returned an error code (1); allowed: "
+        " installed — node — got: dpkg: error processing package nvidia-kernel-dkms (--configure):"
+        " installed nvidia-kernel-dkms package post-installation script subprocess returned error"
+        " exit status 10; E: Sub-process /usr/bin/dpkg returned an error code (1); allowed: "
         + ", ".join(
             f"{name}={version}"
             for name, version in sorted(

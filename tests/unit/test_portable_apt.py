@@ -76,6 +76,24 @@ def test_a_file_that_is_gone_fetches_the_index_once(tmp_path: Path) -> None:
         apt.run(host(tmp_path, asked), Wish({"runc": ""}, work="/work"), ["runc"])
 
 
+def test_a_failure_is_told_with_dpkgs_reason(tmp_path: Path) -> None:
+    printed = (
+        "dpkg: error processing package runc (--configure):\n"
+        " package is in a very bad inconsistent state; you should\n"
+        " reinstall it before attempting configuration\n"
+        "Errors were encountered while processing:\n"
+        " runc\n"
+        "E: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+    )
+    with pytest.raises(TransactionError) as failed:
+        apt.run(host(tmp_path, Apt(printed, runc="1")), Wish({"runc": "1"}, work="/w"), ["runc"])
+    assert failed.value.got == (
+        "dpkg: error processing package runc (--configure): package is in a very bad inconsistent"
+        " state; you should reinstall it before attempting configuration;"
+        " E: Sub-process /usr/bin/dpkg returned an error code (1)"
+    )
+
+
 def test_a_new_source_is_asked_though_another_knows_the_name(tmp_path: Path) -> None:
     asked = Apt(runc="1")
     apt.run(host(tmp_path, asked), Wish({"runc": ""}, work="/work", refresh=True), ["runc"])

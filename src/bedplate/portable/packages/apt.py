@@ -1,6 +1,7 @@
 """One apt transaction: exact versions in, what they replace out, and never anything else out."""
 
 import os
+import re
 from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 from ..driver import dkms as driver_dkms
@@ -70,7 +71,9 @@ def _goes(wish: Wish, name: str, version: str) -> bool:
 
 
 def _errors(host: Host, out: str, err: str) -> str:
-    lines = (err + out).splitlines()
+    # dpkg says the reason below what failed, a word further in.
+    said = re.sub(r"(?<=\S)\n (?=\S)", " ", err + "\n" + out)
+    lines = said.splitlines()
     # What dpkg says is the cause, wherever apt has printed it.
     errors = [
         line.strip() for start in ("dpkg: error", "E:") for line in lines if line.startswith(start)
