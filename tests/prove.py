@@ -14,8 +14,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-#: Areas that are not called as their folder is.
+#: Areas that are not called as their folder is. Hours of `hosts` can be had in parts.
 NAMED = {
+    "hosts": "tests/hosts",
+    "fleet": "tests/hosts/test_fleet.py",
+    **{f"kill-{n}": f"tests/hosts/test_kill.py::test_all_points[{n}]" for n in range(1, 9)},
     "resolver": "tests/properties/test_resolver.py",
     "completeness": "tests/properties/test_completeness.py",
     "bad-sites": "tests/properties/test_bad_sites.py",
