@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_requirements
-short_description: Check rights, system, Secure Boot, disk space, ports and GPUs of a host
+short_description: Check rights, system, CPU, Secure Boot, disk space, ports and GPUs of a host
 description:
   - Reads everything in one round trip and reports all problems together.
   - Changes nothing, so it runs in check mode as well.
@@ -25,6 +25,13 @@ options:
     description: The operating system that the site declares. Empty accepts any supported one.
     type: str
     default: ""
+  machines:
+    description:
+      - CPUs that packages and archives are for, as C(uname -m) prints them.
+      - Empty skips this check.
+    type: list
+    elements: str
+    default: []
   secure_boot:
     description: Whether the site declares Secure Boot. Left out, it is not looked at.
     type: bool
@@ -134,6 +141,7 @@ def main() -> None:
             "host": {"type": "str", "required": True},
             "systems": {"type": "list", "elements": "str", "default": []},
             "system": {"type": "str", "default": ""},
+            "machines": {"type": "list", "elements": "str", "default": []},
             "secure_boot": {"type": "bool"},
             "disks": {"type": "list", "elements": "dict", "default": [], "options": disk},
             "ports": {"type": "list", "elements": "int", "default": []},
@@ -157,6 +165,8 @@ def main() -> None:
         )
     if wish["systems"]:
         problems += requirements.check_system(host, wish["systems"], wish["system"], where)
+    if wish["machines"]:
+        problems += requirements.check_machine(host, wish["machines"], where)
     if wish["secure_boot"] is False:
         problems += requirements.check_secure_boot(host, where)
     if not host.joined:

@@ -253,7 +253,7 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
     ):
         driver = pool.nvidia_driver.model_copy(update={"source": source})
         changed = wishes | {"os": system, "nvidia_driver": driver}
-        parts = locking.pool_parts(pool.model_copy(update=changed))
+        parts = locking.pool_parts(pool.model_copy(update=changed), catalogue)
         assert locking.not_built(parts, catalogue) == lacking
     runtime = lock.cluster.containerd.model_copy(update={"source": "distro"})
     shared = lock.cluster.model_copy(update={"containerd": runtime})
@@ -280,3 +280,19 @@ def test_the_lock_says_what_joins_the_boards(
     fabric = load_lock(site).pools["pool_class"].nvidia_fabric
     assert fabric is not None
     assert fabric.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("model", "not_yet"),
+    [("gb200", ["cpu aarch64"]), ("gh200-480gb", ["cpu aarch64"]), ("b200", [])],
+)
+def test_boards_on_arm_are_planned_and_refused_by_site_yml(
+    site: Path, capsys: pytest.CaptureFixture[str], model: str, not_yet: list[str]
+) -> None:
+    wishes = {"bedplate_driver": {"source": "vendor-repo"}}
+    wish(site, "pool_class", wishes | {"bedplate_gpu": {"model": model, "count": 1}})
+    told = said(capsys, "plan", site, *TODAY)
+    assert load_lock(site).pools["pool_class"].not_yet == not_yet
+    assert ("not installable by this version: cpu aarch64; site.yml refuses" in told) == bool(
+        not_yet
+    )

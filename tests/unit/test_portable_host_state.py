@@ -205,6 +205,19 @@ def test_check_system(host: Host) -> None:
     ]
 
 
+def test_a_cpu_that_nothing_is_for_is_refused(tmp_path: Path) -> None:
+    for answer, got in (
+        (Result(0, "x86_64\n", ""), None),
+        (Result(0, "aarch64\n", ""), "aarch64"),
+        (Result(127, "", "uname: command not found"), "uname: command not found"),
+    ):
+        asked = Host(str(tmp_path), lambda *_, answer=answer: answer)
+        what = "nothing that is installed here is for this host's CPU — gpu-a — got: "
+        fix = "; allowed: x86_64 — Take the host out of the inventory."
+        told = requirements.check_machine(asked, ["x86_64"], "gpu-a")
+        assert told == ([what + got + fix] if got else [])
+
+
 def test_listening_takes_listeners_of_both_families_only(host: Host) -> None:
     assert requirements.listening(host) == {}
     put(host, "/proc/net/tcp", TCP)

@@ -38,7 +38,8 @@ class GpuModel(Value):
     `subsystems` narrows `pci` where one device id is several boards. `flavours` is what the board
     itself can run, whatever the branch; `open_from` is the first driver whose open module lists
     it, `driver_from` the first driver qualified for it. `fabric` is what joins the GPUs of a host
-    of at least `fabric_from` of them.
+    of at least `fabric_from` of them. `host_cpu` is the CPU that the board is one with, in the
+    words of `uname -m`; a card, which goes into any machine, has none.
     """
 
     model: str
@@ -54,6 +55,7 @@ class GpuModel(Value):
     driver_from: Version | None = None
     fabric: Literal["nvswitch", "nvlink-5", "imex"] | None = None
     fabric_from: int | None = None
+    host_cpu: Literal["aarch64"] | None = None
 
 
 class Architecture(Value):

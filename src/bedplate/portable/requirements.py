@@ -74,6 +74,23 @@ def check_system(host: Host, supported: Sequence[str], declared: str, where: str
     return []
 
 
+def check_machine(host: Host, machines: Sequence[str], where: str) -> List[str]:
+    """The problem of a CPU that no package and no archive here is for."""
+    answer = host.run(["uname", "-m"])
+    found = answer.out.strip() if answer.code == 0 else answer.said
+    if found in machines:
+        return []
+    return [
+        problem(
+            "nothing that is installed here is for this host's CPU",
+            where,
+            found,
+            ", ".join(machines),
+            "Take the host out of the inventory.",
+        )
+    ]
+
+
 def check_secure_boot(host: Host, where: str) -> List[str]:
     """The problem of a firmware that enforces what the site does not declare."""
     if secure_boot.state(host) != secure_boot.ON:

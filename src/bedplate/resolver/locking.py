@@ -196,12 +196,14 @@ def _shares(model: str, subject: Subject, catalogue: Catalogue) -> int:
     return 1
 
 
-def pool_parts(part: locked.Pool) -> list[tuple[str, str]]:
+def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]:
     """Name what of a pool's decision roles and stacks carry out, by the catalogue's dimensions.
 
     What its role knows on some systems alone is asked for together with the system.
     """
     decided = [("os", part.os), ("kind", part.kind), ("sharing", part.sharing.mode)]
+    boards = [catalogue.gpu_models[gpu.model].value for gpu in part.gpu]
+    decided += [("cpu", board.host_cpu) for board in boards if board.host_cpu]
     if part.nvidia_driver is not None:
         decided.append(("source", part.nvidia_driver.source))
     decided += [("part", name) for name in PARTS if getattr(part, name)]

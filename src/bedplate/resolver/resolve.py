@@ -150,7 +150,7 @@ def _plan(
     locked_pools = {}
     for name in site.pools:
         pool = locking.pool(pools[name], values[name], candidates)
-        missing = locking.not_built(locking.pool_parts(pool), catalogue)
+        missing = locking.not_built(locking.pool_parts(pool, catalogue), catalogue)
         locked_pools[name] = pool.model_copy(update={"not_yet": missing})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None

@@ -38,7 +38,7 @@ def of(
         yield from _compatibility(name, pool, candidates)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
-        decision = locking.pool_parts(pool)
+        decision = locking.pool_parts(pool, candidates.catalogue)
         yield from _roles(name, pool.not_yet, decision, candidates.catalogue)
     yield from _weak("cluster", shared.values(), candidates)
     systems = {host.wishes.bedplate_host.os for host in site.hosts.values() if host.pool is None}
