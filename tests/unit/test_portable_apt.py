@@ -78,8 +78,8 @@ def test_a_file_that_is_gone_fetches_the_index_once(tmp_path: Path) -> None:
 
 def test_a_failure_is_told_with_dpkgs_reason(tmp_path: Path) -> None:
     printed = (
-        "dpkg: error processing package runc (--configure):\n"
-        " package is in a very bad inconsistent state; you should\n"
+        "dpkg: error processing package runc (--configure):\r\n"
+        " package is in a very bad inconsistent state; you should\r\n"
         " reinstall it before attempting configuration\n"
         "Errors were encountered while processing:\n"
         " runc\n"

@@ -71,8 +71,8 @@ def _goes(wish: Wish, name: str, version: str) -> bool:
 
 
 def _errors(host: Host, out: str, err: str) -> str:
-    # dpkg says the reason below what failed, a word further in.
-    said = re.sub(r"(?<=\S)\n (?=\S)", " ", err + "\n" + out)
+    # dpkg says the reason below what failed, a word further in; apt gives it a terminal.
+    said = re.sub(r"(?<=\S)\r?\n (?=\S)", " ", err + "\n" + out)
     lines = said.splitlines()
     # What dpkg says is the cause, wherever apt has printed it.
     errors = [
