@@ -10,7 +10,7 @@ import yaml
 from bedplate.catalogue import load_catalogue
 from bedplate.discovery import store
 from bedplate.discovery.judge import Judgement, judge
-from bedplate.lock.file import lock_path, render
+from bedplate.lock import lock_path, render
 from tests.discovery import machines
 from tests.discovery.locks import lock
 from tests.discovery.machines import debian_driver, facts_of

@@ -12,7 +12,7 @@ from bedplate.discovery.adopt import cluster_of, findings
 from bedplate.discovery.compare import Comparison
 from bedplate.discovery.propose import Read, proposals
 from bedplate.errors import LockError, Problem
-from bedplate.lock.file import load_lock, lock_path
+from bedplate.lock import load_lock, lock_path
 from bedplate.site.places import Place, Places
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """The decision on disk, its digest and its differences."""
 
 from bedplate.lock.difference import differences
-from bedplate.lock.file import content_of, digest, load_lock, lock_path, render, write_lock
+from bedplate.lock.file import content_of, digest, load_lock, render, write_lock
 from bedplate.lock.model import FORMAT, Lock
+from bedplate.lock_place import lock_path
 
 __all__ = [
     "FORMAT",

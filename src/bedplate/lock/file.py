@@ -13,15 +13,10 @@ from pydantic import ValidationError
 
 from bedplate.errors import LockError, Problem
 from bedplate.lock.model import FORMAT, Lock
+from bedplate.lock_place import NAME, lock_path
 
-NAME = ".bedplate.lock.yml"
 HEADER = "# Written by `bedplate plan`: commit it, review its changes, don't edit it.\n"
 MARKERS = ("<<<<<<< ", "=======", ">>>>>>> ")
-
-
-def lock_path(site: Path) -> Path:
-    """Return where the lock of *site* is."""
-    return site / NAME
 
 
 class _Dumper(yaml.SafeDumper):
