@@ -1,3 +1,5 @@
+# Hundreds of starts of Python: each is to find what the one before it compiled.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test lint prove benchmarks clean env
 demo: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.substrate.demo
 test: ; @tests/substrate/prepare tools && .venv/bin/python -m pytest

@@ -1,4 +1,4 @@
-"""Nodes that carry workload, brought to another lock: goes on from where test_site.py ended."""
+"""Nodes that carry workload, brought to another lock, on a cluster of its own."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ from tests.site.cluster import (
     wait_for,
 )
 from tests.site.hosts import on_host
+from tests.substrate.commands import STACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.substrate.commands import SiteCommands
+
+#: A quarter of an hour: run them with `make prove AREA=site`.
+pytestmark = pytest.mark.prove
 
 #: A fault of branch 470 that the driver's own health check does not ask for: uncorrected errors.
 FAULT = "/usr/local/bin/nvidia-smi"
@@ -92,6 +96,15 @@ class Exchange:
 
     wave: list[str]
     announced: dict[str, list[str]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(site: SiteCommands) -> None:
+    """Make hosts and cluster, where no test has done it before."""
+    site.plan()
+    site.playbook()
+    for stack in STACKS:
+        site.up(stack)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,6 +51,27 @@ def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) ->
     pool.write_text(pool.read_text().replace("count: 8", "count: 10"))
     with pytest.raises(LockError, match=r"pools\.pool_train\.expects\.count — got 8 → 10"):
         locked_site(site)
+
+
+#: As a worker of Ansible's: it has what Ansible imports, and no more.
+ANSWER = """
+import sys
+from pathlib import Path
+from bedplate.locked_site import locked_site
+assert locked_site(Path(sys.argv[1]))["pools"]
+print(*sorted({name.partition(".")[0] for name in sys.modules} & {"clingo", "pydantic", "yaml"}))
+"""
+
+
+def test_a_kept_answer_imports_nothing_that_checks(site: Path) -> None:
+    """Each task of each host asks in a process of its own: imports cost more than all else."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", ANSWER, site], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert said == [["clingo", "pydantic", "yaml"], []]
 
 
 ASKS = """#!{python}
