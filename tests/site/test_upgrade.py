@@ -104,6 +104,7 @@ def cluster(site: SiteCommands) -> None:
     site.plan()
     site.playbook()
     for stack in STACKS:
+        site.select(stack)
         site.up(stack)
 
 
