@@ -13,6 +13,8 @@ description:
   - Never changes anything by itself, and therefore runs in check mode too. The commands must be
     read-only.
   - A command that fails or is not there is an answer, not an error. The caller decides.
+  - Once the host's Python is known, it is asked without a module's usual wrapping, which takes a
+    tenth of the time.
 options:
   commands:
     description: Named commands, each a list of arguments; there is no shell.
@@ -78,7 +80,7 @@ family:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import probe
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 
 
@@ -92,24 +94,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    host = Host()
-    answers = {}
-    for name, argv in module.params["commands"].items():
-        answer = host.run([str(word) for word in argv])
-        answers[name] = {
-            "code": answer.code,
-            "out": answer.out.strip(),
-            "err": answer.err.strip(),
-            "said": answer.said,
-        }
-    module.exit_json(
-        changed=False,
-        commands=answers,
-        files={name: host.read(path) for name, path in module.params["files"].items()},
-        exists={name: host.exists(path) for name, path in module.params["exists"].items()},
-        system=os_release.name(host),
-        family=os_release.family(host),
-    )
+    module.exit_json(**probe.answers(Host(), **module.params))
 
 
 if __name__ == "__main__":
