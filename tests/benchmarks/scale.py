@@ -26,7 +26,7 @@ PLAY = """
 - name: The cheap half of the hosts' playbook
   hosts: gpu_pools
   gather_facts: false
-  vars_files: [{root}/playbooks/vars/from_lock.yml]
+  roles: [{root}/playbooks/roles/from_lock]
   vars: {{gpu_verify_areas: [driver, gpus]}}
   tasks:
     - {{ansible.builtin.import_role: {{name: bedplate.gpu.host_baseline, tasks_from: validate}}}}
