@@ -37,12 +37,13 @@ options:
           lines that Bedplate manages it, nor is a package's unchanged configuration file.
         type: bool
         default: false
+      record:
+        description: Whether the file is recorded. One that others take away is not to be.
+        type: bool
+        default: true
   hold_if_exists:
     description: If this file exists, files that differ are left alone and reported in RV(pending).
       Files that are absent are written all the same.
-    type: path
-  only_if_exists:
-    description: If this file does not exist, nothing is done. What is written is not recorded.
     type: path
 author:
   - The Bedplate authors
@@ -81,7 +82,6 @@ pending:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     File,
-    Outcome,
     ensure_files,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
@@ -100,10 +100,10 @@ def main() -> None:
                     "content": {"type": "str", "required": True},
                     "mode": {"type": "str", "default": "0644"},
                     "refuse_foreign": {"type": "bool", "default": False},
+                    "record": {"type": "bool", "default": True},
                 },
             },
             "hold_if_exists": {"type": "path"},
-            "only_if_exists": {"type": "path"},
         },
         supports_check_mode=True,
     )
@@ -113,22 +113,15 @@ def main() -> None:
             content=wish["content"] if wish["content"].endswith("\n") else wish["content"] + "\n",
             mode=int(wish["mode"], 8),
             refuse_foreign=wish["refuse_foreign"],
+            record=wish["record"],
         )
         for wish in module.params["files"]
     ]
     host = Host()
-    hold, only = module.params["hold_if_exists"], module.params["only_if_exists"]
-    if only and not host.exists(only):
-        outcome = Outcome([], [], [])
-    else:
-        outcome = ensure_files(
-            host,
-            files,
-            check=module.check_mode,
-            hold=bool(hold) and host.exists(hold),
-            # A file that is only there while another one is belongs to whoever takes that away.
-            record=not only,
-        )
+    waits = module.params["hold_if_exists"]
+    outcome = ensure_files(
+        host, files, check=module.check_mode, hold=bool(waits) and host.exists(waits)
+    )
     result = {
         "changed": bool(outcome.changes),
         "changes": [change.path for change in outcome.changes],

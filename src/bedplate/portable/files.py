@@ -14,12 +14,16 @@ MARK = "Managed by Bedplate"
 
 
 class File(NamedTuple):
-    """One file to have; ``refuse_foreign`` keeps a file that is somebody else's."""
+    """One file to have; ``refuse_foreign`` keeps a file that is somebody else's.
+
+    Without ``record`` others may take it away, and nothing is recorded.
+    """
 
     path: str
     content: str
     mode: int = 0o644
     refuse_foreign: bool = False
+    record: bool = True
 
 
 class Change(NamedTuple):
@@ -85,13 +89,11 @@ def ensure_files(
     check: bool = False,
     hold: bool = False,
     watched: bool = True,
-    record: bool = True,
 ) -> Outcome:
     """Have every file with its content and mode, and record it as ours.
 
     With ``hold`` a file that is there but differs stays, and is reported as pending. A foreign
-    file is refused before anything is written. Without ``watched`` others may change the files too;
-    without ``record`` they may also take them away, and nothing is recorded.
+    file is refused before anything is written. Without ``watched`` others may change the files too.
     """
     outcome = Outcome([], [], [])
     for file in files:
@@ -121,16 +123,15 @@ def ensure_files(
         before = host.read(file.path)
         writing = owned.Writing(file.path, file.content, file.mode, before, watched)
         same = before == file.content and (os.stat(real).st_mode & 0o7777) == file.mode
-        if same:
-            ours.append(writing)
-            continue
-        if hold and before is not None:
+        if not same and hold and before is not None:
             outcome.pending.append(f"{file.path}: another content or mode")
             continue
-        outcome.changes.append(Change(file.path, before, file.content))
-        ours.append(writing)
+        if not same:
+            outcome.changes.append(Change(file.path, before, file.content))
+        if file.record:
+            ours.append(writing)
     if not check:
-        owned.keep(host, ours if record else [])
+        owned.keep(host, ours)
         wanted = {file.path: file for file in files}
         for change in outcome.changes:
             _write(host.path(change.path), wanted[change.path])
