@@ -100,13 +100,17 @@ reason:
   description: Why a reboot is required.
   returned: always
   type: str
+persistent:
+  description: Whether the daemon that keeps GPUs initialised runs now and starts at boot.
+  returned: always
+  type: bool
 """
 
 import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import nvidia
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import holders, nvidia
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     dkms as driver_dkms,
 )
@@ -241,6 +245,7 @@ def main() -> None:
         pending=[f"the loaded module, or its options, for {wished.name}"] if pending else [],
         reboot_required=bool(done.in_use),
         reason=done.in_use,
+        persistent=holders.persistent(host),
         diff=[
             {
                 "before": f"loaded: {loaded}\n",

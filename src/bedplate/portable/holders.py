@@ -22,6 +22,13 @@ def runs(host: Host, name: str) -> bool:
     return host.run(["systemctl", "is-active", "--quiet", name]).code == 0
 
 
+def persistent(host: Host) -> bool:
+    """Whether the daemon that keeps GPUs initialised runs, and starts at boot."""
+    ask = ["systemctl", "show", "--property=ActiveState,UnitFileState", DAEMON + ".service"]
+    said = host.run(ask).out.split()
+    return sorted(said) == ["ActiveState=active", "UnitFileState=enabled"]
+
+
 def stopped(host: Host) -> List[str]:
     """The services that were stopped and are yet to be started, in the order of `HOLDERS`."""
     names = (host.read(RECORD) or "").split()
