@@ -26,8 +26,13 @@ def play(folder: Path, hosts: dict[str, Any], tasks: list[Any], **keys: Any) -> 
     (folder / "hosts.yml").write_text(
         yaml.safe_dump({"all": {"children": groups}}, sort_keys=False)
     )
-    files = [str(PLAYBOOKS / "vars" / name) for name in ("upgrade.yml", "from_lock.yml")]
-    book = {"hosts": "gpu_pools", "gather_facts": False, "vars_files": files, "tasks": tasks}
+    book = {
+        "hosts": "gpu_pools",
+        "gather_facts": False,
+        "roles": [str(PLAYBOOKS / "roles" / "from_lock")],
+        "vars_files": [str(PLAYBOOKS / "vars" / "upgrade.yml")],
+        "tasks": tasks,
+    }
     path = folder / "play.yml"
     path.write_text(yaml.safe_dump([book | keys], sort_keys=False))
     done = subprocess.run(
@@ -39,6 +44,14 @@ def play(folder: Path, hosts: dict[str, Any], tasks: list[Any], **keys: Any) -> 
         check=False,
     )
     return re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+def test_no_play_has_the_lock_read_again_for_each_task() -> None:
+    """Ansible parses files of vars_files twice for each task of each host, a role's once."""
+    plays = [play for path in PLAYBOOKS.glob("*.yml") for play in yaml.safe_load(path.read_text())]
+    taking = [play for play in plays if "from_lock" in play.get("roles", [])]
+    assert len(taking) >= 10
+    assert not [play for play in plays if "vars/from_lock.yml" in play.get("vars_files", [])]
 
 
 def test_a_host_that_is_lost_counts_against_the_upgrades_budget(tmp_path: Path) -> None:
