@@ -5,7 +5,7 @@ seconds of each phase, the no-op run of site.yml against the first, the cluster 
 kubeadm commands on the same hosts, planning against reading the inventory, the hosts' playbook
 against bare commands and the nearest peer (hosts.py), and the largest memory of each control-side
 program (memory.py). A part alone:
-`python -m tests.benchmarks site|planning|hosts [first|again|scale ...]`.
+`python -m tests.benchmarks site|planning|hosts [first|built|again|scale ...]`.
 """
 
 from __future__ import annotations

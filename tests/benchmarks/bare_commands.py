@@ -41,6 +41,7 @@ FILES = """
 STATE = """
 dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n'
 apt-mark showhold
+dkms status
 systemctl is-enabled containerd kubelet nvidia-persistenced
 systemctl is-active containerd nvidia-persistenced
 readlink /usr/local/bin/* | xargs -n1 basename | sort

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROUNDS = 3
-PARTS = ("first", "again", "scale")
+PARTS = ("first", "built", "again", "scale")
 MADE, BY_HAND = "made", "by-hand"
 NETWORK, SUBNET = "bedplate-benchmarks", "10.213.9."
 MIRROR = f"http://{SUBNET}1:5080"
+#: Lays down those of Debian's own kernel, for which DKMS then compiles the driver's module.
+HEADERS = ROOT / "roles/nvidia_driver/molecule/build/headers.sh"
 PLAYBOOK = ("playbooks/hosts.yml", "--limit", MADE)
 GOAL_FIRST, GOAL_AGAIN = 1.15, 5
 TASK = re.compile(r"^TASK \[(.*?)\]", re.MULTILINE)
@@ -153,8 +155,16 @@ def told(values: list[float]) -> str:
     return " ".join(f"{value:.1f}" for value in values)
 
 
-def first_converge(site: SiteCommands, figures: Figures, rounds: int) -> None:
-    """Make one host by the playbook and one by hand, on fresh hosts, taking turns."""
+def bare(site: SiteCommands, built: bool) -> None:
+    """Begin with two bare hosts; with headers where the driver's module is to be `built`."""
+    fresh(site)
+    for host in (MADE, BY_HAND) if built else ():
+        on_host(site, host, "apt-get -qq update\n" + HEADERS.read_text(encoding="utf-8"))
+
+
+def first_converge(site: SiteCommands, figures: Figures, rounds: int, built: bool) -> None:
+    """Make one host by the playbook and one by hand, on bare hosts, taking turns."""
+    what = "first, module compiled" if built else "first"
     fresh(site)
     play(site, *PLAYBOOK)  # not counted: it warms caches, and what it writes is taken for the other
     files = bare_commands.configuration(site, MADE)
@@ -168,14 +178,14 @@ def first_converge(site: SiteCommands, figures: Figures, rounds: int) -> None:
         by_hand.append(cost(BY_HAND, lambda: bare_commands.make_host(site, BY_HAND, files)))
 
     for number in range(rounds):
-        fresh(site)
+        bare(site, built)
         for step in (ours, theirs) if number % 2 else (theirs, ours):
             step()
         differing = bare_commands.differences(site, MADE, BY_HAND)
         assert not differing, "\n".join(["the two hosts are not equal:", *differing])
-    one = compared(figures, "first, one host: hosts.yml", made)
-    other = compared(figures, "first, one host: the bare commands", by_hand)
-    label = "hosts.yml, first / bare commands"
+    one = compared(figures, f"{what}, one host: hosts.yml", made)
+    other = compared(figures, f"{what}, one host: the bare commands", by_hand)
+    label = f"hosts.yml, {what} / bare commands"
     figures.ratios[f"{label} (goal {GOAL_FIRST})"] = one.clock / other.clock
     figures.ratios[f"{label}, CPU"] = one.cpu / other.cpu
 
@@ -237,22 +247,22 @@ def measure(folder: Path, parts: set[str], rounds: int = ROUNDS) -> Figures:
 
     Args:
         folder: an empty folder to work in.
-        parts: what to measure, of `first`, `again` and `scale`.
+        parts: what to measure, of `first`, `built`, `again` and `scale`.
         rounds: how often each time is taken.
     """
     figures = Figures()
     site = make_site(folder)
     try:
         if "first" in parts:
-            first_converge(site, figures, rounds)
-        else:
-            fresh(site)
+            first_converge(site, figures, rounds, built=False)
+        if "built" in parts:
+            first_converge(site, figures, 1, built=True)
+        if parts & {"again", "scale"}:
+            fresh(site)  # a host made by hand is refused
         if "again" in parts:
             again(site, folder / "peer", figures, rounds)
             figures.notes.append(profile(site))
         if "scale" in parts:
-            if "first" in parts:
-                fresh(site)  # a host made by hand is refused
             play(site, "playbooks/hosts.yml")
             seconds, ratios = scale.measure(site, folder)
             figures.seconds |= seconds
