@@ -150,9 +150,9 @@ def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
     return openpgp.binary(content)
 
 
-def keep(host: Host, owner: str, path: str, text: str) -> None:
-    """Record a file of the repository as ours."""
-    owned.keep(host, [owned.Writing(path, text, 0o644, None, role=owner)])
+def keep(host: Host, owner: str, path: str, text: str, before: str | None = None) -> None:
+    """Record a file of the repository as ours, with its text before us: a reset puts that back."""
+    owned.keep(host, [owned.Writing(path, text, 0o644, before, role=owner)])
 
 
 def put(host: Host, owner: str, path: str, text: str) -> None:
@@ -234,11 +234,17 @@ def main() -> None:
         if not module.check_mode:
             put(host, wish["owner"], name, text)
     name, _, stream = wish["module_stream"].partition(":")
-    if present and stream and repositories.stream(host, name) != stream:
-        before = repositories.stream(host, name) or ""
-        diff.append({"header": f"module {name}", "before": f"{before}\n", "after": f"{stream}\n"})
+    path = repositories.stream_path(name)
+    before = host.read(path)
+    now = repositories.stream(host, name)
+    if present and stream and now != stream:
+        diff.append(
+            {"header": f"module {name}", "before": f"{now or ''}\n", "after": f"{stream}\n"}
+        )
         if not module.check_mode:
             enable(module, host, name, stream)
+    if present and stream and not module.check_mode:
+        keep(host, wish["owner"], path, host.read(path) or "", before)
     for part in diff:
         header = part.pop("header")
         part.update(before_header=header, after_header=header)

@@ -242,6 +242,7 @@ def test_reset_takes_the_driver_away_with_locks_repository_and_record(site: Path
     now = state(site)
     assert (now["packages"], now["locks"]) == ({}, "somebodys-0:1.0-1.*\n")
     assert (now["loaded"], now["good"], now["changing"]) == (None, [], None)
+    assert (before["stream"], now["stream"]) == ("580-open", None)
     assert playing.installed(site).items() == others
     assert on.list("/etc/yum.repos.d") == ["distribution.repo"]
     for name in ("/etc/bedplate", "/var/lib/bedplate", "/etc/pki/rpm-gpg"):

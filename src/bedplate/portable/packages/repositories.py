@@ -97,11 +97,16 @@ def _uris(name: str, text: str) -> List[str]:
     return []
 
 
+def stream_path(module: str) -> str:
+    """Where dnf keeps which stream of a module is enabled."""
+    return f"{MODULES}/{module}.module"
+
+
 def stream(host: Host, module: str) -> Optional[str]:
     """The stream of a dnf module that is enabled, or None."""
     parser = configparser.ConfigParser()
     try:
-        parser.read_string(host.read(f"{MODULES}/{module}.module") or "")
+        parser.read_string(host.read(stream_path(module)) or "")
     except configparser.Error:
         return None
     if not parser.has_section(module) or parser.get(module, "state", fallback="") != "enabled":
