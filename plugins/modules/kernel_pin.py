@@ -76,6 +76,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import build_needs
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
@@ -144,6 +145,9 @@ def main() -> None:
         after = after.replace(f"{name} absent\n", f"{name} held\n")
         after = after.replace(f"{name} installed\n", f"{name} held\n")
     if not module.check_mode:
+        # What a killed run left: apt installs and holds nothing before that is finished.
+        if state.missing or unheld:
+            build_needs.mended(host, module.params["lock_timeout"])
         if state.missing:
             succeed(
                 module,
