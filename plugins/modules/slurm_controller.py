@@ -111,7 +111,7 @@ import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned, services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     Change,
     File,
@@ -121,9 +121,6 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import 
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
     config as slurm_config,
-)
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
-    service as slurm_service,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
     state as slurm_state,
@@ -196,7 +193,7 @@ def read_record(host: Host) -> dict[str, object]:
 def hold_busy(module: AnsibleModule, host: Host, plan: Plan) -> None:
     """Drain busy nodes whose GPUs change: Slurm ends the jobs of a node that loses its devices."""
     differing = plan.differing()
-    if not differing or not slurm_service.running(slurm_service.state(host, UNIT)):
+    if not differing or not services.running(services.state(host, UNIT)):
         return
     try:
         states = {state.name: state for state in slurm_state.nodes(host)}
@@ -231,11 +228,11 @@ def start(module: AnsibleModule, host: Host, restart: bool) -> None:
     host.run(["systemctl", "enable", UNIT])
     if restart:
         host.run(["systemctl", "restart", UNIT], timeout=180)
-    if not slurm_service.running(slurm_service.settled(host, UNIT, 60)):
+    if not services.running(services.settled(host, UNIT, 60)):
         refuse(
             module,
             "slurmctld does not run",
-            slurm_service.last_words(host, UNIT),
+            services.last_words(host, UNIT),
             "active",
             "See 'journalctl --unit slurmctld' on the host.",
         )
@@ -327,9 +324,9 @@ def main() -> None:
 
     texts = [f.content for f in files] + [host.read(local) or ""]
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest() + "\n"
-    now = slurm_service.state(host, UNIT)
+    now = services.state(host, UNIT)
     paths = [f.path for f in files] + [local]
-    restart = not slurm_service.running(now) or slurm_service.older_than(host, now, paths)
+    restart = not services.running(now) or services.older_than(host, now, paths)
     enabled = now.get("UnitFileState") == "enabled"
     push = host.read(PUSHED) != digest
     if restart or push or not enabled or diff:
@@ -341,7 +338,7 @@ def main() -> None:
             host.run(["scontrol", "reconfigure"], timeout=120)
             host.write(PUSHED, digest)
     back = []
-    if slurm_service.running(slurm_service.state(host, UNIT)):
+    if services.running(services.state(host, UNIT)):
         back = resume_changed(module, host, plan)
     diff += [{"before": f"{name} drained\n", "after": f"{name} in service\n"} for name in back]
     module.exit_json(

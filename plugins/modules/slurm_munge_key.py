@@ -41,13 +41,11 @@ present:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
     munge as slurm_munge,
-)
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
-    service as slurm_service,
 )
 
 UNIT = "munge.service"
@@ -92,17 +90,17 @@ def main() -> None:
     differs, loose = wished != have, not slurm_munge.well_kept(host)
     if (differs or loose) and not module.check_mode:
         slurm_munge.put(host, wished)
-    now = slurm_service.state(host, UNIT)
-    down = not slurm_service.running(now) or now.get("UnitFileState") != "enabled"
-    stale = slurm_service.older_than(host, now, [slurm_munge.PATH])
+    now = services.state(host, UNIT)
+    down = not services.running(now) or now.get("UnitFileState") != "enabled"
+    stale = services.older_than(host, now, [slurm_munge.PATH])
     if (down or stale) and not module.check_mode:
         host.run(["systemctl", "enable", UNIT])
         host.run(["systemctl", "restart", UNIT], timeout=120)
-        if not slurm_service.running(slurm_service.settled(host, UNIT, 30)):
+        if not services.running(services.settled(host, UNIT, 30)):
             refuse(
                 module,
                 "munge does not run",
-                slurm_service.last_words(host, UNIT),
+                services.last_words(host, UNIT),
                 "an active munge.service",
                 "See 'systemctl status munge' on the host.",
             )

@@ -80,6 +80,7 @@ restarted:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     File,
     ensure_files,
@@ -91,9 +92,6 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import
     config as slurm_config,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import gpus as slurm_gpus
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
-    service as slurm_service,
-)
 
 
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
@@ -181,11 +179,11 @@ def main() -> None:
             header = {"before_header": slurm_gpus.RECORD, "after_header": slurm_gpus.RECORD}
             diff.append({**header, "before": before, "after": after})
 
-    states = {unit: slurm_service.state(host, unit) for unit in units}
+    states = {unit: services.state(host, unit) for unit in units}
     disabled = [u for u, now in states.items() if now.get("UnitFileState") != "enabled"]
     watched = [f.path for f in files] + [f"{slurm_gpus.LINKS}/{name}" for name in links.wanted]
-    down = not slurm_service.running(states[daemon])
-    restart = down or slurm_service.older_than(host, states[daemon], watched)
+    down = not services.running(states[daemon])
+    restart = down or services.older_than(host, states[daemon], watched)
     # In check mode nothing is written, so what would be tells of the restart too.
     restart = restart or bool(diff)
     if disabled:
@@ -200,11 +198,11 @@ def main() -> None:
             host.run(["systemctl", "enable", *disabled])
         if restart:
             host.run(["systemctl", "restart", daemon], timeout=180)
-            if not slurm_service.running(slurm_service.settled(host, daemon, 60)):
+            if not services.running(services.settled(host, daemon, 60)):
                 refuse(
                     module,
                     f"{daemon} does not run",
-                    slurm_service.last_words(host, daemon),
+                    services.last_words(host, daemon),
                     "active",
                     f"See 'journalctl --unit {daemon}' on the host.",
                 )

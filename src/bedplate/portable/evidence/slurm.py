@@ -2,10 +2,10 @@
 
 from typing import Any, Dict, Mapping
 
+from .. import services
 from ..host import Host
 from ..slurm import config as slurm_config
 from ..slurm import gpus as slurm_gpus
-from ..slurm import service as slurm_service
 from ..slurm import state as slurm_state
 from .area import Collected, Wishes
 from .checks import AGAIN, FAIL, check, failed, skipped
@@ -54,7 +54,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
 
 
 def _service(host: Host, name: str) -> Dict[str, Any]:
-    found = slurm_service.state(host, f"{name}.service").get("ActiveState") or "unknown"
+    found = services.state(host, f"{name}.service").get("ActiveState") or "unknown"
     fix = f"See 'journalctl --unit {name}' on the host, and run site.yml again."
     return check(f"slurm.{name}", f"{name} is active", "active", found, fix)
 

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Dict, Sequence
 
-from ..host import Host
+from .host import Host
 
 _SHOWN = ("ActiveState", "SubState", "Result", "UnitFileState", "NeedDaemonReload")
 _STARTED = "ExecMainStartTimestampMonotonic"
