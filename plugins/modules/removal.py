@@ -31,7 +31,8 @@ options:
     type: bool
     default: false
   everything:
-    description: Whether all files, all archives and the records themselves go.
+    description: Whether all files, all archives, arguments of the kernel's command line and the
+      records themselves go.
     type: bool
     default: false
 author:
@@ -81,6 +82,8 @@ def remove(host: Host, wish: dict[str, Any], check: bool) -> removal.Outcome:
     outcomes = []
     if wish["driver_packages"]:
         removal.driver_packages(host, check=True)  # what is refused is refused before anything goes
+    if wish["everything"]:
+        outcomes.append(removal.boot_arguments(host, check))
     if wish["roles"] or wish["everything"]:
         outcomes.append(removal.files(host, wish["roles"], check))
     if wish["archives"] or wish["everything"]:

@@ -12,6 +12,7 @@ from bedplate.portable.driver import record as driver_record
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
 from bedplate.portable.kernel import settings as kernel
+from bedplate.portable.passthrough import kernel as command_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,3 +236,77 @@ def test_records_go_last_and_folders_of_the_user_stay(machine: Machine) -> None:
     assert outcome.kept == ["/etc/bedplate: there are files in it that are not ours"]
     assert not machine.host.exists("/var/lib/bedplate")
     assert removal.records(machine.host, check=False).changes == []
+
+
+GRUB = "/etc/default/grub.d/90-bedplate-passthrough.cfg"
+
+
+def test_the_kernels_command_line_is_given_back_also_after_a_run_that_was_cut_off(
+    machine: Machine,
+) -> None:
+    machine.host.write("/usr/sbin/update-grub", "")
+    ensure_files(machine.host, [File(GRUB, MARK.format("gpu_passthrough") + "hugepages=512\n")])
+    outcome = removal.boot_arguments(machine.host, check=True)
+    assert outcome.changes == [f"{GRUB}: removed, and GRUB's menu written without it"]
+    assert machine.asked == []
+    machine.answers["update-grub"] = Result(1, "", "no space left")
+    with pytest.raises(removal.RemovalError, match="no space left"):
+        removal.boot_arguments(machine.host, check=False)
+    assert not machine.host.exists(GRUB)
+    machine.answers.clear()
+    machine.asked.clear()
+    assert removal.boot_arguments(machine.host, check=False).changes == outcome.changes
+    assert machine.asked == ["/usr/sbin/update-grub"]
+    assert removal.boot_arguments(machine.host, check=False) == removal.Outcome([], [])
+
+
+def test_a_command_line_that_somebody_edited_stays(machine: Machine) -> None:
+    ensure_files(machine.host, [File(GRUB, MARK.format("gpu_passthrough"))])
+    machine.host.write(GRUB, "theirs\n")
+    assert removal.boot_arguments(machine.host, check=False) == removal.Outcome([], [])
+    assert machine.host.read(GRUB) == "theirs\n"
+
+
+def test_grubby_takes_away_what_was_added_by_it(machine: Machine) -> None:
+    machine.host.write("/usr/sbin/grubby", "")
+    machine.host.write(command_line.ADDED, "intel_iommu=on hugepages=512\n")
+    info = 'args="ro quiet intel_iommu=on hugepages=512"\n'
+    machine.answers["--info=ALL"] = Result(0, info, "")
+    removal.boot_arguments(machine.host, check=False)
+    assert machine.asked[-1] == (
+        "/usr/sbin/grubby --update-kernel=ALL --remove-args=hugepages=512 intel_iommu=on"
+    )
+
+
+@pytest.mark.parametrize("source", ["runfile", "vendor-repo"])
+def test_nvidias_installer_takes_away_only_what_it_brought_at_our_call(
+    machine: Machine, source: str
+) -> None:
+    driver = driver_record.Driver("580.95.05", "open", source, "6.1.0-50-amd64", {})
+    machine.host.write(driver_record.PATH, driver_record.render(driver_record.Record((driver,))))
+    machine.host.write("/usr/bin/nvidia-uninstall", "")
+    library = machine.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    run = machine.run
+
+    def uninstall(argv: Sequence[str], *rest: object) -> Result:
+        if argv[0].endswith("nvidia-uninstall"):
+            library.unlink()
+        return run(argv, *rest)
+
+    outcome = removal.driver_packages(Host(str(machine.root), uninstall), check=False)
+    ours = source == "runfile"
+    said = ["driver 580.95.05 of NVIDIA's installer: removed"] if ours else []
+    assert outcome.changes == said
+    assert library.exists() != ours
+
+
+def test_the_drivers_that_were_kept_for_the_way_back_go(machine: Machine) -> None:
+    machine.host.write(f"{removal.KEPT_DRIVERS}/580.95.05.run", "")
+    token = "/etc/nvidia/ClientConfigToken/client_configuration_token_bedplate.tok"
+    machine.host.write(token, "secret")
+    assert f"{removal.KEPT_DRIVERS}: removed" in removal.records(machine.host, True).changes
+    removal.records(machine.host, check=False)
+    assert not machine.host.exists(removal.KEPT_DRIVERS)
+    assert not machine.host.exists(token)

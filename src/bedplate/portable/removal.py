@@ -8,10 +8,13 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Set
 from . import os_release, owned
 from .driver import libraries as driver_libraries
 from .driver import record as driver_record
+from .driver import runfile
 from .driver import state as driver
 from .host import Host
 from .kernel import settings as kernel
 from .packages import dnf, rpm
+from .passthrough import apply as passthrough
+from .passthrough import kernel as command_line
 
 STORE = "/opt/bedplate"
 #: Where roles set links to programs of the store.
@@ -27,7 +30,11 @@ RECORDS = (
     owned.RECORD,
     owned.RECORD + ".lock",
     kernel.STALE_INITRAMFS,
+    # A secret is not in the record of files, and goes by its name.
+    "/etc/nvidia/ClientConfigToken/client_configuration_token_bedplate.tok",
 )
+#: The packages and installers of drivers, kept for the way back.
+KEPT_DRIVERS = "/var/lib/bedplate/driver"
 FOLDERS = (STORE, "/etc/bedplate", "/var/lib/bedplate", "/usr/local/libexec/bedplate")
 
 
@@ -111,6 +118,38 @@ def _remove_if_empty(host: Host, folder: str) -> None:
         os.rmdir(host.path(folder))
 
 
+def boot_arguments(host: Host, check: bool) -> Outcome:
+    """Take what gpu_passthrough added off the kernel's command line, from the next boot on.
+
+    Huge pages that no guest uses any more would be kept from the host for good.
+    """
+    outcome = Outcome([], [])
+    path, text = command_line.GRUB_DROP_IN, host.read(command_line.GRUB_DROP_IN)
+    entry = owned.load(host).get(path)
+    ours = text is not None and entry is not None and owned.digest(text) == entry["sha256"]
+    owed = passthrough.BOOT_LOADER in (host.read(passthrough.UNFINISHED) or "").split()
+    commands: List[List[str]] = []
+    if ours or (owed and host.exists("/usr/sbin/update-grub")):
+        outcome.changes.append(f"{path}: removed, and GRUB's menu written without it")
+        commands.append(["/usr/sbin/update-grub"])
+    elif host.exists(command_line.ADDED):
+        loader, problems = command_line.boot_loader(host, [], os.uname().nodename)
+        if problems:
+            raise RemovalError("; ".join(problems))
+        commands += loader.commands
+        outcome.changes.extend(" ".join(argv) for argv in commands)
+    if commands and not check:
+        if ours:
+            # A run that ends before GRUB's menu is written is made up for by the next.
+            host.write(passthrough.UNFINISHED, passthrough.BOOT_LOADER + "\n")
+            host.remove(path)
+        for argv in commands:
+            _run(host, argv)
+        if host.exists(passthrough.UNFINISHED):
+            host.remove(passthrough.UNFINISHED)
+    return outcome
+
+
 def archives(host: Host, names: Sequence[str], check: bool) -> Outcome:
     """Take away programs of the store (all, where none is named) and the links to them."""
     outcome = Outcome([], [])
@@ -138,9 +177,11 @@ def driver_packages(host: Host, check: bool) -> Outcome:
     """Take away the driver's packages and what came along with them alone."""
     outcome = Outcome([], [])
     try:
-        names = driver_record.parse(host.read(driver_record.PATH) or "").names
+        record = driver_record.parse(host.read(driver_record.PATH) or "")
     except ValueError as error:
         raise RemovalError(f"{driver_record.PATH}: {error}") from error
+    _installers(host, record, outcome, check)
+    names = record.names
     if not names:
         return outcome
     # dpkg may be on a host of Red Hat's family too.
@@ -160,6 +201,23 @@ def driver_packages(host: Host, check: bool) -> Outcome:
     if not check:
         driver_libraries.apply(host, links)
     return outcome
+
+
+def _installers(host: Host, record: driver_record.Record, outcome: Outcome, check: bool) -> None:
+    """Have NVIDIA's installer take away what it brought at our call."""
+    drivers = [*record.good, *filter(None, (record.changing, record.failed))]
+    version = runfile.installed(host)
+    if not version or all((one.source, one.version) != ("runfile", version) for one in drivers):
+        return
+    outcome.changes.append(f"driver {version} of NVIDIA's installer: removed")
+    if check:
+        return
+    refused = driver.unload(host)
+    if refused:
+        raise RemovalError(f"the driver's module is in use ({refused})")
+    refused = runfile.uninstall(host)
+    if refused:
+        raise RemovalError(f"NVIDIA's installer: {refused}")
 
 
 def _debian(host: Host, names: Sequence[str]) -> List[str]:
@@ -227,6 +285,10 @@ def records(host: Host, check: bool) -> Outcome:
             outcome.changes.append(f"{path}: removed")
             if not check:
                 host.remove(path)
+    if host.exists(KEPT_DRIVERS):
+        outcome.changes.append(f"{KEPT_DRIVERS}: removed")
+        if not check:
+            shutil.rmtree(host.path(KEPT_DRIVERS))
     for folder in FOLDERS:
         if host.exists(folder):
             outcome.changes.append(f"{folder}: removed")
