@@ -14,7 +14,8 @@ description:
     host are never touched. Where the user offers the same address to apt already, that entry is
     used and none is written, since apt refuses two with different keys.
   - With apt, packages of the repository stay behind those from elsewhere, so that only what is
-    asked for at an exact version comes from it. With dnf it stands beside the others.
+    asked for at an exact version comes from it, unless O(priority) says otherwise. With dnf it
+    stands beside the others.
   - The key is trusted by its fingerprint, whatever its file looks like.
   - Fetches no index. M(bedplate.gpu.debian_packages) and M(bedplate.gpu.dnf_packages) do.
 author: [The Bedplate authors]
@@ -47,6 +48,10 @@ options:
     description: What its Release file says of its origin, for apt's pin.
     type: str
     required: true
+  priority:
+    description: The priority of apt's pin. More than 500 prefers it to the distribution.
+    type: int
+    default: 1
   key:
     description: Address of the signing key, armoured or not.
     type: str
@@ -191,6 +196,7 @@ def main() -> None:
             "suite": {"type": "str", "default": "/"},
             "components": {"type": "str", "default": "main"},
             "origin": text,
+            "priority": {"type": "int", "default": 1},
             "key": {"type": "str", "required": True, "no_log": False},
             "fingerprint": text,
             "signed_index": {"type": "bool", "default": False},

@@ -85,6 +85,10 @@ found:
   returned: always
   type: list
   elements: str
+marked:
+  description: Whether RoCE traffic is marked as the files say now, or is not to be marked.
+  returned: where files are written
+  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -140,7 +144,8 @@ def main() -> None:
         if not module.check_mode and not outcome.problems:
             owned.forget(host, [path])
             host.remove(path)
-    result.update(changed=bool(diff), diff=diff)
+    marked = not wish.roce or rdma_settings.marked(host)
+    result.update(changed=bool(diff), diff=diff, marked=marked)
     if outcome.problems:
         module.fail_json(msg="\n".join(outcome.problems), **result)
     module.exit_json(**result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,6 +129,20 @@ def test_what_is_no_longer_wished_goes(machine: Machine) -> None:
     assert rdma_settings.gone(machine.host, bare) == ["/etc/bedplate/roce.conf"]
 
 
+def test_a_marking_is_owed_until_the_service_has_run_with_the_files(machine: Machine) -> None:
+    """Also where the run that wrote them was ended before the service was restarted."""
+    ensure_files(machine.host, rdma_settings.files(machine.host, wish()))
+    later = time.monotonic() + 10
+
+    def answers(state: str, started: float) -> Host:
+        said = f"ActiveState={state}\nExecMainStartTimestampMonotonic={int(started * 1e6)}\n"
+        return Host(str(machine.root), lambda *_: Result(0, said, ""))
+
+    assert not rdma_settings.marked(answers("inactive", 0))
+    assert not rdma_settings.marked(answers("active", 1))
+    assert rdma_settings.marked(answers("active", later))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -142,8 +157,9 @@ def test_what_is_no_longer_wished_goes(machine: Machine) -> None:
         (
             {"stack": "doca"},
             (
-                "stack doca has no repository — node1 — got: no url; allowed: rdma_repository "
-                "with url — Set rdma_repository to the maker's repository, or to its mirror."
+                "the RDMA stack's repository is not told whole — node1 — got: no url, key, "
+                "fingerprint, origin; allowed: rdma_repository with all of these — Set "
+                "rdma_repository to the maker's repository, or to its mirror."
             ),
         ),
         (

@@ -15,8 +15,8 @@ _ONE_LINE = re.compile(r"^\s*deb\s+(?:\[[^]]*\]\s+)?(\S+)")
 class Repository(NamedTuple):
     """A repository: ``name`` is part of the files' names, ``origin`` what its Release file says.
 
-    With apt everything of it stays behind what the host has from elsewhere: only packages that are
-    asked for at an exact version come from it.
+    With apt everything of it stays, by its ``priority``, behind what the host has from elsewhere:
+    only packages that are asked for at an exact version come from it. More than 500 prefers it.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Repository(NamedTuple):
     suite: str = "/"
     signed_index: bool = False
     components: str = "main"
+    priority: int = 1
 
 
 def key_path(repository: Repository, apt: bool) -> str:
@@ -45,7 +46,8 @@ def apt_files(repository: Repository) -> Dict[str, str]:
             f"Signed-By: {key_path(repository, True)}\n"
         ),
         f"/etc/apt/preferences.d/bedplate-{repository.name}": (
-            f"{HEADER}Package: *\nPin: release o={repository.origin}\nPin-Priority: 1\n"
+            f"{HEADER}Package: *\nPin: release o={repository.origin}\n"
+            f"Pin-Priority: {repository.priority}\n"
         ),
     }
 

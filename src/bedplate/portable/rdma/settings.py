@@ -1,8 +1,10 @@
 """The files that RDMA and NCCL are told by, and what cannot be told."""
 
+import os
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
+from .. import services
 from ..files import File
 from ..host import Host
 from ..kernel.settings import HEADER
@@ -15,6 +17,8 @@ ROCE = "/etc/bedplate/roce.conf"
 MARKER = "/usr/libexec/bedplate/roce"
 UNIT = "/etc/systemd/system/bedplate-roce.service"
 PRIORITIES, DSCPS = range(8), range(64)
+#: What must be known of the maker's repository; its key is trusted by the fingerprint.
+REPOSITORY = ("url", "key", "fingerprint", "origin")
 _VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]*$")
 #: Letters that a value needs no quotes for, in /etc/nccl.conf and in a shell alike.
 _PLAIN = re.compile(r"^[A-Za-z0-9_=,.:/^+@%-]*$")
@@ -95,9 +99,11 @@ def wrong(host: Host, wish: Wish, where: str) -> List[str]:
     if wish.stack == "inbox" and wish.method == "peermem":
         fix = "Write stack: doca, or drive the GPUs by the open module and use dma-buf."
         said("nvidia_peermem needs the stack doca", "inbox with peermem", "doca, or dma-buf", fix)
-    if wish.stack == "doca" and not wish.repository.get("url"):
+    lacking = [name for name in REPOSITORY if not wish.repository.get(name)]
+    if lacking and (wish.repository or wish.stack == "doca"):
         fix = "Set rdma_repository to the maker's repository, or to its mirror."
-        said("stack doca has no repository", "no url", "rdma_repository with url", fix)
+        what = "the RDMA stack's repository is not told whole"
+        said(what, "no " + ", ".join(lacking), "rdma_repository with all of these", fix)
     for name, numbers in (("priority", PRIORITIES), ("dscp", DSCPS)):
         value = wish.roce.get(name) if wish.roce else None
         if wish.roce and (not str(value).isdigit() or int(str(value)) not in numbers):
@@ -153,6 +159,12 @@ def files(host: Host, wish: Wish) -> List[File]:
     if wish.topology:
         found.append(File(wish.topology_file, nccl_topology.render(host, wish.topology)))
     return found
+
+
+def marked(host: Host) -> bool:
+    """Whether RoCE traffic is marked as the files say, and not as they said before."""
+    now = services.state(host, os.path.basename(UNIT))
+    return services.running(now) and not services.older_than(host, now, [ROCE, MARKER, UNIT])
 
 
 def gone(host: Host, wish: Wish) -> List[str]:
