@@ -93,7 +93,7 @@ def distribution(site: Path, packages: Iterable[StandIn]) -> None:
         (folder / "etc/dnf/plugins/local.conf").write_text("[main]\nenabled = false\n")
         (folder / "etc/yum.repos.d/distribution.repo").write_text(text)
     else:
-        deb.repository(packages, folder / DISTRIBUTION, key)
+        deb.repository(packages, folder / DISTRIBUTION, key, origin="distribution")
         text = f"deb [trusted=yes] {url} ./\n"
         (folder / "etc/apt/sources.list.d/distribution.list").write_text(text)
     key.close()

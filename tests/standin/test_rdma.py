@@ -29,7 +29,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     library = LIBRARY[format_of(os_name)]
     stack = StandIn("doca-ofed", "3.2.0-1", needs={library: THEIRS})
     repository = playing.unpacked(os_name, work, [stack, StandIn(library, THEIRS)])
-    wishes = {"rdma_stack": "doca", "rdma_method": "dma-buf", "rdma_repository": repository}
+    wishes = {"bedplate_rdma": {"stack": "doca"}, "rdma_repository": repository}
     place = playing.planned(os_name, work, wishes)
     playing.distribution(place, [StandIn(library, DISTRIBUTION)])
     return place

@@ -72,7 +72,9 @@ def fill(package: StandIn, root: Path) -> None:
         path.symlink_to(to)
 
 
-def repository(packages: Iterable[StandIn], folder: Path, key: Key) -> None:
+def repository(
+    packages: Iterable[StandIn], folder: Path, key: Key, origin: str = ORIGIN
+) -> None:
     """Build packages into a folder with a signed index and the public key beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -85,7 +87,7 @@ def repository(packages: Iterable[StandIn], folder: Path, key: Key) -> None:
     index = "\n".join(stanzas).encode()
     (folder / "Packages").write_bytes(index)
     release = (
-        f"Origin: {ORIGIN}\nLabel: {ORIGIN}\nArchitectures: amd64\n"
+        f"Origin: {origin}\nLabel: {origin}\nArchitectures: amd64\n"
         f"Date: {formatdate(usegmt=True)}\n"
         f"SHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n"
     )
