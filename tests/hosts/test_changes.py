@@ -115,6 +115,34 @@ def test_a_driver_that_does_not_load_is_taken_back(changed: Machine) -> None:
     assert "failed" not in record(changed)
 
 
+#: A fault of the new branch alone: its module loads, and no card answers.
+DUMB = "/usr/local/bin/nvidia-smi"
+NO_ANSWER = f"""
+cat > {DUMB} <<'END'
+#!/bin/sh
+grep -q ^470 /sys/module/nvidia/version || {{ echo "No devices were found"; exit 6; }}
+exec /usr/bin/nvidia-smi "$@"
+END
+chmod 755 {DUMB}
+"""
+
+
+def test_a_driver_that_loads_and_is_not_healthy_is_taken_back(changed: Machine) -> None:
+    changed.converge(OLD)
+    changed.execute(NO_ANSWER)
+    try:
+        said = changed.refused(NEW)
+    finally:
+        changed.execute(f"rm {DUMB}")
+    is_on(changed, OLD)
+    begins = f"driver {NEW} (proprietary) failed and was taken back — node — got: "
+    assert said.startswith(begins)
+    assert "nvidia-smi: No devices were found" in said
+    failed = record(changed)
+    assert (failed["failed"]["version"], failed["good"][0]["version"]) == (NEW, OLD)
+    assert "No devices were found" in failed["reason"]
+
+
 #: A process that computes, which the role may not end: the modules stay until a reboot.
 COMPUTES = (
     "echo process 0 1 > /run/substrate/gpu/planted; /usr/lib/substrate/gpu/simulated-gpus refresh"
