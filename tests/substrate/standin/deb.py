@@ -72,9 +72,7 @@ def fill(package: StandIn, root: Path) -> None:
         path.symlink_to(to)
 
 
-def repository(
-    packages: Iterable[StandIn], folder: Path, key: Key, origin: str = ORIGIN
-) -> None:
+def repository(packages: Iterable[StandIn], folder: Path, key: Key, origin: str = ORIGIN) -> None:
     """Build packages into a folder with a signed index and the public key beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=2) as pool:
