@@ -116,6 +116,10 @@ not_preserved:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
+    File,
+    ensure_files,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
@@ -229,8 +233,8 @@ def main() -> None:
         if module.check_mode and (installed or removed):
             apt.foresee(host, wish._replace(remove=removed), installed)
         if not module.check_mode:
-            if unattended and new != old:
-                host.write(unattended, new)
+            if unattended:
+                ensure_files(host, [File(unattended, new)])
             if interrupted or installed or removed:
                 installed, removed, lacking = change(host, wish, interrupted)
         now = before if module.check_mode else debian.installed(host, names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hosts import drivers
+from tests.hosts import drivers, state
 from tests.site.cluster import unwrapped
 
 if TYPE_CHECKING:
@@ -258,3 +258,26 @@ def test_another_drivers_packages_are_named_and_go_only_when_allowed(
     there = [line.split() for line in machine.state()["packages"]]
     left = {row[0] for row in there if row[-1] == "installed"}
     assert not left & {"nvidia-smi", "nvidia-alternative", "libnvidia-ml1:amd64"}
+
+
+#: Where Debian keeps the users that a package made: it never removes one.
+USERS = ("/etc/group", "/etc/gshadow", "/etc/passwd", "/etc/shadow")
+
+
+def test_a_reset_leaves_the_host_as_it_was_before_any_driver(
+    machine: Machine, bare: Snapshot
+) -> None:
+    bare.restore()
+    before = machine.state()
+    machine.converge(OLD)
+    machine.converge(NEW)
+    announced = machine.announced(NEW, playbook="remove.yml")
+    code, _, output = machine.play(NEW, playbook="remove.yml")
+    assert code == 0, output[-6000:]
+    assert announced == machine.changed
+    differing = state.difference(before, machine.state())
+    left = [line for line in differing if not line.endswith(USERS)]
+    assert left == [], "\n".join(left)
+    code, _, output = machine.play(NEW, playbook="remove.yml")
+    assert code == 0
+    assert "changed=0 " in output
