@@ -52,6 +52,7 @@ to_do:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import secure_boot
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
@@ -96,6 +97,9 @@ def main() -> None:
     if not module.check_mode:
         if missing:
             make(module, host, pair)
+        if after and not pair.foreign:
+            kept = owned.Writing(secure_boot.DROP_IN, after, 0o644, None, role="host_baseline")
+            owned.keep(host, [kept])
         if after != before:
             host.write(secure_boot.DROP_IN, after)
     enrolled = (
