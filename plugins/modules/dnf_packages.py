@@ -109,27 +109,13 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.tra
 WHATEVER = "in the version that the repositories have"
 
 
-def have_versionlock(host: Host, package: str) -> None:
-    """Install the plugin that holds packages."""
-    if host.exists(rpm.VERSIONLOCK):
-        return
-    answer = host.run(["dnf", *dnf.OPTIONS, "install", package], timeout=1800)
-    if answer.code != 0:
-        raise TransactionError(
-            "dnf's versionlock plugin cannot be installed",
-            answer.said,
-            package,
-            "Offer it to the host: the distribution has it.",
-        )
-
-
 def apply(module: AnsibleModule, host: Host, wish: Wish) -> tuple[bool, Change]:
     """Carry the wish out; whether anything was repaired, and what was changed."""
     params = module.params
     await_turn(lambda: rpm.busy(host), params["lock_timeout"])
     repaired = dnf.repair(host)
     if params["hold"] and wish.packages:
-        have_versionlock(host, params["versionlock_package"])
+        dnf.have_versionlock(host, params["versionlock_package"])
     done = dnf.carry_out(host, wish, module.tmpdir)
     if params["hold"] and dnf.unlocked(host, wish.packages):
         dnf.lock(host, wish)
@@ -145,7 +131,7 @@ def main() -> None:
             "files": {"type": "list", "elements": "path", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
-            "versionlock_package": {"type": "str", "default": "python3-dnf-plugin-versionlock"},
+            "versionlock_package": {"type": "str", "default": dnf.VERSIONLOCK_PACKAGE},
             "lock_timeout": {"type": "int", "default": 600},
         },
         supports_check_mode=True,

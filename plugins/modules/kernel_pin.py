@@ -80,7 +80,10 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import rpm
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import dnf, rpm
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
+    TransactionError,
+)
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 
@@ -102,6 +105,11 @@ def hold(host: Host, names: list[str]) -> Result:
     """Keep upgrades away from packages that are installed."""
     if os_release.family(host) == "Debian":
         return host.run(["apt-mark", "hold", *names])
+    # Without it dnf does not read the list.
+    try:
+        dnf.have_versionlock(host)
+    except TransactionError as error:
+        return Result(1, "", f"{error.what}: {error.got}")
     path = rpm.lock_list(host)
     wish = {package.name: package.evr for name in names for package in rpm.query(host, [name])}
     host.write(path, rpm.with_locks(host.read(path) or "", wish))

@@ -377,3 +377,12 @@ def test_rpm_answers_the_driver_role_in_its_words(tmp_path: Path) -> None:
     assert not rpm_manager.interrupted(on)
     put(on, rpm.JOURNAL, "{}")
     assert rpm_manager.interrupted(on)
+
+
+def test_the_plugin_that_holds_packages_is_brought_once(tmp_path: Path) -> None:
+    refused = Result(1, "", "No match for argument")
+    with pytest.raises(TransactionError, match="versionlock plugin cannot be installed"):
+        dnf.have_versionlock(host(tmp_path, {dnf.VERSIONLOCK_PACKAGE: refused}))
+    on = host(tmp_path, {dnf.VERSIONLOCK_PACKAGE: refused})
+    put(on, rpm.VERSIONLOCK, "[main]\n")
+    dnf.have_versionlock(on)

@@ -11,6 +11,8 @@ from . import rpm
 from .transaction import TransactionError
 
 ROW = "%{name}\t%{epoch}:%{version}-%{release}"
+#: What brings the plugin that holds packages.
+VERSIONLOCK_PACKAGE = "python3-dnf-plugin-versionlock"
 OPTIONS = (
     "--assumeyes",
     "--setopt=install_weak_deps=False",
@@ -268,6 +270,20 @@ def _must(host: Host, argv: Sequence[str]) -> None:
             answer.said,
             f"'{' '.join(argv)}' ends well",
             "Run it by hand, mend what it says, and run the play again.",
+        )
+
+
+def have_versionlock(host: Host, package: str = VERSIONLOCK_PACKAGE) -> None:
+    """Install the plugin that holds packages. Raises TransactionError where nobody offers it."""
+    if host.exists(rpm.VERSIONLOCK):
+        return
+    answer = host.run(["dnf", *OPTIONS, "install", package], timeout=1800)
+    if answer.code != 0:
+        raise TransactionError(
+            "dnf's versionlock plugin cannot be installed",
+            answer.said,
+            package,
+            "Offer it to the host: the distribution has it.",
         )
 
 
