@@ -184,6 +184,20 @@ def test_every_pool_is_shown_with_its_wishes_and_its_decision(
     assert f"version {lock.cluster.kubernetes.version}" in cluster[cluster.index("kubernetes") + 1]
 
 
+def test_the_password_of_an_address_is_not_on_the_page(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The proxy is among the wishes that the page shows, and no part of the decision."""
+    for name in ("pool_train", "pool_class"):
+        file = site / "group_vars" / f"{name}.yml"
+        proxy = "bedplate_proxy: {url: 'http://ops:planted@192.0.2.1:3128'}\n"
+        file.write_text(file.read_text() + proxy)
+    report(site, capsys)
+    page = (site / ".bedplate/report.html").read_text()
+    assert "planted" not in page
+    assert "url http://…@192.0.2.1:3128" in cells(site, "Pool pool_train")[0]
+
+
 def test_every_host_bears_its_verdict_on_the_page(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 
+#: User and password of an address, as a proxy's in the wishes.
+_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: What a run leaves on a host on which it has not come to its end.
 SET_ASIDE = ("site.finished", "host.reachable", "host.read")
 
@@ -147,6 +150,11 @@ def assemble(
     return Report(site, lock, wishes, rows, cluster, cluster_stale, strangers, drift)
 
 
+def without_password(text: str) -> str:
+    """Return a text with users and passwords taken out of the addresses in it."""
+    return _USER.sub("…", text)
+
+
 def render(report: Report) -> str:
     """Render the page: HTML with its style inside and no script, readable from a file."""
     environment = Environment(
@@ -156,4 +164,5 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["without_password"] = without_password
     return environment.get_template("report.html.j2").render(report=report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -50,6 +51,9 @@ PATTERNS = {
     "model": "a model like h100-pcie-80gb",
     "os": "a name like debian-12",
 }
+
+
+_USER = re.compile(r".*@", re.DOTALL)
 
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
@@ -126,7 +130,9 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    text = f'"{value}"' if isinstance(value, str | date) else repr(value)
+    # Before the last @ of an address is a password, which the rest of it may have torn apart.
+    value = _USER.sub("…@", value) if isinstance(value, str) else value
+    text = f'"{value}"' if isinstance(value, str | date) else _USER.sub("…@", repr(value))
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
