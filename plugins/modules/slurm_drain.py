@@ -65,6 +65,10 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import
 )
 
 
+#: The controller asks its nodes every 100 seconds where SlurmdTimeout is Slurm's own.
+RESPONSE_SECONDS = 120
+
+
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
     module.fail_json(msg=problem(what, module.params["name"], got, allowed, fix))
 
@@ -95,6 +99,8 @@ def main() -> None:
         diff = {"before": f"{node.told}\n", "after": f"{wish['state'] if changed else node.told}\n"}
         if changed and not check and wish["state"] == "resumed":
             slurm_state.resume(host, name)
+        if not check and wish["state"] == "resumed":
+            slurm_state.await_response(host, name, RESPONSE_SECONDS)
         if changed and not check and wish["state"] == "drained":
             slurm_state.drain(host, name, wish["reason"])
         if wish["state"] == "drained" and not check:

@@ -124,6 +124,16 @@ def await_idle(host: Host, name: str, seconds: float) -> Optional[State]:
         time.sleep(min(5, max(0.2, deadline - time.monotonic())))
 
 
+def await_response(host: Host, name: str, seconds: float) -> None:
+    """Give a node that was down time to be heard of again. Raises UnansweredError."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        now = node(host, name)
+        if now is None or "NOT_RESPONDING" not in now.flags:
+            return
+        time.sleep(1)
+
+
 def answers(host: Host, seconds: float) -> str:
     """Empty once the controller answers, else what is said of it when the time is over."""
     deadline = time.monotonic() + seconds
