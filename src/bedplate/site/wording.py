@@ -53,7 +53,8 @@ PATTERNS = {
 }
 
 
-_USER = re.compile(r".*@", re.DOTALL)
+#: An address with a password in it, however torn; `pytorch@2.8` is none.
+_USER = re.compile(r".*:.*@", re.DOTALL)
 
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
