@@ -64,7 +64,6 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import
     state as slurm_state,
 )
 
-
 #: The controller asks its nodes every 100 seconds where SlurmdTimeout is Slurm's own.
 RESPONSE_SECONDS = 120
 
