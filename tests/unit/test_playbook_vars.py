@@ -75,6 +75,28 @@ def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path:
     assert "failed=1" in said
 
 
+def test_a_node_is_drained_for_a_kernel_only_where_it_may_reboot(tmp_path: Path) -> None:
+    reached = {"exists": {"proxy": False}}
+    base = {**HERE, "__bedplate_reached": reached}
+    pinned = {"reboot_required": True, "joined": True}
+    hosts = {
+        "waits": {**base, "__host_baseline_pinned": pinned},
+        "moves": {**base, "__host_baseline_pinned": pinned, "reboots": True},
+        "runs": {**base, "__host_baseline_pinned": {**pinned, "reboot_required": False}},
+        "apart": {**base, "__host_baseline_pinned": {**pinned, "joined": False}, "reboots": True},
+        # No kernel is pinned: the task that says more was skipped.
+        "free": {**base, "__host_baseline_pinned": {"skipped": True}, "reboots": True},
+    }
+    asked = {
+        "upgrade_reboot_allowed": "{{ reboots | default(false) }}",
+        "host_baseline_kernel": "6.1.0-50-amd64",
+    }
+    line = "<{{ inventory_hostname }}: {{ __upgrade_pending | join('; ') }}>"
+    said = play(tmp_path, hosts, [{"ansible.builtin.debug": {"msg": line}, "vars": asked}])
+    found = dict(re.findall(r"msg: ['\"]?<(\w+): (.*?)>", said))
+    assert found == dict.fromkeys(hosts, "") | {"moves": "kernel 6.1.0-50-amd64"}, said
+
+
 def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
     driver = {"version": "535.1", "packages": {"libcuda1": "535.1-1", "nvidia-smi": "535.1-1"}}
     fabric = {"kind": "nvswitch", "version": "535.1", "packages": {"nvidia-fabricmanager": "535.1"}}
