@@ -30,6 +30,7 @@ RECORDS = (
     owned.RECORD,
     owned.RECORD + ".lock",
     kernel.STALE_INITRAMFS,
+    passthrough.UNFINISHED,
     # A secret is not in the record of files, and goes by its name.
     "/etc/nvidia/ClientConfigToken/client_configuration_token_bedplate.tok",
 )
@@ -129,7 +130,7 @@ def boot_arguments(host: Host, check: bool) -> Outcome:
     ours = text is not None and entry is not None and owned.digest(text) == entry["sha256"]
     owed = passthrough.BOOT_LOADER in (host.read(passthrough.UNFINISHED) or "").split()
     commands: List[List[str]] = []
-    if ours or (owed and host.exists("/usr/sbin/update-grub")):
+    if ours or (owed and text is None and host.exists("/usr/sbin/update-grub")):
         outcome.changes.append(f"{path}: removed, and GRUB's menu written without it")
         commands.append(["/usr/sbin/update-grub"])
     elif host.exists(command_line.ADDED):

@@ -191,6 +191,10 @@ def test_grubby_adds_what_is_missing_and_takes_only_its_own_away(tmp_path: Path)
             "--remove-args=hugepages=32",
         ]
     ]
+    assert loader.files == {passthrough_kernel.ADDED: "iommu=pt hugepages=64\n"}
+    host.remove(passthrough_kernel.ADDED)
+    loader, _ = passthrough_kernel.boot_loader(host, wished, "hv1")
+    assert loader.files == {passthrough_kernel.ADDED: "hugepages=64\n"}, "iommu=pt is the owner's"
     entry = 'index=0\nargs="ro crashkernel=1G iommu=pt hugepages=64"\n'
     assert passthrough_kernel.boot_loader(host, wished, "hv1")[0].commands == []
 

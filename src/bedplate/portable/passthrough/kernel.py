@@ -219,7 +219,9 @@ def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, 
     if stale:
         command.append("--remove-args=" + " ".join(stale))
     needed = [command] if absent or stale else []
-    return BootLoader({ADDED: " ".join(wished) + "\n"}, needed), []
+    # What an owner had there before stays theirs.
+    mine = set((host.read(ADDED) or "").split()) | set(absent)
+    return BootLoader({ADDED: " ".join(a for a in wished if a in mine) + "\n"}, needed), []
 
 
 def _pages_file(page_size: str) -> str:
