@@ -65,8 +65,20 @@ def test_the_stack_comes_with_libraries_of_its_own_once(site: Path) -> None:
     assert changed == 0, said
 
 
+def test_a_repository_that_is_no_longer_wished_goes(site: Path) -> None:
+    host, mine = system.host(site.parent / "host"), ours(site)
+    assert len(mine) >= 2
+    no_more = {"rdma_repository": {}, "rdma_packages": ["doca-ofed"]}
+    changed, said = playing.play(site, "rdma", "install", **no_more)
+    assert changed == 1, said
+    assert [path for path in mine if host.exists(path)] == []
+    assert ours(site) == []
+
+
 def test_a_reset_takes_the_repository_away(site: Path) -> None:
     host = system.host(site.parent / "host")
+    changed, said = playing.play(site, "rdma", "install")
+    assert changed == 1, said
     mine = ours(site)
     assert len(mine) >= 2
     removal.files(host, [], check=False)
