@@ -98,8 +98,15 @@ def main() -> None:
         diff = {"before": f"{node.told}\n", "after": f"{wish['state'] if changed else node.told}\n"}
         if changed and not check and wish["state"] == "resumed":
             slurm_state.resume(host, name)
-        if not check and wish["state"] == "resumed":
-            slurm_state.await_response(host, name, RESPONSE_SECONDS)
+            if not slurm_state.await_response(host, name, RESPONSE_SECONDS):
+                refuse(
+                    module,
+                    "Slurm's controller does not hear of the node",
+                    f"not responding, {RESPONSE_SECONDS} s after it was given back",
+                    "an answer of slurmd",
+                    "See 'systemctl status slurmd' on the node, and whether the two reach each"
+                    " other.",
+                )
         if changed and not check and wish["state"] == "drained":
             slurm_state.drain(host, name, wish["reason"])
         if wish["state"] == "drained" and not check:

@@ -124,13 +124,15 @@ def await_idle(host: Host, name: str, seconds: float) -> Optional[State]:
         time.sleep(min(5, max(0.2, deadline - time.monotonic())))
 
 
-def await_response(host: Host, name: str, seconds: float) -> None:
-    """Give a node that was down time to be heard of again. Raises UnansweredError."""
+def await_response(host: Host, name: str, seconds: float) -> bool:
+    """Whether a node that was down is heard of again within that time. Raises UnansweredError."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         now = node(host, name)
         if now is None or "NOT_RESPONDING" not in now.flags:
-            return
+            return True
+        if time.monotonic() > deadline:
+            return False
         time.sleep(1)
 
 
