@@ -123,6 +123,15 @@ def succeed(module: AnsibleModule, what: str, answer: Result, names: list[str], 
         module.fail_json(msg=problem(what, where, answer.said, ", ".join(names), fix))
 
 
+def mend(module: AnsibleModule, host: Host) -> None:
+    """Finish what a killed run left; what it cannot mend, the next command tells."""
+    try:
+        build_needs.mended(host, module.params["lock_timeout"])
+    except TransactionError as error:
+        where = os.uname().nodename
+        module.fail_json(msg=problem(error.what, where, error.got, error.allowed, error.fix))
+
+
 def shown(host: Host, names: list[str]) -> str:
     """Packages and holds, one line each."""
     have = kernel_pin.holds(host, names)
@@ -155,7 +164,7 @@ def main() -> None:
     if not module.check_mode:
         # What a killed run left: apt installs and holds nothing before that is finished.
         if state.missing or unheld:
-            build_needs.mended(host, module.params["lock_timeout"])
+            mend(module, host)
         if state.missing:
             succeed(
                 module,
