@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 #: User and password of an address, as a proxy's in the wishes.
-_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_USER = re.compile(r"(?<=://)[^/\s]+(?=@)")
 #: What a run leaves on a host on which it has not come to its end.
 SET_ASIDE = ("site.finished", "host.reachable", "host.read")
 
