@@ -202,8 +202,10 @@ def cut_off(folder: Path, version: str, packages: int) -> bool:
 def sweep(rocky: Path, points: list[int], figures: dict[str, dict[str, float]]) -> None:
     """Cut a branch change off at each point; the next run comes to the undisturbed state."""
     on = system.host(rocky)
-    stream(on, "595-open")
-    exchange(on, Wish(pins(SYSTEM, NEXT, "open")))
+    # From where each round comes: rpm leaves folders behind that no package owns.
+    for name, version in (("580-open", NEW), ("595-open", NEXT)):
+        stream(on, name)
+        exchange(on, Wish(pins(SYSTEM, version, "open")))
     undisturbed, cut, twice = state(on), 0, 0
     assert undisturbed["packages"] == wished(NEXT)
     for point in points:
