@@ -165,7 +165,7 @@ def _hosts(facts: Facts, hosts: Mapping[str, Row], release: Row) -> Iterator[Vio
         if "slurm" in host["groups"] and "control_plane" in host["groups"]:
             yield Violation("slurm-or-kubernetes", name, "in both")
         mode = wishes["bedplate_sharing"]["mode"]
-        if "slurm" in host["groups"] and mode in {"time-slicing", "mps", "hami"}:
+        if "slurm" in host["groups"] and mode in {"mps", "hami"}:
             yield Violation("slurm-or-kubernetes", name, f"{mode} is Kubernetes' way to share")
         field = (release.get("cgroup_v1") or {}).get("allowed_by")
         allowed = wishes["bedplate_kubernetes"]["kubelet"].get(field) is False

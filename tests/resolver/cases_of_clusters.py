@@ -191,9 +191,24 @@ HOSTS = [
             {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 28, "by": "slurm"}},
         )
         for mode, shared in (
-            ("time-slicing", {}),
             ("mps", {}),
             ("hami", {"schedulers": ["hami"]}),
         )
+    ),
+    Case(
+        "slurm-or-kubernetes",
+        "shards",
+        one(parent="slurm", sharing=share("time-slicing", replicas=4)),
+        one(parent="slurm", sharing=share("mps", replicas=4)),
+        {
+            "pools.pool_a.sharing": {"mode": "time-slicing", "replicas": 4, "profile": None},
+            "pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 16, "by": "slurm"},
+        },
+    ),
+    Case(
+        "share-divides",
+        "shards-of-slurm",
+        one(parent="slurm", sharing=share("time-slicing", share=0.25, seats=16)),
+        one(parent="slurm", sharing=share("time-slicing", share=0.25, seats=17)),
     ),
 ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate import catalogue as catalogue_of
 from bedplate.catalogue import load_catalogue
+from bedplate.catalogue.load import read_catalogue
 from bedplate.resolver import Refusal, resolve
 from tests.resolver.cases import one, share
 from tests.resolver.cases_of_sharing import SEATS, TWO_BOARDS
 from tests.resolver.judging import TODAY
-from tests.resolver.small_world import world
+from tests.resolver.small_world import WORLD, world
 
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
@@ -27,6 +31,15 @@ def refused(site: Plain, catalogue: Catalogue) -> Problem:
     return problem
 
 
+SHARED_DEBIAN = """
+- value:
+    bad: shared-debian
+    all: [{dimension: os, equal: debian-12}, {dimension: sharing, equal: time-slicing}]
+  reason: A small world for the tests of the rules.
+  source: {url: "tests/resolver/world", read: 2026-11-21}
+  sure: tested
+"""
+FACTS = Path(catalogue_of.__file__).with_name("facts")
 BOTH = "gpu[0].model a100, gpu[1].model b200"
 
 
@@ -55,6 +68,29 @@ def test_fifty_students_on_four_real_cards() -> None:
     sharing = share("mps", seats=50, **SEATS)
     problem = refused(one(board, os="debian-12", sharing=sharing), load_catalogue())
     assert (problem.rule, problem.fix) == ("share-divides", "write 48")
+
+
+@pytest.mark.parametrize(
+    ("parent", "allowed", "fix"),
+    [
+        ("gpu_pools", "mps, none", "write mps"),
+        ("slurm", "none", "write mode: none, and remove replicas, share and profile"),
+    ],
+)
+def test_slurm_is_proposed_no_mode_that_it_does_not_have(
+    tmp_path: Path, parent: str, allowed: str, fix: str
+) -> None:
+    folder = shutil.copytree(WORLD, tmp_path / "facts")
+    for path in FACTS.glob("*.yml"):
+        if not (folder / path.name).exists():
+            (folder / path.name).write_text("[]\n")
+    with (folder / "known-bad.yml").open("a") as facts:
+        facts.write(SHARED_DEBIAN)
+    site = one(parent=parent, os="debian-12", sharing=share("time-slicing", replicas=2))
+    problem = refused(site, read_catalogue(folder))
+    assert (problem.rule, problem.key) == ("known-bad", "bedplate_sharing.mode")
+    assert problem.allowed == allowed
+    assert problem.fix == fix
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,16 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
         changed = wishes | {"os": system, "nvidia_driver": driver}
         parts = locking.pool_parts(pool.model_copy(update=changed), catalogue)
         assert locking.not_built(parts, catalogue) == lacking
+    wishes["sharing"] = pool.sharing.model_copy(update={"mode": "time-slicing"})
+    for system, lacking in (
+        ("debian-12", []),
+        ("rocky-9", ["shard-on rocky-9", "slurm-on rocky-9"]),
+    ):
+        parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": system}), catalogue)
+        assert locking.not_built(parts, catalogue) == lacking
+    wishes["expects"] = pool.expects
+    parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": "rocky-9"}), catalogue)
+    assert locking.not_built(parts, catalogue) == []
     runtime = lock.cluster.containerd.model_copy(update={"source": "distro"})
     shared = lock.cluster.model_copy(update={"containerd": runtime})
     parts = locking.cluster_parts(shared, "mirror", [])

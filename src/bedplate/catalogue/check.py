@@ -69,6 +69,7 @@ NAMES = {"addon": "addons", "framework": "frameworks"}
 CARRIED_OUT = (
     ("os", "systems", "os"),
     ("slurm-on", "systems", "os"),
+    ("shard-on", "systems", "os"),
     ("mps-on", "systems", "os"),
     ("driver", "systems", "os"),
     ("cuda-on", "systems", "os"),

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.conditions import ABOUT, meets
 from bedplate.resolver.terms import Name, Term, name
-from bedplate.resolver.wishes import CLUSTER, Wish, begins, shares_of, split_named
+from bedplate.resolver.wishes import (
+    CLUSTER,
+    IN_KUBERNETES_ONLY,
+    Wish,
+    begins,
+    shares_of,
+    split_named,
+)
+from bedplate.site.load import SLURM
 from bedplate.versions import minor
 
 if TYPE_CHECKING:
@@ -167,7 +175,8 @@ class Candidates:
             return [name(sharing.mode)]
         # Those that the other parameters go with, and none, which takes them out too.
         if shares_of(subject.host) is not None:
-            return [name(mode) for mode in (*MODES_WITH_REPLICAS, "none")]
+            barred = IN_KUBERNETES_ONLY if SLURM in subject.host.groups else ()
+            return [name(mode) for mode in (*MODES_WITH_REPLICAS, "none") if mode not in barred]
         return [name("mig"), name("none")] if sharing.profile is not None else [name("none")]
 
     def _replicas(self, subject: Subject, *, wide: bool) -> list[int]:

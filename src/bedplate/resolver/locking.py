@@ -209,6 +209,8 @@ def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]
     decided += [("part", name) for name in PARTS if getattr(part, name)]
     if part.expects is not None and part.expects.by == "slurm":
         decided += [("part", "slurm"), ("slurm-on", part.os)]
+        if part.sharing.mode == "time-slicing":
+            decided.append(("shard-on", part.os))
     if part.sharing.mode == "mps":
         decided.append(("mps-on", part.os))
     if part.cuda_toolkit and part.nvidia_driver is not None:

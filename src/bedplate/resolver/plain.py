@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.resolver import guests
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import (
+    IN_KUBERNETES_ONLY,
     POOL_PINS,
     SHARED_PINS,
     begins,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 #: What each sharing mode needs, and what it has no use for.
 NEEDS_SHARES = ("time-slicing", "mps", "hami")
-#: The device plugin starts the MPS control daemon; outside Kubernetes nothing does.
-IN_KUBERNETES_ONLY = ("time-slicing", "mps", "hami")
 
 
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
@@ -293,8 +292,7 @@ def _sharing(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     for key in ("replicas", "share"):
         if getattr(sharing, key) is not None and mode not in NEEDS_SHARES:
             path, fix = ("bedplate_sharing", key), "remove it"
-            if SLURM not in host.groups:
-                fix += ", or write mode: mps"
+            fix += f", or write mode: {'time-slicing' if SLURM in host.groups else 'mps'}"
             got, allowed = f"{key} with mode {mode}", f"{key} with {', '.join(NEEDS_SHARES)}"
             yield refused("sharing-parameters", host, path, got, allowed, fix)
     if mode == "mig" and sharing.profile is None:
@@ -310,9 +308,9 @@ def _sharing(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         elif sharing.profile not in known:
             yield unknown("mig-geometry", host, path, sharing.profile, known)
     if SLURM in host.groups and mode in IN_KUBERNETES_ONLY:
-        fix = "write mode: mig or none"
+        fix = "write mode: time-slicing, mig or none"
         got = f"{mode} in Slurm"
-        yield refused("slurm-or-kubernetes", host, where, got, "none, mig", fix)
+        yield refused("slurm-or-kubernetes", host, where, got, "none, time-slicing, mig", fix)
 
 
 def _pins(hosts: Sequence[SiteHost], catalogue: Catalogue) -> Iterator[Problem]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from bedplate.site.places import KeyPath
 
 CLUSTER = "cluster"
+#: The device plugin starts the MPS control daemon, and HAMi is a scheduler of Kubernetes; outside
+#: of it nothing does either. `time-slicing` is Slurm's own resource `shard` there.
+IN_KUBERNETES_ONLY = ("mps", "hami")
 VERSION_OF_NAMED = re.compile(r"-(?P<version>[0-9]+(\.[0-9]+)*)$")
 #: Heavier wishes are changed last.
 WEIGHTS = {
