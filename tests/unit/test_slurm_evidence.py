@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,13 +13,13 @@ from ansible_collections.bedplate.gpu.plugins.filter.slurm_nodes import slurm_no
 
 from bedplate.portable.evidence import checks as evidence
 from bedplate.portable.evidence import host as host_evidence
+from bedplate.portable.evidence import slurm as slurm_evidence
 from bedplate.portable.evidence.area import Wishes
 from bedplate.portable.host import Host, Result
 from bedplate.portable.slurm import gpus as slurm_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 NODE = {"name": "b1", "address": "192.0.2.9", "partition": "batch", "gpu": "t4", "count": 1}
 PART = {
@@ -145,6 +148,72 @@ def test_each_fault_is_told(
     checks = collected(node, Runner(**changed))
     assert checks[check]["result"] == evidence.FAIL
     assert any(f"[{check}]" in message and told in message for message in failures(checks))
+
+
+CAPS = ("/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13")
+MIG = {"gpu": "1g.10gb", "mode": "mig"}
+SHARED = {"mode": "time-slicing", "shares": 4}
+
+
+@pytest.mark.parametrize(
+    ("wished", "gres", "opened", "told"),
+    [
+        (MIG, "gpu:1g.10gb:1", ["/dev/nvidia0", *CAPS], None),
+        (
+            MIG,
+            "gpu:1g.10gb:1",
+            ["/dev/nvidia0", *CAPS, "/dev/nvidia-caps/nvidia-cap21"],
+            (
+                "a job with one GPU can open that one only — b1 [slurm.job] — got: 4 (opened"
+                f" /dev/nvidia0, {', '.join(CAPS)}, /dev/nvidia-caps/nvidia-cap21); allowed: 3 —"
+            ),
+        ),
+        (SHARED, "gpu:t4:1,shard:4", ["/dev/nvidia0"], None),
+        (
+            SHARED,
+            "gpu:t4:1,shard:4",
+            ["/dev/nvidia0", "/dev/nvidia1"],
+            (
+                "a job with one shard can open one GPU only — b1 [slurm.share] —"
+                " got: 2 (opened /dev/nvidia0, /dev/nvidia1); allowed: 1 —"
+            ),
+        ),
+    ],
+    ids=["instance", "instances", "share", "shares"],
+)
+def test_a_job_is_tried_in_the_way_in_which_jobs_share(
+    node: Path, wished: dict[str, Any], gres: str, opened: list[str], told: str | None
+) -> None:
+    said = f"NodeName=b1 Gres={gres} State=IDLE\n"
+    runner = Runner(scontrol__oneliner=said, srun="\n".join(opened) + "\n")
+    checks = collected(node, runner, PART | {"node": NODE | wished})
+    asked = [argv[-4] for argv in runner.asked if argv[0] == "srun"]
+    assert asked == ["--gres=gpu:1"] + ["--gres=shard:1"] * (wished is SHARED)
+    found = failures(checks)
+    assert any(message.startswith(told) for message in found) if told else found == []
+
+
+def test_a_job_looks_for_every_file_of_every_gpu(tmp_path: Path) -> None:
+    """The job's own program, on a machine whose files all can be opened."""
+    for name in ("dev/nvidia0", "dev/nvidia1", "dev/nvidiactl", "dev/nvidia-caps/nvidia-cap12"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    links = tmp_path / "run/bedplate/slurm"
+    links.mkdir(parents=True)
+    for link, name in {"gpu0": "dev/nvidia1", "gpu0-gi": "dev/nvidia-caps/nvidia-cap12"}.items():
+        (links / link).symlink_to(tmp_path / name)
+    (links / "gpu1").symlink_to(tmp_path / "dev/nvidia9")
+    program = slurm_evidence.OPENS
+    for folder in ("/dev/", "/run/"):
+        program = program.replace(f"'{folder}", f"'{tmp_path}{folder}")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert [Path(path).name for path in done.stdout.split()] == [
+        "nvidia-cap12",
+        "nvidia0",
+        "nvidia1",
+    ]
 
 
 def test_a_silent_controller_is_one_failure_and_the_rest_is_skipped(node: Path) -> None:

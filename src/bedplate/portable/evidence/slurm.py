@@ -11,15 +11,17 @@ from .area import Collected, Wishes
 from .checks import AGAIN, FAIL, check, failed, skipped
 
 CONSTRAINTS = {"ConstrainDevices": "yes", "ConstrainCores": "yes", "ConstrainRAMSpace": "yes"}
-#: Prints each GPU's device file that this process may open. Without the right cgroup that is all;
-#: a device without its driver cannot be opened either, but is not forbidden.
+#: Prints each GPU's device files that this process may open, those of MIG instances too. Without
+#: the right cgroup that is all; a device without its driver cannot be opened either, but is not
+#: forbidden. A link that leads nowhere is slurm.slots' affair.
 OPENS = (
     "import errno, glob, os\n"
-    "for path in sorted(glob.glob('/dev/nvidia[0-9]*')):\n"
+    f"found = glob.glob('/dev/nvidia[0-9]*') + glob.glob('{slurm_gpus.LINKS}/gpu*')\n"
+    "for path in sorted(set(map(os.path.realpath, found))):\n"
     "    try:\n"
     "        os.close(os.open(path, os.O_RDWR))\n"
     "    except OSError as error:\n"
-    "        if error.errno in (errno.EPERM, errno.EACCES):\n"
+    "        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOENT):\n"
     "            continue\n"
     "    print(path)\n"
 )
@@ -85,6 +87,9 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
         ("slurm.isolation", "Slurm keeps jobs to their own devices, cores and memory"),
         ("slurm.job", "a job with one GPU can open that one only"),
     ]
+    shared = slurm_config.SHARED.get(wished.mode)
+    if shared:
+        later.append(("slurm.share", f"a job with one {shared} can open one GPU only"))
     if silent:
         reason = "the controller does not answer"
         to.checks.extend(skipped(check_id, what, reason) for check_id, what in later)
@@ -109,7 +114,8 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
     _isolation(host, to, *later[2])
     reason = "" if slurm.get("try_job") else "no job was to be run"
     reason = "slurmd does not run" if up["result"] == FAIL else reason
-    to.checks.append(_job(host, wished, state, reason, *later[3]))
+    for asked, names in zip(("gpu", shared), later[3:]):
+        to.checks.append(_job(host, wished, state, reason, f"{asked}:1", *names))
 
 
 def _slots(host: Host, to: Collected) -> None:
@@ -145,6 +151,7 @@ def _job(
     wished: slurm_config.Node,
     state: slurm_state.State,
     reason: str,
+    gres: str,
     name: str,
     what: str,
 ) -> Dict[str, Any]:
@@ -156,6 +163,7 @@ def _job(
         reason = f"the node takes no jobs: {state.told}"
     if reason:
         return skipped(name, what, reason)
+    where = f"--nodelist={wished.name}"
     argv = [
         "srun",
         "--quiet",
@@ -164,17 +172,16 @@ def _job(
         "--chdir=/",
         "--job-name=bedplate-verify",
     ]
-    argv += [f"--partition={wished.partition}", f"--nodelist={wished.name}", "--gres=gpu:1"]
+    argv += [f"--partition={wished.partition}", where, f"--gres={gres}"]
     answer = host.run([*argv, "python3", "-c", OPENS], timeout=120)
     if answer.code != 0:
-        fix = (
-            f"See 'srun --nodelist={wished.name} --gres=gpu:1 hostname' and slurmd.log on the node."
-        )
+        fix = f"See 'srun {where} --gres={gres} hostname' and slurmd.log on the node."
         return failed(name, what, answer.said, fix, "a job that ends well")
-    opened = answer.out.split()
-    reason = "" if len(opened) == 1 else "opened " + (", ".join(opened) or "none")
+    # A MIG device is its card's file and one for each of its instances.
+    files, opened = 3 if wished.mode == "mig" else 1, answer.out.split()
+    reason = "" if len(opened) == files else "opened " + (", ".join(opened) or "none")
     fix = "See whether the devices cgroup is there (/proc/cgroups, /sys/fs/cgroup), and slurmd.log."
-    return check(name, what, 1, len(opened), fix, reason)
+    return check(name, what, files, len(opened), fix, reason)
 
 
 def _all_nodes(host: Host, slurm: Mapping[str, Any], to: Collected) -> None:
