@@ -100,6 +100,22 @@ def test_a_process_sees_the_mig_devices_whose_nodes_it_has(nvml: Nvml) -> None:
     assert first != second
 
 
+def test_a_mig_device_counts_its_memory_errors_by_place_and_a_card_does_not(nvml: Nvml) -> None:
+    """NVIDIA's nvidia-smi -q -x lists no MIG device without."""
+    set_mode(nvml, 0, 1)
+    assert create(nvml, HALF) == 0
+    kernel.show()
+    again, device, errors = started(paths_root()), ctypes.c_void_p(), ctypes.c_ulonglong(9)
+    card = again.handle(0)
+    first = (card, ctypes.c_uint(0), ctypes.byref(device))
+    assert again("DeviceGetMigDeviceHandleByIndex", *first) == 0
+    uncorrected, volatile, sram = ctypes.c_int(1), ctypes.c_int(0), ctypes.c_int(7)
+    asked = (uncorrected, volatile, sram, ctypes.byref(errors))
+    assert again("DeviceGetMemoryErrorCounter", device, *asked) == 0
+    assert errors.value == 0
+    assert again("DeviceGetMemoryErrorCounter", card, *asked) == NOT_SUPPORTED
+
+
 def test_no_more_instances_than_fit(nvml: Nvml) -> None:
     set_mode(nvml, 0, 1)
     assert [create(nvml, SMALL) for _ in range(8)] == [0] * 7 + [INSUFFICIENT_RESOURCES]
