@@ -151,7 +151,7 @@ def test_jobs_are_kept_to_their_devices() -> None:
 
 # scontrol --oneliner show node of Slurm 22.05, shortened.
 SHOWN = (
-    "NodeName=b1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=1 Gres=gpu:t4:4(S:0),shard:8(S:0)"
+    "NodeName=b1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=1 Gres=gpu:t4:4(S:0),shard:t4:8(S:0)"
     " NodeAddr=192.0.2.9 OS=Linux 6.1.0 #1 SMP Debian  RealMemory=2048 State=MIXED+DRAIN*"
     " ThreadsPerCore=1 BootTime=2026-11-21T20:00:00 CfgTRES=cpu=2,mem=2G,billing=2"
     " Reason=bedplate: its GPUs change [root@2026-11-21T20:10:00]\n"
@@ -162,12 +162,27 @@ SHOWN = (
 def test_the_state_of_nodes_is_read_from_scontrol() -> None:
     first, second = slurm_state.parse(SHOWN)
     assert first == slurm_state.State(
-        "b1", {"MIXED", "DRAIN"}, "gpu:t4:4,shard:8", "bedplate: its GPUs change"
+        "b1", {"MIXED", "DRAIN"}, "gpu:t4:4,shard:t4:8", "bedplate: its GPUs change"
     )
     assert (first.busy, first.usable) == (True, False)
     assert first.told == "drain+mixed (bedplate: its GPUs change)"
     assert second == slurm_state.State("b2", {"IDLE"}, "", "")
     assert (second.busy, second.usable) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "declared"),
+    [
+        ("", ""),
+        ("gpu:t4:2", "gpu:t4:2"),
+        # Slurm gives shares the type of their card once the node has registered, not before.
+        ("gpu:t4:2,shard:t4:6", "gpu:t4:2,shard:6"),
+        ("gpu:t4:2,shard:6", "gpu:t4:2,shard:6"),
+        ("gpu:t4:1,mps:t4:10", "gpu:t4:1,mps:10"),
+    ],
+)
+def test_what_slurm_shows_is_read_as_it_was_declared(shown: str, declared: str) -> None:
+    assert slurm_config.declared(shown) == declared
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ GOOD = {
     "TaskPlugin              = task/affinity,task/cgroup\n",
     "srun": "/dev/nvidia0\n",
 }
+MIG_ON = (
+    "<log><gpu><uuid>GPU-a</uuid><minor_number>0</minor_number><mig_mode><current_mig>Enabled"
+    "</current_mig></mig_mode><mig_devices>None</mig_devices></gpu></log>"
+)
 
 
 class Runner:
@@ -139,6 +143,12 @@ def test_a_host_that_is_not_in_slurm_is_skipped(tmp_path: Path) -> None:
             "slurm.slots",
             "got: GPU-b has no slot (these are not so); allowed: nothing",
         ),
+        # As of a card that is to be divided and has no instances.
+        (
+            {"nvidia-smi": MIG_ON},
+            "slurm.slots",
+            "got: gpu0, 0 GPUs instead of 1 (these are not so); allowed: nothing",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value else None,
 )
@@ -168,10 +178,10 @@ SHARED = {"mode": "time-slicing", "shares": 4}
                 f" /dev/nvidia0, {', '.join(CAPS)}, /dev/nvidia-caps/nvidia-cap21); allowed: 3 —"
             ),
         ),
-        (SHARED, "gpu:t4:1,shard:4", ["/dev/nvidia0"], None),
+        (SHARED, "gpu:t4:1,shard:t4:4", ["/dev/nvidia0"], None),
         (
             SHARED,
-            "gpu:t4:1,shard:4",
+            "gpu:t4:1,shard:t4:4",
             ["/dev/nvidia0", "/dev/nvidia1"],
             (
                 "a job with one shard can open one GPU only — b1 [slurm.share] —"

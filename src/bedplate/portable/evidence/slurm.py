@@ -80,7 +80,7 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
     to.checks.append(up)
     wished = slurm_config.node_of(slurm["node"])
     if wished.gpus:
-        _slots(host, to)
+        _slots(host, wished.gpus, to)
     later = [
         ("slurm.node", "Slurm gives the node jobs"),
         ("slurm.gres", "Slurm knows the GPUs that the node was to have"),
@@ -110,7 +110,9 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
     )
     found = "usable" if ready else state.told
     to.checks.append(check(*later[0], "usable", found, fix))
-    to.checks.append(check(*later[1], slurm_config.gres(wished), state.gres, AGAIN))
+    to.checks.append(
+        check(*later[1], slurm_config.gres(wished), slurm_config.declared(state.gres), AGAIN)
+    )
     _isolation(host, to, *later[2])
     reason = "" if slurm.get("try_job") else "no job was to be run"
     reason = "slurmd does not run" if up["result"] == FAIL else reason
@@ -118,7 +120,7 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
         to.checks.append(_job(host, wished, state, reason, f"{asked}:1", *names))
 
 
-def _slots(host: Host, to: Collected) -> None:
+def _slots(host: Host, count: int, to: Collected) -> None:
     what = "each GPU's link leads to the device file of the card that has this slot"
     answer = host.run(list(slurm_gpus.QUERY), timeout=120)
     told = answer.out if answer.code == 0 else answer.said
@@ -131,6 +133,8 @@ def _slots(host: Host, to: Collected) -> None:
     to.facts["slurm_slots"] = links.recorded
     news = sorted(set(links.slots) - set(links.recorded))
     wrong = links.wrong + [f"{uuid} has no slot" for uuid in news]
+    if len(found) != count:
+        wrong.append(f"{len(found)} GPUs instead of {count}")
     to.checks.append(check("slurm.slots", what, [], wrong, AGAIN, "these are not so"))
 
 

@@ -77,13 +77,25 @@ def memory(found: int, reserved: int) -> int:
 
 
 def gres(node: Node) -> str:
-    """The node's generic resources as slurm.conf and ``scontrol show node`` write them."""
+    """The node's generic resources as slurm.conf has them."""
     if not node.gpus:
         return ""
     told = f"gpu:{node.gpu}:{node.gpus}"
     if node.mode in SHARED:
         told += f",{SHARED[node.mode]}:{node.gpus * node.shares}"
     return told
+
+
+def declared(shown: str) -> str:
+    """What ``scontrol show node`` shows of a node's generic resources, in the words of `gres`.
+
+    Slurm gives shares the type of their card once the node has registered.
+    """
+    words = []
+    for word in shown.split(",") if shown else ():
+        name, *_, count = word.split(":")
+        words.append(f"{name}:{count}" if name in SHARED.values() else word)
+    return ",".join(words)
 
 
 def _hostlist(names: Sequence[str]) -> str:
