@@ -75,16 +75,15 @@ def _node(name: str, host: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[s
             f"got: {', '.join(models)}; allowed: one model — "
             "Put hosts with equal GPUs into pools of their own."
         )
-    mig = sharing["mode"] == "mig"
+    mig, cards = sharing["mode"] == "mig", sum(gpu["count"] for gpu in pool.get("gpu", []))
     return {
         "name": name.split(".")[0],
         "host": name,
         "address": host["address"],
         "partition": host["pool"].removeprefix("pool_"),
         "gpu": sharing["profile"] if mig else next(iter(models), ""),
-        "count": expects["count"]
-        if mig and expects
-        else sum(gpu["count"] for gpu in pool.get("gpu", [])),
+        "count": expects["count"] if mig and expects else cards,
+        "cards": cards,
         "mode": sharing["mode"],
         "shares": sharing.get("replicas") or 0,
     }

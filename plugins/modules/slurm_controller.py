@@ -52,6 +52,10 @@ options:
         description: How many GPUs, or MIG devices, it has.
         type: int
         default: 0
+      cards:
+        description: How many cards MIG devices are on, equally many on each.
+        type: int
+        default: 1
       mode:
         description: How jobs share a GPU.
         type: str
@@ -268,6 +272,7 @@ def main() -> None:
         "partition": text,
         "gpu": {"type": "str", "default": ""},
         "count": {"type": "int", "default": 0},
+        "cards": {"type": "int", "default": 1},
         "mode": {
             "type": "str",
             "choices": ["none", "time-slicing", "mps", "mig"],

@@ -62,7 +62,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 slots:
-  description: By slot, the UUID of its card, with the instances of a MIG device.
+  description: By slot, the UUID of its card.
   returned: success
   type: list
   elements: str

@@ -120,14 +120,16 @@ def test_settings_of_the_user_replace_those_of_the_role() -> None:
             ],
         ),
         (
-            {"mode": "mig", "gpu": "1g.10gb", "count": 1},
-            "gpu:1g.10gb:1",
+            {"mode": "mig", "gpu": "3g.40gb", "count": 4, "cards": 2},
+            "gpu:3g.40gb:4",
             "gpu",
             [
                 (
-                    "gpu Type=1g.10gb MultipleFiles=/run/bedplate/slurm/gpu0,"
-                    "/run/bedplate/slurm/gpu0-gi,/run/bedplate/slurm/gpu0-ci"
+                    f"gpu Type=3g.40gb MultipleFiles=/run/bedplate/slurm/gpu{card},"
+                    f"/run/bedplate/slurm/gpu{card}-{part}-gi,"
+                    f"/run/bedplate/slurm/gpu{card}-{part}-ci"
                 )
+                for card, part in ((0, 0), (0, 1), (1, 0), (1, 1))
             ],
         ),
     ],

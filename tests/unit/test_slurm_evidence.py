@@ -321,6 +321,7 @@ def test_the_host_without_a_pool_is_the_controller() -> None:
             "partition": "batch",
             "gpu": "t4-16gb",
             "count": 4,
+            "cards": 4,
             "mode": "none",
             "shares": 0,
         }
@@ -343,7 +344,8 @@ def test_mig_devices_are_counted_as_the_lock_expects_them() -> None:
         "expects": POOL["expects"] | {"count": 28},
     }
     (node,) = slurm_nodes(lock(("b1", "pool_batch"), pool=pool))["nodes"]
-    assert (node["gpu"], node["count"], node["mode"]) == ("1g.10gb", 28, "mig")
+    assert (node["gpu"], node["count"], node["cards"]) == ("1g.10gb", 28, 4)
+    assert node["mode"] == "mig"
 
 
 @pytest.mark.parametrize(

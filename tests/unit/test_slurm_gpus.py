@@ -106,20 +106,60 @@ def test_a_lost_record_brings_the_order_of_uuids_back(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"slots": [A, B]}
 
 
-def test_mig_devices_are_the_slots_of_a_divided_card() -> None:
-    capabilities = {
-        "/proc/driver/nvidia/capabilities/gpu1/mig/gi3/access": "DeviceFileMinor: 30\nMode: 292\n",
-        "/proc/driver/nvidia/capabilities/gpu1/mig/gi3/ci0/access": "DeviceFileMinor: 31\n",
-    }
-    text = report(card(B, 0), card(A, 1, "Enabled", part(3, 0)))
-    assert slurm_gpus.devices(text, capabilities.__getitem__) == {
+CAPABILITIES = "/proc/driver/nvidia/capabilities/gpu1/mig"
+MINORS = {
+    f"{CAPABILITIES}/gi3/access": "DeviceFileMinor: 30\nMode: 292\n",
+    f"{CAPABILITIES}/gi3/ci0/access": "DeviceFileMinor: 31\n",
+    f"{CAPABILITIES}/gi10/access": "DeviceFileMinor: 93\n",
+    f"{CAPABILITIES}/gi10/ci0/access": "DeviceFileMinor: 94\n",
+}
+
+
+def test_a_divided_card_has_the_files_of_its_instances_in_their_order() -> None:
+    text = report(card(B, 0), card(A, 1, "Enabled", part(10, 0) + part(3, 0)))
+    found = slurm_gpus.devices(text, MINORS.__getitem__)
+    assert found == {
         B: {"": "/dev/nvidia0"},
-        f"{A}/3/0": {
+        A: {
             "": "/dev/nvidia1",
-            "-gi": "/dev/nvidia-caps/nvidia-cap30",
-            "-ci": "/dev/nvidia-caps/nvidia-cap31",
+            "-0-gi": "/dev/nvidia-caps/nvidia-cap30",
+            "-0-ci": "/dev/nvidia-caps/nvidia-cap31",
+            "-1-gi": "/dev/nvidia-caps/nvidia-cap93",
+            "-1-ci": "/dev/nvidia-caps/nvidia-cap94",
         },
     }
+    assert slurm_gpus.count(found) == 3
+
+
+def test_a_divided_card_without_instances_is_no_device(tmp_path: Path) -> None:
+    text = report(card(A, 0, "Enabled"), card(B, 1))
+    found = slurm_gpus.devices(text, MINORS.__getitem__)
+    assert found == {A: {}, B: {"": "/dev/nvidia1"}}
+    assert slurm_gpus.count(found) == 1
+    run(tmp_path, text)
+    assert links(tmp_path) == {"gpu1": "/dev/nvidia1"}
+
+
+def test_all_instances_of_a_card_share_the_one_name_of_its_file(tmp_path: Path) -> None:
+    """Slurm forbids a file that it knows under the name of a device that the job does not have."""
+    compared = slurm_gpus.compare(
+        str(tmp_path),
+        slurm_gpus.devices(
+            report(card(A, 1, "Enabled", part(3, 0) + part(10, 0))), MINORS.__getitem__
+        ),
+    )
+    slurm_gpus.apply(str(tmp_path), compared)
+    targets = list(links(tmp_path).values())
+    assert len(targets) == len(set(targets)) == 5
+    assert compared.slots == [A]
+
+
+def test_slots_of_an_older_form_give_way(tmp_path: Path) -> None:
+    path = tmp_path / slurm_gpus.RECORD.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"slots": [f"{A}/3/0", f"{A}/10/0", f"{B}/3/0"]}))
+    run(tmp_path, report(card(B, 0), card(A, 1)))
+    assert json.loads(path.read_text()) == {"slots": [A, B]}
 
 
 @pytest.mark.parametrize(

@@ -133,8 +133,8 @@ def _slots(host: Host, count: int, to: Collected) -> None:
     to.facts["slurm_slots"] = links.recorded
     news = sorted(set(links.slots) - set(links.recorded))
     wrong = links.wrong + [f"{uuid} has no slot" for uuid in news]
-    if len(found) != count:
-        wrong.append(f"{len(found)} GPUs instead of {count}")
+    if slurm_gpus.count(found) != count:
+        wrong.append(f"{slurm_gpus.count(found)} GPUs instead of {count}")
     to.checks.append(check("slurm.slots", what, [], wrong, AGAIN, "these are not so"))
 
 

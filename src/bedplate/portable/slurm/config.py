@@ -23,7 +23,10 @@ SHARED = {"mps": "mps", "time-slicing": "shard"}
 
 
 class Node(NamedTuple):
-    """One node: ``gpu`` is the model or MIG profile of its ``gpus``, ``shares`` the jobs on one."""
+    """One node: ``gpu`` is the model or MIG profile of its ``gpus``, ``shares`` the jobs on one.
+
+    MIG devices are on ``cards``, equally many on each.
+    """
 
     name: str
     address: str
@@ -32,6 +35,7 @@ class Node(NamedTuple):
     gpus: int
     mode: str
     shares: int
+    cards: int = 1
 
 
 class Layout(NamedTuple):
@@ -54,6 +58,7 @@ def node_of(wish: Mapping[str, Any]) -> Node:
         int(wish.get("count") or 0),
         str(wish.get("mode") or "none"),
         int(wish.get("shares") or 0),
+        int(wish.get("cards") or 1),
     )
 
 
@@ -168,16 +173,19 @@ def slurm_conf(
 def gres_conf(nodes: Sequence[Node], known: Mapping[str, Mapping[str, int]]) -> str:
     """gres.conf: the same lines for all nodes with equal GPUs, by links that follow the UUID."""
     lines = ["AutoDetect=off"]
-    alike: Dict[Tuple[str, int, str, int], List[str]] = {}
+    alike: Dict[Tuple[str, int, str, int, int], List[str]] = {}
     for node in nodes:
         if node.gpus and known.get(node.name):
-            alike.setdefault((node.gpu, node.gpus, node.mode, node.shares), []).append(node.name)
-    for (gpu, count, mode, shares), names in sorted(alike.items()):
+            kind = (node.gpu, node.gpus, node.mode, node.shares, node.cards)
+            alike.setdefault(kind, []).append(node.name)
+    for (gpu, count, mode, shares, cards), names in sorted(alike.items()):
         start = f"NodeName={_hostlist(names)} Name="
         for place in range(count):
-            link = f"{LINKS}/gpu{place}"
-            files = f"MultipleFiles={link},{link}-gi,{link}-ci" if mode == "mig" else f"File={link}"
-            lines.append(f"{start}gpu Type={gpu} {files}")
+            card, part = divmod(place, max(count // cards, 1))
+            link = f"{LINKS}/gpu{card if mode == 'mig' else place}"
+            files = f"{link},{link}-{part}-gi,{link}-{part}-ci"
+            told = f"MultipleFiles={files}" if mode == "mig" else f"File={link}"
+            lines.append(f"{start}gpu Type={gpu} {told}")
         if mode in SHARED:
             lines += [
                 f"{start}{SHARED[mode]} Count={shares} File={LINKS}/gpu{place}"

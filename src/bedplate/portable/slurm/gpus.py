@@ -4,7 +4,9 @@
 ``gres.conf`` wants device files, but which card is ``/dev/nvidia0`` may differ after a reboot or a
 swap. So each card gets a slot, in the order of the UUIDs, and keeps it:
 ``/run/bedplate/slurm/gpuN`` leads to the device file that the card has now. Slurm follows the
-link to the device's numbers.
+link to the device's numbers. What MIG divides a card into has links beside the card's own,
+``gpuN-0-gi`` and ``gpuN-0-ci`` and so on: Slurm knows files by their names, and forbids a job one
+that it also has by the name of another device, so that all of a card have its file by one name.
 
 The role slurm puts this very file on each node too, where a unit runs it at each boot, before
 slurmd. So it imports nothing of its own package.
@@ -24,7 +26,7 @@ QUERY = ("nvidia-smi", "-q", "-x")
 #: Where the kernel says which file under /dev/nvidia-caps opens a MIG instance.
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 
-#: By identity (a card's UUID, or that with the instances of a MIG device): link suffix → file.
+#: By a card's UUID: link suffix → file.
 Devices = Dict[str, Dict[str, str]]
 
 
@@ -42,30 +44,38 @@ class Links(NamedTuple):
 
 
 def devices(report: str, read: Callable[[str], str]) -> Devices:
-    """The devices that jobs can get, from nvidia-smi's XML report.
+    """The cards with the files that jobs can get, from nvidia-smi's XML report.
 
-    A card that is cut by MIG is no device itself: its MIG devices are, each with three files.
-    ``read`` returns a file's text. Raises UnknownGpusError for a report that cannot be read.
+    A card that is cut by MIG is no device itself: its MIG devices are, each with the card's file
+    and two of its own. Without them it has no files. ``read`` returns a file's text. Raises
+    UnknownGpusError for a report that cannot be read.
     """
     found: Devices = {}
     try:
         for card in ElementTree.fromstring(report).findall("gpu"):  # noqa: S314 the driver's own program wrote it
             uuid, minor = card.findtext("uuid", ""), int(card.findtext("minor_number", ""))
-            if card.findtext("mig_mode/current_mig") != "Enabled":
-                found[uuid] = {"": f"/dev/nvidia{minor}"}
-                continue
-            for part in card.findall("mig_devices/mig_device"):
-                gpu_instance = int(part.findtext("gpu_instance_id", ""))
-                compute_instance = int(part.findtext("compute_instance_id", ""))
+            parts = sorted(
+                (
+                    int(part.findtext("gpu_instance_id", "")),
+                    int(part.findtext("compute_instance_id", "")),
+                )
+                for part in card.findall("mig_devices/mig_device")
+            )
+            divided = card.findtext("mig_mode/current_mig") == "Enabled"
+            found[uuid] = {} if divided and not parts else {"": f"/dev/nvidia{minor}"}
+            for place, (gpu_instance, compute_instance) in enumerate(parts if divided else ()):
                 folder = f"{CAPABILITIES}/gpu{minor}/mig/gi{gpu_instance}"
-                found[f"{uuid}/{gpu_instance}/{compute_instance}"] = {
-                    "": f"/dev/nvidia{minor}",
-                    "-gi": _capability(read, f"{folder}/access"),
-                    "-ci": _capability(read, f"{folder}/ci{compute_instance}/access"),
-                }
+                access = f"{folder}/ci{compute_instance}/access"
+                found[uuid][f"-{place}-gi"] = _capability(read, f"{folder}/access")
+                found[uuid][f"-{place}-ci"] = _capability(read, access)
     except (ElementTree.ParseError, ValueError, OSError) as error:
         raise UnknownGpusError(f"nvidia-smi -q -x: {error}") from error
     return found
+
+
+def count(found: Mapping[str, Mapping[str, str]]) -> int:
+    """How many devices jobs can get: whole cards, and MIG devices of those that are divided."""
+    return sum(len(files) // 2 if len(files) > 1 else len(files) for files in found.values())
 
 
 def reported(code: int, text: str, read: Callable[[str], str]) -> Devices:
@@ -83,10 +93,10 @@ def _capability(read: Callable[[str], str], path: str) -> str:
 
 
 def assign(recorded: Sequence[str], present: Sequence[str]) -> List[str]:
-    """Slots with the devices that have them: who has one keeps it.
+    """Slots with the cards that have them: who has one keeps it.
 
-    A new device takes the first slot whose own is gone, as a card that was swapped for it; a slot
-    that nobody takes waits for its card, unless it is the last one.
+    A new card takes the first slot whose own is gone, as one that was swapped for it; a slot that
+    nobody takes waits for its card, unless it is the last one.
     """
     slots = list(recorded)
     free = [place for place, name in enumerate(slots) if name not in present]
