@@ -130,7 +130,6 @@ def slurm_conf(
 ) -> str:
     """slurm.conf with those of ``nodes`` whose hardware is known."""
     there = sorted((n for n in nodes if known.get(n.name)), key=lambda n: natural(n.name))
-    kinds = ["gpu", *sorted({SHARED[n.mode] for n in there if n.mode in SHARED})]
     settings = {
         "ClusterName": layout.cluster,
         "SlurmctldHost": f"{layout.controller}({layout.address})",
@@ -146,7 +145,9 @@ def slurm_conf(
         "TaskPlugin": "task/affinity,task/cgroup",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
-        "GresTypes": ",".join(kinds),
+        # All of them, for those that nodes will share their cards by: slurmd learns of a type when
+        # it starts only, and Slurm drains a node that does not know what it is to have.
+        "GresTypes": ",".join(["gpu", *sorted(SHARED.values())]),
         # A node that was rebooted or lost works again once it registers with all its resources.
         "ReturnToService": "2",
         # So AccountingStorageTRES can't name the GPUs: slurmctld does not start with it.
