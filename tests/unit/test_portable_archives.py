@@ -6,12 +6,15 @@ import hashlib
 import io
 import os
 import tarfile
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from bedplate.portable import archives
 from bedplate.portable.archives import Archive, defect, ensure
+from bedplate.portable.fetch import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +75,35 @@ def test_installs_once_and_then_needs_no_source(
     assert os.access(tmp_path / "usr/tool", os.X_OK)
     (tmp_path / "tool-1.0.tar.gz").unlink()
     assert ensure([archive]) == ([], [], [])
+
+
+def test_who_waits_for_another_takes_what_that_one_has_brought(
+    make: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = make()
+    waits, outcomes, fetched = threading.Event(), [], []
+
+    def opener(url: str) -> IO[bytes]:
+        fetched.append(url)
+        raise AssertionError(f"{url} was fetched again")
+
+    def seen(path: str) -> object:
+        waits.set()
+        return workplace(path)
+
+    other = make(dest=archive.dest + ".elsewhere", links=())
+    assert ensure([other]).problems == []
+    with workplace(archive.dest):
+        monkeypatch.setattr(archives, "workplace", seen)
+        late = threading.Thread(target=lambda: outcomes.append(ensure([archive], opener=opener)))
+        late.start()
+        assert waits.wait(10)  # it has seen that nothing is there
+        Path(other.dest).rename(archive.dest)
+    late.join(10)
+    assert fetched == []
+    (outcome,) = outcomes
+    assert outcome.problems == []
+    assert defect(archive) == ""
 
 
 def test_check_mode_says_the_same_and_writes_nothing(

@@ -99,6 +99,9 @@ def _sync(folder: str) -> None:
 
 def _install(archive: Archive, opener: Opener) -> None:
     with workplace(archive.dest) as work:
+        # Whoever worked here while this waited for its turn may have had the same to do.
+        if not defect(archive):
+            return
         digest = resolve_digest(archive.sha256, archive.url, opener)
         packed = os.path.join(work, archive.url.rsplit("/", 1)[-1] or "download")
         download(archive.url, digest, packed, opener)
@@ -210,7 +213,8 @@ def ensure(
 ) -> Outcome:
     """Have every archive unpacked in its folder and every link set.
 
-    A folder appears complete or not at all, also when the process is killed. With ``hold_links``
+    A folder appears complete or not at all, also when the process is killed; of two processes with
+    the same wish one does the work, and the other waits for it. With ``hold_links``
     a link that names another version stays, and so does a complete folder of the same version from
     another archive; both are reported as pending. One archive that fails
     does not keep the others from being installed; its problem is in the outcome.
