@@ -8,9 +8,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: files
-short_description: Write a role's configuration files in one round trip
+short_description: Write a role's configuration files, and have units follow, in one round trip
 description:
   - Has every file of a list with its content and mode; each is replaced atomically.
+  - Has systemd read units that changed, and units enabled and running as wished. What a run that
+    was ended in between has left undone is made up for.
   - Files can be held on a node that carries workload, and foreign files are refused.
   - What is written is recorded in C(/var/lib/bedplate/owned.json), for drift and reset.
 options:
@@ -45,6 +47,14 @@ options:
     description: If this file exists, files that differ are left alone and reported in RV(pending).
       Files that are absent are written all the same.
     type: path
+  units:
+    description:
+      - Units by name, each with what it is to be. V(loaded), systemd knows its files as they are;
+        V(enabled), at boot too; V(started), it also runs, since after its files of O(files) last
+        changed.
+      - Where files are left alone because of O(hold_if_exists), units are not restarted for them.
+    type: dict
+    default: {}
 author:
   - The Bedplate authors
 attributes:
@@ -62,6 +72,13 @@ EXAMPLES = r"""
     files:
       - path: /etc/crictl.yaml
         content: "runtime-endpoint: unix:///run/containerd/containerd.sock"
+
+- name: Watch the driver, now and at boot
+  bedplate.gpu.files:
+    files:
+      - path: /etc/systemd/system/watch.path
+        content: "{{ lookup('ansible.builtin.template', 'watch.path.j2') }}"
+    units: {watch.path: started}
 """
 
 RETURN = r"""
@@ -77,14 +94,31 @@ pending:
   type: list
   elements: str
   sample: []
+units:
+  description: What was done for systemd and its units, or would be in check mode.
+  returned: always
+  type: list
+  elements: str
+  sample: ["systemd: reads its units anew", "watch.path: enabled", "watch.path: started"]
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     File,
     ensure_files,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+
+
+def refuse_other_wishes(module: AnsibleModule, units: dict[str, str]) -> None:
+    """Fail on a wish that is none of `services.WISHES`."""
+    for unit, wish in units.items():
+        if wish not in services.WISHES:
+            module.fail_json(msg=f"{unit}: units takes {', '.join(services.WISHES)}, got {wish}")
 
 
 def main() -> None:
@@ -104,9 +138,12 @@ def main() -> None:
                 },
             },
             "hold_if_exists": {"type": "path"},
+            "units": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
+    units = module.params["units"]
+    refuse_other_wishes(module, units)
     files = [
         File(
             path=wish["path"],
@@ -122,10 +159,15 @@ def main() -> None:
     outcome = ensure_files(
         host, files, check=module.check_mode, hold=bool(waits) and host.exists(waits)
     )
+    changed = [change.path for change in outcome.changes]
+    lacks = services.Owed(False, [], [], [])
+    if not outcome.problems:
+        lacks = services.owed(host, units, [file.path for file in files], changed)
     result = {
-        "changed": bool(outcome.changes),
-        "changes": [change.path for change in outcome.changes],
+        "changed": bool(changed or lacks.told),
+        "changes": changed,
         "pending": outcome.pending,
+        "units": lacks.told,
         "diff": [
             {
                 "before": change.before or "",
@@ -134,10 +176,23 @@ def main() -> None:
                 "after_header": change.path,
             }
             for change in outcome.changes
-        ],
+        ]
+        + ([{"prepared": "".join(line + "\n" for line in lacks.told)}] if lacks.told else []),
     }
     if outcome.problems:
         module.fail_json(msg="\n".join(outcome.problems), **result)
+    refused = "" if module.check_mode else services.settle(host, lacks)
+    if refused:
+        module.fail_json(
+            msg=problem(
+                "systemd does not do what the files are for",
+                os.uname().nodename,
+                refused,
+                ", ".join(f"{unit} {wish}" for unit, wish in sorted(units.items())),
+                "See 'journalctl --boot' of the unit on the host, and run the play again.",
+            ),
+            **result,
+        )
     module.exit_json(**result)
 
 

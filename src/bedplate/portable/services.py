@@ -2,20 +2,35 @@
 
 import os
 import time
-from typing import Dict, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence
 
 from .host import Host
 
 _SHOWN = ("ActiveState", "SubState", "Result", "UnitFileState", "NeedDaemonReload")
 _STARTED = "ExecMainStartTimestampMonotonic"
+#: Of a unit without a program of its own, as one that watches a path.
+_ENTERED = "ActiveEnterTimestampMonotonic"
+#: Where files of ours make units.
+UNITS = "/etc/systemd/system"
+#: What a unit can be wished to be, each with all that stands before it: systemd knows its files as
+#: they are; it comes at boot; it runs, since after its files last changed.
+WISHES = ("loaded", "enabled", "started")
 
 
 def state(host: Host, unit: str) -> Dict[str, str]:
     """What systemd says of a unit; empty values where it knows none."""
-    names = ",".join([*_SHOWN, _STARTED])
-    answer = host.run(["systemctl", "show", unit, "--property", names])
-    pairs = (line.partition("=") for line in answer.out.splitlines())
-    return {key: value for key, _, value in pairs}
+    return states(host, [unit])[unit]
+
+
+def states(host: Host, units: Sequence[str]) -> Dict[str, Dict[str, str]]:
+    """What systemd says of each unit, asked at once; empty where it does not answer."""
+    names = ",".join([*_SHOWN, _STARTED, _ENTERED])
+    answer = host.run(["systemctl", "show", *units, "--property", names])
+    told = [
+        dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
+        for part in answer.out.split("\n\n")
+    ]
+    return {unit: told[place] if place < len(told) else {} for place, unit in enumerate(units)}
 
 
 def running(now: Dict[str, str]) -> bool:
@@ -31,7 +46,8 @@ def older_than(host: Host, now: Dict[str, str], paths: Sequence[str]) -> bool:
     """
     if not running(now):
         return False
-    started = time.time() - time.monotonic() + int(now.get(_STARTED) or 0) / 1e6
+    since = int(now.get(_STARTED) or now.get(_ENTERED) or 0) / 1e6
+    started = time.time() - time.monotonic() + since
     return any(_changed(host, path) > started for path in paths)
 
 
@@ -40,6 +56,69 @@ def _changed(host: Host, path: str) -> float:
         return os.lstat(host.path(path)).st_mtime
     except OSError:
         return 0.0
+
+
+class Owed(NamedTuple):
+    """What is to be done for units to be as wished; ``reload`` is systemd's own."""
+
+    reload: bool
+    enable: List[str]
+    start: List[str]
+    restart: List[str]
+
+    @property
+    def told(self) -> List[str]:
+        """A line for each, for people."""
+        lines = ["systemd: reads its units anew"] if self.reload else []
+        parts = {"enabled": self.enable, "started": self.start, "restarted": self.restart}
+        return lines + [f"{unit}: {what}" for what, units in parts.items() for unit in units]
+
+
+def owed(
+    host: Host, wishes: Mapping[str, str], files: Sequence[str], changed: Sequence[str]
+) -> Owed:
+    """What units lack to be as wished (`WISHES`), by what systemd says and by their files.
+
+    ``files`` are those that the caller keeps, ``changed`` those of them that it has just changed
+    or, in check mode, would change. What a run that was ended has left undone is owed too.
+    """
+    found = states(host, sorted(wishes)) if wishes else {}
+    lacks = Owed(
+        any(path.startswith(UNITS + "/") for path in changed)
+        or any(now.get("NeedDaemonReload") == "yes" for now in found.values()),
+        [u for u, now in found.items() if _wished(wishes[u], "enabled") and not _at_boot(now)],
+        [],
+        [],
+    )
+    for unit, now in found.items():
+        if not _wished(wishes[unit], "started"):
+            continue
+        own = [f for f in files if f == f"{UNITS}/{unit}" or f.startswith(f"{UNITS}/{unit}.d/")]
+        if not running(now):
+            lacks.start.append(unit)
+        elif older_than(host, now, own) or set(own) & set(changed):
+            lacks.restart.append(unit)
+    return lacks
+
+
+def _wished(wish: str, what: str) -> bool:
+    return WISHES.index(wish) >= WISHES.index(what)
+
+
+def _at_boot(now: Mapping[str, str]) -> bool:
+    return now.get("UnitFileState") == "enabled"
+
+
+def settle(host: Host, lacks: Owed) -> str:
+    """Do what is owed; empty, or what systemd said of the first step that it refused."""
+    steps = [["daemon-reload"]] if lacks.reload else []
+    parts = {"enable": lacks.enable, "start": lacks.start, "restart": lacks.restart}
+    steps += [[verb, *units] for verb, units in parts.items() if units]
+    for step in steps:
+        answer = host.run(["systemctl", *step], timeout=300)
+        if answer.code != 0:
+            return f"systemctl {' '.join(step)}: {answer.said}"
+    return ""
 
 
 def settled(host: Host, unit: str, seconds: float) -> Dict[str, str]:
