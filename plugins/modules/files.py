@@ -50,8 +50,7 @@ options:
   units:
     description:
       - Units by name, each with what it is to be. V(loaded), systemd knows its files as they are;
-        V(enabled), at boot too; V(started), it also runs, since after its files of O(files) last
-        changed.
+        V(enabled), at boot too; V(started), it also runs, since after O(files) last changed.
       - Where files are left alone because of O(hold_if_exists), units are not restarted for them.
     type: dict
     default: {}

@@ -66,7 +66,7 @@ def lay(root: Path, path: str, seconds: float) -> None:
         ("enabled", UNKNOWN, [PATH], ["systemd", "enabled"]),
         ("loaded", UNKNOWN, [PATH], ["systemd"]),
         ("started", up(60), [DROP_IN], ["systemd", "restarted"]),
-        ("started", up(60), [ELSEWHERE], []),
+        ("started", up(60), [ELSEWHERE], ["restarted"]),
         ("enabled", up(60), [PATH], ["systemd"]),
         ("started", up(60, UnitFileState="disabled"), [], ["enabled"]),
         ("started", up(60, NeedDaemonReload="yes"), [], ["systemd"]),
@@ -84,15 +84,15 @@ def test_what_a_unit_lacks(
     assert [line.removeprefix("watch.path: ").split(":")[0] for line in lacks.told] == expected
 
 
-@pytest.mark.parametrize(("path", "restarts"), [(PATH, True), (DROP_IN, True), (ELSEWHERE, False)])
+@pytest.mark.parametrize("path", FILES)
+@pytest.mark.parametrize(("wish", "restarts"), [("started", ["watch.path"]), ("enabled", [])])
 def test_a_restart_that_an_ended_run_owes_is_made_up_for(
-    tmp_path: Path, path: str, restarts: bool
+    tmp_path: Path, path: str, wish: str, restarts: list[str]
 ) -> None:
     for one in FILES:
         lay(tmp_path, one, 60 if one == path else 3600)
     host = Systemd(tmp_path, watch_path=up(1800)).host
-    lacks = services.owed(host, {"watch.path": "started"}, FILES, [])
-    assert (lacks.restart == ["watch.path"]) is restarts
+    assert services.owed(host, {"watch.path": wish}, FILES, []).restart == restarts
 
 
 def test_a_program_counts_from_its_own_start(tmp_path: Path) -> None:

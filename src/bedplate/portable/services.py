@@ -13,7 +13,7 @@ _ENTERED = "ActiveEnterTimestampMonotonic"
 #: Where files of ours make units.
 UNITS = "/etc/systemd/system"
 #: What a unit can be wished to be, each with all that stands before it: systemd knows its files as
-#: they are; it comes at boot; it runs, since after its files last changed.
+#: they are; it comes at boot; it runs, since after the files that it reads last changed.
 WISHES = ("loaded", "enabled", "started")
 
 
@@ -79,8 +79,8 @@ def owed(
 ) -> Owed:
     """What units lack to be as wished (`WISHES`), by what systemd says and by their files.
 
-    ``files`` are those that the caller keeps, ``changed`` those of them that it has just changed
-    or, in check mode, would change. What a run that was ended has left undone is owed too.
+    ``files`` are those that the units read, ``changed`` those of them that have just been changed
+    or, in check mode, would be. What a run that was ended has left undone is owed too.
     """
     found = states(host, sorted(wishes)) if wishes else {}
     lacks = Owed(
@@ -93,10 +93,9 @@ def owed(
     for unit, now in found.items():
         if not _wished(wishes[unit], "started"):
             continue
-        own = [f for f in files if f == f"{UNITS}/{unit}" or f.startswith(f"{UNITS}/{unit}.d/")]
         if not running(now):
             lacks.start.append(unit)
-        elif older_than(host, now, own) or set(own) & set(changed):
+        elif changed or older_than(host, now, files):
             lacks.restart.append(unit)
     return lacks
 
