@@ -159,3 +159,33 @@ def test_evidence_compares_with_what_each_role_says(tmp_path: Path) -> None:
         "full": alike | {"rdma": True},
         "lost": alike | {"rdma": False},
     }
+
+
+#: The version of a joined node's kubelet is the cluster stack's, which drains the node itself.
+OF_THE_CLUSTER_STACK = {"__kubernetes_node_archives"}
+
+
+def said_to_wait(text: str) -> set[str]:
+    """Name the answers that a task file's words "pending, because …" are taken from."""
+    found: set[str] = set()
+    for said in re.findall(r'msg: "pending, because the node has joined[^"]*"', text):
+        names = re.findall(r"__\w+", said)
+        # A variable of the task adds several up.
+        told = [
+            said,
+            *(t for name in names for t in re.findall(rf"^ +{name}: (.+)$", text, re.MULTILINE)),
+        ]
+        found |= set(re.findall(r"(__\w+)\.pending", "\n".join(told)))
+    return found
+
+
+def test_what_a_role_says_waits_has_upgrade_drain_the_node() -> None:
+    answers = yaml.safe_load((PLAYBOOKS / "vars/upgrade.yml").read_text())["__upgrade_answers"]
+    files = [*ROOT.glob("roles/*/tasks/*.yml")]
+    waiting = {name for file in files for name in said_to_wait(file.read_text())}
+    assert len(waiting) > 6
+    assert waiting - OF_THE_CLUSTER_STACK <= set(answers)
+    registered = "\n".join(file.read_text() for file in files)
+    assert [
+        a for a in answers if not re.search(rf"(register: |^ +){a}\b", registered, re.MULTILINE)
+    ] == []

@@ -56,6 +56,7 @@ WHOLE = [
     "container_runtime main",
     "nvidia_container_toolkit main",
     "nvidia_device_plugin main",
+    "kubernetes_node configure",
     "host_baseline part",
     "gpu_verify verify",
 ]

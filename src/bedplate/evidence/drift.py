@@ -35,6 +35,8 @@ HELD_ON_NODES = (
     "sharing.",
     "owned.container_runtime",
     "owned.nvidia_container_toolkit",
+    "owned.kubernetes_node",
+    "owned.host_proxy",
 )
 #: What a node of Slurm keeps until slurm.yml may drain it.
 HELD_IN_SLURM = (
