@@ -50,10 +50,17 @@ options:
   units:
     description:
       - Units by name, each with what it is to be. V(loaded), systemd knows its files as they are;
-        V(enabled), at boot too; V(started), it also runs, since after O(files) last changed.
-      - Where files are left alone because of O(hold_if_exists), units are not restarted for them.
+        V(enabled), at boot too; V(started), it also runs, since after O(files) and O(reads) last
+        changed.
+      - Where O(hold_if_exists) is there, no unit that runs is restarted; that is reported in
+        RV(pending).
     type: dict
     default: {}
+  reads:
+    description: Further files that the units read, of a folder all in it, whoever writes them.
+    type: list
+    elements: path
+    default: []
 author:
   - The Bedplate authors
 attributes:
@@ -88,7 +95,7 @@ changes:
   elements: str
   sample: [/etc/crictl.yaml]
 pending:
-  description: The files that were left alone because of O(hold_if_exists).
+  description: The files, and restarts of units, that were left alone because of O(hold_if_exists).
   returned: always
   type: list
   elements: str
@@ -138,6 +145,7 @@ def main() -> None:
             },
             "hold_if_exists": {"type": "path"},
             "units": {"type": "dict", "default": {}},
+            "reads": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -155,17 +163,17 @@ def main() -> None:
     ]
     host = Host()
     waits = module.params["hold_if_exists"]
-    outcome = ensure_files(
-        host, files, check=module.check_mode, hold=bool(waits) and host.exists(waits)
-    )
+    hold = bool(waits) and host.exists(waits)
+    outcome = ensure_files(host, files, check=module.check_mode, hold=hold)
     changed = [change.path for change in outcome.changes]
-    lacks = services.Owed(False, [], [], [])
+    lacks = services.Owed(False, [], [], [], [])
     if not outcome.problems:
-        lacks = services.owed(host, units, [file.path for file in files], changed)
+        read = [file.path for file in files] + module.params["reads"]
+        lacks = services.owed(host, units, read, changed, hold)
     result = {
         "changed": bool(changed or lacks.told),
         "changes": changed,
-        "pending": outcome.pending,
+        "pending": outcome.pending + [f"{u}: runs with files of before" for u in lacks.held],
         "units": lacks.told,
         "diff": [
             {

@@ -95,6 +95,31 @@ def test_a_restart_that_an_ended_run_owes_is_made_up_for(
     assert services.owed(host, {"watch.path": wish}, FILES, []).restart == restarts
 
 
+def test_a_time_that_is_yet_to_come_restarts_nothing(tmp_path: Path) -> None:
+    host = Systemd(tmp_path, watch_path=up(1800)).host
+    lay(tmp_path, PATH, -3600)
+    assert services.owed(host, {"watch.path": "started"}, [PATH], []).told == []
+
+
+def test_of_a_folder_its_files_count_and_not_those_of_folders_in_it(tmp_path: Path) -> None:
+    host = Systemd(tmp_path, watch_path=up(1800)).host
+    lay(tmp_path, "/etc/conf.d/old", 3600)
+    lay(tmp_path, "/etc/conf.d/deeper/new", 60)
+    assert services.owed(host, {"watch.path": "started"}, ["/etc/conf.d"], []).told == []
+    lay(tmp_path, "/etc/conf.d/new", 60)
+    lacks = services.owed(host, {"watch.path": "started"}, ["/etc/conf.d"], [])
+    assert lacks.restart == ["watch.path"]
+
+
+def test_what_is_held_is_enabled_and_started_and_never_restarted(tmp_path: Path) -> None:
+    lay(tmp_path, PATH, 60)
+    units = {"a.service": up(1800, UnitFileState="disabled"), "b.service": DOWN}
+    host = Systemd(tmp_path, a_service=units["a.service"], b_service=units["b.service"]).host
+    lacks = services.owed(host, dict.fromkeys(units, "started"), [PATH], [PATH], hold=True)
+    assert (lacks.enable, lacks.start, lacks.restart) == ([*units], ["b.service"], [])
+    assert lacks.held == ["a.service"]
+
+
 def test_a_program_counts_from_its_own_start(tmp_path: Path) -> None:
     lay(tmp_path, PATH, 60)
     restarted = {"ExecMainStartTimestampMonotonic": str(int((time.monotonic() - 30) * 1e6))}
@@ -110,7 +135,7 @@ def test_units_are_asked_for_at_once_and_each_gets_its_own(tmp_path: Path) -> No
 
 def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
-    lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"])
+    lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"], ["d.service"])
     assert services.settle(systemd.host, lacks) == ""
     assert systemd.asked == [
         "daemon-reload",
@@ -128,5 +153,5 @@ def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path)
 def test_nothing_is_asked_of_systemd_without_units(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
     assert services.owed(systemd.host, {}, FILES, [ELSEWHERE]).told == []
-    assert services.settle(systemd.host, services.Owed(False, [], [], [])) == ""
+    assert services.settle(systemd.host, services.Owed(False, [], [], [], [])) == ""
     assert systemd.asked == []

@@ -39,32 +39,44 @@ def running(now: Dict[str, str]) -> bool:
 
 
 def older_than(host: Host, now: Dict[str, str], paths: Sequence[str]) -> bool:
-    """Whether the unit runs since before one of these files was last changed.
+    """Whether the unit runs since before one of these files, or one of a folder, last changed.
 
     By the files and not by what this run did: a run that was ended between writing a file and
-    restarting the service is made good by the next one.
+    restarting the service is made good by the next one. A time that is yet to come, as after a
+    clock was set back, says nothing: else the unit would be restarted until it has come.
     """
     if not running(now):
         return False
     since = int(now.get(_STARTED) or now.get(_ENTERED) or 0) / 1e6
-    started = time.time() - time.monotonic() + since
-    return any(_changed(host, path) > started for path in paths)
+    present = time.time()
+    started = present - time.monotonic() + since
+    return any(started < _changed(host, path) <= present for path in paths)
 
 
 def _changed(host: Host, path: str) -> float:
+    """When a file changed, or the newest file of a folder; long ago where there is none."""
+    real = host.path(path)
+    if os.path.isdir(real) and not os.path.islink(real):
+        inside = [f"{path}/{name}" for name in host.list(path)]
+        files = [one for one in inside if not os.path.isdir(host.path(one))]
+        return max([_changed(host, one) for one in files], default=0.0)
     try:
-        return os.lstat(host.path(path)).st_mtime
+        return os.lstat(real).st_mtime
     except OSError:
         return 0.0
 
 
 class Owed(NamedTuple):
-    """What is to be done for units to be as wished; ``reload`` is systemd's own."""
+    """What is to be done for units to be as wished; ``reload`` is systemd's own.
+
+    ``held`` are restarts that wait.
+    """
 
     reload: bool
     enable: List[str]
     start: List[str]
     restart: List[str]
+    held: List[str]
 
     @property
     def told(self) -> List[str]:
@@ -75,18 +87,24 @@ class Owed(NamedTuple):
 
 
 def owed(
-    host: Host, wishes: Mapping[str, str], files: Sequence[str], changed: Sequence[str]
+    host: Host,
+    wishes: Mapping[str, str],
+    files: Sequence[str],
+    changed: Sequence[str],
+    hold: bool = False,
 ) -> Owed:
     """What units lack to be as wished (`WISHES`), by what systemd says and by their files.
 
-    ``files`` are those that the units read, ``changed`` those of them that have just been changed
-    or, in check mode, would be. What a run that was ended has left undone is owed too.
+    ``files`` are those that the units read (of a folder, all in it), ``changed`` those of them that
+    have just been changed or, in check mode, would be. What a run that was ended has left undone is
+    owed too. With ``hold`` nothing that runs is restarted: that waits.
     """
     found = states(host, sorted(wishes)) if wishes else {}
     lacks = Owed(
         any(path.startswith(UNITS + "/") for path in changed)
         or any(now.get("NeedDaemonReload") == "yes" for now in found.values()),
         [u for u, now in found.items() if _wished(wishes[u], "enabled") and not _at_boot(now)],
+        [],
         [],
         [],
     )
@@ -96,7 +114,7 @@ def owed(
         if not running(now):
             lacks.start.append(unit)
         elif changed or older_than(host, now, files):
-            lacks.restart.append(unit)
+            (lacks.held if hold else lacks.restart).append(unit)
     return lacks
 
 
