@@ -9,6 +9,8 @@ short_description: Have /usr/local/cuda lead to one toolkit
 description:
   - By the alternatives that the toolkits' packages keep, so that they and this agree.
   - Refuses a folder or a link of somebody else in that place.
+  - Has the loader read its folders anew where the link, or the role's own file with its folder, is
+    newer than what it knows.
 author: [The Bedplate authors]
 options:
   version:
@@ -50,14 +52,18 @@ def main() -> None:
     version, host = module.params["version"], Host()
     before = cuda.default(host)
     try:
-        changed = cuda.choose(host, version, module.check_mode)
+        chosen = cuda.choose(host, version, module.check_mode)
+        refreshed = cuda.refresh(host, module.check_mode)
     except cuda.CudaError as error:
         module.fail_json(msg=str(error))
     after = cuda.folder(version)
     module.exit_json(
-        changed=changed,
+        changed=chosen or refreshed,
         folder=after,
-        diff={"before": f"{before or 'none'}\n", "after": f"{after}\n"},
+        diff=[
+            {"before": f"{before or 'none'}\n", "after": f"{after}\n"},
+            {"prepared": f"{cuda.CACHE}: made anew\n" if refreshed else ""},
+        ],
     )
 
 

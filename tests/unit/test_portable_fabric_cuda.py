@@ -225,6 +225,25 @@ def test_toolkits_side_by_side_and_the_default(machine: Machine) -> None:
     assert machine.chosen == ["--install", "--set"]
 
 
+@pytest.mark.parametrize("newer", [*cuda.FOLDERS, ""])
+def test_the_loader_is_told_of_what_is_newer_than_what_it_knows(tmp_path: Path, newer: str) -> None:
+    asked: list[str] = []
+
+    def run(argv: Sequence[str], *_: object) -> Result:
+        asked.append(" ".join(argv))
+        return Result(0, "", "")
+
+    host = Host(str(tmp_path), run)
+    for path in (*cuda.FOLDERS, cuda.CACHE):
+        host.write(path, "")
+        age = 60 if path == newer else 600 if path == cuda.CACHE else 3600
+        os.utime(tmp_path / path.lstrip("/"), (time.time() - age,) * 2)
+    assert cuda.refresh(host, check=True) is bool(newer)
+    assert asked == []
+    assert cuda.refresh(host) is bool(newer)
+    assert asked == (["ldconfig"] if newer else [])
+
+
 @pytest.mark.parametrize("kind", ["a folder", "a link to /opt/cuda"])
 def test_what_is_not_the_systems_is_not_taken_over(machine: Machine, kind: str) -> None:
     place = machine.root / "usr/local/cuda"

@@ -5,10 +5,14 @@ import os
 import re
 from typing import Dict, Optional
 
+from . import services
 from .host import Host
 from .message import problem
 
 LINK = "/usr/local/cuda"
+#: What the loader has made of the libraries' folders, and what that depends on here.
+CACHE = "/etc/ld.so.cache"
+FOLDERS = ("/etc/ld.so.conf.d/zz-bedplate-cuda.conf", "/etc/alternatives/cuda")
 _FOLDER = re.compile(r"^cuda-(\d+\.\d+)$")
 _RELEASE = re.compile(r"\brelease (\d+\.\d+)\b")
 
@@ -93,4 +97,29 @@ def choose(host: Host, version: str, check: bool = False) -> bool:
                     "See 'update-alternatives --display cuda' on the host.",
                 )
             )
+    return True
+
+
+def refresh(host: Host, check: bool = False) -> bool:
+    """Have the loader know the default toolkit's libraries; whether it did not yet.
+
+    By the times of files: a run that was ended after the link or the folder had changed is made
+    good by the next one.
+
+    Raises:
+        CudaError: ldconfig refuses.
+    """
+    if not services.newer(host, FOLDERS, services.changed_at(host, CACHE)):
+        return False
+    answer = host.run(["ldconfig"]) if not check else None
+    if answer is not None and answer.code != 0:
+        raise CudaError(
+            problem(
+                "the loader cannot be told of the CUDA libraries",
+                CACHE,
+                answer.said,
+                "'ldconfig' ends well",
+                "Run it by hand, mend what it says, and run the play again.",
+            )
+        )
     return True

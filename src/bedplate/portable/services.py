@@ -42,24 +42,31 @@ def older_than(host: Host, now: Dict[str, str], paths: Sequence[str]) -> bool:
     """Whether the unit runs since before one of these files, or one of a folder, last changed.
 
     By the files and not by what this run did: a run that was ended between writing a file and
-    restarting the service is made good by the next one. A time that is yet to come, as after a
-    clock was set back, says nothing: else the unit would be restarted until it has come.
+    restarting the service is made good by the next one.
     """
     if not running(now):
         return False
     since = int(now.get(_STARTED) or now.get(_ENTERED) or 0) / 1e6
+    return newer(host, paths, time.time() - time.monotonic() + since)
+
+
+def newer(host: Host, paths: Sequence[str], since: float) -> bool:
+    """Whether one of these files, or one of a folder, changed after ``since`` (as of time.time()).
+
+    A time that is yet to come, as after a clock was set back, says nothing: else what follows the
+    files would be done again and again until it has come.
+    """
     present = time.time()
-    started = present - time.monotonic() + since
-    return any(started < _changed(host, path) <= present for path in paths)
+    return any(since < changed_at(host, path) <= present for path in paths)
 
 
-def _changed(host: Host, path: str) -> float:
+def changed_at(host: Host, path: str) -> float:
     """When a file changed, or the newest file of a folder; long ago where there is none."""
     real = host.path(path)
     if os.path.isdir(real) and not os.path.islink(real):
         inside = [f"{path}/{name}" for name in host.list(path)]
         files = [one for one in inside if not os.path.isdir(host.path(one))]
-        return max([_changed(host, one) for one in files], default=0.0)
+        return max([changed_at(host, one) for one in files], default=0.0)
     try:
         return os.lstat(real).st_mtime
     except OSError:

@@ -149,10 +149,10 @@ class Rdma(Wish):
 
 
 class Sources(Wish):
-    """Where everything comes from."""
+    """Where everything comes from. The lock has the address, so that it names no password."""
 
     mode: Literal["upstream", "mirror"] = "upstream"
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] | None = None
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = None
 
 
 class Proxy(Wish):

@@ -32,7 +32,7 @@ TYPES = {
 PATTERNS = {
     "version": "a version like 1.36 or 1.36.3",
     "endpoint": "host:port",
-    "url": "an http:// or https:// address",
+    "url": "an http:// or https:// address, of a mirror without user and password",
     "pci": "an identifier like 10de:2331",
     "subsystem": "an identifier like 10de:1249",
     "devices": "an address like 0000:3b:00.0",
