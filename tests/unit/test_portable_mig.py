@@ -16,6 +16,7 @@ from bedplate.portable import holders, mig, mig_boot
 from bedplate.portable.evidence import sharing as sharing_evidence
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
+from bedplate.portable.runtime import cdi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -336,6 +337,14 @@ def test_the_boot_divides_before_dcgm_looks() -> None:
     unit = (ROLE / "templates/bedplate-gpu-layout.service.j2").read_text()
     (line,) = (line for line in unit.splitlines() if line.startswith("Before="))
     assert {f"{name}.service" for name in holders.WATCHERS} <= set(line[7:].split())
+
+
+def test_the_boot_divides_before_cdi_specifications_are_made() -> None:
+    """Ours, and the one that NVIDIA's toolkit brings: devices that come later are in neither."""
+    unit = (ROLE / "templates/bedplate-gpu-layout.service.j2").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("Before="))
+    (ours,) = (name for name in cdi.UNITS if name.endswith(".service"))
+    assert {ours, "nvidia-cdi-refresh.service"} <= set(line[7:].split())
 
 
 def test_the_role_lays_every_module_that_the_boot_needs(tmp_path: Path) -> None:
