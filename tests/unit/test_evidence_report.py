@@ -138,21 +138,32 @@ def test_stand_in_packages_are_said(site: Path, capsys: pytest.CaptureFixture[st
 def test_failed_skipped_missing_stale_and_empty(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(site, "cp1", check("fail", reason="driver is 1, wished 2", fix="Reboot."), check())
+    differs = {"wished": "580.2", "found": "580.1", "fix": "Reboot."}
+    write(
+        site,
+        "cp1",
+        check("fail", **differs),
+        check("fail", **differs, reason="reboot required"),
+        check("fail", reason="nvidia-smi does not answer", fix="Look."),
+        check(),
+    )
     (site / ".bedplate/evidence/host-gpu-a.json").unlink()
     write(site, "gpu-b", check(), lock="sha256:00")
     write(site, "cluster", check("skipped", reason="no cluster yet"))
     status, lines, _ = report(site, capsys)
     assert status == 2
     again = f"run: ansible-playbook -i {site} bedplate.gpu.site"
+    loaded = "the loaded driver — cp1 [driver.loaded_version]"
     assert lines[:-1] == [
-        "fail: 1 checks passed, 3 failed, 1 skipped on 3 hosts",
-        "  cp1 driver.loaded_version: driver is 1, wished 2 — Reboot.",
+        "fail: 1 checks passed, 5 failed, 1 skipped on 3 hosts",
+        f"  {loaded} — got: 580.1; allowed: 580.2 — Reboot.",
+        f"  {loaded} — got: 580.1 (reboot required); allowed: 580.2 — Reboot.",
+        f"  {loaded} — got: nvidia-smi does not answer; allowed: nothing — Look.",
         f"  gpu-a: no evidence — {again}",
         f"  gpu-b: evidence of another lock — {again}",
     ]
     assert suites(site) == {
-        "host cp1": (2, 1, 0),
+        "host cp1": (4, 3, 0),
         "host gpu-a": (1, 1, 0),
         "host gpu-b": (1, 1, 0),
         "cluster cluster": (1, 0, 1),

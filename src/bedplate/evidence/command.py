@@ -9,6 +9,7 @@ from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
 from bedplate.lock import digest, load_lock
+from bedplate.portable.evidence import checks
 from bedplate.site import load_site
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ def run(site: Path) -> int:
             state = state if found is None or stale else "evidence without a check"
             print(f"  {name}: {state} — run: ansible-playbook -i {site} bedplate.gpu.site")
             continue
-        for check in found.checks:
-            if check.result is Result.FAIL:
-                print(f"  {name} {check.id}: {check.reason} — {check.fix}")
+        for message in checks.failures([one.model_dump() for one in found.checks], name):
+            # As on the page: a lone surrogate is no reason to fail.
+            print(f"  {message.encode(errors='replace').decode()}")
     if report.set_aside:
         print(f"Set aside: {', '.join(report.set_aside)}.")
     if report.drifted:
