@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,6 +89,28 @@ def test_what_is_not_there_and_bridges_cannot_be_given(tmp_path: Path) -> None:
     )
     (bridge,) = passthrough.problems(present, ["0000:00:01.0"], [], "hv1")[:1]
     assert bridge.startswith("a bridge is given away — hv1 — got: 0000:00:01.0 (8086:1901);")
+
+
+def test_a_virtual_function_is_refused_and_its_card_is_named(tmp_path: Path) -> None:
+    """It is not there yet when functions are bound at boot, and no guest finds it alone."""
+    topologies.write("server-v100-pairs", tmp_path)
+    devices = tmp_path / "sys/bus/pci/devices"
+    card, share = "0000:44:00.0", "0000:44:00.4"
+    shutil.copytree(devices / card, devices / share, symlinks=True)
+    (devices / share / "physfn").symlink_to(f"../{card}")
+    group = tmp_path / "sys/kernel/iommu_groups/99/devices"
+    group.mkdir(parents=True)
+    (group / share).symlink_to(f"../../../../bus/pci/devices/{share}")
+    present = passthrough.functions(Host(str(tmp_path)))
+    said = (
+        "a virtual function is given away — hv1 — got: 0000:44:00.4 (10de:1db4), which is of "
+        "0000:44:00.0; allowed: physical functions — Give 0000:44:00.0 in its place, or share that "
+        "card by bedplate_vgpu, and run 'bedplate plan' again."
+    )
+    assert passthrough.problems(present, [share], [], "hv1") == [said]
+    assert passthrough.problems(present, [card, share], [], "hv1") == [said]
+    # A card with virtual functions is whole without them.
+    assert passthrough.problems(present, [card], [], "hv1") == []
 
 
 def test_groups_that_changed_since_the_plan_are_told(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ group can reach each other's memory behind the IOMMU's back (the kernel's
 Documentation/driver-api/vfio.rst).
 """
 
+import os
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import pci
@@ -31,13 +32,18 @@ class Function(NamedTuple):
     group: Optional[str]
     node: Optional[int]
     above_4g: int
-    #: Whether it is a virtual function, which comes and goes with its card's driver.
-    virtual: bool = False
+    #: Of a virtual function, which comes and goes with its card's driver: the physical one.
+    physical: str = ""
 
     @property
     def slot(self) -> str:
         """The address without the function: what a card is plugged into."""
         return self.address.rpartition(".")[0]
+
+    @property
+    def virtual(self) -> bool:
+        """Whether it is a virtual function."""
+        return bool(self.physical)
 
     @property
     def bridge(self) -> bool:
@@ -59,6 +65,11 @@ def _node(host: Host, address: str) -> Optional[int]:
     text = (host.read(f"{pci.DEVICES}/{address}/numa_node") or "").strip()
     # -1 says that the firmware did not tell; a machine with one node may do that.
     return int(text) if text.isdigit() else None
+
+
+def _physical(host: Host, address: str) -> str:
+    link = f"{pci.DEVICES}/{address}/physfn"
+    return os.path.basename(os.path.realpath(host.path(link))) if host.exists(link) else ""
 
 
 def _above_4g(host: Host, address: str) -> int:
@@ -88,7 +99,7 @@ def functions(host: Host) -> Dict[str, Function]:
             member.get(device.address),
             _node(host, device.address),
             _above_4g(host, device.address),
-            host.exists(f"{pci.DEVICES}/{device.address}/physfn"),
+            _physical(host, device.address),
         )
         for device in pci.scan(host)
     }
@@ -114,13 +125,32 @@ def _absent(present: Mapping[str, Function], wished: Sequence[str], where: str) 
     ]
 
 
+def _virtual(given: Sequence[Function], where: str) -> List[str]:
+    """Virtual functions, for which nothing is there at boot when vfio-pci takes its functions.
+
+    A guest would not see one either: a device's other functions are found by its function 0.
+    """
+    return [
+        problem(
+            "a virtual function is given away",
+            where,
+            f"{function}, which is of {function.physical}",
+            "physical functions",
+            f"Give {function.physical} in its place, or share that card by bedplate_vgpu, and run"
+            " 'bedplate plan' again.",
+        )
+        for function in given
+        if function.virtual
+    ]
+
+
 def _torn(present: Mapping[str, Function], given: Sequence[Function], where: str) -> List[str]:
     """Cards of which a function is left behind, even where it has a group of its own.
 
     A guest's driver resets the whole card: its audio and USB would vanish under the host.
     """
     addresses, problems = {f.address for f in given}, []
-    for slot in sorted({f.slot for f in given}):
+    for slot in sorted({f.slot for f in given if not f.virtual}):
         mates = [f for f in present.values() if f.slot == slot and not f.virtual]
         left = [f for f in mates if f.address not in addresses]
         if left:
@@ -195,6 +225,7 @@ def problems(
             allowed = "functions of cards"
             fix = "Leave bridges out: they stay with the host."
             found.append(problem("a bridge is given away", where, str(function), allowed, fix))
+    found += _virtual(given, where)
     found += _torn(present, given, where)
     if not found and any(f.group is not None for f in present.values()):
         for function in (f for f in given if f.group is None):
