@@ -44,6 +44,16 @@ options:
     description: How many of them.
     type: int
     default: 0
+  guests:
+    description: Guests by name, each with C(devices) or C(vgpu), and C(memory_gib). On a host with
+      several NUMA nodes each node gets the huge pages of the guests that are placed on it.
+    type: dict
+    default: {}
+  vgpu_cards:
+    description: Addresses of the cards that guests' shares will be made of.
+    type: list
+    elements: str
+    default: []
   boot_loader:
     description: V(none) leaves the command line to somebody else.
     type: str
@@ -69,6 +79,8 @@ EXAMPLES = r"""
     devices: ["0000:17:00.0", "0000:17:00.1"]
     page_size: 1G
     pages: 64
+    guests:
+      vm1: {devices: ["0000:17:00.0", "0000:17:00.1"], memory_gib: 64}
 """
 
 RETURN = r"""
@@ -104,6 +116,9 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough 
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
     kernel as passthrough_kernel,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.passthrough import (
+    pages as passthrough_pages,
+)
 
 
 def main() -> None:
@@ -116,6 +131,8 @@ def main() -> None:
             "binding": {"type": "str", "choices": ["auto", "address"], "default": "auto"},
             "page_size": {"type": "str", "choices": ["", "2M", "1G"], "default": ""},
             "pages": {"type": "int", "default": 0},
+            "guests": {"type": "dict", "default": {}},
+            "vgpu_cards": {"type": "list", "elements": "str", "default": []},
             "boot_loader": {"type": "str", "choices": ["auto", "none"], "default": "auto"},
             "validate_only": {"type": "bool", "default": False},
         },
@@ -137,7 +154,9 @@ def main() -> None:
     }
     if wish["validate_only"]:
         module.exit_json(**result)
-    kernel = passthrough_kernel.Wish(binding, wish["page_size"], wish["pages"])
+    guests = passthrough_pages.Guests(wish["guests"], wish["vgpu_cards"])
+    places = passthrough_pages.places(host, wish["page_size"], wish["pages"], guests)
+    kernel = passthrough_kernel.Wish(binding, wish["page_size"], wish["pages"], places)
     work = passthrough_apply.Work(host, kernel, wish["host"], module.check_mode)
     outcome = work.run(keep_boot_loader=wish["boot_loader"] == "none")
     result.update(

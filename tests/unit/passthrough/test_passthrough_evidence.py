@@ -13,6 +13,7 @@ from bedplate.portable.host import Host, Result
 from bedplate.portable.passthrough import functions as passthrough
 from bedplate.portable.passthrough import kernel as passthrough_kernel
 from bedplate.portable.passthrough import libvirt_guests
+from bedplate.portable.passthrough import pages as pages_of_nodes
 from tests.substrate.gpu import topologies
 
 if TYPE_CHECKING:
@@ -160,6 +161,18 @@ def _lose_pages(machine: Machine) -> None:
     machine.host.write(PAGES, "3\n")
 
 
+def _two_nodes(machine: Machine, *pages: int) -> None:
+    """Show NUMA nodes with so many huge pages each; the guest's card is on the first."""
+    machine.host.write("/sys/devices/system/node/has_memory", "0-1\n")
+    for node, count in enumerate(pages):
+        name = PAGES.replace("kernel/mm", f"devices/system/node/node{node}")
+        machine.host.write(name, f"{count}\n")
+    binding = passthrough.binding(passthrough.functions(machine.host), CARD)
+    wish = passthrough_kernel.Wish(binding, "1G", 4, ((0, 4), (1, 0)))
+    for path, (text, mode) in pages_of_nodes.files(machine.host, wish).items():
+        machine.host.write(path, text, mode)
+
+
 def _resize(machine: Machine) -> None:
     machine.domains["vm1"] = machine.domains["vm1"].replace(">4<", ">2<")
 
@@ -261,6 +274,42 @@ def test_pages_that_the_kernel_was_never_told_of_need_a_reboot(tmp_path: Path) -
             "huge pages for the guests' memory — hv1 [passthrough.pages] — got: 3; allowed: "
             f"4 — {REBOOT}"
         )
+    ]
+
+
+def test_pages_on_another_node_than_the_guests_are_none(tmp_path: Path) -> None:
+    """As many as are wished in all do not help a guest that takes memory of one node alone."""
+    machine = Machine(tmp_path)
+    _two_nodes(machine, 2, 2)
+    assert machine.failures() == [
+        (
+            "huge pages for the guests' memory — hv1 [passthrough.pages] — got: node 0=2; allowed: "
+            f"node 0=4 — {AGAIN}"
+        )
+    ]
+    _two_nodes(machine, 5, 2)
+    assert machine.failures() == [], "a node may have more"
+
+
+def test_what_places_pages_at_boot_is_looked_at(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    _two_nodes(machine, 4, 0)
+    assert machine.failures() == []
+    machine.unit = "disabled"
+    machine.host.write(pages_of_nodes.PLACES, "# Managed by Bedplate\n0 1048576 3\n")
+    assert machine.failures() == [
+        (
+            "configuration of vfio-pci is ours and unchanged — hv1 [passthrough.configuration] — "
+            f"got: /etc/bedplate/huge-pages; allowed: nothing — {AGAIN}"
+        ),
+        (
+            "functions are bound by address at every boot — hv1 [passthrough.unit] — got: "
+            f"disabled; allowed: enabled — {AGAIN}"
+        ),
+        (
+            "huge pages are placed on NUMA nodes at every boot — hv1 [passthrough.pages_unit] — "
+            f"got: disabled; allowed: enabled — {AGAIN}"
+        ),
     ]
 
 

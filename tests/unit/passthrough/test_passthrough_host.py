@@ -247,9 +247,7 @@ def test_memory_that_has_no_more_huge_pages_is_a_fault(
     machine.go()
     machine.put(PAGES, "3\n")
     # A kernel whose free memory has five in one piece.
-    monkeypatch.setattr(
-        passthrough_kernel, "reserve", lambda host, _size, _pages: host.write(PAGES, "5\n")
-    )
+    monkeypatch.setattr(passthrough_kernel, "reserve", lambda host, *_: host.write(PAGES, "5\n"))
     assert machine.go().problems == [
         (
             "memory for huge pages is short — hv1 — got: 5 of 1G; allowed: 64 — Reboot the host; "

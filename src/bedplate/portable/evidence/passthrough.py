@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping
 from .. import nvidia
 from ..host import Host
 from ..passthrough import functions as passthrough
-from ..passthrough import kernel, libvirt_domain, libvirt_guests, vgpu
+from ..passthrough import kernel, libvirt_domain, libvirt_guests, pages, vgpu
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
@@ -57,11 +57,17 @@ def _devices(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
 
 def _kept(host: Host, wish: kernel.Wish, to: Collected) -> None:
     what = "configuration of vfio-pci is ours and unchanged"
-    changed = [p for p, (text, _) in kernel.files(wish.binding).items() if host.read(p) != text]
+    placing = pages.files(host, wish)
+    texts = {**kernel.files(wish.binding), **placing}
+    changed = [path for path, (text, _) in texts.items() if host.read(path) != text]
     to.checks.append(check("passthrough.configuration", what, [], sorted(changed), AGAIN))
     state = host.run(["systemctl", "is-enabled", kernel.UNIT]).out.strip() or "absent"
     what = "functions are bound by address at every boot"
     to.checks.append(check("passthrough.unit", what, "enabled", state, AGAIN))
+    if placing:
+        what = "huge pages are placed on NUMA nodes at every boot"
+        state = host.run(["systemctl", "is-enabled", pages.UNIT]).out.strip() or "absent"
+        to.checks.append(check("passthrough.pages_unit", what, "enabled", state, AGAIN))
 
 
 def _pages(host: Host, wish: kernel.Wish, to: Collected) -> None:
@@ -70,11 +76,15 @@ def _pages(host: Host, wish: kernel.Wish, to: Collected) -> None:
         to.checks.append(skipped("passthrough.pages", what, "the guests use small pages"))
         return
     arguments = kernel.arguments(host, wish.page_size, wish.pages)
-    found = kernel.pages_now(host, wish.page_size)
-    enough = found if found is not None and found >= wish.pages else wish.pages
+    found, wished = pages.counted(host, wish), pages.wished(wish)
+    enough = {node: max(found[node] or 0, count) for node, count in wished.items()}
     # What the running kernel was told, it can be asked for again.
     fix = REBOOT if kernel.missing_arguments(host, arguments) else AGAIN
-    to.checks.append(check("passthrough.pages", what, enough, found, fix))
+    if wish.places:
+        shown = [{f"node {n}": have[n] or 0 for n in wished} for have in (enough, found)]
+        to.checks.append(check("passthrough.pages", what, shown[0], shown[1], fix))
+    else:
+        to.checks.append(check("passthrough.pages", what, enough[None], found[None], fix))
 
 
 def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
@@ -140,7 +150,9 @@ def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     present = passthrough.functions(host)
     there = [address for address in devices if address in present]
     binding = passthrough.binding(present, there, wish.get("binding") or "auto")
-    told = kernel.Wish(binding, wish.get("page_size") or "", int(wish.get("pages") or 0))
+    size, number = wish.get("page_size") or "", int(wish.get("pages") or 0)
+    guests = pages.Guests(wish.get("guests") or {}, wish.get("vgpu_cards") or [])
+    told = kernel.Wish(binding, size, number, pages.places(host, size, number, guests))
     _iommu(host, told, wish.get("boot_loader") or "auto", to)
     _devices(host, wish, to)
     _kept(host, told, to)

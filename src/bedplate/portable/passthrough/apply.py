@@ -1,18 +1,17 @@
 """Brings a hypervisor to what it is to be: files, boot loader, initramfs, unit, binding."""
 
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..files import File, ensure_files, is_ours
 from ..host import Host, Result
 from ..message import command_problem, problem
 from . import functions as passthrough
-from . import kernel
+from . import kernel, pages
 
 #: Steps that a run which was killed left undone, a word each: they are made up for by the next.
 UNFINISHED = "/var/lib/bedplate/passthrough-unfinished"
 INITRAMFS, BOOT_LOADER, UNIT = "initramfs", "boot-loader", "binding-unit"
 SLOW = 900.0
-ENABLE = [["systemctl", "daemon-reload"], ["systemctl", "enable", kernel.UNIT]]
 
 
 class Outcome(NamedTuple):
@@ -21,6 +20,10 @@ class Outcome(NamedTuple):
     diff: List[Dict[str, str]]
     problems: List[str]
     reasons: List[str]
+
+
+def _on(node: Optional[int]) -> str:
+    return "" if node is None else f" on node {node}"
 
 
 class Work:
@@ -40,7 +43,8 @@ class Work:
 
     def _files(self, boot_loader: kernel.BootLoader) -> List[Tuple[List[File], bool]]:
         """Every file to have, in two lists: ours alone, and those that others write too."""
-        ours = [File(p, text, mode) for p, (text, mode) in kernel.files(self.wish.binding).items()]
+        texts = {**kernel.files(self.wish.binding), **pages.files(self.host, self.wish)}
+        ours = [File(path, text, mode) for path, (text, mode) in texts.items()]
         ours += [File(path, text) for path, text in boot_loader.files.items()]
         early = kernel.initramfs(self.host)
         if early is None:
@@ -60,10 +64,18 @@ class Work:
             steps.add(BOOT_LOADER)
         if by_file and self._menu_lacks():
             steps.add(BOOT_LOADER)
-        state = self.host.run(["systemctl", "is-enabled", kernel.UNIT]).out.strip()
-        if kernel.UNIT_FILE in changed or state != "enabled":
-            steps.add(UNIT)
+        for unit, path in self._units().items():
+            state = self.host.run(["systemctl", "is-enabled", unit]).out.strip()
+            if path in changed or state != "enabled":
+                steps.add(UNIT)
         return steps
+
+    def _units(self) -> Dict[str, str]:
+        """The units that do their work at boot, with their files."""
+        found = {kernel.UNIT: kernel.UNIT_FILE}
+        if pages.files(self.host, self.wish):
+            found[pages.UNIT] = pages.UNIT_FILE
+        return found
 
     def _menu_lacks(self) -> bool:
         """Whether GRUB's menu was written without our drop-in, as by hand."""
@@ -75,7 +87,10 @@ class Work:
         commands: Dict[str, Tuple[List[List[str]], str]] = {
             BOOT_LOADER: (boot_loader.commands, "the boot loader's configuration is not written"),
             INITRAMFS: ([early[2]] if early else [], "the initramfs could not be refreshed"),
-            UNIT: (ENABLE, "the unit that binds at boot is not enabled"),
+            UNIT: (
+                [["systemctl", "daemon-reload"], ["systemctl", "enable", *self._units()]],
+                "the unit that binds at boot is not enabled",
+            ),
         }
         for step in sorted(steps & set(commands)):
             self.diff.append({"before": f"{step} of old\n", "after": f"{step} refreshed\n"})
@@ -107,23 +122,34 @@ class Work:
             )
 
     def _reserve(self) -> None:
-        """Take huge pages back that were given up since boot: what is short needs a reboot."""
-        size, wished = self.wish.page_size, self.wish.pages
+        """Take huge pages back that were given up since boot: what is short needs a reboot.
+
+        A node that has more than it is to have keeps them until the next boot: guests may run on
+        them, and others have asked for some.
+        """
+        size, wished = self.wish.page_size, pages.wished(self.wish)
         # What the running kernel was not told yet comes with the reboot that waits for it.
-        if not size or not wished or kernel.missing_arguments(self.host, self.arguments):
+        if not size or not self.wish.pages or kernel.missing_arguments(self.host, self.arguments):
             return
-        before = kernel.pages_now(self.host, size)
-        if before is None or before >= wished:
+        before = pages.counted(self.host, self.wish)
+        if before == {None: None}:
             return
-        now = wished
-        if not self.check:
-            kernel.reserve(self.host, size, wished)
-            now = kernel.pages_now(self.host, size) or 0
+        short = {node: count for node, count in wished.items() if (before[node] or 0) < count}
+        now = {**before, **short}
+        if short and not self.check:
+            for node, count in short.items():
+                kernel.reserve(self.host, size, count, node)
+            now = pages.counted(self.host, self.wish)
         if now != before:
-            shown = [f"{count} huge pages of {size}\n" for count in (before, now)]
+            shown = [
+                "".join(f"{have[node] or 0} huge pages of {size}{_on(node)}\n" for node in short)
+                for have in (before, now)
+            ]
             self.diff.append({"before": shown[0], "after": shown[1]})
-        if now < wished:
-            got, allowed = f"{now} of {size}", f"{wished}"
+        left = [node for node, count in short.items() if (now[node] or 0) < count]
+        if left:
+            got = ", ".join(f"{now[node] or 0} of {size}{_on(node)}" for node in left)
+            allowed = ", ".join(f"{wished[node]}{_on(node)}" for node in left)
             fix = "Reboot the host; if it has no more then, give the guests less memory."
             self.problems.append(
                 problem("memory for huge pages is short", self.where, got, allowed, fix)

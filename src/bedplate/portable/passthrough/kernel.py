@@ -79,12 +79,20 @@ WantedBy=sysinit.target
 """
 
 
+#: Huge pages by NUMA node.
+Places = Tuple[Tuple[int, int], ...]
+
+
 class Wish(NamedTuple):
-    """What the kernel is to be told; ``pages`` of ``page_size``, none where that is empty."""
+    """What the kernel is to be told; ``pages`` of ``page_size``, none where that is empty.
+
+    ``places`` says where they are to be, and is empty on a host with one node.
+    """
 
     binding: passthrough.Binding
     page_size: str
     pages: int
+    places: Places = ()
 
 
 def arguments(host: Host, page_size: str, pages: int) -> List[str]:
@@ -224,13 +232,14 @@ def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, 
     return BootLoader({ADDED: " ".join(a for a in wished if a in mine) + "\n"}, needed), []
 
 
-def _pages_file(page_size: str) -> str:
-    return f"/sys/kernel/mm/hugepages/hugepages-{PAGE_SIZES[page_size]}kB/nr_hugepages"
+def _pages_file(page_size: str, node: Optional[int]) -> str:
+    of = "/sys/kernel/mm" if node is None else f"/sys/devices/system/node/node{node}"
+    return f"{of}/hugepages/hugepages-{PAGE_SIZES[page_size]}kB/nr_hugepages"
 
 
-def pages_now(host: Host, page_size: str) -> Optional[int]:
+def pages_now(host: Host, page_size: str, node: Optional[int] = None) -> Optional[int]:
     """How many huge pages of that size the running kernel has; None where it has not the size."""
-    text = host.read(_pages_file(page_size))
+    text = host.read(_pages_file(page_size, node))
     return int(text) if text and text.strip().isdigit() else None
 
 
@@ -260,9 +269,9 @@ def held(host: Host, wish: Wish) -> List[str]:
     ]
 
 
-def reserve(host: Host, page_size: str, pages: int) -> None:
+def reserve(host: Host, page_size: str, pages: int, node: Optional[int] = None) -> None:
     """Ask the running kernel for huge pages; it makes as many as free memory has in one piece."""
-    path = host.path(_pages_file(page_size))
+    path = host.path(_pages_file(page_size, node))
     # The kernel's own file: no other can be put in its place. A kernel that makes none of that size
     # after boot says so by an error; how many there are is counted anyhow.
     with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as stream:

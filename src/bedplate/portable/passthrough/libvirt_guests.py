@@ -47,12 +47,26 @@ def _cpuset(host: Host, nodes: Sequence[int]) -> str:
     return ",".join(filter(None, lists))
 
 
+def nodes(
+    present: Mapping[str, passthrough.Function],
+    wish: Mapping[str, Any],
+    shares: Sequence[vgpu.Share],
+) -> Tuple[int, ...]:
+    """The NUMA nodes that a guest is placed on: those of what it is given, as far as it is there.
+
+    Virtual functions, which come with their card's driver, are on their card's.
+    """
+    wished = [str(address).lower() for address in wish.get("devices") or ()]
+    made = [share.function if share.function in present else share.card for share in shares]
+    return passthrough.nodes(present, [one for one in [*wished, *made] if one in present])
+
+
 def guest(host: Host, name: str, wish: Mapping[str, Any], settings: Settings) -> domain.Guest:
     """A guest as it is to be: placed on the NUMA nodes of its devices."""
     present = passthrough.functions(host)
     devices = sorted(str(address).lower() for address in wish.get("devices") or ())
     shares = vgpu.of_guests(host).get(name, []) if wish.get("vgpu") else []
-    nodes = passthrough.nodes(present, [*devices, *_there(present, shares)])
+    placed = nodes(present, wish, shares)
     functions = [share.function for share in shares if not share.identity]
     return domain.Guest(
         name=name,
@@ -61,8 +75,8 @@ def guest(host: Host, name: str, wish: Mapping[str, Any], settings: Settings) ->
         memory_gib=int(wish["memory_gib"]),
         disk=wish["disk"],
         network=wish["network"],
-        cpuset=_cpuset(host, nodes),
-        nodes=nodes,
+        cpuset=_cpuset(host, placed),
+        nodes=placed,
         address_space=passthrough.address_space(
             present, [*devices, *(one for one in functions if one in present)]
         ),
@@ -72,11 +86,6 @@ def guest(host: Host, name: str, wish: Mapping[str, Any], settings: Settings) ->
         functions=functions,
         mediated=[share.identity for share in shares if share.identity],
     )
-
-
-def _there(present: Mapping[str, Any], shares: Sequence[vgpu.Share]) -> List[str]:
-    """The functions of shares that are on the bus."""
-    return [share.function for share in shares if share.function in present]
 
 
 def wrong(
@@ -114,8 +123,7 @@ def wrong(
             fix = "Make it, for example from the system's cloud image, or correct disk."
             found.append(problem("guest has no disk", at, wish["disk"], "a file or device", fix))
         if set(devices) <= set(present):
-            mine = [*devices, *_there(present, shares)]
-            cpus = processors(_cpuset(host, passthrough.nodes(present, mine)))
+            cpus = processors(_cpuset(host, nodes(present, wish, shares)))
             if cpus and int(wish["cpus"]) > len(cpus):
                 fix = "Give it fewer, or devices of both nodes."
                 got, allowed = str(wish["cpus"]), f"at most {len(cpus)} of its devices' NUMA nodes"
