@@ -94,6 +94,22 @@ def test_a_guest_is_placed_where_its_card_is(machine: Machine) -> None:
     assert 'bus="0x01" function="0x1"' in text
 
 
+def test_memory_of_one_node_is_strict_and_of_several_evenly_taken(machine: Machine) -> None:
+    """As huge pages are reserved for it: otherwise it could take all of them on one node."""
+
+    def memory(*devices: str) -> tuple[str, str]:
+        assert machine.go(vm1=guest(*devices)).problems == []
+        essence = libvirt_domain.essence(machine.domains["vm1"])
+        return essence["memory_mode"], essence["memory_nodes"]
+
+    assert memory(*OTHER) == ("strict", "1")
+    assert memory(*CARD, *OTHER) == ("interleave", "0,1")
+    # As it was defined before it had a device of the other node.
+    machine.domains["vm1"] = machine.domains["vm1"].replace("interleave", "strict")
+    (change,) = machine.go(vm1=guest(*CARD, *OTHER)).diff
+    assert change["after"] == "memory_mode: strict instead of interleave\n"
+
+
 def test_only_large_cards_ask_for_more_address_space() -> None:
     def space(size: int) -> int:
         one = libvirt_domain.Guest("vm1", CARD, 1, 1, "/srv/vm", "br0", "", (), size, "")

@@ -96,8 +96,10 @@ def _placement(domain: ET.Element, guest: Guest) -> None:
     if guest.nodes:
         nodeset = ",".join(str(node) for node in guest.nodes)
         # Huge pages are reserved per node: a guest that finds none there does not start, which is
-        # better than one that is slow and nobody knows why.
-        _add(_add(domain, "numatune"), "memory", mode="strict", nodeset=nodeset)
+        # better than one that is slow and nobody knows why. One on several nodes takes as much of
+        # each as was reserved for it there: it may not use up what is another guest's.
+        mode = "strict" if len(guest.nodes) == 1 else "interleave"
+        _add(_add(domain, "numatune"), "memory", mode=mode, nodeset=nodeset)
 
 
 def xml(guest: Guest, uuid: str = "") -> str:
@@ -199,6 +201,7 @@ def essence(text: str) -> Mapping[str, Any]:
             (int(p.get("vcpu", "0")), p.get("cpuset")) for p in domain.iter("vcpupin")
         ),
         "memory_nodes": memory.get("nodeset") if memory is not None else None,
+        "memory_mode": memory.get("mode", "strict") if memory is not None else None,
         "huge_page_bytes": _bytes_of_page(page),
         "cpu": [cpu.get("mode") for cpu in domain.findall("cpu")],
         "address_space": _bytes(domain.find("devices/controller/pcihole64")),
