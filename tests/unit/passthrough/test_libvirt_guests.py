@@ -103,11 +103,22 @@ def test_memory_of_one_node_is_strict_and_of_several_evenly_taken(machine: Machi
         return essence["memory_mode"], essence["memory_nodes"]
 
     assert memory(*OTHER) == ("strict", "1")
-    assert memory(*CARD, *OTHER) == ("interleave", "0,1")
+    assert memory(*CARD, *OTHER) == ("interleave", "0-1")
     # As it was defined before it had a device of the other node.
     machine.domains["vm1"] = machine.domains["vm1"].replace("interleave", "strict")
     (change,) = machine.go(vm1=guest(*CARD, *OTHER)).diff
     assert change["after"] == "memory_mode: strict instead of interleave\n"
+
+
+def test_a_guest_on_two_nodes_is_known_again_in_the_words_of_libvirt(machine: Machine) -> None:
+    """Whatever lists it is given, libvirt writes runs of numbers as such."""
+    assert machine.go(vm1=guest(*CARD, *OTHER)).problems == []
+    text = machine.domains["vm1"]
+    assert 'cpuset="0-7,16-23,8-15,24-31"' in text
+    assert 'nodeset="0,1"' in text
+    text = text.replace("0-7,16-23,8-15,24-31", "0-31").replace('nodeset="0,1"', 'nodeset="0-1"')
+    machine.domains["vm1"] = text
+    assert machine.go(vm1=guest(*CARD, *OTHER)).diff == []
 
 
 def test_only_large_cards_ask_for_more_address_space() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 NAMESPACE = "urn:bedplate:guest"
 #: What QEMU's Q35 sets aside for 64-bit memory ranges by itself: never less than that.
 OWN_ADDRESS_SPACE = 32 * 2**30
+_NUMBERS = re.compile(r"^\d+(-\d+)?(,\d+(-\d+)?)*$")
 _ADDRESS = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])$")
 
 
@@ -185,6 +186,23 @@ def _bytes(element: Optional[ET.Element]) -> int:
     return int(element.text or 0) * units[element.get("unit", "KiB")]
 
 
+def _list(text: Optional[str]) -> Optional[str]:
+    """A list of processors or nodes as libvirt writes it back, whatever form it was given in.
+
+    >>> _list("0,1,8-9,2")
+    '0-2,8-9'
+    """
+    if text is None or not _NUMBERS.match(text):
+        return text
+    numbers = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    ends = [(n, n + 1 in numbers) for n in sorted(numbers) if {n - 1, n + 1} - numbers]
+    found = "".join(f"{n}{'-' if more else ','}" for n, more in ends)
+    return found.rstrip(",")
+
+
 def essence(text: str) -> Mapping[str, Any]:
     """What we decide of a domain, read from any XML of it: libvirt fills in the rest itself."""
     domain = ET.fromstring(text)  # noqa: S314
@@ -198,9 +216,9 @@ def essence(text: str) -> Mapping[str, Any]:
         "memory_bytes": _bytes(domain.find("memory")),
         "cpus": domain.findtext("vcpu"),
         "pinned": sorted(
-            (int(p.get("vcpu", "0")), p.get("cpuset")) for p in domain.iter("vcpupin")
+            (int(p.get("vcpu", "0")), _list(p.get("cpuset"))) for p in domain.iter("vcpupin")
         ),
-        "memory_nodes": memory.get("nodeset") if memory is not None else None,
+        "memory_nodes": _list(memory.get("nodeset")) if memory is not None else None,
         "memory_mode": memory.get("mode", "strict") if memory is not None else None,
         "huge_page_bytes": _bytes_of_page(page),
         "cpu": [cpu.get("mode") for cpu in domain.findall("cpu")],
