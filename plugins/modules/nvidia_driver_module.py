@@ -60,6 +60,13 @@ options:
     description: Whether a host that has joined a cluster may get another module.
     type: bool
     default: false
+  packages_wait:
+    description:
+      - Whether the driver's packages are left as they are, because the host has joined a cluster.
+        Then there may be no module to build or load; that waits with them, unless
+        O(change_joined) is set.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Says what would change, by what is loaded now.
@@ -180,6 +187,7 @@ def main() -> None:
             "options": {"type": "dict", "default": {}},
             "archives": {"type": "path", "default": ""},
             "change_joined": {"type": "bool", "default": False},
+            "packages_wait": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -188,7 +196,9 @@ def main() -> None:
     before = nvidia.loaded_module(host)
     other = driver.differs(before, wished.version, wished.flavour)
     other = other or bool(nvidia.other_options(host, wish["options"]))
-    pending = host.joined and not wish["change_joined"] and before is not None and other
+    # A node without a module may have one: that disturbs nobody. But its packages come first.
+    left = before is not None or wish["packages_wait"]
+    pending = host.joined and not wish["change_joined"] and left and other
     switch, done = other and not pending, Exchange(before, "", "")
     # What a killed run had stopped; an exchange starts it itself.
     started = [] if switch else driver.resume(host, module.check_mode)
@@ -238,11 +248,13 @@ def main() -> None:
             host.remove(path)
 
     loaded = before.version if before else "none"
+    waits = f"the loaded module, or its options, for {wished.name}"
+    waits = waits if before else f"the module for {wished.name}: none is loaded"
     module.exit_json(
         changed=bool(built or started) or (switch and not done.in_use) or new != old or any(links),
         loaded=done.now.version if done.now else "",
         built=built,
-        pending=[f"the loaded module, or its options, for {wished.name}"] if pending else [],
+        pending=[waits] if pending else [],
         reboot_required=bool(done.in_use),
         reason=done.in_use,
         persistent=holders.persistent(host),

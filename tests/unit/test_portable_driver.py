@@ -233,6 +233,7 @@ def test_the_module_starts_what_a_killed_run_had_stopped(
     def run(check: bool) -> bool:
         params = {"version": "535.1", "flavour": "proprietary", "source": "distro", "packages": {}}
         params |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
+        params["packages_wait"] = False
 
         def exit_json(**answer: object) -> None:
             raise Exit(answer["changed"])

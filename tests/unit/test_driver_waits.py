@@ -1,0 +1,119 @@
+"""A driver that waits on a node of a cluster: what a run without a drain leaves alone and tells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from ansible_collections.bedplate.gpu.plugins.modules import nvidia_driver_module
+
+from tests.unit.test_playbook_vars import HERE, PLAYBOOKS, ROOT, play
+from tests.unit.test_portable_driver import ALL, Exit, Machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASKS = ROOT / "roles" / "nvidia_driver" / "tasks"
+WISH = {"version": "550.1", "flavour": "proprietary", "source": "distro", "packages": {}}
+WISH |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
+WISH |= {"packages_wait": False}
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A node after a boot into a kernel that its driver's module was not built for."""
+    machine = Machine(tmp_path, *ALL)
+    machine.unload("nvidia")
+    machine.refused.add("modprobe nvidia")
+    machine.host.write("/etc/kubernetes/kubelet.conf", "")
+    monkeypatch.setattr(nvidia_driver_module, "Host", lambda: machine.host)
+    monkeypatch.setattr(nvidia_driver_module.driver, "health", lambda *_: "")
+    return machine
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, check: bool = False, **wish: object) -> dict[str, Any]:
+    """What nvidia_driver_module ends with."""
+
+    def end(**values: object) -> None:
+        raise Exit(values)
+
+    made = SimpleNamespace(params=WISH | wish, check_mode=check, exit_json=end, fail_json=end)
+    monkeypatch.setattr(nvidia_driver_module, "AnsibleModule", lambda **_: made)
+    with pytest.raises(Exit) as ended:
+        nvidia_driver_module.main()
+    return dict(ended.value.args[0])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_where_packages_wait_no_module_is_loaded_either(
+    check: bool, node: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = answer(monkeypatch, check, packages_wait=True)
+    assert found.get("pending") == ["the module for 550.1 (proprietary): none is loaded"], found
+    assert (found["changed"], found["loaded"], found["built"]) == (False, "", [])
+    assert not any("modprobe" in line for line in node.said)
+
+
+def test_a_module_that_is_not_loaded_waits_for_nothing_else(
+    node: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "modprobe nvidia: " in answer(monkeypatch)["msg"]
+    assert "modprobe nvidia: " in answer(monkeypatch, packages_wait=True, change_joined=True)["msg"]
+    node.refused.clear()
+    found = answer(monkeypatch)
+    assert (found["changed"], found["loaded"], found["pending"]) == (True, "550.1", [])
+
+
+def test_the_role_says_that_packages_wait_and_upgrade_hears_of_the_module(tmp_path: Path) -> None:
+    task = next(
+        task
+        for task in yaml.safe_load((TASKS / "configure.yml").read_text())
+        if task["name"] == "Load the kernel module"
+    )
+    words = task["bedplate.gpu.nvidia_driver_module"].get("packages_wait", "{{ none }}")
+    base = HERE | {"__bedplate_reached": {"exists": {"proxy": False}}}
+    pending = ["the module for 550.1 (proprietary): none is loaded"]
+    hosts = {
+        "waits": base
+        | {
+            "__nvidia_driver_state": {"pending": ["package nvidia-smi"]},
+            "__nvidia_driver_module": {"pending": pending, "loaded": ""},
+        },
+        "goes": base | {"__nvidia_driver_state": {"pending": []}},
+    }
+    told = f"{words}, {{{{ __upgrade_pending | join('; ') }}}}"
+    debug = {"ansible.builtin.debug": {"msg": f"<{{{{ inventory_hostname }}}}: {told}>"}}
+    said = play(tmp_path, hosts, [debug])
+    for line in (f"<waits: True, package nvidia-smi; {pending[0]}>", "<goes: False, >"):
+        assert line in said, said
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ({"pending": ["the module"], "loaded": ""}, False),
+        ({"pending": ["the module"], "loaded": "535.1"}, True),
+        # A bare host in check mode.
+        ({"pending": [], "loaded": ""}, True),
+        # A node of Slurm keeps its driver: nobody has asked.
+        (None, True),
+    ],
+)
+def test_who_asks_the_gpus_waits_with_a_driver_of_which_nothing_is_loaded(
+    module: dict[str, Any] | None, expected: bool, tmp_path: Path
+) -> None:
+    found = {
+        task["name"]: task.get("when")
+        for name in ("gpu_stack", "nvidia_stack")
+        for task in yaml.safe_load((PLAYBOOKS / "tasks" / f"{name}.yml").read_text())
+    }
+    conditions = [found["NVIDIA container toolkit"], found["What asks the driver"]]
+    host: dict[str, Any] = HERE | ({} if module is None else {"__nvidia_driver_module": module})
+    tasks = [
+        {"ansible.builtin.debug": {"msg": f"<{number}>"}, "when": condition}
+        for number, condition in enumerate(conditions)
+    ]
+    said = play(tmp_path, {"node": host}, tasks)
+    assert ["<0>" in said, "<1>" in said] == [expected, expected], said
