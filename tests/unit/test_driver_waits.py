@@ -90,6 +90,21 @@ def test_the_role_says_that_packages_wait_and_upgrade_hears_of_the_module(tmp_pa
         assert line in said, said
 
 
+def test_nothing_is_taken_back_where_the_driver_waits(tmp_path: Path) -> None:
+    """Going back would wait as well, and end with packages half exchanged as if that were well."""
+    tasks = [
+        {
+            "block": [{"ansible.builtin.fail": {"msg": "the disk is full"}}],
+            "rescue": [{"ansible.builtin.include_tasks": str(TASKS / "recover.yml")}],
+        }
+    ]
+    waits = HERE | {"__nvidia_driver_state": {"pending": ["package nvidia-smi"]}}
+    said = play(tmp_path, {"node": waits}, tasks)
+    assert said.count("msg: the disk is full") == 2, said
+    assert "failed=1" in said
+    assert "See what the failed change has left" not in said
+
+
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
