@@ -46,6 +46,12 @@ options:
     description: Whether a host that has joined a cluster may be changed.
     type: bool
     default: false
+  unheld:
+    description:
+      - Whether to fail where a process keeps the module loaded, and to name it. Services that
+        M(bedplate.gpu.nvidia_driver_module) stops for an exchange do not count.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: It only reads.
@@ -121,7 +127,7 @@ pending:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import nvidia, os_release
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import mig, nvidia, os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     foreign as driver_foreign,
 )
@@ -154,11 +160,24 @@ def main() -> None:
             "module_options": {"type": "dict", "default": {}},
             "remove_foreign": {"type": "bool", "default": False},
             "change_joined": {"type": "bool", "default": False},
+            "unheld": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     wish = module.params
     host = Host()
+    users = mig.module_users(host) if wish["unheld"] else []
+    if users:
+        module.fail_json(
+            msg=problem(
+                "the GPUs are in use, so that the driver stays",
+                os.uname().nodename,
+                ", ".join(users),
+                "no process that holds a GPU",
+                "End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
+                " and run upgrade.yml again.",
+            )
+        )
     try:
         record = driver_record.read(host)
     except ValueError as error:

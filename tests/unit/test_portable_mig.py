@@ -437,3 +437,16 @@ def test_limits_of_clients_are_asked_of_the_daemon(cards: Cards) -> None:
     assert evidence(cards, mode="mps", replicas=10)["sharing.mps_limits"][0] == "fail"
     answers["sh"] = Result(127, "", "nvidia-cuda-mps-control: not found")
     assert evidence(cards, mode="mps", replicas=20)["sharing.mps_limits"][0] == "fail"
+
+
+def test_what_keeps_a_module_loaded_is_more_than_what_keeps_a_card(cards: Cards) -> None:
+    cards.hold(17, "nvidia-persiste", "/dev/nvidia0")
+    cards.hold(21, "nv-fabricmanage", "/dev/nvidia0", "/system.slice/nvidia-fabricmanager.service")
+    cards.hold(22, "nvidia-imex", "/dev/nvidiactl", "/system.slice/nvidia-imex.service")
+    cards.hold(23, "bash", "/dev/null")
+    assert mig.module_users(cards.host) == []
+    cards.hold(31, "cat", "/dev/nvidiactl")
+    cards.hold(32, "python3", "/dev/nvidia-uvm")
+    cards.hold(33, "dcgm-exporter", "/dev/nvidia1", "/kubepods.slice/kubepods-pod1.slice/a.scope")
+    assert mig.module_users(cards.host) == ["31 (cat)", "32 (python3)", "33 (dcgm-exporter)"]
+    assert mig.users(cards.host) == ["21 (nv-fabricmanage)", "33 (dcgm-exporter)"]

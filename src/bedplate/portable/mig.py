@@ -8,7 +8,7 @@ that is destroyed takes its workload and its UUID with it.
 import contextlib
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from . import holders
 from .host import Host
@@ -30,11 +30,11 @@ _INSTANCE = re.compile(r"^\|\s*(\d+)\s+MIG\s+(\S+)\s+\d+\s+\d+\s+\d+:\d+\s*\|$",
 _GPU = re.compile(r"^GPU (\d+): ")
 _DEVICE = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
 _NODE = re.compile(r"^/dev/nvidia\d+$")
+#: Any of them, also one that belongs to no card, keeps the module loaded.
+_ANY_NODE = re.compile(r"^/dev/nvidia")
 #: The control group of a process whose service is stopped for a change too. Not by the program's
 #: name: one that runs in a container, or was started by hand, nobody stops.
-_WATCHER = re.compile(
-    r":/(?:[^/\n]+\.slice/)*(?:{})\.service$".format("|".join(holders.WATCHERS)), re.MULTILINE
-)
+_SERVICE = r":/(?:[^/\n]+\.slice/)*(?:{})\.service$"
 _SLICES = re.compile(r"^(\d+)g\.(\d+)gb")
 
 
@@ -224,12 +224,25 @@ def users(host: Host) -> List[str]:
     and a monitoring agent keeps a card from changing its mode as well. Those are left out whose
     services are stopped for a change.
     """
+    return _holding(host, _NODE, holders.WATCHERS)
+
+
+def module_users(host: Host) -> List[str]:
+    """Processes that keep the kernel module loaded, as `users` has them.
+
+    Those are left out whose services are stopped for an exchange of the module.
+    """
+    return _holding(host, _ANY_NODE, holders.HOLDERS)
+
+
+def _holding(host: Host, node: Pattern[str], stopped: Sequence[str]) -> List[str]:
+    service = re.compile(_SERVICE.format("|".join(stopped)), re.MULTILINE)
     found = []
     for pid in sorted((name for name in host.list("/proc") if name.isdigit()), key=int):
         name = (host.read(f"/proc/{pid}/comm") or "").strip()
-        if name in _NO_WORKLOAD or not any(map(_NODE.match, _open_files(host, pid))):
+        if name in _NO_WORKLOAD or not any(map(node.match, _open_files(host, pid))):
             continue
-        if not _WATCHER.search(host.read(f"/proc/{pid}/cgroup") or ""):
+        if not service.search(host.read(f"/proc/{pid}/cgroup") or ""):
             found.append(f"{pid} ({name})")
     return found
 
