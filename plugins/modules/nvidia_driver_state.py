@@ -191,11 +191,11 @@ def main() -> None:
             )
         )
     now = driver.state(host, wish["packages"])
-    by_runfile = any(d.source == "runfile" for d in (*record.good, *filter(None, record[1:3])))
+    by_runfile = any(one.source == "runfile" for one in record.drivers)
     foreign = driver_foreign.find(
         host,
         wish["marks"],
-        [*wish["packages"], *record.names],
+        [wish["packages"], *(one.packages for one in record.drivers)],
         wish["source"] == "runfile" or by_runfile,
         [one.version for one in (record.changing, record.failed) if one],
     )

@@ -45,7 +45,9 @@ def dpkg(packages: Mapping[str, str]) -> Callable[[Sequence[str]], Result]:
     def answer(argv: Sequence[str]) -> Result:
         if argv[0] != "dpkg-query":
             return Result(0, "", "")
-        if "db:Status-Want" in argv[2]:
+        if "source:Package" in argv[2]:  # each is built from a source of its own
+            rows = [f"{n}\t{v}\t{n}" for n, v in packages.items() if n in argv]
+        elif "db:Status-Want" in argv[2]:
             rows = [f"{n}\t{v}\thold\tinstalled" for n, v in packages.items() if n in argv]
         elif "db:Status-Status" in argv[2]:
             rows = [f"installed\t{n}" for n in packages if n in argv]
@@ -119,11 +121,58 @@ def test_other_drivers_are_found_by_their_files_and_named_with_their_owner(tmp_p
 
     marks = ["/usr/src/nvidia*/dkms.conf", "/usr/lib/*/libnvidia-ml.so.*", "/usr/bin/nvidia-un*"]
     here = host(tmp_path, answer)
-    assert driver_foreign.find(here, marks, ["new"], runfile=False).said == (
+    assert driver_foreign.find(here, marks, [{"new": "535"}], runfile=False).said == (
         "package libnvidia-ml1 550.1-1, /usr/bin/nvidia-uninstall (of no package: NVIDIA's"
         " installer)"
     )
-    assert not driver_foreign.find(here, marks, ["new", "libnvidia-ml1"], runfile=True)
+    ours = [{"new": "535"}, {"libnvidia-ml1": "470"}]
+    assert not driver_foreign.find(here, marks, ours, runfile=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "source", "status", "expected"),
+    [
+        ("580.1-1", "nvidia-graphics-drivers", "installed", []),
+        # An exchange that was cut off: of the driver before, or unpacked and no more.
+        ("575.1-1", "nvidia-graphics-drivers", "installed", []),
+        ("580.1-1", "nvidia-graphics-drivers", "unpacked", []),
+        ("550.1-1", "nvidia-graphics-drivers", "installed", ["libnvidia-ml1"]),
+        ("580.1-1", "somebody-elses", "installed", ["libnvidia-ml1"]),
+        # Its version is that of another of our packages, which was built from another source.
+        ("570.9-1", "nvidia-graphics-drivers", "installed", ["libnvidia-ml1"]),
+    ],
+)
+def test_what_came_along_with_our_packages_is_not_foreign(
+    version: str, source: str, status: str, expected: list[str], tmp_path: Path
+) -> None:
+    library = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.1"
+    put(tmp_path, library)
+    packages = {
+        "libcuda1": ("580.1-1", "nvidia-graphics-drivers", "installed"),
+        "nvidia-modprobe": ("570.9-1", "nvidia-modprobe", "installed"),
+        "libnvidia-ml1": (version, source, status),
+    }
+
+    def answer(argv: Sequence[str]) -> Result:
+        if "--search" in argv:
+            return Result(0, f"libnvidia-ml1:amd64: {library}\n", "")
+        form = argv[2].partition("=")[2].replace("\\t", "\t").replace("\\n", "\n")
+        shown, out = ("Version", "source:Package", "db:Status-Status"), ""
+        for name in [name for name in packages if name in argv]:
+            fields = dict(zip(shown, packages[name], strict=True))
+            fields |= {"Package": name, "binary:Package": name, "db:Status-Want": "install"}
+            row = form
+            for field, value in fields.items():
+                row = row.replace(f"${{{field}}}", value)
+            out += row
+        return Result(0, out, "")
+
+    ours = [
+        {"libcuda1": "580.1-1", "nvidia-modprobe": "570.9-1", "yet-to-come": "580.1-1"},
+        {"libcuda1": "575.1-1"},
+    ]
+    found = driver_foreign.find(host(tmp_path, answer), [library], ours, runfile=False)
+    assert sorted(found.packages) == expected
 
 
 def test_what_a_change_of_ours_had_begun_to_unpack_is_not_foreign(tmp_path: Path) -> None:

@@ -39,19 +39,23 @@ def marks(host: Host, patterns: Sequence[str]) -> List[str]:
 def find(
     host: Host,
     patterns: Sequence[str],
-    ours: Sequence[str],
+    ours: Sequence[Mapping[str, str]],
     runfile: bool,
     begun: Sequence[str] = (),
 ) -> Foreign:
-    """What is there of drivers other than the packages in ``ours``.
+    """What is there of drivers other than ``ours``: versions by package of each of our drivers.
 
+    A library that no driver names, and that came along because one of its packages needs it, is
+    ours as well: a vendor's package depends on what is built together with it.
     ``runfile`` says that files of no package are ours, because NVIDIA's installer is the source.
     ``begun`` are versions that a change of ours has begun to bring. Where it was cut off, the
     package manager has unpacked files that no package owns; their names carry the version.
     """
     paths = marks(host, patterns)
     owners = driver.owners(host, paths)
-    names = sorted({owner for owner in owners.values() if owner not in ours})
+    named = {name for packages in ours for name in packages}
+    others = sorted(set(owners.values()) - named)
+    names = sorted(set(others) - set(driver.along(host, others, ours)))
     versions = driver.installed(host, names)
     files = [] if runfile else [path for path in paths if path not in owners]
     files = [path for path in files if not any(version in path for version in begun)]

@@ -43,10 +43,14 @@ class Record(NamedTuple):
     back: bool = False
 
     @property
+    def drivers(self) -> List[Driver]:
+        """Every driver that this record brought to the host, be it in part."""
+        return [*self.good, *filter(None, (self.changing, self.failed))]
+
+    @property
     def names(self) -> List[str]:
-        """Every package that this record brought to the host: those may be removed again."""
-        drivers = [*self.good, *filter(None, (self.changing, self.failed))]
-        return sorted({name for driver in drivers for name in driver.packages})
+        """Every package of them: those may be removed again."""
+        return sorted({name for driver in self.drivers for name in driver.packages})
 
 
 def _driver(value: Optional[Mapping[str, Any]]) -> Optional[Driver]:

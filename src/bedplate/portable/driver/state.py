@@ -23,7 +23,8 @@ class Manager(NamedTuple):
     ``installed`` gives versions and holds of those packages that are installed, ``present`` the
     names of those that are there in any state, ``owners`` the package of each file that has one,
     ``interrupted`` whether a transaction was left unfinished, ``siblings`` all installed packages
-    that were built together with one of those.
+    that were built together with one of those, ``along`` which packages came along with those that
+    were brought, by name and version.
     """
 
     installed: Callable[[Host, Sequence[str]], Dict[str, debian.Package]]
@@ -31,12 +32,20 @@ class Manager(NamedTuple):
     owners: Callable[[Host, Sequence[str]], Dict[str, str]]
     interrupted: Callable[[Host], bool]
     siblings: Callable[[Host, Sequence[str]], List[str]] = lambda _host, names: list(names)
+    along: Callable[[Host, Sequence[str], Sequence[Mapping[str, str]]], List[str]] = (
+        lambda _host, _names, _brought: []
+    )
 
 
 #: By family of the system.
 MANAGERS = {
     "Debian": Manager(
-        debian.installed, debian.there, debian.owners, debian.interrupted, debian.siblings
+        debian.installed,
+        debian.there,
+        debian.owners,
+        debian.interrupted,
+        debian.siblings,
+        debian.along,
     ),
     "RedHat": Manager(
         rpm_manager.installed, rpm_manager.there, rpm_manager.owners, rpm_manager.interrupted
@@ -75,6 +84,12 @@ def siblings(host: Host, names: Sequence[str]) -> List[str]:
     """``names``, and the installed packages that were built together with one of them."""
     manager = MANAGERS.get(os_release.family(host))
     return manager.siblings(host, names) if manager else []
+
+
+def along(host: Host, names: Sequence[str], brought: Sequence[Mapping[str, str]]) -> List[str]:
+    """Those of ``names`` that came along with packages that were brought."""
+    manager = MANAGERS.get(os_release.family(host))
+    return manager.along(host, names, brought) if manager else []
 
 
 def interrupted(host: Host) -> bool:

@@ -243,6 +243,27 @@ def siblings(host: Host, names: Sequence[str]) -> List[str]:
     return sorted({*names, *(name for _, name, source in there if source in built_from)})
 
 
+def along(host: Host, names: Sequence[str], brought: Sequence[Mapping[str, str]]) -> List[str]:
+    """Those of ``names`` that came along with what was brought, in whatever state they are.
+
+    They are built from the source package of one of those packages, and at its version.
+    """
+    packages = sorted({name for versions in brought for name in versions})
+    if not names or not packages:
+        return []
+    show = "--showformat=${Package}\\t${Version}\\t${source:Package}\\n"
+    answer = host.run(["dpkg-query", "--show", show, *sorted({*names, *packages})])
+    rows = [line.split("\t") for line in answer.out.splitlines()]
+    have = {name: (source, version) for name, version, source in rows if source}
+    ours = {
+        (have[name][0], version)
+        for versions in brought
+        for name, version in versions.items()
+        if name in have
+    }
+    return sorted(name for name in names if have.get(name) in ours)
+
+
 def removed_by(simulated: str) -> List[str]:
     """Packages that a transaction would remove, from what ``apt-get --simulate`` printed."""
     return sorted(
