@@ -274,6 +274,29 @@ def test_siblings_are_built_from_the_same_source(tmp_path: Path) -> None:
     assert debian.siblings(asked, []) == []
 
 
+def test_modules_that_ubuntu_builds_apart_go_with_their_driver(tmp_path: Path) -> None:
+    """Their source package is the kernel's restricted modules, of whatever driver."""
+    out = (
+        "installed\tlibnvidia-compute-550\tnvidia-graphics-drivers-550\n"
+        "installed\tnvidia-utils-550\tnvidia-graphics-drivers-550\n"
+        "installed\tlinux-modules-nvidia-550-6.8.0-45-generic\tlinux-restricted-modules\n"
+        "installed\tlinux-modules-nvidia-550-generic\tlinux-restricted-modules\n"
+        "installed\tlinux-objects-nvidia-550-6.8.0-45-generic\tlinux-restricted-modules\n"
+        "installed\tlinux-signatures-nvidia-6.8.0-45-generic\tlinux-restricted-signatures\n"
+        "config-files\tlinux-modules-nvidia-535-6.8.0-45-generic\tlinux-restricted-modules\n"
+        "installed\tlinux-modules-6.8.0-45-generic\tlinux\n"
+    )
+    asked = host(tmp_path, {"dpkg-query": Result(0, out, "")})
+    assert debian.siblings(asked, ["libnvidia-compute-550"]) == [
+        "libnvidia-compute-550",
+        "linux-modules-nvidia-550-6.8.0-45-generic",
+        "linux-modules-nvidia-550-generic",
+        "linux-objects-nvidia-550-6.8.0-45-generic",
+        "linux-signatures-nvidia-6.8.0-45-generic",
+        "nvidia-utils-550",
+    ]
+
+
 def test_what_a_simulated_transaction_removes() -> None:
     text = "Inst a (1 Debian [amd64])\nRemv b:amd64 [1]\nRemv c [2] [d:amd64 ]\nConf a (1)\n"
     assert debian.removed_by(text) == ["b", "c"]

@@ -10,6 +10,8 @@ from ..host import Host
 # that wait, packages to be installed anew. `dpkg --audit` also names packages without md5sums.
 UNFINISHED = re.compile(r"^.(?:[UFHWt]|.R)", re.MULTILINE)
 STATUS = "${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
+#: Modules that Ubuntu builds for each kernel, from one source for all drivers: only names tell.
+APART = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-")
 _LINE = re.compile(
     r"^(?P<head>\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)\s+)(?P<components>[^#\n]*?)(?P<tail>\s*(?:#.*)?)$"
 )
@@ -233,14 +235,18 @@ def sources(host: Host, names: Sequence[str]) -> Dict[str, str]:
 
 
 def siblings(host: Host, names: Sequence[str]) -> List[str]:
-    """``names``, and every other package on the host from the same source packages, sorted."""
+    """A driver's ``names``, and every other package on the host that it is made of, sorted.
+
+    Those are from the same source packages, or are modules that Ubuntu builds apart.
+    """
     if not names:
         return []
     show = "--showformat=${db:Status-Status}\\t${Package}\\t${source:Package}\\n"
     rows = [line.split("\t") for line in host.run(["dpkg-query", "--show", show]).out.splitlines()]
     there = [row for row in rows if row[0] not in ("not-installed", "config-files")]
     built_from = {source for _, name, source in there if name in names}
-    return sorted({*names, *(name for _, name, source in there if source in built_from)})
+    more = (name for _, name, source in there if source in built_from or APART.match(name))
+    return sorted({*names, *more})
 
 
 def along(host: Host, names: Sequence[str], brought: Sequence[Mapping[str, str]]) -> List[str]:
