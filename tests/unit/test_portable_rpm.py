@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.portable.driver import state as driver
 from bedplate.portable.host import Host, Result
 from bedplate.portable.packages import dnf, openpgp, repositories, rpm, rpm_manager
 from bedplate.portable.packages import origin as package_origin
@@ -377,6 +378,43 @@ def test_rpm_answers_the_driver_role_in_its_words(tmp_path: Path) -> None:
     assert not rpm_manager.interrupted(on)
     put(on, rpm.JOURNAL, "{}")
     assert rpm_manager.interrupted(on)
+
+
+#: Of the community's repository on Rocky Linux 9, and what depends on it.
+FOREIGN = """\
+xorg-x11-drv-nvidia\txorg-x11-drv-nvidia-550.1-1.el9.src.rpm
+xorg-x11-drv-nvidia-cuda-libs\txorg-x11-drv-nvidia-550.1-1.el9.src.rpm
+akmod-nvidia\tnvidia-kmod-550.1-1.el9.src.rpm
+kmod-nvidia-5.14.0-503.el9.x86_64\tnvidia-kmod-550.1-1.el9.src.rpm
+nvidia-container-toolkit\tnvidia-container-toolkit-1.17-1.src.rpm
+gpg-pubkey\t(none)
+"""
+DEPENDANTS = """\
+Dependencies resolved.
+Removing:
+ akmod-nvidia                   x86_64  3:550.1-1.el9  @rpmfusion  0
+Removing dependent packages:
+ nvidia-settings                x86_64  3:550.1-1.el9  @rpmfusion  0
+ somebodys-tool                 x86_64  1-1            @System     0
+
+Operation aborted.
+"""
+
+
+def test_a_foreign_driver_goes_with_all_that_it_is_made_of(tmp_path: Path) -> None:
+    on = host(
+        tmp_path,
+        {"rpm --query --all": Result(0, FOREIGN, ""), "--assumeno": Result(1, DEPENDANTS, "")},
+    )
+    put(on, "/etc/os-release", "ID=rocky\nID_LIKE=rhel\n")
+    assert driver.siblings(on, ["xorg-x11-drv-nvidia-cuda-libs"]) == [
+        "akmod-nvidia",
+        "kmod-nvidia-5.14.0-503.el9.x86_64",
+        "nvidia-settings",
+        "xorg-x11-drv-nvidia",
+        "xorg-x11-drv-nvidia-cuda-libs",
+    ]
+    assert driver.siblings(on, []) == []
 
 
 def test_the_plugin_that_holds_packages_is_brought_once(tmp_path: Path) -> None:

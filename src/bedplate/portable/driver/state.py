@@ -23,15 +23,15 @@ class Manager(NamedTuple):
     ``installed`` gives versions and holds of those packages that are installed, ``present`` the
     names of those that are there in any state, ``owners`` the package of each file that has one,
     ``interrupted`` whether a transaction was left unfinished, ``siblings`` all installed packages
-    that were built together with one of those, ``along`` which packages came along with those that
-    were brought, by name and version.
+    of the driver that those belong to, ``along`` which packages came along with those that were
+    brought, by name and version.
     """
 
     installed: Callable[[Host, Sequence[str]], Dict[str, debian.Package]]
     present: Callable[[Host, Sequence[str]], List[str]]
     owners: Callable[[Host, Sequence[str]], Dict[str, str]]
     interrupted: Callable[[Host], bool]
-    siblings: Callable[[Host, Sequence[str]], List[str]] = lambda _host, names: list(names)
+    siblings: Callable[[Host, Sequence[str]], List[str]]
     along: Callable[[Host, Sequence[str], Sequence[Mapping[str, str]]], List[str]] = (
         lambda _host, _names, _brought: []
     )
@@ -48,7 +48,11 @@ MANAGERS = {
         debian.along,
     ),
     "RedHat": Manager(
-        rpm_manager.installed, rpm_manager.there, rpm_manager.owners, rpm_manager.interrupted
+        rpm_manager.installed,
+        rpm_manager.there,
+        rpm_manager.owners,
+        rpm_manager.interrupted,
+        rpm_manager.siblings,
     ),
 }
 
@@ -81,7 +85,7 @@ def owners(host: Host, paths: Sequence[str]) -> Dict[str, str]:
 
 
 def siblings(host: Host, names: Sequence[str]) -> List[str]:
-    """``names``, and the installed packages that were built together with one of them."""
+    """``names``, and the installed packages of the drivers that they belong to."""
     manager = MANAGERS.get(os_release.family(host))
     return manager.siblings(host, names) if manager else []
 

@@ -146,6 +146,12 @@ def planned_removals(host: Host, wish: Wish, todo: Change, folder: str) -> List[
     return rpm.removals(answer.out)
 
 
+def removed_with(host: Host, names: Sequence[str]) -> List[str]:
+    """What dnf would take away if it removed ``names``, those and what depends on them, sorted."""
+    argv = ["dnf", *OPTIONS[1:], "--assumeno", "--disableplugin=versionlock", "remove", *names]
+    return rpm.removals(host.run(argv, timeout=600).out)
+
+
 def carry_out(host: Host, wish: Wish, folder: str) -> Change:
     """Bring the packages to the wish in one transaction; what was done.
 
