@@ -13,6 +13,8 @@ description:
   - Installs the packages of one kernel release that are missing, with apt or dnf, and removes none.
   - Holds them, and with them whatever package is installed that would bring a newer kernel.
   - The running kernel does not change. RV(reboot_required) says whether a reboot has to.
+  - A node that runs another kernel gets no new one before its workload has left, since its next
+    boot, planned or not, would take it. What is there is held, and RV(pending) says what waits.
 author: [The Bedplate authors]
 options:
   release:
@@ -30,6 +32,14 @@ options:
     type: list
     elements: str
     default: []
+  change_joined:
+    description: Whether a node that runs another kernel may get this one.
+    type: bool
+    default: false
+  node:
+    description: Whether the host carries workload although no kubelet says so, as a node of Slurm.
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds to wait for another package manager.
     type: int
@@ -67,9 +77,14 @@ reboot_required:
   returned: always
   type: bool
 joined:
-  description: Whether the host has joined a cluster, so that nobody reboots it for a kernel.
+  description: Whether the host is a node, so that nobody reboots it for a kernel.
   returned: always
   type: bool
+pending:
+  description: What stays as it is because the host is a node, as V(kernel 6.1.0-50-amd64).
+  returned: always
+  type: list
+  elements: str
 """
 
 import os
@@ -148,29 +163,35 @@ def main() -> None:
             "release": {"type": "str", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
             "followers": {"type": "list", "elements": "str", "default": []},
+            "change_joined": {"type": "bool", "default": False},
+            "node": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
-    host = Host()
+    host, release = Host(), module.params["release"]
     pin = kernel_pin.Pin(module.params["packages"], module.params["followers"])
     names = sorted({*pin.packages, *pin.followers})
+    other = not kernel_pin.in_container(host) and kernel_pin.running() != release
+    joined = host.joined or module.params["node"]
+    waits = other and joined and not module.params["change_joined"]
     state, before = kernel_pin.state(host, pin), shown(host, names)
-    unheld = sorted({*state.unheld, *state.missing})
+    wanted = [] if waits else state.missing
+    unheld = sorted({*state.unheld, *wanted})
     after = before
     for name in unheld:
         after = after.replace(f"{name} absent\n", f"{name} held\n")
         after = after.replace(f"{name} installed\n", f"{name} held\n")
     if not module.check_mode:
         # What a killed run left: apt installs and holds nothing before that is finished.
-        if state.missing or unheld:
+        if unheld:
             mend(module, host)
-        if state.missing:
+        if wanted:
             succeed(
                 module,
                 "the site's kernel cannot be installed",
-                install(module, host, state.missing),
-                state.missing,
+                install(module, host, wanted),
+                wanted,
                 "Offer these packages to the host, or name another bedplate_host.kernel.",
             )
         # A kernel's own dependencies may have brought one of the followers.
@@ -179,13 +200,13 @@ def main() -> None:
             fix = "Hold them by hand and run the play again."
             succeed(module, "kernel packages cannot be held", hold(host, unheld), unheld, fix)
         after = shown(host, names)
-    other = not kernel_pin.in_container(host) and kernel_pin.running() != module.params["release"]
     module.exit_json(
-        changed=bool(state.missing or unheld),
-        installed=state.missing,
+        changed=bool(wanted or unheld),
+        installed=wanted,
         held=unheld,
         reboot_required=other,
-        joined=host.joined,
+        joined=joined,
+        pending=[f"kernel {release}"] if waits else [],
         diff={"before": before, "after": after},
     )
 

@@ -78,23 +78,31 @@ def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path:
 def test_a_node_is_drained_for_a_kernel_only_where_it_may_reboot(tmp_path: Path) -> None:
     reached = {"exists": {"proxy": False}}
     base = {**HERE, "__bedplate_reached": reached}
-    pinned = {"reboot_required": True, "joined": True}
+    pinned = {"pending": ["kernel 6.1.0-50-amd64"]}
     hosts = {
         "waits": {**base, "__host_baseline_pinned": pinned},
         "moves": {**base, "__host_baseline_pinned": pinned, "reboots": True},
-        "runs": {**base, "__host_baseline_pinned": {**pinned, "reboot_required": False}},
-        "apart": {**base, "__host_baseline_pinned": {**pinned, "joined": False}, "reboots": True},
+        "runs": {**base, "__host_baseline_pinned": {"pending": []}, "reboots": True},
         # No kernel is pinned: the task that says more was skipped.
         "free": {**base, "__host_baseline_pinned": {"skipped": True}, "reboots": True},
     }
-    asked = {
-        "upgrade_reboot_allowed": "{{ reboots | default(false) }}",
-        "host_baseline_kernel": "6.1.0-50-amd64",
-    }
+    asked = {"upgrade_reboot_allowed": "{{ reboots | default(false) }}"}
     line = "<{{ inventory_hostname }}: {{ __upgrade_pending | join('; ') }}>"
     said = play(tmp_path, hosts, [{"ansible.builtin.debug": {"msg": line}, "vars": asked}])
     found = dict(re.findall(r"msg: ['\"]?<(\w+): (.*?)>", said))
     assert found == dict.fromkeys(hosts, "") | {"moves": "kernel 6.1.0-50-amd64"}, said
+
+
+def test_a_driver_is_built_for_the_kernel_that_a_node_keeps_for_now(tmp_path: Path) -> None:
+    hosts: dict[str, Any] = {
+        "waits": HERE | {"__host_baseline_pinned": {"pending": ["kernel 6.1.0-50-amd64"]}},
+        "runs": HERE | {"__host_baseline_pinned": {"pending": []}},
+        "unasked": HERE,
+    }
+    of_the_pool = {"__bedplate_pool": {"kernel": "6.1.0-50-amd64"}}
+    asked = {"ansible.builtin.debug": {"msg": "<{{ nvidia_driver_kernel }}>"}, "vars": of_the_pool}
+    found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", play(tmp_path, hosts, [asked])))
+    assert found == {"waits": "", "runs": "6.1.0-50-amd64", "unasked": "6.1.0-50-amd64"}
 
 
 def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:

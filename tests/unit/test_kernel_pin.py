@@ -1,0 +1,118 @@
+"""The module that installs and holds a kernel: what it runs on a host, and what it leaves alone."""
+
+from __future__ import annotations
+
+import fnmatch
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.bedplate.gpu.plugins.modules import kernel_pin
+
+from bedplate.portable.host import KUBELET_CONFIG, Host, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+OLD, NEW = "6.1.0-50-amd64", "6.1.0-51-amd64"
+FOLLOWER = "linux-image-amd64"
+
+
+class Exit(Exception):  # noqa: N818 the end of a module is no error
+    """How a module ended, and with which answer."""
+
+
+class Debian:
+    """A host that runs kernel OLD; ``packages`` are installed, those in ``held`` held."""
+
+    def __init__(self, root: Path) -> None:
+        self.host = Host(str(root), self.run)
+        self.host.write("/etc/os-release", "ID=debian\n")
+        self.packages = {f"linux-image-{OLD}", FOLLOWER}
+        self.held: set[str] = set()
+
+    def run(self, argv: Sequence[str], *_: object) -> Result:
+        if argv[0] == "dpkg-query":
+            if "Status-Abbrev" in argv[2]:
+                asked = argv[3:] or ["*"]
+                known = [
+                    n for n in sorted(self.packages) if any(fnmatch.fnmatch(n, a) for a in asked)
+                ]
+                return Result(0, "".join(f"{n} ii \n" for n in known), "")
+            rows = [
+                f"{name}\t1\t{'hold' if name in self.held else 'install'}\tinstalled\n"
+                for name in argv[3:]
+                if name in self.packages
+            ]
+            return Result(0, "".join(rows), "")
+        if argv[0] == "apt-get" and "install" in argv:
+            self.packages |= set(argv[argv.index("install") + 1 :])
+        if argv[:2] == ["apt-mark", "hold"]:
+            self.held |= set(argv[2:])
+        return Result(0, "", "")
+
+
+def pin(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, check: bool = False, **wish: object
+) -> dict[str, Any]:
+    """Pin kernel NEW, and what the module answers."""
+    params: dict[str, object] = {"release": NEW, "packages": [f"linux-image-{NEW}"]}
+    params |= {"followers": [FOLLOWER], "change_joined": False, "node": False, "lock_timeout": 1}
+
+    def end(**answer: object) -> None:
+        raise Exit(answer)
+
+    made = SimpleNamespace(params=params | wish, check_mode=check, exit_json=end, fail_json=end)
+    monkeypatch.setattr(kernel_pin, "AnsibleModule", lambda **_: made)
+    monkeypatch.setattr(kernel_pin, "Host", lambda: machine.host)
+    monkeypatch.setattr(kernel_pin.kernel_pin, "running", lambda: OLD)
+    with pytest.raises(Exit) as ended:
+        kernel_pin.main()
+    answer: dict[str, Any] = ended.value.args[0]
+    return answer
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Debian:
+    return Debian(tmp_path)
+
+
+@pytest.mark.parametrize("node", ["kubernetes", "slurm"])
+def test_a_node_gets_no_kernel_that_a_power_cut_would_boot(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch, node: str
+) -> None:
+    """It is held where it is, and told what waits, until its workload has left."""
+    wish = {"node": node == "slurm"}
+    if node == "kubernetes":
+        machine.host.write(KUBELET_CONFIG, "")
+    foreseen = pin(machine, monkeypatch, check=True, **wish)
+    told = pin(machine, monkeypatch, **wish)
+    assert machine.packages == {f"linux-image-{OLD}", FOLLOWER}
+    assert (told["pending"], told["installed"]) == ([f"kernel {NEW}"], [])
+    assert (told["reboot_required"], told["joined"]) == (True, True)
+    assert machine.held == {FOLLOWER}
+    assert (foreseen["pending"], foreseen["diff"]) == (told["pending"], told["diff"])
+    again = pin(machine, monkeypatch, **wish)
+    assert (again["pending"], again["changed"]) == ([f"kernel {NEW}"], False)
+    emptied = pin(machine, monkeypatch, **wish, change_joined=True)
+    assert (emptied["pending"], emptied["installed"]) == ([], [f"linux-image-{NEW}"])
+    assert machine.held == {FOLLOWER, f"linux-image-{NEW}"}
+
+
+def test_the_kernel_that_a_node_runs_is_completed_and_held(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.host.write(KUBELET_CONFIG, "")
+    packages = [f"linux-image-{OLD}", f"linux-headers-{OLD}"]
+    told = pin(machine, monkeypatch, release=OLD, packages=packages)
+    assert (told["pending"], told["installed"]) == ([], [f"linux-headers-{OLD}"])
+    assert machine.held == {*packages, FOLLOWER}
+
+
+def test_a_host_without_workload_gets_its_kernel_at_once(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = pin(machine, monkeypatch)
+    assert (told["pending"], told["installed"]) == ([], [f"linux-image-{NEW}"])
+    assert told["reboot_required"]
