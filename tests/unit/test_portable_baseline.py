@@ -12,7 +12,7 @@ import pytest
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.evidence.baseline import collect
 from bedplate.portable.evidence.checks import failures
-from bedplate.portable.host import Host, Result, run_command
+from bedplate.portable.host import KUBELET_CONFIG, Host, Result, run_command
 from bedplate.portable.kernel import pin as kernel_pin
 from bedplate.portable.kernel import secure_boot
 
@@ -263,3 +263,24 @@ def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
     assert messages == []
     assert results["baseline.kernel"] == results["baseline.headers"] == "pass"
     assert results["baseline.kernel_held"] == results["baseline.clock"] == "pass"
+
+
+def test_a_node_is_told_that_only_an_upgrade_brings_another_kernel(tmp_path: Path) -> None:
+    """site.yml would change nothing, and a reboot would find no other kernel."""
+    on = host(tmp_path, {"timedatectl": Result(0, "yes\n", "")})
+    put(on, "/etc/os-release", "ID=debian\n")
+    put(on, KUBELET_CONFIG)
+    _, messages = evidence(
+        on, kernel="6.1.0-1-amd64", kernel_packages=["linux-image-6.1.0-1-amd64"]
+    )
+    assert messages == folded(
+        """
+        the running kernel is the site's — gpu-1 [baseline.kernel] — got: RUNNING; allowed:
+        6.1.0-1-amd64 — Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node
+        first.
+
+        kernel packages held against upgrades, without differences — gpu-1
+        [baseline.kernel_held] — got: linux-image-6.1.0-1-amd64 is missing; allowed: nothing — Run
+        upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first.
+        """
+    )

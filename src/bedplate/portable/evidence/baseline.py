@@ -12,6 +12,8 @@ from .checks import AGAIN, check, failed, skipped
 
 SHARED = "the host is a container: its {} is that of the machine below"
 NO_KERNEL = "the site names no kernel"
+#: A node is given another kernel only where its workload has left.
+DRAINED = "Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first."
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
@@ -52,23 +54,26 @@ def _settings(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
 def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
     running, release = kernel_pin.running(), wished.get("kernel", "")
     to.facts["kernel"] = running
+    fix_held = AGAIN
     what, held = "the running kernel is the site's", "kernel packages held against upgrades"
     if not release:
         to.checks.append(skipped("baseline.kernel", what, NO_KERNEL))
         to.checks.append(skipped("baseline.kernel_held", held, NO_KERNEL))
         return
+    pin = kernel_pin.Pin(wished.get("kernel_packages", []), wished.get("kernel_followers", []))
+    state = kernel_pin.state(host, pin)
     if kernel_pin.in_container(host):
         to.checks.append(skipped("baseline.kernel", what, SHARED.format("kernel")))
     else:
         fix = "Reboot the host into that kernel; where a newer one is installed, make it the boot"
         fix += " loader's default first (grub-set-default, or grubby --set-default)."
+        if host.joined and state.missing and running != release:
+            fix = fix_held = DRAINED
         to.checks.append(check("baseline.kernel", what, release, running, fix))
-    pin = kernel_pin.Pin(wished.get("kernel_packages", []), wished.get("kernel_followers", []))
-    state = kernel_pin.state(host, pin)
     wrong = [f"{name} is missing" for name in state.missing]
     wrong += [f"{name} is not held" for name in state.unheld]
     to.checks.append(
-        check("baseline.kernel_held", held + ", without differences", [], wrong, AGAIN)
+        check("baseline.kernel_held", held + ", without differences", [], wrong, fix_held)
     )
 
 
