@@ -106,8 +106,9 @@ ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 def install(module: AnsibleModule, host: Host, names: list[str]) -> Result:
     """Install packages, fetching the index first: kernels leave it quickly."""
     if os_release.family(host) != "Debian":
-        argv = ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "--refresh", "install"]
-        return host.run([*argv, *names], timeout=3600)
+        argv = ["dnf", "--assumeyes", "--setopt=install_weak_deps=False", "--refresh"]
+        with dnf.lifted(host, [rpm.name_of(name) for name in names]) as options:
+            return host.run([*argv, *options, "install", *names], timeout=3600)
     apt = ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={module.params['lock_timeout']}"]
     updated = host.run([*apt, "update"], timeout=600, environment=ENVIRONMENT)
     if updated.code != 0:

@@ -116,3 +116,86 @@ def test_a_host_without_workload_gets_its_kernel_at_once(
     told = pin(machine, monkeypatch)
     assert (told["pending"], told["installed"]) == ([], [f"linux-image-{NEW}"])
     assert told["reboot_required"]
+
+
+RUNS, NEXT = "5.14.0-611.5.1.el9_7.x86_64", "5.14.0-611.9.1.el9_7.x86_64"
+LOCKED = (
+    "# Bedplate: kernel-core stays at its version\n"
+    "kernel-core-0:5.14.0-611.5.1.el9_7.*\n"
+    "bash-0:5.1-1.*\n"
+)
+EXCLUDED = "Error: Unable to find a match: kernel-core"
+
+
+class Rocky:
+    """A host with kernel-core of RUNS, whose dnf finds no other where a lock shuts it out."""
+
+    def __init__(self, root: Path) -> None:
+        self.host = Host(str(root), self.run)
+        self.host.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\n')
+        self.host.write("/etc/dnf/plugins/versionlock.conf", "[main]\nenabled = 1\n")
+        self.host.write("/etc/dnf/plugins/versionlock.list", LOCKED)
+        self.packages = {f"kernel-core-{RUNS}"}
+        self.counted: list[str] = []
+
+    def locks(self, argv: Sequence[str]) -> str:
+        """The lock list that a call of dnf goes by: the last one that is configured."""
+        folders = ["/etc/dnf/plugins"]
+        for word in argv:
+            if word.startswith("--setopt=pluginconfpath="):
+                folders = word.rpartition("=")[2].split(",")
+        found = "/etc/dnf/plugins/versionlock.list"
+        for folder in folders:
+            for line in (self.host.read(f"{folder}/versionlock.conf") or "").splitlines():
+                found = line.partition("=")[2].strip() if line.startswith("locklist") else found
+        return self.host.read(found) or ""
+
+    def run(self, argv: Sequence[str], *_: object) -> Result:
+        if argv[0] == "rpm":
+            rows = [self.row(name) for name in argv[4:] if name in self.packages]
+            return Result(0 if rows else 1, "".join(rows), "")
+        assert argv[0] == "dnf"
+        locks = self.locks(argv)
+        self.counted.append(locks)
+        shut = "\nkernel-core-0:5.14.0-611.5.1" in locks
+        if "install" in argv and shut:
+            return Result(1, "", EXCLUDED)
+        if "install" in argv:
+            self.packages |= set(argv[argv.index("install") + 1 :])
+        return Result(0, "" if shut else "offered\n", "")
+
+    @staticmethod
+    def row(name: str) -> str:
+        what, version, release = name.rsplit("-", 2)
+        return f"{what}\t0:{version}-{release.removesuffix('.x86_64')}\tx86_64\n"
+
+
+def test_the_lock_on_the_kernel_before_does_not_shut_out_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rocky = Rocky(tmp_path)
+    wish = {"release": NEXT, "packages": [f"kernel-core-{NEXT}"], "followers": []}
+    told = pin(rocky, monkeypatch, **wish)
+    assert told.get("msg", "") == ""
+    assert rocky.packages == {f"kernel-core-{RUNS}", f"kernel-core-{NEXT}"}
+    assert (rocky.host.read("/etc/dnf/plugins/versionlock.list") or "").splitlines() == [
+        "bash-0:5.1-1.*",
+        "# Bedplate: kernel-core stays at its version",
+        "kernel-core-0:5.14.0-611.9.1.el9_7.*",
+    ]
+    # The user's own locks counted all the time, and nothing is left of the list without ours.
+    assert all("bash-0:5.1-1.*\n" in locks for locks in rocky.counted)
+    assert rocky.host.list("/run/bedplate") == []
+
+
+def test_the_users_own_lock_on_a_kernel_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rocky = Rocky(tmp_path)
+    theirs = LOCKED.replace("# Bedplate: kernel-core stays at its version\n", "# mine\n")
+    rocky.host.write("/etc/dnf/plugins/versionlock.list", theirs)
+    wish = {"release": NEXT, "packages": [f"kernel-core-{NEXT}"], "followers": []}
+    told = pin(rocky, monkeypatch, **wish)
+    assert f"got: {EXCLUDED}; allowed: kernel-core-{NEXT}" in told["msg"]
+    assert rocky.host.read("/etc/dnf/plugins/versionlock.list") == theirs
+    assert rocky.host.list("/run/bedplate") == []

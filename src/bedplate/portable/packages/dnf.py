@@ -3,8 +3,11 @@
 dnf is asked through its command line: its Python bindings exist for the system's own Python only.
 """
 
+import contextlib
 import json
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+import os
+import shutil
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence
 
 from ..host import Host, Result
 from . import rpm
@@ -21,6 +24,8 @@ OPTIONS = (
     "--setopt=localpkg_gpgcheck=False",
     "--color=never",
 )
+#: Gone with the next boot, like what is in it.
+WORK = "/run/bedplate"
 NOTHING_DONE = "Operation aborted."
 
 
@@ -112,6 +117,35 @@ def require_offers(host: Host, wish: Wish, names: Sequence[str]) -> None:
         )
 
 
+def _going_by(host: Host, locks: str, folder: str) -> str:
+    """The option that has dnf go by these locks in place of the host's list."""
+    host.write(f"{folder}/versionlock.list", locks)
+    host.write(
+        f"{folder}/plugins/versionlock.conf",
+        f"[main]\nenabled = 1\nlocklist = {folder}/versionlock.list\n",
+    )
+    return f"--setopt=pluginconfpath=/etc/dnf/plugins,{folder}/plugins"
+
+
+@contextlib.contextmanager
+def lifted(host: Host, names: Sequence[str]) -> Iterator[List[str]]:
+    """dnf's options under which our own locks on ``names`` do not count, while the user's do.
+
+    A lock keeps a name at one version, so that of the kernel which is left shuts out the next one,
+    which is installed beside it.
+    """
+    text = host.read(rpm.lock_list(host)) or ""
+    others = rpm.without_own(text, names)
+    if others == text:
+        yield []
+        return
+    folder = f"{WORK}/dnf-{os.getpid()}"
+    try:
+        yield [_going_by(host, others, folder)]
+    finally:
+        shutil.rmtree(host.path(folder))
+
+
 def _shell(host: Host, wish: Wish, todo: Change, folder: str, options: Sequence[str]) -> Result:
     """Let dnf install and remove in one transaction, with its own locks on these names lifted.
 
@@ -119,15 +153,10 @@ def _shell(host: Host, wish: Wish, todo: Change, folder: str, options: Sequence[
     that what depends on them exactly is found at the same one.
     """
     locks = rpm.with_locks(host.read(rpm.lock_list(host)) or "", wish.packages, wish.remove)
-    host.write(f"{folder}/versionlock.list", locks)
-    host.write(
-        f"{folder}/plugins/versionlock.conf",
-        f"[main]\nenabled = 1\nlocklist = {folder}/versionlock.list\n",
-    )
+    plugins = _going_by(host, locks, folder)
     lines = ["install " + " ".join(map(wish.asked, todo.install))]
     lines += ["remove " + " ".join(todo.remove)] if todo.remove else []
     host.write(f"{folder}/transaction", "\n".join(line for line in [*lines, "run"] if line) + "\n")
-    plugins = f"--setopt=pluginconfpath=/etc/dnf/plugins,{folder}/plugins"
     argv = ["dnf", *options, plugins, "shell", f"{folder}/transaction"]
     return host.run(argv, timeout=3600)
 

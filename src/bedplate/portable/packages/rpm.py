@@ -156,7 +156,7 @@ def with_locks(text: str, wish: Mapping[str, str], gone: Sequence[str] = ()) -> 
         if line.startswith(MARK) and line[len(MARK) :].split(" ")[0] in names:
             continue
         entry = line.partition("#")[0].strip()
-        if entry and not entry.startswith("!") and _name(entry) in names:
+        if entry and not entry.startswith("!") and name_of(entry) in names:
             continue
         kept.append(line)
     for name in sorted(wish):
@@ -164,8 +164,19 @@ def with_locks(text: str, wish: Mapping[str, str], gone: Sequence[str] = ()) -> 
     return "".join(line + "\n" for line in kept)
 
 
-def _name(entry: str) -> str:
-    """The name in a lock ``name-epoch:version-release.arch``, whose name may have dashes itself."""
+def without_own(text: str, names: Sequence[str]) -> str:
+    """The lock list without the locks on ``names`` that `with_locks` wrote; the user's stay."""
+    kept: List[str] = []
+    marked = ""
+    for line in text.splitlines(keepends=True):
+        before, marked = marked, line[len(MARK) :].split(" ")[0] if line.startswith(MARK) else ""
+        if marked not in names and not (before in names and name_of(line.strip()) == before):
+            kept.append(line)
+    return "".join(kept)
+
+
+def name_of(entry: str) -> str:
+    """The name, which may have dashes itself, in ``name-version-release.arch`` or a lock."""
     return entry.rsplit("-", 2)[0] if entry.count("-") >= 2 else entry
 
 
