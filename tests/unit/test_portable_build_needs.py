@@ -8,6 +8,7 @@ import pytest
 
 from bedplate.portable.driver import build_needs
 from bedplate.portable.host import Host, Result
+from bedplate.portable.packages import rpm
 from bedplate.portable.packages.transaction import TransactionError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ KERNELS = (
     "linux-image-unsigned-generic ii \n"
     "linux-image-rt-amd64 rc \n"
 )
+EXCLUDED = "Error: Unable to find a match: kernel-devel"
 UNREACHABLE = "E: The repository 'http://deb.example stable Release' does not have a Release file."
 
 
@@ -44,7 +46,12 @@ class Machine:
             return self.updates
         if argv[0] == "rpm":
             return Result(1, "package dkms is not installed", "")
-        assert "repoquery" in words
+        assert argv[0] == "dnf"
+        # The list in force where no other one is named.
+        folder = next((w.rpartition(",")[2] for w in argv if "pluginconfpath" in w), "")
+        locks = self.host.read(f"{folder}/../versionlock.list" if folder else rpm.LOCK_LIST) or ""
+        if "\nkernel-devel-" in locks:
+            return Result(1, "", EXCLUDED) if "install" in argv else Result(0, "", "")
         return self.repoquery
 
 
@@ -69,6 +76,25 @@ def test_red_hats_headers_and_dkms(tmp_path: Path) -> None:
     assert found == build_needs.Needs([], ["dkms"])
     with pytest.raises(TransactionError, match="Offer EPEL to the host"):
         build_needs.refuse_without_dkms(found)
+
+
+def test_the_lock_on_another_kernels_headers_does_not_shut_out_the_running_ones(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, "rhel")
+    machine.repoquery = Result(0, "kernel-devel\n", "")
+    name = "kernel-devel-5.14.0-611.5.1.el9_7.x86_64"
+    locked = rpm.with_locks("bash-0:5.1-1.*\n", {"kernel-devel": "5.14.0-570.1.el9_6"})
+    machine.host.write(rpm.LOCK_LIST, locked)
+    found = build_needs.needs(machine.host, [name], refresh=True)
+    assert found == build_needs.Needs([name], [])
+    build_needs.install(machine.host, [name], "/tmp")
+    assert machine.host.read(rpm.LOCK_LIST) == locked
+    # The user's own lock on the same name stays in force.
+    machine.host.write(rpm.LOCK_LIST, "# mine\nkernel-devel-0:5.14.0-570.1.el9_6.*\n")
+    assert build_needs.needs(machine.host, [name], refresh=True).missing == [name]
+    with pytest.raises(TransactionError, match="packages could not be installed"):
+        build_needs.install(machine.host, [name], "/tmp")
 
 
 def test_a_repository_that_does_not_answer_is_not_blamed_on_epel(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import List, NamedTuple, Sequence
 
 from .. import os_release
 from ..host import Host
-from ..packages import apt, debian, dnf
+from ..packages import apt, debian, dnf, rpm
 from ..packages.transaction import TransactionError, await_turn
 from .state import HEADERS
 
@@ -69,7 +69,9 @@ def needs(host: Host, names: Sequence[str], refresh: bool) -> Needs:
 
 
 def _offered_by_dnf(host: Host, name: str) -> bool:
-    answer = host.run(["dnf", *dnf.OPTIONS, "--quiet", "repoquery", name], timeout=600)
+    with dnf.lifted(host, [rpm.name_of(name)]) as options:
+        argv = ["dnf", *dnf.OPTIONS, *options, "--quiet", "repoquery", name]
+        answer = host.run(argv, timeout=600)
     if answer.code != 0:
         raise TransactionError(
             "the package index cannot be fetched",
@@ -96,7 +98,8 @@ def install(host: Host, names: Sequence[str], work: str) -> None:
     if os_release.family(host) != "RedHat":
         apt.run(host, apt.Wish(dict.fromkeys(names, ""), work=work), names)
         return
-    answer = host.run(["dnf", *dnf.OPTIONS, "install", *names], timeout=1800)
+    with dnf.lifted(host, [rpm.name_of(name) for name in names]) as options:
+        answer = host.run(["dnf", *dnf.OPTIONS, *options, "install", *names], timeout=1800)
     if answer.code != 0:
         fix = "Mend what dnf says on the host and run the play again."
         what = "packages could not be installed"
