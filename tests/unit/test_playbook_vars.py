@@ -129,6 +129,25 @@ def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
     assert found == {"plain": "", "shared": "nvidia-cuda-mps", "joined": "nvidia-fabricmanager"}
 
 
+def test_a_key_is_made_only_where_a_module_is_built(tmp_path: Path) -> None:
+    install = yaml.safe_load((ROOT / "roles/host_baseline/tasks/install.yml").read_text())
+    (made,) = (task for task in install if "bedplate.gpu.module_signing" in task)
+    base = HERE | {"host_baseline_secure_boot": True}
+    hosts = {
+        "built": base | {"__tests_pool": {"nvidia_driver": {"source": "distro"}}},
+        "precompiled": base | {"__tests_pool": {"nvidia_driver": {"source": "precompiled"}}},
+        "without": base | {"__tests_pool": {}},
+    }
+    role = str(ROOT / "roles/host_baseline/vars/main.yml")
+    asked = {
+        "ansible.builtin.debug": {"msg": "<makes a key>"},
+        "when": made["when"],
+        "vars": {"__bedplate_pool": "{{ __tests_pool }}", "host_baseline_secure_boot": True},
+    }
+    said = play(tmp_path, hosts, [{"ansible.builtin.include_vars": role}, asked])
+    assert re.findall(r"\[(\w+)\] => msg: <makes a key>", said) == ["built"], said
+
+
 def test_evidence_compares_with_what_each_role_says(tmp_path: Path) -> None:
     pool: dict[str, Any] = {"os": "debian-12", "kernel": "6.1.0-50-amd64", "gpu": []}
     full = pool | {

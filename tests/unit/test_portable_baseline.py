@@ -230,7 +230,7 @@ def test_a_key_waits_for_its_owner(tmp_path: Path) -> None:
     enforce(on)
     for name in secure_boot.PAIRS[1]:
         put(on, name)
-    results, messages = evidence(on, secure_boot=True)
+    results, messages = evidence(on, secure_boot=True, headers=True)
     assert results["baseline.secure_boot"] == "pass"
     assert messages == folded(
         """
@@ -240,6 +240,18 @@ def test_a_key_waits_for_its_owner(tmp_path: Path) -> None:
         console.
         """
     )
+
+
+def test_modules_that_come_built_want_no_key_of_the_hosts(tmp_path: Path) -> None:
+    """Who built them signed them: a person would enrol a key that signs nothing."""
+    on = host(tmp_path, {"mokutil": Result(0, "it is not enrolled", "")})
+    put(on, kernel_pin.CONTAINER)
+    enforce(on)
+    to = Collected([], {}, {})
+    collect(on, Wishes(baseline={"secure_boot": True, "headers": False}), to)
+    assert failures(to.checks, "gpu-1") == []
+    (found,) = (one for one in to.checks if one["id"] == "baseline.signing_key")
+    assert (found["result"], found["reason"]) == ("skipped", "no module is built on this host")
 
 
 def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
