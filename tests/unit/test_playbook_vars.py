@@ -75,6 +75,41 @@ def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path:
     assert "failed=1" in said
 
 
+def test_no_node_is_emptied_for_modules_of_a_kernel_that_it_may_not_boot(tmp_path: Path) -> None:
+    waits = {"pending": ["kernel 6.1.0-50-amd64"], "reboot_required": True}
+    built = HERE | {"source": "precompiled", "__host_baseline_pinned": waits}
+    hosts = {
+        "waits": built,
+        "moves": built | {"reboots": True},
+        "builds": built | {"source": "distro"},
+        "runs": built | {"__host_baseline_pinned": {"pending": [], "reboot_required": False}},
+        "free": built | {"__host_baseline_pinned": {"skipped": True}},
+    }
+    pool = {"kernel": "6.1.0-50-amd64", "nvidia_driver": {"source": "{{ source }}"}}
+    tasks = [
+        {
+            "ansible.builtin.include_tasks": str(PLAYBOOKS / "tasks" / "exchange.yml"),
+            "vars": {
+                "upgrade_reboot_allowed": "{{ reboots | default(false) }}",
+                "__upgrade_control_plane": "cp",
+                "__bedplate_pool": pool,
+            },
+        }
+    ]
+    said = play(tmp_path, hosts, tasks)
+    message = (
+        "the node would be emptied for modules of a kernel that it may not boot — {} —"
+        " got: no reboot is allowed; allowed: a reboot into kernel 6.1.0-50-amd64, for which the"
+        " driver comes built — Run upgrade.yml with -e upgrade_reboot_allowed=true."
+    )
+    assert [name for name in hosts if message.format(name) in said] == ["waits"], said
+    # The others go on, to where this site's lock is missed.
+    gone_on = re.findall(
+        r"fatal: \[(\w+)\]: FAILED! => changed: false msg: 'Task failed: Fin", said
+    )
+    assert sorted(gone_on) == sorted({*hosts} - {"waits"}), said
+
+
 def test_a_node_is_drained_for_a_kernel_only_where_it_may_reboot(tmp_path: Path) -> None:
     reached = {"exists": {"proxy": False}}
     base = {**HERE, "__bedplate_reached": reached}
