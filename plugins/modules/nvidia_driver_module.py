@@ -212,7 +212,7 @@ def main() -> None:
                 "the NVIDIA kernel module does not load as wished",
                 done.failed,
                 wished.name,
-                driver.way_out(host, running),
+                driver.way_out(host, running, wished.source, wish["kernel"]),
             )
 
     links = driver_libraries.change(host, done.now.version if done.now else "")

@@ -34,6 +34,20 @@ def test_with_headers_the_build_or_the_signature_is_to_blame(tmp_path: Path) -> 
     assert driver.way_out(Host(str(tmp_path)), RELEASE).startswith("See 'dkms status'")
 
 
+def test_a_module_that_comes_built_wants_its_own_kernel_and_no_headers(tmp_path: Path) -> None:
+    on = Host(str(tmp_path))
+    assert driver.way_out(on, RELEASE, "precompiled", "6.1.0-50-amd64") == (
+        "The module comes built for kernel 6.1.0-50-amd64, and 6.1.0-37-amd64 runs: boot the host"
+        " into that kernel (a node: run upgrade.yml with -e upgrade_reboot_allowed=true), and run"
+        " the playbook again."
+    )
+    for kernel in ("", RELEASE):
+        assert driver.way_out(on, RELEASE, "precompiled", kernel) == (
+            "See the kernel's log on the host: the module comes built for one kernel, which has to"
+            " be the running one, and Secure Boot may refuse its signature."
+        )
+
+
 def test_a_card_that_nouveau_holds_waits_for_a_reboot(tmp_path: Path) -> None:
     ran = []
 

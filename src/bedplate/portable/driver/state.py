@@ -13,6 +13,8 @@ LAST_GOOD = driver_record.PATH
 MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 #: Where DKMS finds the headers of the running kernel.
 HEADERS = "/lib/modules/{}/build"
+#: The source of drivers whose modules nobody builds on the host.
+PRECOMPILED = "precompiled"
 #: Holds the cards from boot on, where host_baseline has not yet kept it from being loaded.
 NOUVEAU = "/sys/bus/pci/drivers/nouveau"
 
@@ -152,8 +154,22 @@ def nouveau_holds(host: Host) -> bool:
     return any(":" in name for name in host.list(NOUVEAU))
 
 
-def way_out(host: Host, release: str) -> str:
-    """Say what to do about a module that does not load, by what the host lacks."""
+def way_out(host: Host, release: str, source: str = "", kernel: str = "") -> str:
+    """Say what to do about a module that does not load, by what the host lacks.
+
+    ``kernel`` is the site's, where it names one; modules of the source ``precompiled`` are for it.
+    """
+    if source == PRECOMPILED and kernel not in ("", release):
+        return (
+            f"The module comes built for kernel {kernel}, and {release} runs: boot the host into"
+            " that kernel (a node: run upgrade.yml with -e upgrade_reboot_allowed=true), and run"
+            " the playbook again."
+        )
+    if source == PRECOMPILED:
+        return (
+            "See the kernel's log on the host: the module comes built for one kernel, which has to"
+            " be the running one, and Secure Boot may refuse its signature."
+        )
     if not host.exists(HEADERS.format(release)):
         return (
             f"Install linux-headers-{release}, which DKMS needs to build the module for the running"
