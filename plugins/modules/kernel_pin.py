@@ -28,7 +28,8 @@ options:
     elements: str
     required: true
   followers:
-    description: Packages that follow the newest kernel. They are held where they are installed.
+    description: Packages that follow the newest kernel. They are held where they are installed, and
+      on the Debian family so are those of any other flavour of kernels.
     type: list
     elements: str
     default: []
@@ -172,6 +173,7 @@ def main() -> None:
     )
     host, release = Host(), module.params["release"]
     pin = kernel_pin.Pin(module.params["packages"], module.params["followers"])
+    pin = kernel_pin.complete(host, pin)
     names = sorted({*pin.packages, *pin.followers})
     other = not kernel_pin.in_container(host) and kernel_pin.running() != release
     joined = host.joined or module.params["node"]

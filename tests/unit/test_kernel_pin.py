@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.bedplate.gpu.plugins.modules import kernel_pin
 
+from bedplate.portable.evidence import baseline
+from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import KUBELET_CONFIG, Host, Result
 
 if TYPE_CHECKING:
@@ -116,6 +118,28 @@ def test_a_host_without_workload_gets_its_kernel_at_once(
     told = pin(machine, monkeypatch)
     assert (told["pending"], told["installed"]) == ([], [f"linux-image-{NEW}"])
     assert told["reboot_required"]
+
+
+def test_what_brings_the_next_kernel_of_any_flavour_is_held(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host of a cloud or with a newer line of kernels follows those, and evidence asks for it."""
+    others = {"linux-base", "linux-firmware", "linux-libc-dev", "linux-tools-generic-hwe-22.04"}
+    others |= {"linux-image-unsigned-6.8.0-45-generic", "linux-headers-6.8.0-45-generic"}
+    meta = {"linux-generic-hwe-22.04", "linux-image-generic-hwe-22.04"}
+    meta |= {"linux-headers-gcp", "linux-image-unsigned-edge"}
+    machine.packages = {f"linux-image-{NEW}", *others, *meta}
+    foreseen = pin(machine, monkeypatch, check=True)
+    told = pin(machine, monkeypatch)
+    assert machine.held == {f"linux-image-{NEW}", *meta}
+    assert foreseen["diff"] == told["diff"]
+    assert not pin(machine, monkeypatch)["changed"]
+    machine.held.remove("linux-generic-hwe-22.04")
+    to = Collected([], {}, {})
+    wished = {"kernel": NEW, "kernel_packages": [f"linux-image-{NEW}"]}
+    baseline.collect(machine.host, Wishes(baseline=wished), to)
+    (held,) = (one for one in to.checks if one["id"] == "baseline.kernel_held")
+    assert held["found"] == ["linux-generic-hwe-22.04 is not held"]
 
 
 RUNS, NEXT = "5.14.0-611.5.1.el9_7.x86_64", "5.14.0-611.9.1.el9_7.x86_64"

@@ -12,10 +12,6 @@ from ..packages import apt, debian, dnf, rpm
 from ..packages.transaction import TransactionError, await_turn
 from .state import HEADERS
 
-#: How the names of Debian's kernels begin, and those of their headers.
-IMAGE, FOLLOWER = "linux-image-", "linux-headers-"
-#: Ubuntu's kernels before they are signed: what follows them has no headers of its own.
-UNSIGNED = "unsigned-"
 DEVEL = "kernel-devel-"
 DKMS = "dkms"
 
@@ -34,16 +30,11 @@ def wanted(host: Host, release: str, dkms: bool) -> List[str]:
         names = [] if there else [DEVEL + release]
         lacks = dkms and host.run(["rpm", "--query", DKMS]).code != 0
         return [*names, DKMS] if lacks else names
-    names = [] if there else [FOLLOWER + release]
-    query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Abbrev}\n"]
-    for line in host.run([*query, IMAGE + "*"]).out.splitlines():
-        name, _, status = line.partition(" ")
-        flavour = name[len(IMAGE) :]
-        # A kernel's own name begins with its version; what draws in new ones has the flavour alone.
+    names = [] if there else [debian.HEADERS + release]
+    for flavour, held in debian.flavours(host, debian.IMAGE).items():
         # One that is held draws in nothing: the site pins a kernel, whose headers its role brings.
-        draws = status.startswith("ii") and not flavour[:1].isdigit()
-        if draws and not flavour.startswith(UNSIGNED):
-            names.append(FOLLOWER + flavour)
+        if not held and not flavour.startswith(debian.UNSIGNED):
+            names.append(debian.HEADERS + flavour)
     have = debian.installed(host, [*names, DKMS])
     return [name for name in [*names, *([DKMS] if dkms else [])] if name not in have]
 

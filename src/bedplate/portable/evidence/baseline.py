@@ -62,7 +62,7 @@ def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
         to.checks.append(skipped("baseline.kernel_held", held, NO_KERNEL))
         return
     pin = kernel_pin.Pin(wished.get("kernel_packages", []), wished.get("kernel_followers", []))
-    state = kernel_pin.state(host, pin)
+    state = kernel_pin.state(host, kernel_pin.complete(host, pin))
     if kernel_pin.in_container(host):
         to.checks.append(skipped("baseline.kernel", what, SHARED.format("kernel")))
     else:

@@ -9,6 +9,8 @@ from ..packages import debian, rpm
 
 #: Where DKMS finds the headers of a kernel.
 HEADERS = "/lib/modules/{}/build"
+#: Before its flavour, the name of a package that draws in both a kernel and its headers.
+ALL = "linux-"
 #: systemd says there what kind of container it runs in.
 CONTAINER = "/run/systemd/container"
 
@@ -41,6 +43,15 @@ def headers_present(host: Host, release: str) -> bool:
 def running() -> str:
     """The running kernel's release."""
     return platform.release()
+
+
+def complete(host: Host, pin: Pin) -> Pin:
+    """The pin with whatever else on the host follows new kernels, of any flavour."""
+    if os_release.family(host) != "Debian":
+        return pin
+    kinds = {*debian.flavours(host, debian.IMAGE), *debian.flavours(host, debian.HEADERS)}
+    names = [start + kind for kind in kinds for start in (ALL, debian.IMAGE, debian.HEADERS)]
+    return pin._replace(followers=sorted({*pin.followers, *debian.installed(host, names)}))
 
 
 def holds(host: Host, names: Sequence[str]) -> Dict[str, bool]:

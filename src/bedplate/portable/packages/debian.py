@@ -12,6 +12,10 @@ UNFINISHED = re.compile(r"^.(?:[UFHWt]|.R)", re.MULTILINE)
 STATUS = "${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
 #: Modules that Ubuntu builds for each kernel, from one source for all drivers: only names tell.
 APART = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-")
+#: How the names of kernels begin, and those of their headers.
+IMAGE, HEADERS = "linux-image-", "linux-headers-"
+#: Ubuntu's kernels before they are signed: what follows them has no headers of its own.
+UNSIGNED = "unsigned-"
 _LINE = re.compile(
     r"^(?P<head>\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)\s+)(?P<components>[^#\n]*?)(?P<tail>\s*(?:#.*)?)$"
 )
@@ -35,6 +39,23 @@ def installed(host: Host, names: Sequence[str]) -> Dict[str, Package]:
         fields = line.split("\t")
         if len(fields) == 4 and fields[3] == "installed":
             found[fields[0].split(":")[0]] = Package(fields[1], fields[2] == "hold")
+    return found
+
+
+def flavours(host: Host, prefix: str) -> Dict[str, bool]:
+    """Flavours of kernels whose newest one an installed package follows, each with its hold.
+
+    ``prefix`` is what their names begin with. A kernel's own package goes on with its version; what
+    draws in new ones has the flavour alone.
+    """
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Abbrev}\n"]
+    found = {}
+    for line in host.run([*query, prefix + "*"]).out.splitlines():
+        name, _, status = line.partition(" ")
+        flavour = name[len(prefix) :]
+        kind = flavour.removeprefix(UNSIGNED)
+        if status[:2] in ("ii", "hi") and not kind[:1].isdigit():
+            found[flavour] = status.startswith("h")
     return found
 
 
