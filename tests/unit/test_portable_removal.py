@@ -107,6 +107,16 @@ def test_files_go_with_their_folders_and_what_was_there_comes_back(machine: Mach
     assert removal.files(machine.host, [], check=False) == removal.Outcome([], [])
 
 
+def test_a_mount_of_ours_is_undone_before_its_unit_goes(machine: Machine) -> None:
+    mount = "/etc/systemd/system/run-nvidia-mps-shm.mount"
+    ensure_files(machine.host, [File(mount, MARK.format("gpu_sharing"))])
+    removal.files(machine.host, ["gpu_sharing"], check=False)
+    assert machine.asked == [
+        "systemctl disable --now run-nvidia-mps-shm.mount",
+        "systemctl daemon-reload",
+    ]
+
+
 def test_only_the_roles_that_are_named_lose_files(machine: Machine) -> None:
     outcome = removal.files(machine.host, ["nvidia_device_plugin"], check=False)
     assert outcome.changes == [f"{DROP_IN}: removed"]

@@ -20,7 +20,7 @@ STORE = "/opt/bedplate"
 #: Where roles set links to programs of the store.
 LINKS = ("/usr/local/bin", "/usr/local/sbin", "/opt/cni/bin")
 UNITS = "/etc/systemd/system/"
-_UNIT = re.compile(r"^/etc/systemd/system/[^/]+\.(?:service|path|timer|socket)$")
+_UNIT = re.compile(r"^/etc/systemd/system/[^/]+\.(?:service|path|timer|socket|mount)$")
 _REMOVED = re.compile(r"^(?:Remv|Purg) (?P<name>\S+)", re.MULTILINE)
 APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", "--allow-change-held-packages")
 QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
