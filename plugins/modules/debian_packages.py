@@ -42,7 +42,7 @@ options:
   owner:
     description:
       - The role's name. Where it is given, a file below C(/etc/apt/apt.conf.d) also keeps
-        unattended upgrades away from the packages.
+        unattended upgrades away from the packages, and what is held is recorded under that name.
     type: str
     default: ""
   archives:
@@ -125,6 +125,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message impo
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
     apt,
     debian,
+    holds,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.apt import (
     Wish,
@@ -179,7 +180,8 @@ def unfinished(reason: str) -> TransactionError:
     )
 
 
-def hold(host: Host, names: list[str]) -> None:
+def hold(host: Host, names: list[str], role: str) -> None:
+    holds.keep(host, names, role)
     answer = host.run(["apt-mark", "hold", *names])
     if answer.code != 0:
         raise TransactionError(
@@ -241,7 +243,7 @@ def main() -> None:
         to_hold = mine if given["hold"] else []
         unheld = [n for n in to_hold if not (n in now and now[n].held)]
         if unheld and not module.check_mode:
-            hold(host, unheld)
+            hold(host, unheld, given["owner"])
     except TransactionError as error:
         module.fail_json(
             msg=problem(error.what, os.uname().nodename, error.got, error.allowed, error.fix)

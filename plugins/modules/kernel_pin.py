@@ -96,7 +96,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import dnf, rpm
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import dnf, holds, rpm
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
     TransactionError,
 )
@@ -121,6 +121,7 @@ def install(module: AnsibleModule, host: Host, names: list[str]) -> Result:
 def hold(host: Host, names: list[str]) -> Result:
     """Keep upgrades away from packages that are installed."""
     if os_release.family(host) == "Debian":
+        holds.keep(host, names, "host_baseline")
         return host.run(["apt-mark", "hold", *names])
     # Without it dnf does not read the list.
     try:

@@ -15,9 +15,11 @@ description:
   - A file that somebody has edited since stays and is named in RV(kept). A file that was there
     before Bedplate wrote it gets its text of then.
   - Units among the files are stopped and disabled first.
+  - Packages that were held for the roles are upgraded with the others again. Who held one of which
+    nothing is recorded is not known, so it stays held, and RV(kept) names it in the end.
 options:
   roles:
-    description: Roles whose files go.
+    description: Roles whose files and holds of packages go.
     type: list
     elements: str
     default: []
@@ -86,6 +88,7 @@ def remove(host: Host, wish: dict[str, Any], check: bool) -> removal.Outcome:
         outcomes.append(removal.boot_arguments(host, check))
     if wish["roles"] or wish["everything"]:
         outcomes.append(removal.files(host, wish["roles"], check))
+        outcomes.append(removal.locks(host, wish["roles"], check))
     if wish["archives"] or wish["everything"]:
         outcomes.append(removal.archives(host, wish["archives"], check))
     if wish["driver_packages"]:

@@ -12,6 +12,7 @@ from ansible_collections.bedplate.gpu.plugins.modules import kernel_pin
 from bedplate.portable.evidence import baseline
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import KUBELET_CONFIG, Host, Result
+from bedplate.portable.packages import holds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,6 +141,16 @@ def test_what_brings_the_next_kernel_of_any_flavour_is_held(
     baseline.collect(machine.host, Wishes(baseline=wished), to)
     (held,) = (one for one in to.checks if one["id"] == "baseline.kernel_held")
     assert held["found"] == ["linux-generic-hwe-22.04 is not held"]
+
+
+def test_holds_are_written_down_and_those_of_the_user_are_not(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.held.add(FOLLOWER)
+    pin(machine, monkeypatch, check=True)
+    assert holds.load(machine.host) == {}
+    pin(machine, monkeypatch)
+    assert holds.load(machine.host) == {f"linux-image-{NEW}": "host_baseline"}
 
 
 RUNS, NEXT = "5.14.0-611.5.1.el9_7.x86_64", "5.14.0-611.9.1.el9_7.x86_64"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.bedplate.gpu.plugins.modules import debian_packages
 
 from bedplate.portable.host import Host, Result
-from bedplate.portable.packages import apt
+from bedplate.portable.packages import apt, holds
 from bedplate.portable.packages.apt import Wish
 from bedplate.portable.packages.transaction import TransactionError
 
@@ -170,3 +171,11 @@ def test_what_goes_is_not_configured_first(tmp_path: Path) -> None:
     for stays in (Wish({"broken": "2"}), Wish({"broken": ""}), Wish({"another": "1"})):
         assert apt.mend(here, stays) == ""
         assert asked[-1][-2:] == ["--configure", "-a"]
+
+
+def test_what_is_held_is_recorded_with_its_role(tmp_path: Path) -> None:
+    on = Host(str(tmp_path), lambda *_: Result(1, "", "E: no such package"))
+    with pytest.raises(debian_packages.TransactionError, match="packages could not be held"):
+        debian_packages.hold(on, ["nvidia-smi"], "nvidia_driver")
+    # Before the call, so that a run which is killed has told of it.
+    assert holds.load(on) == {"nvidia-smi": "nvidia_driver"}

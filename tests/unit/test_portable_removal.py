@@ -12,6 +12,7 @@ from bedplate.portable.driver import record as driver_record
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
 from bedplate.portable.kernel import settings as kernel
+from bedplate.portable.packages import holds, rpm
 from bedplate.portable.passthrough import kernel as command_line
 
 if TYPE_CHECKING:
@@ -246,6 +247,54 @@ def test_records_go_last_and_folders_of_the_user_stay(machine: Machine) -> None:
     assert outcome.kept == ["/etc/bedplate: there are files in it that are not ours"]
     assert not machine.host.exists("/var/lib/bedplate")
     assert removal.records(machine.host, check=False).changes == []
+
+
+def test_upgrades_get_back_what_was_held_for_bedplate_alone(machine: Machine) -> None:
+    image, theirs = "linux-image-6.1.0-50-amd64", "their-package"
+    holds.keep(machine.host, [image], "host_baseline")
+    holds.keep(machine.host, ["containerd.io", SMI, "freed-since"], "")
+    record(machine)
+    held = {image, "containerd.io", SMI, theirs}
+    run = machine.run
+
+    def mark(argv: Sequence[str], *rest: object) -> Result:
+        if argv[:2] == ["apt-mark", "showhold"]:
+            return Result(0, "".join(f"{name}\n" for name in sorted(held)), "")
+        if argv[:2] == ["apt-mark", "unhold"]:
+            held.difference_update(argv[2:])
+        return run(argv, *rest)
+
+    on = Host(str(machine.root), mark)
+    kernel_free = [f"package {image}: no longer held"]
+    assert removal.locks(on, ["host_baseline"], check=True).changes == kernel_free
+    assert len(held) == 4
+    assert removal.locks(on, ["host_baseline"], check=False) == (kernel_free, [])
+    # The driver's packages take their holds along when they go.
+    rest = removal.locks(on, [], check=False)
+    assert rest.changes == ["package containerd.io: no longer held"]
+    assert rest.kept == [
+        f"the hold on package {theirs}: not ours, by the records (apt-mark unhold {theirs})"
+    ]
+    assert held == {SMI, theirs}
+    assert removal.locks(on, [], check=False) == ([], rest.kept)
+    removal.records(on, check=False)
+    assert not on.exists(holds.RECORD)
+
+
+def test_dnf_forgets_every_lock_that_is_ours(machine: Machine) -> None:
+    machine.host.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\n')
+    locks = {"kernel-core": "5.14-1", "kernel": "5.14-1", "containerd.io": "1-1"}
+    text = rpm.with_locks("# mine\nbash-0:5.1-1.*\n", locks)
+    machine.host.write(rpm.LOCK_LIST, text)
+    free = "package {}: no longer locked".format
+    kernels = [free("kernel"), free("kernel-core")]
+    assert removal.locks(machine.host, ["host_baseline"], check=True) == (kernels, [])
+    assert machine.host.read(rpm.LOCK_LIST) == text
+    assert removal.locks(machine.host, ["host_baseline"], check=False) == (kernels, [])
+    assert removal.locks(machine.host, [], check=False) == ([free("containerd.io")], [])
+    assert machine.host.read(rpm.LOCK_LIST) == "# mine\nbash-0:5.1-1.*\n"
+    assert removal.locks(machine.host, [], check=False) == ([], [])
+    assert machine.asked == []
 
 
 GRUB = "/etc/default/grub.d/90-bedplate-passthrough.cfg"

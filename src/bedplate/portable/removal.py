@@ -12,7 +12,7 @@ from .driver import runfile
 from .driver import state as driver
 from .host import Host
 from .kernel import settings as kernel
-from .packages import dnf, rpm
+from .packages import dnf, holds, rpm
 from .passthrough import apply as passthrough
 from .passthrough import kernel as command_line
 
@@ -24,11 +24,15 @@ _UNIT = re.compile(r"^/etc/systemd/system/[^/]+\.(?:service|path|timer|socket|mo
 _REMOVED = re.compile(r"^(?:Remv|Purg) (?P<name>\S+)", re.MULTILINE)
 APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", "--allow-change-held-packages")
 QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
+#: The role that pins a kernel, and the names of what it locks where packages are rpm's.
+KERNEL_ROLE = "host_baseline"
+_KERNEL = re.compile(r"^kernel(?:-|$)")
 #: Records and marks of ours; the folders only where they are empty then.
 RECORDS = (
     driver_record.PATH,
     owned.RECORD,
     owned.RECORD + ".lock",
+    holds.RECORD,
     kernel.STALE_INITRAMFS,
     passthrough.UNFINISHED,
     # A secret is not in the record of files, and goes by its name.
@@ -177,10 +181,7 @@ def archives(host: Host, names: Sequence[str], check: bool) -> Outcome:
 def driver_packages(host: Host, check: bool) -> Outcome:
     """Take away the driver's packages and what came along with them alone."""
     outcome = Outcome([], [])
-    try:
-        record = driver_record.parse(host.read(driver_record.PATH) or "")
-    except ValueError as error:
-        raise RemovalError(f"{driver_record.PATH}: {error}") from error
+    record = _recorded_drivers(host)
     _installers(host, record, outcome, check)
     names = record.names
     if not names:
@@ -202,6 +203,13 @@ def driver_packages(host: Host, check: bool) -> Outcome:
     if not check:
         driver_libraries.apply(host, links)
     return outcome
+
+
+def _recorded_drivers(host: Host) -> driver_record.Record:
+    try:
+        return driver_record.parse(host.read(driver_record.PATH) or "")
+    except ValueError as error:
+        raise RemovalError(f"{driver_record.PATH}: {error}") from error
 
 
 def _installers(host: Host, record: driver_record.Record, outcome: Outcome, check: bool) -> None:
@@ -272,6 +280,50 @@ def _unlock(host: Host, names: Sequence[str], outcome: Outcome, check: bool) -> 
         outcome.changes.append(f"{path}: locks on the driver's packages removed")
         if not check:
             host.write(path, after)
+
+
+def locks(host: Host, roles: Sequence[str], check: bool) -> Outcome:
+    """Let upgrades have what ``roles`` (all, where none is named) kept from them.
+
+    The driver's packages are not looked at: they go, and their holds and locks with them. A hold of
+    which nothing is recorded stays: it may be the user's. At the end it is named.
+    """
+    drivers = _recorded_drivers(host).names
+    if os_release.family(host) == "RedHat":
+        return _own_locks(host, roles, drivers, check)
+    outcome = Outcome([], [])
+    record = sorted(holds.load(host).items())
+    ours = [name for name, role in record if not roles or role in roles]
+    if roles and not ours:
+        return outcome
+    held = _run(host, ["apt-mark", "showhold"]).split()
+    going = [name for name in ours if name in held and name not in drivers]
+    outcome.changes.extend(f"package {name}: no longer held" for name in going)
+    if going and not check:
+        _run(host, ["apt-mark", "unhold", *going])
+    if not check:
+        holds.forget(host, [name for name in ours if name not in drivers])
+    if not roles:
+        outcome.kept.extend(
+            f"the hold on package {name}: not ours, by the records (apt-mark unhold {name})"
+            for name in held
+            if name not in ours and name not in drivers
+        )
+    return outcome
+
+
+def _own_locks(host: Host, roles: Sequence[str], spared: Sequence[str], check: bool) -> Outcome:
+    """Take our marked locks off dnf's list; of the kernel's alone the role is known."""
+    path = rpm.lock_list(host)
+    before = host.read(path) or ""
+    going = [
+        name
+        for name in rpm.own(before)
+        if name not in spared and (not roles or (KERNEL_ROLE in roles and _KERNEL.match(name)))
+    ]
+    if going and not check:
+        host.write(path, rpm.without_own(before, going))
+    return Outcome([f"package {name}: no longer locked" for name in going], [])
 
 
 def _simulated(host: Host, what: Sequence[str]) -> Set[str]:

@@ -164,6 +164,12 @@ def with_locks(text: str, wish: Mapping[str, str], gone: Sequence[str] = ()) -> 
     return "".join(line + "\n" for line in kept)
 
 
+def own(text: str) -> List[str]:
+    """The names whose locks in a list are ours, sorted."""
+    lines = (line[len(MARK) :] for line in text.splitlines() if line.startswith(MARK))
+    return sorted({line.split(" ")[0] for line in lines})
+
+
 def without_own(text: str, names: Sequence[str]) -> str:
     """The lock list without the locks on ``names`` that `with_locks` wrote; the user's stay."""
     kept: List[str] = []
