@@ -278,12 +278,16 @@ def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
 
 
 def test_a_node_is_told_that_only_an_upgrade_brings_another_kernel(tmp_path: Path) -> None:
-    """site.yml would change nothing, and a reboot would find no other kernel."""
-    on = host(tmp_path, {"timedatectl": Result(0, "yes\n", "")})
+    """site.yml would bring no kernel, and a reboot would find none; what is there can be held."""
+    follower = Result(0, "linux-image-amd64\t6.1\tinstall\tinstalled\n", "")
+    on = host(tmp_path, {"timedatectl": Result(0, "yes\n", ""), "dpkg-query": follower})
     put(on, "/etc/os-release", "ID=debian\n")
     put(on, KUBELET_CONFIG)
     _, messages = evidence(
-        on, kernel="6.1.0-1-amd64", kernel_packages=["linux-image-6.1.0-1-amd64"]
+        on,
+        kernel="6.1.0-1-amd64",
+        kernel_packages=["linux-image-6.1.0-1-amd64"],
+        kernel_followers=["linux-image-amd64"],
     )
     assert messages == folded(
         """
@@ -292,7 +296,7 @@ def test_a_node_is_told_that_only_an_upgrade_brings_another_kernel(tmp_path: Pat
         first.
 
         kernel packages held against upgrades, without differences — gpu-1
-        [baseline.kernel_held] — got: linux-image-6.1.0-1-amd64 is missing; allowed: nothing — Run
-        upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first.
+        [baseline.kernel_held] — got: linux-image-amd64 is not held; allowed: nothing — Run site.yml
+        for this host again.
         """
     )

@@ -55,7 +55,6 @@ def _settings(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
 def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
     running, release = kernel_pin.running(), wished.get("kernel", "")
     to.facts["kernel"] = running
-    fix_held = AGAIN
     what, held = "the running kernel is the site's", "kernel packages held against upgrades"
     if not release:
         to.checks.append(skipped("baseline.kernel", what, NO_KERNEL))
@@ -69,12 +68,13 @@ def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
         fix = "Reboot the host into that kernel; where a newer one is installed, make it the boot"
         fix += " loader's default first (grub-set-default, or grubby --set-default)."
         if host.joined and state.missing and running != release:
-            fix = fix_held = DRAINED
+            # What is missing comes with that kernel, and is told here alone.
+            fix, state = DRAINED, state._replace(missing=[])
         to.checks.append(check("baseline.kernel", what, release, running, fix))
     wrong = [f"{name} is missing" for name in state.missing]
     wrong += [f"{name} is not held" for name in state.unheld]
     to.checks.append(
-        check("baseline.kernel_held", held + ", without differences", [], wrong, fix_held)
+        check("baseline.kernel_held", held + ", without differences", [], wrong, AGAIN)
     )
 
 
