@@ -15,7 +15,8 @@ description:
   - A user's file stays the user's. Its C(imports) get one more entry, every other byte stays, and
     what it was before is kept beside it with the suffix C(.before-bedplate).
   - Fails, writing nothing, where the user's file cannot serve. It may switch off the interface that
-    kubelet talks to, or be of a version that containerd no longer reads.
+    kubelet talks to, be of a version that containerd no longer reads, or have another way to
+    registries than O(config_path).
 options:
   path:
     description: The main configuration.
@@ -39,6 +40,13 @@ options:
       user's file with settings of Kubernetes' interface, or with imports of its own, is refused.
     type: bool
     default: true
+  config_path:
+    description: Where the imported settings have containerd look for registries; empty means that
+      they do not say. Beside it containerd serves Kubernetes only where no file has mirrors or
+      certificates of registries, so a user's file that has them, or another such folder, is
+      refused.
+    type: str
+    default: ""
   hold_if_exists:
     description: If this file exists, a configuration that would change is left alone and reported
       in RV(pending).
@@ -89,6 +97,7 @@ def main() -> None:
             "imports": {"type": "str", "default": "/etc/containerd/conf.d/*.toml"},
             "instead_of": {"type": "str", "default": ""},
             "merged": {"type": "bool", "default": True},
+            "config_path": {"type": "str", "default": ""},
             "hold_if_exists": {"type": "path"},
         },
         supports_check_mode=True,
@@ -105,6 +114,7 @@ def main() -> None:
         hold,
         wish["instead_of"],
         wish["merged"],
+        wish["config_path"],
     )
     if outcome.problems:
         module.fail_json(msg="\n".join(outcome.problems))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from bedplate.portable import owned
 from bedplate.portable.host import Host, Result
 from bedplate.portable.runtime import containerd as containerd_config
 from bedplate.portable.runtime import docker as docker_config
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROLE = Path(__file__).resolve().parents[2] / "roles" / "container_runtime"
 
 PATH = "/etc/containerd/config.toml"
 PATTERN = "/etc/containerd/conf.d/*.toml"
@@ -154,6 +156,93 @@ def test_before_2_0_nothing_may_stand_beside_ours(host: Host) -> None:
     ]
     assert not ensure(f'version = 2\n# {cri}[plugins.mine]\n  a = "/data"\n').problems
     assert tomllib.loads(host.read(PATH) or "")["imports"] == [ONE_FILE]
+
+
+CERTS = "/etc/containerd/certs.d"
+REGISTRY = "plugins.'io.containerd.cri.v1.images'.registry"
+OLD_CRI = 'plugins."io.containerd.grpc.v1.cri"'
+OLD_REGISTRY = f"{OLD_CRI}.registry"
+
+
+@pytest.mark.parametrize(
+    ("tables", "got"),
+    [
+        (f'[{REGISTRY}.mirrors."docker.io"]\nendpoint = ["https://m.example"]\n', "mirrors"),
+        (f'[{OLD_REGISTRY}.mirrors]\n  "docker.io" = {{endpoint = []}}\n', "mirrors"),
+        (f'[{OLD_REGISTRY}]\n  mirrors = {{"docker.io" = {{}}}}\n', "mirrors"),
+        (f'[{OLD_REGISTRY}.configs."m.example".tls]\n  ca_file = "/ca"\n', "configs.*.tls"),
+        (f'[{OLD_REGISTRY}.configs]\n  "m.example".tls = {{ca_file = "/ca"}}\n', "configs.*.tls"),
+        (
+            f"[{OLD_CRI}]\nregistry = {{mirrors = {{a.b = 1}}, configs = {{a = {{tls = {{}}}}}}}}\n",
+            "configs.*.tls, mirrors",
+        ),
+        (f"[{OLD_CRI}]\n  registry = {{config_path = '/x'}}\n", "config_path /x"),
+        (f'[{REGISTRY}]\n  config_path = "{CERTS}:/mine"\n', f"config_path {CERTS}:/mine"),
+    ],
+)
+def test_another_way_to_registries_is_refused_beside_a_wished_mirror(
+    host: Host, tables: str, got: str
+) -> None:
+    theirs = "version = 2\n" + tables
+    tomllib.loads(theirs)
+    host.write(PATH, theirs)
+    outcome = containerd_config.ensure(host, PATH, OURS, PATTERN, config_path=CERTS)
+    assert outcome.problems == [
+        (
+            "containerd's configuration has another way to registries beside the wished mirror — "
+            f"{PATH}:registry — got: {got}; allowed: no mirrors, no certificates, and no "
+            f"config_path but {CERTS} — Move them to {CERTS}/<registry>/hosts.toml, or wish for no "
+            "mirror (container_runtime_mirror), and run again."
+        )
+    ]
+    assert host.read(PATH) == theirs
+    assert not containerd_config.ensure(host, PATH, OURS, PATTERN).problems
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        f'[{REGISTRY}]\n  config_path = ""\n[{REGISTRY}.mirrors]\n[{REGISTRY}.configs]\n',
+        f'[{OLD_REGISTRY}]\n  config_path = "{CERTS}"\n  mirrors = {{ }}\n',
+        f'[{OLD_REGISTRY}.configs."m.example".auth]\n  password = "x"\n',
+        f'# [{REGISTRY}.mirrors."docker.io"]\n',
+        '[plugins.mine.registry.mirrors."docker.io"]\n[plugins.mine]\nconfig_path = "/x"\n',
+    ],
+)
+def test_what_containerd_takes_beside_a_mirror_is_no_problem(host: Host, tables: str) -> None:
+    host.write(PATH, "version = 2\n" + tables)
+    assert not containerd_config.ensure(host, PATH, OURS, PATTERN, config_path=CERTS).problems
+
+
+def test_a_drop_in_of_the_users_is_looked_at_too(host: Host) -> None:
+    mirrors = f'[{REGISTRY}.mirrors."docker.io"]\n'
+    host.write("/etc/containerd/conf.d/50-bedplate.toml", "# Managed by Bedplate\n" + mirrors)
+    host.write("/etc/containerd/conf.d/90-mine.txt", mirrors)
+    ensure = containerd_config.ensure
+    assert not ensure(host, PATH, OURS, PATTERN, config_path=CERTS).problems
+    host.write("/etc/containerd/conf.d/90-mine.toml", mirrors)
+    (problem,) = ensure(host, PATH, OURS, PATTERN, config_path=CERTS).problems
+    assert "/etc/containerd/conf.d/90-mine.toml:registry — got: mirrors;" in problem
+
+
+@pytest.mark.parametrize("mirror", ["", "http://registry.example:5000"])
+@pytest.mark.parametrize("template", ["50-bedplate.toml.j2", "bedplate.toml.j2"])
+def test_our_settings_say_where_registries_are_only_for_a_mirror(
+    template: str, mirror: str
+) -> None:
+    loader = DataLoader()
+    variables = {
+        **loader.load_from_file(str(ROLE / "defaults" / "main.yml"), trusted_as_template=True),
+        **loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True),
+        "container_runtime_mirror": mirror,
+        "__container_runtime_restrict_oom": False,
+        "__container_runtime_apparmor": True,
+    }
+    text = trust_as_template((ROLE / "templates" / template).read_text())
+    found = tomllib.loads(Templar(loader=loader, variables=variables).template(text))["plugins"]
+    old, new = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"
+    registry = found[old if old in found else new].get("registry")
+    assert registry == ({"config_path": CERTS} if mirror else None)
 
 
 WISH: dict[str, Any] = {

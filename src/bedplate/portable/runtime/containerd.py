@@ -1,7 +1,9 @@
 """containerd's main configuration: ours where there was none, and a user's with one line added."""
 
+import os
 import re
-from typing import List, NamedTuple, Optional
+from fnmatch import fnmatch
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import owned
 from ..files import Change, is_ours, is_package_default
@@ -21,6 +23,17 @@ _CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 _CRI_TABLE = re.compile(
     r"^[ \t]*\[[ \t]*plugins[ \t]*\.[ \t]*([\"'])io\.containerd\.grpc\.v1\.cri\1", re.MULTILINE
 )
+_SEGMENT = r"(?:\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+)"
+_DOTTED = rf"{_SEGMENT}(?:[ \t]*\.[ \t]*{_SEGMENT})*"
+#: The head of a table, or a key with where its value begins.
+_HEAD_OR_KEY = re.compile(
+    rf"^[ \t]*(?:\[\[?[ \t]*(?P<table>{_DOTTED})[ \t]*\]|(?P<key>{_DOTTED})[ \t]*=(?P<value>.*))",
+    re.MULTILINE,
+)
+#: Plugins that have known the registries, from containerd's oldest version to the newest.
+_IMAGES = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images")
+_MIRRORS_INLINE = re.compile(r"\bmirrors\b[ \t]*=[ \t]*\{[ \t]*[^ \t}]")
+_PATH_INLINE = re.compile(r"\bconfig_path[ \t]*=[ \t]*(?:\"([^\"]*)\"|'([^']*)')")
 
 
 class Outcome(NamedTuple):
@@ -84,6 +97,74 @@ def disables_cri(text: str) -> bool:
     found = _DISABLED.search(hidden, 0, _top(text))
     items = text[found.start("items") : found.end("items")] if found else ""
     return any(name in _CRI for name in _strings(items))
+
+
+def _registry(text: str) -> Iterator[Tuple[List[str], str]]:
+    """What a file says of registries: names below ``registry``, and the line of the value."""
+    table: List[str] = []
+    for found in _HEAD_OR_KEY.finditer(_without_comments(text)):
+        dotted = found.group("table") or found.group("key")
+        names = [name.strip("\"'") for name in re.findall(_SEGMENT, dotted)]
+        if found.group("table"):
+            table = names
+        else:
+            names = table + names
+        if names[::2][:2] == ["plugins", "registry"] and names[1] in _IMAGES:
+            yield names[3:], (found.group("value") or "").strip()
+
+
+def _resolves(text: str, config_path: str) -> List[str]:
+    """Settings of a file that cannot stand beside ``config_path``, of which containerd has one.
+
+    Beside it, mirrors and their certificates keep containerd from serving Kubernetes at all;
+    passwords may stay: https://github.com/containerd/containerd/blob/main/docs/cri/registry.md
+    """
+    found = set()
+    for names, value in _registry(text):
+        inline = value.startswith("{")
+        first = names[0] if names else ""
+        if first == "mirrors" and (len(names) > 1 or (inline and value.strip("{} \t"))):
+            found.add("mirrors")
+        if first == "configs" and ("tls" in names[2:] or (inline and re.search(r"\btls\b", value))):
+            found.add("configs.*.tls")
+        paths = _strings(value)[:1] if first == "config_path" else []
+        if not names and inline:
+            if _MIRRORS_INLINE.search(value):
+                found.add("mirrors")
+            if re.search(r"\btls\b", value):
+                found.add("configs.*.tls")
+            paths = [one or other for one, other in _PATH_INLINE.findall(value)]
+        found.update(f"config_path {one}" for one in paths if one not in ("", config_path))
+    return sorted(found)
+
+
+def _imported(host: Host, path: str, text: str) -> Iterator[Tuple[str, str]]:
+    """Files that ``text`` imports and that are not ours, with their texts."""
+    for pattern in _imports(text):
+        folder, name = os.path.split(os.path.join(os.path.dirname(path), pattern))
+        for entry in host.list(folder):
+            inner = host.read(f"{folder}/{entry}")
+            if fnmatch(entry, name) and inner is not None and not is_ours(inner):
+                yield f"{folder}/{entry}", inner
+
+
+def _other_registries(host: Host, path: str, text: str, config_path: str) -> List[str]:
+    """Refusals of the user's ways to registries, where ours is ``config_path`` (empty: none)."""
+    files = [] if is_ours(text) else [(path, text)]
+    files += _imported(host, path, text)
+    return [
+        problem(
+            "containerd's configuration has another way to registries beside the wished mirror",
+            f"{name}:registry",
+            ", ".join(found),
+            f"no mirrors, no certificates, and no config_path but {config_path}",
+            f"Move them to {config_path}/<registry>/hosts.toml, or wish for no mirror "
+            "(container_runtime_mirror), and run again.",
+        )
+        for name, inner in (files if config_path else [])
+        for found in [_resolves(inner, config_path)]
+        if found
+    ]
 
 
 def _refusals(path: str, text: str, pattern: str, merged: bool) -> List[str]:
@@ -151,13 +232,16 @@ def ensure(
     hold: bool = False,
     instead_of: str = "",
     merged: bool = True,
+    config_path: str = "",
 ) -> Outcome:
     """Have ``path`` import ``pattern``: as ``content`` where no user has a file, else by one line.
 
     What a user's file was before is kept beside it, once. With ``hold`` a file that is there stays,
     and is reported as pending. ``instead_of`` is what an earlier run has added to a user's file, in
     whose place ``pattern`` comes. Unless ``merged``, containerd takes a plugin's settings from one
-    file only, and a user's file with settings of the same plugin is refused.
+    file only, and a user's file with settings of the same plugin is refused. ``config_path`` is
+    where our settings have containerd look for registries (empty: nowhere); another way to them, in
+    a user's file or in one that is imported, is refused.
     """
     before = host.read(path)
     adopted = (
@@ -167,13 +251,15 @@ def ensure(
         and not is_package_default(host, path, before)
     )
     after = content
+    problems: List[str] = []
     if adopted and before is not None:
         # What the user imports stays, even where it is called as ours.
         ours = instead_of not in _imports(host.read(path + KEPT) or before)
         after = with_imports(before, pattern, instead_of if ours else "")
         problems = _refusals(path, after, pattern, merged)
-        if problems:
-            return Outcome(None, [], problems, True)
+    problems += _other_registries(host, path, after, config_path)
+    if problems:
+        return Outcome(None, [], problems, adopted)
     if before == after:
         _record(host, path, after, before, adopted, check)
         return Outcome(None, [], [], adopted)
