@@ -31,6 +31,7 @@ def test_a_written_file_is_recorded_with_role_and_folders(host: Host, tmp_path: 
         "role": "container_runtime",
         "watched": True,
         "before": None,
+        "was": None,
         "folders": ["/etc/containerd/conf.d", "/etc/containerd", "/etc"],
     }
     assert (tmp_path / owned.RECORD.lstrip("/")).stat().st_mode & 0o777 == 0o600

@@ -118,6 +118,15 @@ def test_a_mount_of_ours_is_undone_before_its_unit_goes(machine: Machine) -> Non
     ]
 
 
+def test_a_replaced_file_comes_back_as_readable_as_it_was(machine: Machine) -> None:
+    secret = "/etc/containerd/secret.toml"
+    machine.host.write(secret, "theirs\n", 0o600)
+    ensure_files(machine.host, [File(secret, MARK.format("container_runtime"))])
+    removal.files(machine.host, [], check=False)
+    assert machine.host.read(secret) == "theirs\n"
+    assert (machine.root / secret[1:]).stat().st_mode & 0o777 == 0o600
+
+
 def test_only_the_roles_that_are_named_lose_files(machine: Machine) -> None:
     outcome = removal.files(machine.host, ["nvidia_device_plugin"], check=False)
     assert outcome.changes == [f"{DROP_IN}: removed"]

@@ -29,6 +29,14 @@ class Result(NamedTuple):
         return lines[-1].strip() if lines else f"exit status {self.code}, no output"
 
 
+class Permissions(NamedTuple):
+    """Who may do what with a file: its mode, and its user and group by number."""
+
+    mode: int
+    user: int
+    group: int
+
+
 Runner = Callable[[Sequence[str], float, Optional[Dict[str, str]]], Result]
 
 
@@ -92,8 +100,21 @@ class Host:
         except OSError:
             return []
 
-    def write(self, name: str, text: str, mode: int = 0o644) -> None:
-        """Put ``text`` in place in one step: readers and power cuts see the old or the new."""
+    def permissions(self, name: str) -> Optional[Permissions]:
+        """Mode and owner of ``name``, or None where there is no such file."""
+        try:
+            found = os.stat(self.path(name))
+        except OSError:
+            return None
+        return Permissions(found.st_mode & 0o7777, found.st_uid, found.st_gid)
+
+    def write(
+        self, name: str, text: str, mode: int = 0o644, like: Optional[Permissions] = None
+    ) -> None:
+        """Put ``text`` in place in one step: readers and power cuts see the old or the new.
+
+        ``like`` says both mode and owner, as those of the file that is replaced.
+        """
         path = self.path(name)
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bedplate-")
@@ -102,7 +123,9 @@ class Host:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(temporary, mode)
+            if like is not None:
+                os.chown(temporary, like.user, like.group)
+            os.chmod(temporary, like.mode if like is not None else mode)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)

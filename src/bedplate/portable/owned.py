@@ -49,7 +49,10 @@ def role_of(text: str) -> str:
 
 
 def load(host: Host) -> Dict[str, Dict[str, Any]]:
-    """The record by path: ``{sha256, mode, role, watched, before, folders}``; empty without one."""
+    """The record by path: ``{sha256, mode, role, watched, before, was, folders}``; may be empty.
+
+    ``was`` is ``[mode, user, group]`` of the file with the text ``before``, where there was one.
+    """
     try:
         found = json.loads(host.read(RECORD) or "{}")
     except ValueError:
@@ -83,6 +86,11 @@ def _missing_folders(host: Host, path: str) -> List[str]:
     return missing
 
 
+def _was(host: Host, path: str, before: Optional[str]) -> Optional[List[int]]:
+    found = None if before is None else host.permissions(path)
+    return None if found is None else list(found)
+
+
 def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str, Any]:
     before = one.before if one.before != one.content else None
     if before is not None and role_of(before) != NO_ROLE:
@@ -93,6 +101,7 @@ def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str,
         "role": one.role or role_of(one.content),
         "watched": one.watched,
         "before": before if old is None else old.get("before"),
+        "was": _was(host, one.path, before) if old is None else old.get("was"),
         "folders": _missing_folders(host, one.path) if old is None else old.get("folders", []),
     }
 

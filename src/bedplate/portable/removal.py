@@ -10,7 +10,7 @@ from .driver import libraries as driver_libraries
 from .driver import record as driver_record
 from .driver import runfile
 from .driver import state as driver
-from .host import Host
+from .host import Host, Permissions
 from .kernel import settings as kernel
 from .packages import dnf, holds, rpm
 from .passthrough import apply as passthrough
@@ -111,7 +111,10 @@ def _goes(host: Host, path: str, entry: Dict[str, Any], outcome: Outcome) -> boo
 
 def _put_back(host: Host, path: str, entry: Dict[str, Any]) -> None:
     if entry["before"] is not None:
-        host.write(path, entry["before"], int(entry["mode"], 8))
+        # Who may read a user's file is the user's to say; what replaced one is put back as it was.
+        was = entry.get("was") if entry["watched"] else host.permissions(path)
+        like = Permissions(*was) if was else None
+        host.write(path, entry["before"], int(entry["mode"], 8), like)
         return
     host.remove(path)
     for folder in entry["folders"]:
