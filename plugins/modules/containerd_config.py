@@ -12,8 +12,9 @@ short_description: Have containerd's configuration import drop-ins
 description:
   - Where nobody has configured containerd (no file, or a package's unchanged one), the file is
     O(content).
-  - A user's file stays the user's. Its C(imports) get one more entry, every other byte stays, and
-    what it was before is kept beside it with the suffix C(.before-bedplate).
+  - A user's file stays the user's. Its C(imports) get one more entry, every other byte stays, as
+    do its mode and owner. What it was before is kept beside it with the suffix C(.before-bedplate),
+    readable for the same.
   - Fails, writing nothing, where the user's file cannot serve. It may switch off the interface that
     kubelet talks to, be of a version that containerd no longer reads, or have another way to
     registries than O(config_path).
@@ -58,7 +59,7 @@ attributes:
     description: Says what would change, without writing.
     support: full
   diff_mode:
-    description: Shows the text before and after.
+    description: Shows the text before and after; of a user's file, the lines that change.
     support: full
 """
 

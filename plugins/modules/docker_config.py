@@ -11,7 +11,8 @@ module: docker_config
 short_description: Merge keys into Docker's daemon.json
 description:
   - The file is the user's. Keys of O(settings) are merged into it, objects key by key, and nothing
-    else is touched. What it was before is kept beside it with the suffix C(.before-bedplate).
+    else is touched, nor mode and owner. What it was before is kept beside it with the suffix
+    C(.before-bedplate), readable for the same.
   - Fails, writing nothing, where the file is not JSON.
 options:
   settings:
@@ -28,7 +29,7 @@ attributes:
     description: Says what would change, without writing.
     support: full
   diff_mode:
-    description: Shows the text before and after.
+    description: Shows the keys of O(settings) before and after, and no others.
     support: full
 """
 

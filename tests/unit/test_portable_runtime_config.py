@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from bedplate.portable import owned
-from bedplate.portable.host import Host, Result
+from bedplate.portable import owned, removal
+from bedplate.portable.host import Host, Permissions, Result
 from bedplate.portable.runtime import containerd as containerd_config
 from bedplate.portable.runtime import docker as docker_config
+
+if TYPE_CHECKING:
+    from bedplate.portable.files import Change
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "container_runtime"
 
@@ -173,7 +176,7 @@ OLD_REGISTRY = f"{OLD_CRI}.registry"
         (f'[{OLD_REGISTRY}.configs."m.example".tls]\n  ca_file = "/ca"\n', "configs.*.tls"),
         (f'[{OLD_REGISTRY}.configs]\n  "m.example".tls = {{ca_file = "/ca"}}\n', "configs.*.tls"),
         (
-            f"[{OLD_CRI}]\nregistry = {{mirrors = {{a.b = 1}}, configs = {{a = {{tls = {{}}}}}}}}\n",
+            f"[{OLD_CRI}]\nregistry={{mirrors = {{a = 1}}, configs = {{a = {{tls = {{}}}}}}}}\n",
             "configs.*.tls, mirrors",
         ),
         (f"[{OLD_CRI}]\n  registry = {{config_path = '/x'}}\n", "config_path /x"),
@@ -262,7 +265,8 @@ def test_dockers_file_gets_our_keys_only(host: Host) -> None:
     after = json.loads(host.read(docker_config.PATH) or "")
     assert after == {**theirs, "runtimes": {**theirs["runtimes"], **WISH["runtimes"]}}
     assert list(after) == list(theirs)
-    assert "\n\t" in outcome.changes[0].after
+    assert outcome.changes[0].after == json.dumps(WISH, indent="\t") + "\n"
+    assert "\n\t" in (host.read(docker_config.PATH) or "")
     assert host.read(docker_config.PATH + docker_config.KEPT) == text
     assert docker_config.ensure(host, WISH).changes == []
 
@@ -281,3 +285,65 @@ def test_dockers_file_waits_on_a_node_and_is_refused_when_broken(host: Host) -> 
             "run again."
         )
     ]
+
+
+SECRET = "hunter2"
+WITH_AUTH = f"""version = 2
+imports = ["/etc/mine/*.toml"]
+
+[{OLD_REGISTRY}.configs."registry.example".auth]
+  password = "{SECRET}"
+"""
+WITH_PROXY = json.dumps({"proxies": {"http-proxy": f"http://me:{SECRET}@192.0.2.1"}})
+
+
+def adopt(host: Host, path: str) -> list[Change]:
+    """Have what is ours in a user's file at ``path``."""
+    if path == docker_config.PATH:
+        return docker_config.ensure(host, WISH).changes
+    change = containerd_config.ensure(host, path, OURS, PATTERN).change
+    return [change] if change else []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [(PATH, WITH_AUTH), (docker_config.PATH, WITH_PROXY)], ids=["toml", "json"]
+)
+def test_a_users_secrets_stay_unread(host: Host, path: str, text: str) -> None:
+    host.write(path, text, 0o640)
+    (change,) = adopt(host, path)
+    assert SECRET not in (change.before or "") + change.after
+    assert change.after
+    copy = path + ".before-bedplate"
+    before = host.permissions(path)
+    assert before
+    assert before.mode == 0o640
+    assert host.permissions(copy) == before
+    assert owned.load(host)[path]["mode"] == owned.load(host)[copy]["mode"] == "0640"
+    assert not [name for found in owned.differences(host).values() for name in found]
+    removal.files(host, [], check=False)
+    assert host.read(path) == text
+    assert host.permissions(path) == before
+    assert not host.exists(copy)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [(PATH, THEIRS), (docker_config.PATH, "{}\n")], ids=["toml", "json"]
+)
+def test_a_copy_of_an_earlier_run_is_recorded_and_goes_with_a_reset(
+    host: Host, path: str, text: str
+) -> None:
+    host.write(path, text)
+    adopt(host, path)
+    host.remove(owned.RECORD)
+    assert adopt(host, path) == []
+    removal.files(host, [], check=False)
+    assert not host.exists(path + ".before-bedplate")
+
+
+def test_owner_and_mode_of_a_file_are_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.chown", lambda _path, user, group: given.append((user, group)))
+    host.write(PATH, THEIRS, like=Permissions(0o600, 1234, 5678))
+    assert given == [(1234, 5678)]
+    host.write(docker_config.PATH, "{}")
+    assert given == [(1234, 5678)]

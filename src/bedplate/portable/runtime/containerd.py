@@ -5,13 +5,14 @@ import re
 from fnmatch import fnmatch
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
+from .. import adopted as users
 from .. import owned
 from ..files import Change, is_ours, is_package_default
 from ..host import Host
 from ..message import problem
 
-#: What a user's file was before its one line was added.
-KEPT = ".before-bedplate"
+ROLE = "container_runtime"
+KEPT = users.KEPT
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _IMPORTS = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[(?P<items>[^\]]*)\]", re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*version[ \t]*=[ \t]*(?P<number>\d+)[^\n]*\n?", re.MULTILINE)
@@ -37,7 +38,10 @@ _PATH_INLINE = re.compile(r"\bconfig_path[ \t]*=[ \t]*(?:\"([^\"]*)\"|'([^']*)')
 
 
 class Outcome(NamedTuple):
-    """The change (None: nothing to do), what waits, what is wrong, and whether it is a user's."""
+    """The change (None: nothing to do), what waits, what is wrong, and whether it is a user's.
+
+    Of a user's file the change has only the lines that differ.
+    """
 
     change: Optional[Change]
     pending: List[str]
@@ -267,18 +271,21 @@ def ensure(
         return Outcome(
             None, [f"{path}: {'no import' if adopted else 'another content'}"], [], adopted
         )
+    shown = users.changed_lines(before, after) if adopted and before is not None else None
     if not check:
-        if adopted and before is not None and not host.exists(path + KEPT):
-            host.write(path + KEPT, before)
         _record(host, path, after, before, adopted, check)
-        host.write(path, after)
-    return Outcome(Change(path, before, after), [], [], adopted)
+        host.write(path, after, like=host.permissions(path) if adopted else None)
+    return Outcome(Change(path, *(shown or (before, after))), [], [], adopted)
 
 
 def _record(
     host: Host, path: str, after: str, before: Optional[str], adopted: bool, check: bool
 ) -> None:
     """A user's file may change as the user likes: only ours is watched."""
-    if not check:
-        writing = owned.Writing(path, after, 0o644, before, watched=not adopted)
-        owned.keep(host, [writing._replace(role="container_runtime")])
+    if check:
+        return
+    mode = users.DEFAULT_MODE
+    if adopted:
+        users.keep_copy(host, path, ROLE, before if before != after else None)
+        mode = users.mode_of(host.permissions(path))
+    owned.keep(host, [owned.Writing(path, after, mode, before, not adopted, ROLE)])

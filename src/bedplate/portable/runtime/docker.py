@@ -3,18 +3,18 @@
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple
 
-from .. import owned
+from .. import adopted, owned
 from ..files import Change
 from ..host import Host
 from ..message import problem
 
 PATH = "/etc/docker/daemon.json"
-#: What the file was before keys were merged in.
-KEPT = ".before-bedplate"
+ROLE = "nvidia_container_toolkit"
+KEPT = adopted.KEPT
 
 
 class Outcome(NamedTuple):
-    """The change, if any, what waits, and what is wrong."""
+    """The change, if any, of our keys alone; what waits, and what is wrong."""
 
     changes: List[Change]
     pending: List[str]
@@ -45,6 +45,21 @@ def missing(have: Mapping[str, Any], wish: Mapping[str, Any], prefix: str = "") 
     return found
 
 
+def _part(have: Mapping[str, Any], wish: Mapping[str, Any]) -> Dict[str, Any]:
+    """What ``have`` says of the keys of ``wish``: the others may hold what is nobody's to see."""
+    found: Dict[str, Any] = {}
+    for key, value in wish.items():
+        if isinstance(value, Mapping) and isinstance(have.get(key), Mapping):
+            found[key] = _part(have[key], value)
+        elif key in have:
+            found[key] = have[key]
+    return found
+
+
+def _text(value: Mapping[str, Any], indent: str) -> str:
+    return json.dumps(value, indent=indent) + "\n"
+
+
 def _indent(text: str) -> str:
     """How the user indents."""
     for line in text.splitlines():
@@ -70,14 +85,19 @@ def ensure(host: Host, wish: Mapping[str, Any], check: bool = False, hold: bool 
         return Outcome([], [], [text])
     wrong = missing(have, wish)
     if not wrong:
+        if not check:
+            adopted.keep_copy(host, PATH, ROLE)
         return Outcome([], [], [])
     if hold:
         return Outcome([], [f"{PATH}: {', '.join(wrong)}"], [])
-    after = json.dumps(merged(have, wish), indent=_indent(before or "")) + "\n"
+    indent = _indent(before or "")
+    now = merged(have, wish)
+    after = _text(now, indent)
     if not check:
-        if before is not None and not host.exists(PATH + KEPT):
-            host.write(PATH + KEPT, before)
-        writing = owned.Writing(PATH, after, 0o644, before, watched=False)
-        owned.keep(host, [writing._replace(role="nvidia_container_toolkit")])
-        host.write(PATH, after)
-    return Outcome([Change(PATH, before, after)], [], [])
+        adopted.keep_copy(host, PATH, ROLE, before)
+        like = host.permissions(PATH)
+        mode = adopted.mode_of(like)
+        owned.keep(host, [owned.Writing(PATH, after, mode, before, watched=False, role=ROLE)])
+        host.write(PATH, after, like=like)
+    shown = Change(PATH, _text(_part(have, wish), indent), _text(_part(now, wish), indent))
+    return Outcome([shown], [], [])
