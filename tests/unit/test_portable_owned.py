@@ -31,6 +31,8 @@ def test_a_written_file_is_recorded_with_role_and_folders(host: Host, tmp_path: 
         "role": "container_runtime",
         "watched": True,
         "before": None,
+        "added": None,
+        "edited": False,
         "was": None,
         "folders": ["/etc/containerd/conf.d", "/etc/containerd", "/etc"],
     }

@@ -144,6 +144,30 @@ def test_what_somebody_edited_stays_and_is_named_until_the_end(machine: Machine,
     assert removal.files(machine.host, [], check=False) == removal.Outcome([], [])
 
 
+def test_no_text_of_before_comes_over_an_edited_file_that_was_written_again(
+    machine: Machine,
+) -> None:
+    path = "/etc/apt/sources.list"
+    machine.host.write(path, "main\n")
+    for more in ("main contrib\n", "main contrib\nmine\nnon-free\n"):
+        ensure_files(machine.host, [File(path, more)], watched=False)
+        machine.host.write(path, "main contrib\nmine\n")
+    ensure_files(machine.host, [File(path, "main contrib\nmine\nnon-free\n")], watched=False)
+    outcome = removal.files(machine.host, [], check=False)
+    assert outcome.kept == [f"{path}: edited by somebody else since"]
+    assert machine.host.read(path) == "main contrib\nmine\nnon-free\n"
+
+
+def test_a_run_that_was_killed_before_it_wrote_has_edited_nothing(machine: Machine) -> None:
+    path = "/etc/apt/sources.list"
+    machine.host.write(path, "main\n")
+    writing = owned.Writing(path, "main contrib\n", 0o644, "main\n", watched=False)
+    owned.keep(machine.host, [writing])
+    ensure_files(machine.host, [File(path, "main contrib\n")], watched=False)
+    assert f"{path}: as it was before" in removal.files(machine.host, [], check=False).changes
+    assert machine.host.read(path) == "main\n"
+
+
 def test_a_generated_file_goes_whatever_it_says(machine: Machine) -> None:
     machine.host.write(CDI, "generated anew\n")
     assert f"{CDI}: removed" in removal.files(machine.host, [], check=False).changes

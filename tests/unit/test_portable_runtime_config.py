@@ -59,6 +59,11 @@ def test_one_import_is_added_and_nothing_else_changes(before: str) -> None:
     assert now["imports"] == [*was.get("imports", []), PATTERN]
     assert {**now, "imports": None} == {**was, "imports": None}
     assert containerd_config.with_imports(after, PATTERN) == after
+    left = containerd_config.without_import(after, PATTERN)
+    assert {**tomllib.loads(left), "imports": None} == {**was, "imports": None}
+    assert tomllib.loads(left).get("imports", []) == was.get("imports", [])
+    if was.get("imports") != []:
+        assert left == before + ("" if before.endswith("\n") else "\n")
     comments = [line for line in before.splitlines() if "#" in line]
     assert [line for line in after.splitlines() if "#" in line and PATTERN not in line] == [
         line for line in comments if "/first.toml" not in line
@@ -338,6 +343,7 @@ def test_a_copy_of_an_earlier_run_is_recorded_and_goes_with_a_reset(
     assert adopt(host, path) == []
     removal.files(host, [], check=False)
     assert not host.exists(path + ".before-bedplate")
+    assert host.exists(path)  # which nobody knows to have been made by us
 
 
 def test_owner_and_mode_of_a_file_are_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,3 +353,86 @@ def test_owner_and_mode_of_a_file_are_kept(host: Host, monkeypatch: pytest.Monke
     assert given == [(1234, 5678)]
     host.write(docker_config.PATH, "{}")
     assert given == [(1234, 5678)]
+
+
+def reset(host: Host) -> removal.Outcome:
+    outcome = removal.files(host, [], check=True)
+    assert removal.files(host, [], check=False) == outcome
+    return outcome
+
+
+MORE = '\n[plugins.mine]\n  root = "/data"\n'
+
+
+def test_a_reset_leaves_what_the_user_wrote_after_us_into_containerds_file(host: Host) -> None:
+    host.write(PATH, THEIRS)
+    adopt(host, PATH)
+    host.write(PATH, (host.read(PATH) or "") + MORE)
+    assert adopt(host, PATH) == []
+    assert f"{PATH}: what was added is taken out" in reset(host).changes
+    assert host.read(PATH) == THEIRS + MORE
+
+
+def test_a_file_that_took_the_place_of_ours_is_not_removed_with_it(host: Host) -> None:
+    adopt(host, PATH)
+    host.write(PATH, THEIRS)
+    adopt(host, PATH)
+    reset(host)
+    assert host.read(PATH) == THEIRS
+
+
+@pytest.mark.parametrize(
+    ("edited", "left"),
+    [
+        (f'imports = ["{PATTERN}", "/mine.toml"]\n', 'imports = ["/mine.toml"]\n'),
+        (f"imports = ['/a', '{PATTERN}', '/b']\n", "imports = ['/a', '/b']\n"),
+        (f'imports = [\n  "/a",\n  "{PATTERN}",\n]\n', 'imports = [\n  "/a",\n  \n]\n'),
+        (f'imports = ["{PATTERN}"] # mine\n', "imports = [] # mine\n"),
+        (f'# imports = ["{PATTERN}"]\n', f'# imports = ["{PATTERN}"]\n'),
+    ],
+)
+def test_our_import_is_found_among_the_users(edited: str, left: str) -> None:
+    assert containerd_config.without_import(edited, PATTERN) == left
+
+
+def test_a_reset_leaves_what_the_user_wrote_after_us_into_dockers_file(host: Host) -> None:
+    def edit(**more: Any) -> None:
+        have = json.loads(host.read(docker_config.PATH) or "{}")
+        host.write(docker_config.PATH, json.dumps({**have, **more}))
+
+    edit(**{"default-runtime": "runc"})
+    docker_config.ensure(host, WISH)
+    edit(debug=True, runtimes={**WISH["runtimes"], "kata": {"path": "/kata"}})
+    docker_config.ensure(host, {**WISH, "default-runtime": "nvidia", "features": {"cdi": True}})
+    assert f"{docker_config.PATH}: what was added is taken out" in reset(host).changes
+    assert json.loads(host.read(docker_config.PATH) or "") == {
+        "default-runtime": "runc",
+        "debug": True,
+        "runtimes": {"kata": {"path": "/kata"}},
+    }
+
+
+def test_a_file_of_dockers_that_came_with_us_goes_if_nothing_else_is_in_it(host: Host) -> None:
+    docker_config.ensure(host, WISH)
+    assert reset(host).changes == [f"{docker_config.PATH}: removed"]
+    assert not host.exists("/etc")
+    docker_config.ensure(host, WISH)
+    host.write(docker_config.PATH, json.dumps({**WISH, "debug": True}))
+    reset(host)
+    assert json.loads(host.read(docker_config.PATH) or "") == {"debug": True}
+
+
+@pytest.mark.parametrize("text", ["{", json.dumps({"runtimes": {"nvidia": {"path": "/mine"}}})])
+def test_where_ours_cannot_be_told_apart_the_file_stays_and_is_named(host: Host, text: str) -> None:
+    docker_config.ensure(host, WISH)
+    host.write(docker_config.PATH, text)
+    assert reset(host).kept == [f"{docker_config.PATH}: edited by somebody else since"]
+    assert host.read(docker_config.PATH) == text
+
+
+def test_what_the_user_says_too_is_not_ours_to_take(host: Host) -> None:
+    host.write(docker_config.PATH, json.dumps({"features": {"cdi": True}}))
+    docker_config.ensure(host, {**WISH, "features": {"cdi": True}})
+    host.write(docker_config.PATH, (host.read(docker_config.PATH) or "") + "\n")
+    reset(host)
+    assert json.loads(host.read(docker_config.PATH) or "") == {"features": {"cdi": True}}

@@ -1,7 +1,7 @@
-"""Files of the user's that have something of ours in them: what is shown, and a copy."""
+"""Files of the user's that have something of ours in them: what is shown, a copy, the way out."""
 
 import difflib
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 from . import owned
 from .host import Host, Permissions
@@ -20,6 +20,12 @@ def changed_lines(before: str, after: str) -> Tuple[str, str]:
             gone += old[a:b]
             come += new[c:d]
     return "".join(gone), "".join(come)
+
+
+def without_lines(text: str, ours: Sequence[str]) -> str:
+    """The text less the lines that are ours, to the letter."""
+    lines = text.splitlines(True)
+    return "".join(line for line in lines if line.rstrip("\r\n") not in ours)
 
 
 def mode_of(like: Optional[Permissions]) -> int:

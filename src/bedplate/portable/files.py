@@ -3,10 +3,10 @@
 import hashlib
 import os
 import tempfile
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from . import owned
-from .host import Host
+from .host import Host, Permissions
 from .message import problem
 
 #: A file with this in its first two lines is ours, and may be replaced.
@@ -16,7 +16,8 @@ MARK = "Managed by Bedplate"
 class File(NamedTuple):
     """One file to have; ``refuse_foreign`` keeps a file that is somebody else's.
 
-    Without ``record`` others may take it away, and nothing is recorded.
+    Without ``record`` others may take it away, and nothing is recorded. ``added`` says what is ours
+    in a user's file, as in ``owned.Writing``: such a file keeps its mode and owner.
     """
 
     path: str
@@ -24,6 +25,7 @@ class File(NamedTuple):
     mode: int = 0o644
     refuse_foreign: bool = False
     record: bool = True
+    added: Optional[Dict[str, Any]] = None
 
 
 class Change(NamedTuple):
@@ -66,7 +68,7 @@ def _is_rpm_default(host: Host, path: str, text: str) -> bool:
     return any(row[:1] == [path] and digest in row for row in rows)
 
 
-def _write(real: str, file: File) -> None:
+def _write(real: str, file: File, like: Optional[Permissions]) -> None:
     folder = os.path.dirname(real)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     # Hidden, because kubelet and containerd read every other file of their folders.
@@ -76,7 +78,9 @@ def _write(real: str, file: File) -> None:
             stream.write(file.content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(work, file.mode)
+        if like is not None:
+            os.chown(work, like.user, like.group)
+        os.chmod(work, file.mode if like is None else like.mode)
         os.replace(work, real)
     except BaseException:
         os.unlink(work)
@@ -121,8 +125,10 @@ def ensure_files(
     for file in files:
         real = host.path(file.path)
         before = host.read(file.path)
-        writing = owned.Writing(file.path, file.content, file.mode, before, watched)
-        same = before == file.content and (os.stat(real).st_mode & 0o7777) == file.mode
+        theirs = host.permissions(file.path) if file.added is not None else None
+        mode = theirs.mode if theirs is not None else file.mode
+        writing = owned.Writing(file.path, file.content, mode, before, watched, added=file.added)
+        same = before == file.content and (os.stat(real).st_mode & 0o7777) == mode
         if not same and hold and before is not None:
             outcome.pending.append(f"{file.path}: another content or mode")
             continue
@@ -134,5 +140,7 @@ def ensure_files(
         owned.keep(host, ours)
         wanted = {file.path: file for file in files}
         for change in outcome.changes:
-            _write(host.path(change.path), wanted[change.path])
+            file = wanted[change.path]
+            theirs = host.permissions(file.path) if file.added is not None else None
+            _write(host.path(file.path), file, theirs)
     return outcome

@@ -27,6 +27,8 @@ class Writing(NamedTuple):
     """One file as it is about to be written, and its text until now (None: absent).
 
     ``watched`` is false where others may change the file too: then a difference is no drift.
+    ``added`` says what in a user's file is ours, so that a reset can take it out of what the user
+    has made of the file since: ``{"import": …}``, ``{"keys": …}`` or ``{"lines": …}``.
     """
 
     path: str
@@ -35,6 +37,7 @@ class Writing(NamedTuple):
     before: Optional[str]
     watched: bool = True
     role: str = ""
+    added: Optional[Dict[str, Any]] = None
 
 
 def digest(text: str) -> str:
@@ -49,9 +52,12 @@ def role_of(text: str) -> str:
 
 
 def load(host: Host) -> Dict[str, Dict[str, Any]]:
-    """The record by path: ``{sha256, mode, role, watched, before, was, folders}``; may be empty.
+    """The record by path; may be empty. An entry has these keys:
 
-    ``was`` is ``[mode, user, group]`` of the file with the text ``before``, where there was one.
+    ``sha256``, ``mode`` and ``role`` of what was written; ``watched`` and ``added`` as in
+    ``Writing``; ``before``, the first text that was replaced, and ``was``, its
+    ``[mode, user, group]``; ``edited``, whether somebody else has written between two writings of
+    ours, so that ``before`` is out of date; ``folders`` that came with the file.
     """
     try:
         found = json.loads(host.read(RECORD) or "{}")
@@ -91,6 +97,19 @@ def _was(host: Host, path: str, before: Optional[str]) -> Optional[List[int]]:
     return None if found is None else list(found)
 
 
+def _edited(old: Optional[Dict[str, Any]], one: Writing) -> bool:
+    """Whether somebody else has written since we first did.
+
+    A run that was killed before it wrote leaves the text of before, which nobody has edited. Where
+    a record does not say, they may have.
+    """
+    if old is None:
+        return False
+    known = bool(old.get("edited", not old["watched"]))
+    other = one.before is None or digest(one.before) != old["sha256"]
+    return known or (other and one.before != old.get("before"))
+
+
 def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str, Any]:
     before = one.before if one.before != one.content else None
     if before is not None and role_of(before) != NO_ROLE:
@@ -101,6 +120,8 @@ def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str,
         "role": one.role or role_of(one.content),
         "watched": one.watched,
         "before": before if old is None else old.get("before"),
+        "added": one.added,
+        "edited": _edited(old, one),
         "was": _was(host, one.path, before) if old is None else old.get("was"),
         "folders": _missing_folders(host, one.path) if old is None else old.get("folders", []),
     }

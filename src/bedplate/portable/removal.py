@@ -3,9 +3,10 @@
 import os
 import re
 import shutil
-from typing import Any, Dict, List, NamedTuple, Sequence, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from . import os_release, owned
+from .adopted import without_lines
 from .driver import libraries as driver_libraries
 from .driver import record as driver_record
 from .driver import runfile
@@ -15,6 +16,7 @@ from .kernel import settings as kernel
 from .packages import dnf, holds, rpm
 from .passthrough import apply as passthrough
 from .passthrough import kernel as command_line
+from .runtime import containerd, docker
 
 STORE = "/opt/bedplate"
 #: Where roles set links to programs of the store.
@@ -64,8 +66,9 @@ def _run(host: Host, argv: Sequence[str], allowed: Sequence[int] = (0,)) -> str:
 def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
     """Take away the recorded files of ``roles`` (all, where none is named).
 
-    What somebody edited stays and is named, and what was there before comes back. Units are
-    stopped and disabled first, and the initramfs forgets what /etc/modprobe.d no longer says.
+    What somebody edited stays and is named, and what was there before comes back. Out of a user's
+    file that the user has edited since goes only what is ours. Units are stopped and disabled
+    first, and the initramfs forgets what /etc/modprobe.d no longer says.
     """
     outcome = Outcome([], [])
     mine = {
@@ -73,7 +76,10 @@ def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
         for path, entry in sorted(owned.load(host).items())
         if not roles or entry["role"] in roles
     }
-    going = [path for path, entry in mine.items() if _goes(host, path, entry, outcome)]
+    left = {path: _left(host, path, entry) for path, entry in mine.items()}
+    going = [path for path in mine if left[path].told]
+    outcome.changes.extend(f"{path}: {left[path].told}" for path in going)
+    outcome.kept.extend(f"{path}: {one.stays}" for path, one in left.items() if one.stays)
     units = [os.path.basename(path) for path in going if _UNIT.match(path)]
     if not check:
         for unit in units:
@@ -81,9 +87,9 @@ def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
         if any(path.startswith(kernel.MODPROBE) for path in going):
             host.write(kernel.STALE_INITRAMFS, "")
         for path in going:
-            _put_back(host, path, mine[path])
+            _put_back(host, path, mine[path], left[path].text)
         # What stays is told once more at the end, and is nobody's with the record gone.
-        owned.forget(host, [path for path in mine if path in going or not host.exists(path)])
+        owned.forget(host, [path for path in mine if not left[path].stays])
         if any(path.startswith(UNITS) for path in going):
             _run(host, ["systemctl", "daemon-reload"])
         if host.exists(kernel.STALE_INITRAMFS):
@@ -94,27 +100,51 @@ def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
     return outcome
 
 
-def _goes(host: Host, path: str, entry: Dict[str, Any], outcome: Outcome) -> bool:
-    """Whether a file is taken away or put back; what stays is named."""
-    text = host.read(path)
+class _Left(NamedTuple):
+    """What is left of a file: a text (None: no file), what is told of it, or why it stays."""
+
+    text: Optional[str] = None
+    told: str = ""
+    stays: str = ""
+
+
+def _left(host: Host, path: str, entry: Dict[str, Any]) -> _Left:
+    text, before, added = host.read(path), entry["before"], entry.get("added")
     if text is None:
-        return False
+        return _Left()
     edited = owned.digest(text) != entry["sha256"]
-    if edited and (entry["watched"] or entry["before"] is not None):
-        outcome.kept.append(f"{path}: edited by somebody else since")
-        return False
-    outcome.changes.append(
-        f"{path}: removed" if entry["before"] is None else f"{path}: as it was before"
-    )
-    return True
+    if not entry["watched"]:
+        edited = edited or bool(entry.get("edited", True))
+    if before is not None and not edited:
+        return _Left(before, "as it was before")
+    if added is not None:
+        rest = _without(text, added)
+        if rest is not None and rest != text:
+            # Nothing of the user's is in a file without a word.
+            return _Left(rest, "what was added is taken out") if rest.strip() else _GONE
+        return _Left() if rest is not None else _STAYS
+    return _STAYS if edited and (entry["watched"] or before is not None) else _GONE
 
 
-def _put_back(host: Host, path: str, entry: Dict[str, Any]) -> None:
-    if entry["before"] is not None:
+_GONE = _Left(None, "removed")
+_STAYS = _Left(stays="edited by somebody else since")
+
+
+def _without(text: str, added: Dict[str, Any]) -> Optional[str]:
+    """A user's text without what is ours in it; None where that cannot be told apart."""
+    if "import" in added:
+        return containerd.without_import(text, added["import"])
+    if "keys" in added:
+        return docker.without_keys(text, added["keys"])
+    return without_lines(text, added["lines"])
+
+
+def _put_back(host: Host, path: str, entry: Dict[str, Any], text: Optional[str]) -> None:
+    if text is not None:
         # Who may read a user's file is the user's to say; what replaced one is put back as it was.
         was = entry.get("was") if entry["watched"] else host.permissions(path)
         like = Permissions(*was) if was else None
-        host.write(path, entry["before"], int(entry["mode"], 8), like)
+        host.write(path, text, int(entry["mode"], 8), like)
         return
     host.remove(path)
     for folder in entry["folders"]:

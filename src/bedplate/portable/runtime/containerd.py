@@ -3,7 +3,7 @@
 import os
 import re
 from fnmatch import fnmatch
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import adopted as users
 from .. import owned
@@ -93,6 +93,27 @@ def with_imports(text: str, pattern: str, instead_of: str = "") -> str:
     at = version.end() if version else 0
     gap = "" if at == 0 or text[at - 1] == "\n" else "\n"
     return text[:at] + gap + line + text[at:]
+
+
+def without_import(text: str, pattern: str) -> str:
+    """A configuration that no longer imports ``pattern``, as ``with_imports`` has added it."""
+    hidden = _without_comments(text)
+    found = _IMPORTS.search(hidden, 0, _top(text))
+    if not pattern or found is None:
+        return text
+    items = hidden[found.start("items") : found.end("items")]
+    entry = re.search(rf"([\"']){re.escape(pattern)}\1(?P<comma>[ \t]*,[ \t]*)?", items)
+    if entry is None:
+        return text
+    start, end = entry.span()
+    if not entry.group("comma") and items[:start].endswith(", "):
+        start -= 2
+    elif not entry.group("comma") and not (items[:start] + items[end:]).strip():
+        line_end = text.find("\n", found.end()) + 1 or len(text)
+        if not text[found.end() : line_end].strip():
+            return text[: found.start()] + text[line_end:]
+    at = found.start("items")
+    return text[: at + start] + text[at + end :]
 
 
 def disables_cri(text: str) -> bool:
@@ -256,16 +277,18 @@ def ensure(
     )
     after = content
     problems: List[str] = []
+    added: Optional[Dict[str, str]] = None
     if adopted and before is not None:
         # What the user imports stays, even where it is called as ours.
-        ours = instead_of not in _imports(host.read(path + KEPT) or before)
-        after = with_imports(before, pattern, instead_of if ours else "")
+        theirs = _imports(host.read(path + KEPT) or before)
+        after = with_imports(before, pattern, "" if instead_of in theirs else instead_of)
+        added = {"import": "" if pattern in theirs else pattern}
         problems = _refusals(path, after, pattern, merged)
     problems += _other_registries(host, path, after, config_path)
     if problems:
         return Outcome(None, [], problems, adopted)
     if before == after:
-        _record(host, path, after, before, adopted, check)
+        _record(host, path, after, before, added, check)
         return Outcome(None, [], [], adopted)
     if hold and before is not None:
         return Outcome(
@@ -273,19 +296,24 @@ def ensure(
         )
     shown = users.changed_lines(before, after) if adopted and before is not None else None
     if not check:
-        _record(host, path, after, before, adopted, check)
+        _record(host, path, after, before, added, check)
         host.write(path, after, like=host.permissions(path) if adopted else None)
     return Outcome(Change(path, *(shown or (before, after))), [], [], adopted)
 
 
 def _record(
-    host: Host, path: str, after: str, before: Optional[str], adopted: bool, check: bool
+    host: Host,
+    path: str,
+    after: str,
+    before: Optional[str],
+    added: Optional[Dict[str, str]],
+    check: bool,
 ) -> None:
-    """A user's file may change as the user likes: only ours is watched."""
+    """A user's file, to which ``added`` came, may change as the user likes: ours is watched."""
     if check:
         return
     mode = users.DEFAULT_MODE
-    if adopted:
+    if added is not None:
         users.keep_copy(host, path, ROLE, before if before != after else None)
         mode = users.mode_of(host.permissions(path))
-    owned.keep(host, [owned.Writing(path, after, mode, before, not adopted, ROLE)])
+    owned.keep(host, [owned.Writing(path, after, mode, before, added is None, ROLE, added)])

@@ -1,7 +1,7 @@
 """Docker's daemon.json, of which the user is the owner: keys of ours merged in, nothing else."""
 
 import json
-from typing import Any, Dict, List, Mapping, NamedTuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import adopted, owned
 from ..files import Change
@@ -56,6 +56,68 @@ def _part(have: Mapping[str, Any], wish: Mapping[str, Any]) -> Dict[str, Any]:
     return found
 
 
+def _leaves(wish: Mapping[str, Any], at: Sequence[str] = ()) -> Iterator[Tuple[List[str], Any]]:
+    """The places in ``wish`` that are no object, each with its value."""
+    for key, value in wish.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, [*at, key])
+        else:
+            yield [*at, key], value
+
+
+def _at(have: Any, place: Sequence[str]) -> List[Any]:
+    """The value at a place, as a list of one; empty where there is none."""
+    for key in place:
+        if not isinstance(have, Mapping) or key not in have:
+            return []
+        have = have[key]
+    return [have]
+
+
+def _added(have: Mapping[str, Any], wish: Mapping[str, Any], old: Any) -> List[Dict[str, Any]]:
+    """What is ours in the file with ``wish``: ``at``, the value ``ours`` and what it ``was``.
+
+    ``old`` is the same of the last writing. What the user has said since is what comes back.
+    """
+    known = {tuple(one["at"]): one for one in old}
+    for place, value in _leaves(wish):
+        one, now = known.get(tuple(place)), _at(have, place)
+        if now == [value] and one is None:
+            continue  # the user's, who says the same
+        was = one["was"] if one is not None and now == [one["ours"]] else now
+        known[tuple(place)] = {"at": place, "ours": value, "was": was}
+    return [known[place] for place in sorted(known)]
+
+
+def without_keys(text: str, added: Sequence[Mapping[str, Any]]) -> Optional[str]:
+    """The file without what is ours in it, empty if nothing is left.
+
+    None where the file cannot be read, or has another value in a place of ours: what the user has
+    made of it may need the rest.
+    """
+    try:
+        have = json.loads(text) if text.strip() else {}
+    except ValueError:
+        return None
+    if not isinstance(have, dict):
+        return None
+    for one in added:
+        *folders, key = one["at"]
+        if not _at(have, one["at"]):
+            continue
+        if _at(have, one["at"]) != [one["ours"]]:
+            return None
+        inner = _at(have, folders)[0]
+        if one["was"]:
+            inner[key] = one["was"][0]
+            continue
+        del inner[key]
+        while folders and not _at(have, folders)[0]:
+            *folders, key = folders
+            del _at(have, folders)[0][key]
+    return _text(have, _indent(text)) if have else ""
+
+
 def _text(value: Mapping[str, Any], indent: str) -> str:
     return json.dumps(value, indent=indent) + "\n"
 
@@ -97,7 +159,9 @@ def ensure(host: Host, wish: Mapping[str, Any], check: bool = False, hold: bool 
         adopted.keep_copy(host, PATH, ROLE, before)
         like = host.permissions(PATH)
         mode = adopted.mode_of(like)
-        owned.keep(host, [owned.Writing(PATH, after, mode, before, watched=False, role=ROLE)])
+        known = (owned.load(host).get(PATH, {}).get("added") or {}).get("keys", [])
+        added = {"keys": _added(have, wish, known)}
+        owned.keep(host, [owned.Writing(PATH, after, mode, before, False, ROLE, added)])
         host.write(PATH, after, like=like)
     shown = Change(PATH, _text(_part(have, wish), indent), _text(_part(now, wish), indent))
     return Outcome([shown], [], [])
