@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.portable import removal
 from bedplate.portable.host import Host, Result
 from bedplate.portable.passthrough import apply as passthrough_apply
 from bedplate.portable.passthrough import functions as passthrough
@@ -268,3 +269,26 @@ def test_huge_pages_that_wait_for_the_reboot_are_not_asked_for_before(tmp_path: 
     machine.put(PAGES, "0\n")
     assert machine.go().problems == []
     assert machine.text(PAGES) == "0\n"
+
+
+MODULES = "/etc/initramfs-tools/modules"
+
+
+def test_a_reset_leaves_the_modules_that_the_user_listed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.put(MODULES, "# mine\nvfio # mine too\n")
+    (tmp_path / MODULES[1:]).chmod(0o600)
+    machine.go()
+    machine.put(MODULES, machine.text(MODULES) + "nvme\n")
+    machine.go()
+    removal.files(Host(str(tmp_path), machine._run), [], check=False)
+    assert machine.text(MODULES) == "# mine\nvfio # mine too\nnvme\n"
+    assert (tmp_path / MODULES[1:]).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_list_that_has_all_modules_already_is_not_ours_to_remove(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.put(MODULES, "vfio\nvfio_iommu_type1\nvfio_pci\n")
+    machine.go()
+    removal.files(Host(str(tmp_path), machine._run), [], check=False)
+    assert machine.text(MODULES) == "vfio\nvfio_iommu_type1\nvfio_pci\n"

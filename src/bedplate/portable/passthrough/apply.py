@@ -49,8 +49,10 @@ class Work:
         early = kernel.initramfs(self.host)
         if early is None:
             return [(ours, True)]
-        file = File(early[0], early[1])
-        return [([*ours, file], True)] if is_ours(file.content) else [(ours, True), ([file], False)]
+        if is_ours(early[1]):
+            return [([*ours, File(early[0], early[1])], True)]
+        theirs = File(early[0], early[1], added={"lines": list(kernel.MODULE_LINES)})
+        return [(ours, True), ([theirs], False)]
 
     def _due(self, changed: Set[str], boot_loader: kernel.BootLoader) -> Set[str]:
         """The steps that changed files call for, and those that a killed run left."""

@@ -31,6 +31,8 @@ UNIT = "bedplate-vfio.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 #: vfio_virqfd was a module of its own before Linux 6.2: it is loaded as a dependency there.
 MODULES = ("vfio", "vfio_iommu_type1", "vfio_pci")
+#: How they stand in a file that is the user's.
+MODULE_LINES = tuple(f"{name} # Bedplate, {ROLE}" for name in MODULES)
 #: What could claim a card before vfio-pci has it, where nothing of NVIDIA's runs on the host.
 BEFORE = ("nouveau", "nvidia", "nvidiafb", "snd_hda_intel", "nvidia_drm", "amdgpu", "radeon")
 #: The kernel's huge page sizes on x86-64 and arm64, by the name that its command line takes.
@@ -138,19 +140,13 @@ def initramfs(host: Host) -> Optional[Tuple[str, str, List[str]]]:
     None on a host without a known one: vfio-pci then claims ids when the root file system is there.
     """
     if host.exists("/usr/sbin/update-initramfs"):
-        lines = [
-            line
-            for line in (host.read(INITRAMFS_MODULES) or "").splitlines()
-            if line.split("#")[0].strip() not in MODULES
-        ]
-        text = "\n".join([*lines, *(f"{name} # Bedplate, {ROLE}" for name in MODULES)]) + "\n"
         kept = host.read(INITRAMFS_MODULES) or ""
         have = {line.split("#")[0].strip() for line in kept.splitlines()}
-        return (
-            INITRAMFS_MODULES,
-            kept if set(MODULES) <= have else text,
-            ["/usr/sbin/update-initramfs", "-u", "-k", "all"],
-        )
+        # A line of the user's stays where it is: it would not come back with a reset.
+        more = [line + "\n" for line in MODULE_LINES if line.split("#")[0].strip() not in have]
+        gap = "\n" if more and kept and not kept.endswith("\n") else ""
+        text = kept + gap + "".join(more)
+        return INITRAMFS_MODULES, text, ["/usr/sbin/update-initramfs", "-u", "-k", "all"]
     if host.exists("/usr/bin/dracut"):
         text = HEADER.format(ROLE) + 'force_drivers+=" {} "\n'.format(" ".join(MODULES))
         return DRACUT, text, ["/usr/bin/dracut", "--regenerate-all", "--force"]
