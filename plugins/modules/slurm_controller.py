@@ -253,13 +253,13 @@ def start(module: AnsibleModule, host: Host, restart: bool) -> None:
 
 def ensure_local(host: Host, path: str, check: bool) -> list[Change]:
     """Have a file for the user's settings. It is recorded, so that a reset takes it while nobody
-    has written into it, and what they write is no drift."""
-    wished = File(path, slurm_config.LOCAL_TEXT)
+    has written into it, else our line alone; and what they write is no drift."""
+    wished = File(path, slurm_config.LOCAL_TEXT, added={"lines": [slurm_config.LOCAL_TEXT.strip()]})
     if host.read(path) is None:
         return ensure_files(host, [wished], check=check, watched=False).changes
     if not check and path in owned.load(host):
         writing = owned.Writing(path, wished.content, wished.mode, None, watched=False)
-        owned.keep(host, [writing])
+        owned.keep(host, [writing._replace(added=wished.added)])
     return []
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned, removal
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.modules.slurm_controller import Plan, ensure_local
 
@@ -78,7 +78,20 @@ def test_the_users_settings_are_no_drift_also_where_an_older_run_watched_them(
     assert ensure_local(host, LOCAL, check=False) == []
     assert owned.differences(host) == {}
     # A reset sees that it is not ours any more, and leaves it.
-    assert owned.state(host, LOCAL, owned.load(host)[LOCAL]) == "edited"
+    assert removal.files(host, [], check=False) == removal.Outcome([], [])
+    assert host.read(LOCAL) == "MaxJobCount=5\n"
+
+
+def test_a_reset_takes_our_line_out_of_the_users_settings(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    (change,) = ensure_local(host, LOCAL, check=False)
+    (tmp_path / LOCAL[1:]).write_text(change.after + "MaxJobCount=5\n")
+    removal.files(host, [], check=False)
+    assert host.read(LOCAL) == "MaxJobCount=5\n"
+    host.remove(LOCAL)
+    ensure_local(host, LOCAL, check=False)
+    removal.files(host, [], check=False)
+    assert not host.exists(LOCAL)
 
 
 def test_settings_that_were_there_before_are_nobodys_to_record(tmp_path: Path) -> None:
