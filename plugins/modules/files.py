@@ -43,6 +43,13 @@ options:
         description: Whether the file is recorded. One that others take away is not to be.
         type: bool
         default: true
+  alone_below:
+    description: Folders in which, of what this module has written, nothing but O(files) is to be.
+      Any other recorded file with the mark of Bedplate goes, and what was there before comes back.
+      O(hold_if_exists) does not keep it.
+    type: list
+    elements: path
+    default: []
   hold_if_exists:
     description: If this file exists, files that differ are left alone and reported in RV(pending).
       Files that are absent are written all the same.
@@ -51,15 +58,22 @@ options:
     description:
       - Units by name, each with what it is to be. V(loaded), systemd knows its files as they are;
         V(enabled), at boot too; V(started), it also runs, since after O(files) and O(reads) last
-        changed.
-      - Where O(hold_if_exists) is there, no unit that runs is restarted; that is reported in
-        RV(pending).
+        changed. V(current) leaves alone whether it is there, comes at boot and runs. Where it runs,
+        it does so since after O(files) and O(reads) last changed.
+      - Where the file O(hold_if_exists) is there, no unit that runs is restarted. Those that should
+        be are reported in RV(pending).
     type: dict
     default: {}
   reads:
     description: Further files that the units read, of a folder all in it, whoever writes them.
     type: list
     elements: path
+    default: []
+  spare:
+    description: Units that are not restarted now, for reasons of their own. Those that should be
+      are reported in RV(spared).
+    type: list
+    elements: str
     default: []
 author:
   - The Bedplate authors
@@ -89,17 +103,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The files that were changed, or would be in check mode.
+  description: The files that were changed or taken back, or would be in check mode.
   returned: always
   type: list
   elements: str
   sample: [/etc/crictl.yaml]
 pending:
-  description: The files, and restarts of units, that were left alone because of O(hold_if_exists).
+  description: The files and running units that were left alone because of O(hold_if_exists).
   returned: always
   type: list
   elements: str
   sample: []
+spared:
+  description: The units of O(spare) that run since before O(files) last changed.
+  returned: always
+  type: list
+  elements: str
+  sample: [docker.service]
 units:
   description: What was done for systemd and its units, or would be in check mode.
   returned: always
@@ -115,6 +135,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import servi
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     File,
     ensure_files,
+    take_back,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
@@ -143,9 +164,11 @@ def main() -> None:
                     "record": {"type": "bool", "default": True},
                 },
             },
+            "alone_below": {"type": "list", "elements": "path", "default": []},
             "hold_if_exists": {"type": "path"},
             "units": {"type": "dict", "default": {}},
             "reads": {"type": "list", "elements": "path", "default": []},
+            "spare": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -165,15 +188,21 @@ def main() -> None:
     waits = module.params["hold_if_exists"]
     hold = bool(waits) and host.exists(waits)
     outcome = ensure_files(host, files, check=module.check_mode, hold=hold)
+    if not outcome.problems:
+        below = module.params["alone_below"]
+        outcome.changes.extend(take_back(host, below, files, check=module.check_mode))
     changed = [change.path for change in outcome.changes]
-    lacks = services.Owed(False, [], [], [], [])
+    lacks = services.Owed(False, [], [], [])
     if not outcome.problems:
         read = [file.path for file in files] + module.params["reads"]
-        lacks = services.owed(host, units, read, changed, hold)
+        lacks = services.owed(host, units, read, changed)
+    lacks, spared = services.spare(lacks, module.params["spare"])
+    lacks, held = services.spare(lacks, lacks.restart if hold else [])
     result = {
         "changed": bool(changed or lacks.told),
         "changes": changed,
-        "pending": outcome.pending + [f"{u}: runs with files of before" for u in lacks.held],
+        "pending": outcome.pending + [f"{unit}: runs since before its files" for unit in held],
+        "spared": spared,
         "units": lacks.told,
         "diff": [
             {

@@ -72,6 +72,12 @@ def lay(root: Path, path: str, seconds: float) -> None:
         ("started", up(60, NeedDaemonReload="yes"), [], ["systemd"]),
         ("started", DOWN | {"UnitFileState": "enabled"}, [], ["started"]),
         ("loaded", DOWN, [], []),
+        ("current", up(60), [], []),
+        ("current", up(60), [ELSEWHERE], ["restarted"]),
+        ("current", up(60, UnitFileState="disabled"), [DROP_IN], ["systemd", "restarted"]),
+        ("current", up(60, NeedDaemonReload="yes"), [], ["systemd"]),
+        ("current", DOWN, [ELSEWHERE], []),
+        ("current", UNKNOWN, [DROP_IN], ["systemd"]),
     ],
 )
 def test_what_a_unit_lacks(
@@ -85,7 +91,10 @@ def test_what_a_unit_lacks(
 
 
 @pytest.mark.parametrize("path", FILES)
-@pytest.mark.parametrize(("wish", "restarts"), [("started", ["watch.path"]), ("enabled", [])])
+@pytest.mark.parametrize(
+    ("wish", "restarts"),
+    [("started", ["watch.path"]), ("current", ["watch.path"]), ("enabled", [])],
+)
 def test_a_restart_that_an_ended_run_owes_is_made_up_for(
     tmp_path: Path, path: str, wish: str, restarts: list[str]
 ) -> None:
@@ -148,6 +157,13 @@ def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path)
         "systemctl enable a.service b.path: Unit b.path is masked."
     )
     assert systemd.asked == ["enable a.service b.path"]
+
+
+def test_what_may_not_be_restarted_now_is_named_where_it_owes_it() -> None:
+    lacks = services.Owed(True, [], ["c.service"], ["a.service", "b.service"])
+    left, spared = services.spare(lacks, ["b.service", "c.service"])
+    assert spared == ["b.service"]
+    assert left == lacks._replace(restart=["a.service"])
 
 
 def test_nothing_is_asked_of_systemd_without_units(tmp_path: Path) -> None:

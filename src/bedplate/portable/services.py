@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from .host import Host
 
@@ -14,7 +14,11 @@ _ENTERED = "ActiveEnterTimestampMonotonic"
 UNITS = "/etc/systemd/system"
 #: What a unit can be wished to be, each with all that stands before it: systemd knows its files as
 #: they are; it comes at boot; it runs, since after the files that it reads last changed.
-WISHES = ("loaded", "enabled", "started")
+LEVELS = ("loaded", "enabled", "started")
+#: Of a unit that is somebody else's: whether it runs is theirs to say, and where it does, it runs
+#: since after the files last changed. It may not be there at all.
+CURRENT = "current"
+WISHES = (*LEVELS, CURRENT)
 
 
 def state(host: Host, unit: str) -> Dict[str, str]:
@@ -74,16 +78,12 @@ def changed_at(host: Host, path: str) -> float:
 
 
 class Owed(NamedTuple):
-    """What is to be done for units to be as wished; ``reload`` is systemd's own.
-
-    ``held`` are restarts that wait.
-    """
+    """What is to be done for units to be as wished; ``reload`` is systemd's own."""
 
     reload: bool
     enable: List[str]
     start: List[str]
     restart: List[str]
-    held: List[str]
 
     @property
     def told(self) -> List[str]:
@@ -94,17 +94,13 @@ class Owed(NamedTuple):
 
 
 def owed(
-    host: Host,
-    wishes: Mapping[str, str],
-    files: Sequence[str],
-    changed: Sequence[str],
-    hold: bool = False,
+    host: Host, wishes: Mapping[str, str], files: Sequence[str], changed: Sequence[str]
 ) -> Owed:
     """What units lack to be as wished (`WISHES`), by what systemd says and by their files.
 
     ``files`` are those that the units read (of a folder, all in it), ``changed`` those of them that
     have just been changed or, in check mode, would be. What a run that was ended has left undone is
-    owed too. With ``hold`` nothing that runs is restarted: that waits.
+    owed too.
     """
     found = states(host, sorted(wishes)) if wishes else {}
     lacks = Owed(
@@ -113,20 +109,25 @@ def owed(
         [u for u, now in found.items() if _wished(wishes[u], "enabled") and not _at_boot(now)],
         [],
         [],
-        [],
     )
     for unit, now in found.items():
-        if not _wished(wishes[unit], "started"):
-            continue
+        started = _wished(wishes[unit], "started")
         if not running(now):
-            lacks.start.append(unit)
-        elif changed or older_than(host, now, files):
-            (lacks.held if hold else lacks.restart).append(unit)
+            lacks.start.extend([unit] if started else [])
+        elif (started or wishes[unit] == CURRENT) and (changed or older_than(host, now, files)):
+            lacks.restart.append(unit)
     return lacks
 
 
+def spare(lacks: Owed, units: Sequence[str]) -> Tuple[Owed, List[str]]:
+    """What is owed without restarts of ``units``, and which of them owe one."""
+    spared = [unit for unit in lacks.restart if unit in units]
+    left = [unit for unit in lacks.restart if unit not in units]
+    return lacks._replace(restart=left), spared
+
+
 def _wished(wish: str, what: str) -> bool:
-    return WISHES.index(wish) >= WISHES.index(what)
+    return wish in LEVELS[LEVELS.index(what) :]
 
 
 def _at_boot(now: Mapping[str, str]) -> bool:
