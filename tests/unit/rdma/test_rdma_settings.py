@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,23 @@ if TYPE_CHECKING:
 ROCE = {"interfaces": ["ens1f0np0", "ens2f0np0"], "priority": 3, "dscp": 26, "gid_index": 3}
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
 DPKG = "rdma-core\t44.0-2\tinstall\tinstalled\n"
+#: As iproute2's manual of dcb-app shows a map by numbers.
+APP = "dscp-prio 0:0 26:3 48:6\n"
+#: As the manual of mlnx_qos shows a port, with a DSCP more of priority 3: lines have eight at most.
+QOS = """DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+\tprio:0 dscp:07,06,05,04,03,02,01,00,
+\tprio:3 dscp:46,31,30,29,28,27,26,25,
+\tprio:3 dscp:24,
+\tprio:5 dscp:47,45,44,43,42,41,40,
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0
+"""
+#: It shows no map where the port goes by the tag of a VLAN.
+PCP = "DCBX mode: OS controlled\nPriority trust state: pcp\nCable len: 7\n"
 PFC = "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off\n"
 
 
@@ -46,6 +64,7 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.app, self.qos = APP, ""
         for name, link in (("mlx5_0", "Ethernet"), ("mlx5_1", "InfiniBand")):
             port = f"/sys/class/infiniband/{name}/ports/1"
             self.put(f"{port}/link_layer", link)
@@ -61,10 +80,13 @@ class Machine:
     def host(self) -> Host:
         return Host(str(self.root), self._run)
 
-    @staticmethod
-    def _run(argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
+    def _run(self, argv: Sequence[str], _timeout: float, _env: dict[str, str] | None) -> Result:
         if argv[0] == "dpkg-query":
             return Result(0, DPKG, "")
+        if argv[:2] == ["mlnx_qos", "-i"] and self.qos:
+            return Result(0, self.qos, "")
+        if argv[:4] == ["dcb", "-N", "app", "show"]:
+            return Result(0, self.app, "")
         return Result(0, PFC, "") if argv[:3] == ["dcb", "pfc", "show"] else Result(127, "", "no")
 
     def put(self, path: str, text: str) -> None:
@@ -328,4 +350,64 @@ def test_evidence_of_each_fault(
 def test_flow_control_of_another_priority_is_seen(machine: Machine) -> None:
     roce = ROCE | {"priority": 4}
     (said,) = machine.failures(roce=roce)
-    assert "got: ens1f0np0=[3], ens2f0np0=[3]; allowed: ens1f0np0=[4], ens2f0np0=[4]" in said
+    assert "got: ens1f0np0={'lossless': [3], 'priority': 3}, ens2f0np0=" in said
+    assert "allowed: ens1f0np0={'lossless': [4], 'priority': 4}, ens2f0np0=" in said
+
+
+@pytest.mark.parametrize(
+    ("app", "qos", "dscp", "priority"),
+    [
+        # What a card does by itself is a priority for each eight values.
+        ("dscp-prio 0:0 46:5\n", "", 46, 5),
+        ("dscp-prio 0:0\n", "", 46, None),
+        # The maker's tool tells the card's own map, wherever it is there.
+        (APP, QOS, 45, 5),
+        (APP, PCP, 26, None),
+    ],
+)
+def test_a_mark_that_runs_in_a_lossy_class_is_seen(
+    app: str, qos: str, dscp: int, priority: int | None, machine: Machine
+) -> None:
+    machine.app, machine.qos = app, qos
+    machine.put("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", str(dscp << 2))
+    (said,) = machine.failures(roce=ROCE | {"dscp": dscp, "interfaces": ["ens1f0np0"]})
+    assert f"got: ens1f0np0={{'lossless': [3], 'priority': {priority}}}" in said
+    assert "allowed: ens1f0np0={'lossless': [3], 'priority': 3}" in said
+
+
+def test_a_map_of_the_makers_tool_is_read_in_all_its_lines(machine: Machine) -> None:
+    machine.qos = QOS
+    assert rdma.dscp_priority(machine.host, "ens1f0np0", 24) == 3
+    machine.put("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", str(46 << 2))
+    assert machine.failures(roce=ROCE | {"dscp": 46}) == []
+
+
+def test_the_unit_maps_the_mark_by_either_tool(machine: Machine, tmp_path: Path) -> None:
+    """The maker's tool takes trust and map only one after the other."""
+    roce = {file.path: file.content for file in rdma_settings.files(machine.host, wish())}
+    (tmp_path / "roce.conf").write_text(roce[rdma_settings.ROCE], encoding="utf-8")
+    text = roce[rdma_settings.MARKER].replace(rdma_settings.ROCE, str(tmp_path / "roce.conf"))
+    script = text.replace("/sys/", f"{tmp_path}/none/")
+    for tool, expected in (
+        (
+            "mlnx_qos",
+            [
+                "mlnx_qos -i ens1f0np0 --trust=dscp --pfc=0,0,0,1,0,0,0,0",
+                "mlnx_qos -i ens1f0np0 --dscp2prio=set,26,3",
+            ],
+        ),
+        (
+            "dcb",
+            [
+                "dcb app replace dev ens1f0np0 dscp-prio 26:3",
+                "dcb pfc set dev ens1f0np0 prio-pfc all:off 3:on",
+            ],
+        ),
+    ):
+        folder, said = tmp_path / tool, tmp_path / f"{tool}.said"
+        folder.mkdir()
+        for name in (tool, "modprobe"):
+            (folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {said}\n')
+            (folder / name).chmod(0o755)
+        subprocess.run(["/bin/sh", "-c", script], env={"PATH": str(folder)}, check=True)
+        assert said.read_text().splitlines()[:2] == expected

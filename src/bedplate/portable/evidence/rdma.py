@@ -45,8 +45,12 @@ def _roce(host: Host, wish: Mapping[str, Any], found: List[Dict[str, Any]], to: 
                 wished[name] = aim
                 have[name] = rdma.roce_state(host, one["name"], port["port"])
     for interface in roce.get("interfaces") or []:
-        wished[interface] = [int(roce["priority"])]
-        have[interface] = rdma.lossless_priorities(host, interface)
+        priority = int(roce["priority"])
+        wished[interface] = {"lossless": [priority], "priority": priority}
+        have[interface] = {
+            "lossless": rdma.lossless_priorities(host, interface),
+            "priority": rdma.dscp_priority(host, interface, int(roce["dscp"])),
+        }
     to.checks.append(check("rdma.roce", what, wished, have, "Restart bedplate-roce.service."))
 
 

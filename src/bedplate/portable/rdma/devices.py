@@ -99,3 +99,23 @@ def lossless_priorities(host: Host, interface: str) -> Optional[List[int]]:
     found = re.search(r"prio-pfc((?:\s+\d:(?:on|off))+)", answer.out)
     pairs = (pair.split(":") for pair in found.group(1).split()) if found else ()
     return sorted(int(number) for number, state in pairs if state == "on")
+
+
+def dscp_priority(host: Host, interface: str, dscp: int) -> Optional[int]:
+    """The priority that a DSCP value runs in, as the maker's tool tells, or else iproute2's dcb.
+
+    None where a port goes by something else than DSCP, or nothing tells of this value.
+    """
+    answer = host.run(["mlnx_qos", "-i", interface])
+    if answer.code == 0:
+        # A line has eight values at most, and a priority as many lines as it needs.
+        lines = re.findall(r"prio:(\d) dscp:([\d,]+)", answer.out)
+        pairs = [(value, number) for number, values in lines for value in values.split(",")]
+    else:
+        # By numbers: several values have names of their own.
+        shown = host.run(["dcb", "-N", "app", "show", "dev", interface, "dscp-prio"])
+        pairs = re.findall(r"\b(\d+):(\d)\b", shown.out) if shown.code == 0 else []
+    # Of several for one value the kernel takes the highest.
+    return max(
+        (int(number) for value, number in pairs if value and int(value) == dscp), default=None
+    )

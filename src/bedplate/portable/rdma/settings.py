@@ -32,6 +32,8 @@ status=0
 for interface in $INTERFACES; do
     if command -v mlnx_qos > /dev/null; then
         mlnx_qos -i "$interface" --trust=dscp --pfc="$PFC_LIST" > /dev/null || status=1
+        # Not at once: it refuses both. Without a map, DSCP 8n to 8n+7 run in priority n.
+        mlnx_qos -i "$interface" --dscp2prio=set,"$DSCP","$PRIORITY" > /dev/null || status=1
     else
         # Replaced one by one: adding what is there already is an error.
         dcb app replace dev "$interface" dscp-prio "$DSCP:$PRIORITY" || status=1
