@@ -148,6 +148,22 @@ def forget(host: Host, paths: Sequence[str]) -> None:
                 files.pop(path, None)
 
 
+def put_back(host: Host, path: str, entry: Dict[str, Any]) -> None:
+    """Have a recorded file as it was before: its text of then, or no file and no folder of ours."""
+    if entry["before"] is not None:
+        host.write(path, entry["before"], int(entry["mode"], 8))
+        return
+    host.remove(path)
+    for folder in entry["folders"]:
+        remove_if_empty(host, folder)
+
+
+def remove_if_empty(host: Host, folder: str) -> None:
+    """Remove a folder that nothing is in."""
+    if host.exists(folder) and not host.list(folder):
+        os.rmdir(host.path(folder))
+
+
 def state(host: Host, path: str, entry: Dict[str, Any]) -> str:
     """What became of a recorded file: nothing, or ``missing``, ``edited``, ``mode 0600 (…)``."""
     text = host.read(path)

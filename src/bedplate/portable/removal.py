@@ -11,7 +11,7 @@ from .driver import libraries as driver_libraries
 from .driver import record as driver_record
 from .driver import runfile
 from .driver import state as driver
-from .host import Host, Permissions
+from .host import Host
 from .kernel import settings as kernel
 from .packages import dnf, holds, rpm
 from .passthrough import apply as passthrough
@@ -87,7 +87,7 @@ def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
         if any(path.startswith(kernel.MODPROBE) for path in going):
             host.write(kernel.STALE_INITRAMFS, "")
         for path in going:
-            _put_back(host, path, mine[path], left[path].text)
+            owned.put_back(host, path, mine[path], left[path].text)
         # What stays is told once more at the end, and is nobody's with the record gone.
         owned.forget(host, [path for path in mine if not left[path].stays])
         if any(path.startswith(UNITS) for path in going):
@@ -139,23 +139,6 @@ def _without(text: str, added: Dict[str, Any]) -> Optional[str]:
     return without_lines(text, added["lines"])
 
 
-def _put_back(host: Host, path: str, entry: Dict[str, Any], text: Optional[str]) -> None:
-    if text is not None:
-        # Who may read a user's file is the user's to say; what replaced one is put back as it was.
-        was = entry.get("was") if entry["watched"] else host.permissions(path)
-        like = Permissions(*was) if was else None
-        host.write(path, text, int(entry["mode"], 8), like)
-        return
-    host.remove(path)
-    for folder in entry["folders"]:
-        _remove_if_empty(host, folder)
-
-
-def _remove_if_empty(host: Host, folder: str) -> None:
-    if host.exists(folder) and not host.list(folder):
-        os.rmdir(host.path(folder))
-
-
 def boot_arguments(host: Host, check: bool) -> Outcome:
     """Take what gpu_passthrough added off the kernel's command line, from the next boot on.
 
@@ -202,8 +185,8 @@ def archives(host: Host, names: Sequence[str], check: bool) -> Outcome:
                 if not check:
                     os.unlink(real)
         if not check and folder.startswith("/opt/"):
-            _remove_if_empty(host, folder)
-            _remove_if_empty(host, os.path.dirname(folder))
+            owned.remove_if_empty(host, folder)
+            owned.remove_if_empty(host, os.path.dirname(folder))
     for name in wanted:
         outcome.changes.append(f"{STORE}/{name}: removed")
         if not check:
@@ -379,7 +362,7 @@ def records(host: Host, check: bool) -> Outcome:
         if host.exists(folder):
             outcome.changes.append(f"{folder}: removed")
             if not check:
-                _remove_if_empty(host, folder)
+                owned.remove_if_empty(host, folder)
                 if host.exists(folder):
                     outcome.changes.pop()
                     outcome.kept.append(f"{folder}: there are files in it that are not ours")
