@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from bedplate.portable.files import Change, File, ensure_files
+from bedplate.portable import owned
+from bedplate.portable.files import Change, File, ensure_files, take_back
 from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:
@@ -94,3 +95,48 @@ def test_the_packages_own_default_is_replaced_but_not_an_edited_one(tmp_path: Pa
     assert len(edited.problems) == 1
     assert ensure_files(host(tmp_path, default="version = 2\n"), [file]).problems == []
     assert (tmp_path / CONFIG.lstrip("/")).read_text() == OURS
+
+
+CERTS = "/etc/containerd/certs.d"
+MIRROR = "# Managed by Bedplate (role x).\nserver = 'mirror'\n"
+
+
+def mirrors(root: Path, *names: str) -> list[File]:
+    """Have files of ours for these registries, after one of the user's for the first."""
+    path = root / f"{CERTS[1:]}/{names[0]}/hosts.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("server = 'mine'\n")
+    files = [File(f"{CERTS}/{name}/hosts.toml", MIRROR) for name in names]
+    ensure_files(host(root), [*files, File("/etc/crictl.yaml", OURS)])
+    return files
+
+
+def test_files_that_are_no_longer_wished_go_and_what_was_there_comes_back(tmp_path: Path) -> None:
+    first, second, third = mirrors(tmp_path, "a.example", "b.example", "c.example")
+    machine = host(tmp_path)
+    assert take_back(machine, [CERTS], [first, second, third]) == []
+    gone = [Change(third.path, MIRROR, "")]
+    assert take_back(machine, [CERTS], [first, second], check=True) == gone
+    assert machine.read(third.path) == MIRROR
+    assert take_back(machine, [CERTS], [first, second]) == gone
+    assert machine.list(CERTS) == ["a.example", "b.example"]
+    assert [change.path for change in take_back(machine, [CERTS], [])] == [first.path, second.path]
+    assert machine.read(first.path) == "server = 'mine'\n"
+    assert machine.list(CERTS) == ["a.example"]
+    assert list(owned.load(machine)) == ["/etc/crictl.yaml"]
+    assert take_back(machine, [CERTS], []) == []
+
+
+def test_a_file_that_has_become_somebody_elses_stays_and_is_theirs(tmp_path: Path) -> None:
+    (file,) = mirrors(tmp_path, "a.example")
+    (tmp_path / file.path[1:]).write_text("server = 'theirs'\n")
+    assert take_back(host(tmp_path), [CERTS], []) == []
+    assert host(tmp_path).read(file.path) == "server = 'theirs'\n"
+    assert file.path not in owned.load(host(tmp_path))
+
+
+def test_a_removal_that_was_ended_before_its_record_went_is_made_up_for(tmp_path: Path) -> None:
+    (file,) = mirrors(tmp_path, "a.example")
+    (tmp_path / file.path[1:]).unlink()
+    assert take_back(host(tmp_path), [CERTS], []) == []
+    assert file.path not in owned.load(host(tmp_path))

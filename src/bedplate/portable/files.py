@@ -144,3 +144,26 @@ def ensure_files(
             theirs = host.permissions(file.path) if file.added is not None else None
             _write(host.path(file.path), file, theirs)
     return outcome
+
+
+def take_back(
+    host: Host, folders: Sequence[str], files: Sequence[File], check: bool = False
+) -> List[Change]:
+    """Have what we wrote below ``folders`` as it was before, but for ``files``; what changes by it.
+
+    A file that lacks our mark has become somebody else's: it stays, and is not recorded any more.
+    """
+    wished = {file.path for file in files}
+    below = tuple(folder + "/" for folder in folders)
+    known = owned.load(host)
+    unwished = [path for path in sorted(known) if path.startswith(below) and path not in wished]
+    changes = []
+    for path in unwished:
+        text = host.read(path)
+        if text is not None and is_ours(text):
+            changes.append(Change(path, text, known[path]["before"] or ""))
+    if not check:
+        for change in changes:
+            owned.put_back(host, change.path, known[change.path])
+        owned.forget(host, unwished)
+    return changes
