@@ -120,15 +120,6 @@ def test_of_a_folder_its_files_count_and_not_those_of_folders_in_it(tmp_path: Pa
     assert lacks.restart == ["watch.path"]
 
 
-def test_what_is_held_is_enabled_and_started_and_never_restarted(tmp_path: Path) -> None:
-    lay(tmp_path, PATH, 60)
-    units = {"a.service": up(1800, UnitFileState="disabled"), "b.service": DOWN}
-    host = Systemd(tmp_path, a_service=units["a.service"], b_service=units["b.service"]).host
-    lacks = services.owed(host, dict.fromkeys(units, "started"), [PATH], [PATH], hold=True)
-    assert (lacks.enable, lacks.start, lacks.restart) == ([*units], ["b.service"], [])
-    assert lacks.held == ["a.service"]
-
-
 def test_a_program_counts_from_its_own_start(tmp_path: Path) -> None:
     lay(tmp_path, PATH, 60)
     restarted = {"ExecMainStartTimestampMonotonic": str(int((time.monotonic() - 30) * 1e6))}
@@ -144,7 +135,7 @@ def test_units_are_asked_for_at_once_and_each_gets_its_own(tmp_path: Path) -> No
 
 def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
-    lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"], ["d.service"])
+    lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"])
     assert services.settle(systemd.host, lacks) == ""
     assert systemd.asked == [
         "daemon-reload",
@@ -169,5 +160,5 @@ def test_what_may_not_be_restarted_now_is_named_where_it_owes_it() -> None:
 def test_nothing_is_asked_of_systemd_without_units(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
     assert services.owed(systemd.host, {}, FILES, [ELSEWHERE]).told == []
-    assert services.settle(systemd.host, services.Owed(False, [], [], [], [])) == ""
+    assert services.settle(systemd.host, services.Owed(False, [], [], [])) == ""
     assert systemd.asked == []

@@ -164,6 +164,6 @@ def take_back(
             changes.append(Change(path, text, known[path]["before"] or ""))
     if not check:
         for change in changes:
-            owned.put_back(host, change.path, known[change.path])
+            owned.put_back(host, change.path, known[change.path], known[change.path]["before"])
         owned.forget(host, unwished)
     return changes

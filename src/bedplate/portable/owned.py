@@ -13,7 +13,7 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from .host import Host
+from .host import Host, Permissions
 
 #: Readable for root only: the text that a file had before may be anything.
 RECORD = "/var/lib/bedplate/owned.json"
@@ -148,10 +148,16 @@ def forget(host: Host, paths: Sequence[str]) -> None:
                 files.pop(path, None)
 
 
-def put_back(host: Host, path: str, entry: Dict[str, Any]) -> None:
-    """Have a recorded file as it was before: its text of then, or no file and no folder of ours."""
-    if entry["before"] is not None:
-        host.write(path, entry["before"], int(entry["mode"], 8))
+def put_back(host: Host, path: str, entry: Dict[str, Any], text: Optional[str]) -> None:
+    """Have a recorded file hold ``text`` again; without one, no file and no folder of ours.
+
+    What replaced a user's file comes back with the permissions of then. Those of a user's file that
+    only has something of ours are the user's to say, and stay.
+    """
+    if text is not None:
+        was = entry.get("was") if entry["watched"] else host.permissions(path)
+        like = Permissions(*was) if was else None
+        host.write(path, text, int(entry["mode"], 8), like)
         return
     host.remove(path)
     for folder in entry["folders"]:
