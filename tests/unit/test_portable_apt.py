@@ -179,3 +179,62 @@ def test_what_is_held_is_recorded_with_its_role(tmp_path: Path) -> None:
         debian_packages.hold(on, ["nvidia-smi"], "nvidia_driver")
     # Before the call, so that a run which is killed has told of it.
     assert holds.load(on) == {"nvidia-smi": "nvidia_driver"}
+
+
+KEPT = "/var/lib/bedplate/driver"
+
+
+class Library(Apt):
+    """Has a driver whose packages brought a library along that no driver names."""
+
+    def __init__(self, root: Path, version: str, **offers: str) -> None:
+        super().__init__(**offers)
+        self.root, self.version = root, version
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        if argv[0] == "dpkg-query":
+            out = ""
+            form = argv[2].partition("=")[2].replace("\\t", "\t").replace("\\n", "\n")
+            for name in ("libcuda1", "libnvidia-ml1", "bash"):
+                fields = {"Package": name, "binary:Package": name, "Version": self.version}
+                fields |= {"source:Package": "bash" if name == "bash" else "drivers"}
+                fields |= {"db:Status-Status": "installed", "db:Status-Want": "install"}
+                row = form
+                for field, value in fields.items():
+                    row = row.replace(f"${{{field}}}", value)
+                out += row if len(argv) == 3 or name in argv else ""
+            return Result(0, out, "")
+        if "--download-only" in argv:
+            for word in argv[argv.index("install") + 1 :]:
+                self.keep(*word.split("="))
+        return super().__call__(argv)
+
+    def keep(self, name: str, version: str) -> None:
+        """Lay a package's file into the archives."""
+        file = self.root / f"{KEPT.lstrip('/')}/{name}_{version}_amd64.deb"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+
+def test_what_came_along_with_a_driver_is_kept_with_it(tmp_path: Path) -> None:
+    asked = Library(tmp_path, "580", **{"libcuda1": "580", "libnvidia-ml1": "580", "bash": "580"})
+    wish = Wish({"libcuda1": "595"}, archives=KEPT, preserve={"libcuda1": "580"})
+    assert apt.preserve(host(tmp_path, asked), wish) == []
+    assert asked.asked == [["install", "libcuda1=580", "libnvidia-ml1=580"]]
+    asked.asked.clear()
+    assert apt.preserve(host(tmp_path, asked), wish) == []
+    assert asked.asked == []
+
+
+def test_the_way_back_takes_what_came_along_from_the_archives(tmp_path: Path) -> None:
+    """No source has the driver any more, and one of its packages needs the library's version."""
+    asked = Library(tmp_path, "595", **{"libcuda1": "595", "libnvidia-ml1": "595"})
+    for version in ("580", "595"):
+        asked.keep("libcuda1", version)
+        asked.keep("libnvidia-ml1", version)
+        asked.keep("once-there", version)
+    wish = Wish({"libcuda1": "580"}, archives=KEPT, work="/work")
+    apt.run(host(tmp_path, asked), wish, ["libcuda1"])
+    folder = f"{tmp_path}{KEPT}"
+    files = [f"{folder}/libcuda1_580_amd64.deb", f"{folder}/libnvidia-ml1_580_amd64.deb"]
+    assert asked.asked[-1] == ["install", *files]

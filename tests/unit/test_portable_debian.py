@@ -262,6 +262,9 @@ def test_kept_archives_and_those_that_may_go(tmp_path: Path) -> None:
     kept = [{"a": "1:2-3"}, {"b": "535.1-10"}]
     assert debian.superfluous(here, folder, kept) == [f"{folder}/b_535.1-1_all.deb"]
     assert len(debian.superfluous(here, folder, [])) == 3
+    # What came along with a kept package carries its version.
+    put(tmp_path, f"{folder}/c_535.1-10_amd64.deb", "")
+    assert debian.superfluous(here, folder, kept) == [f"{folder}/b_535.1-1_all.deb"]
 
 
 def test_siblings_are_built_from_the_same_source(tmp_path: Path) -> None:

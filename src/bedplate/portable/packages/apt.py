@@ -91,7 +91,20 @@ def _arguments(host: Host, wish: Wish, names: Sequence[str], kept: bool) -> List
             continue  # it is there, and named again it would be upgraded
         file = debian.archive(host, wish.archives, name, version) if kept and name in names else ""
         asked.append(host.path(file) if file else _named(wish, name))
+    if kept:
+        asked += [host.path(file) for file in _kept_along(host, wish)]
     return asked + [f"{name}-" for name in sorted(wish.remove)]
+
+
+def _kept_along(host: Host, wish: Wish) -> List[str]:
+    """Kept files of what is there beside the wish's packages, built together with them.
+
+    They need it at their own version, and apt looks for it in its sources alone.
+    """
+    others = set(debian.siblings(host, sorted(wish.packages))) - {*wish.packages, *wish.remove}
+    versions = sorted(set(filter(debian.exact, wish.packages.values())))
+    files = (debian.archive(host, wish.archives, n, v) for n in sorted(others) for v in versions)
+    return [file for file in files if file]
 
 
 def _named(wish: Wish, name: str) -> str:
@@ -216,10 +229,14 @@ def _refuse_more_removals(host: Host, wish: Wish, apt: Sequence[str], asked: Seq
 
 
 def preserve(host: Host, wish: Wish) -> List[str]:
-    """Fetch the .deb files of the versions to preserve; those that are not to be had any more."""
-    lacking = {
-        n: v for n, v in wish.preserve.items() if not debian.archive(host, wish.archives, n, v)
-    }
+    """Fetch the .deb files of the versions to preserve; those that are not to be had any more.
+
+    With them goes what came along with these packages, and is needed at their version.
+    """
+    others = sorted(set(debian.siblings(host, sorted(wish.preserve))) - set(wish.preserve))
+    have = debian.installed(host, debian.along(host, others, [wish.preserve]))
+    versions = {**wish.preserve, **{name: package.version for name, package in have.items()}}
+    lacking = {n: v for n, v in versions.items() if not debian.archive(host, wish.archives, n, v)}
     if not lacking or not wish.archives:
         return []
     os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)

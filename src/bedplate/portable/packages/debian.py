@@ -232,17 +232,13 @@ def archive(host: Host, folder: str, name: str, version: str) -> str:
 
 
 def superfluous(host: Host, folder: str, keep: Sequence[Mapping[str, str]]) -> List[str]:
-    """Files in ``folder`` that are no archive of any of the kept package versions."""
-    wanted = tuple(
-        "{}_{}_".format(name, version.replace(":", "%3a"))
-        for packages in keep
-        for name, version in packages.items()
-    )
-    return [
-        f"{folder}/{f}"
-        for f in host.list(folder)
-        if f.endswith(".deb") and not (wanted and f.startswith(wanted))
-    ]
+    """Files in ``folder`` that are no archive of any of the kept package versions.
+
+    Whatever the name is: what came along with a driver's package has its version.
+    """
+    versions = {v.replace(":", "%3a") for packages in keep for v in packages.values()}
+    archives = [f for f in host.list(folder) if f.endswith(".deb")]
+    return [f"{folder}/{f}" for f in archives if not versions.intersection(f.split("_")[1:2])]
 
 
 def sources(host: Host, names: Sequence[str]) -> Dict[str, str]:
