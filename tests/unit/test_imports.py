@@ -78,7 +78,7 @@ def site(tmp_path: Path) -> Path:
             READING | {"clingo"},
             {"catalogue", "lock", "planning", "resolver", "site"},
         ),
-        (["report", "SITE"], 2, READING, {"evidence", "lock", "site"}),
+        (["report", "SITE"], 2, READING, {"evidence", "lock", "portable", "site"}),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
