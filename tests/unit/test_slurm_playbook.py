@@ -30,6 +30,7 @@ PART = (
 )
 KEPT = "driver 580.1 with its Fabric Manager and CUDA"
 REBOOT = "a reboot into kernel 6.1"
+WITH = ", with host_baseline_reboot_allowed=true"
 UNCUT = "every GPU divided — n [sharing.mig] — got: GPU 0=not divided; allowed: GPU 0=7 x 1g.10gb"
 
 
@@ -65,6 +66,7 @@ def found(*, node: bool = True, sharing: list[str] | None = None, **more: Any) -
         **HERE,
         "slurm_controller": "new",
         "nvidia_driver_version": "580.1",
+        "nvidia_driver_source": "distro",
         "host_baseline_kernel": "",
         "__bedplate_slurm_host": {
             "exists": {"node": node},
@@ -80,6 +82,7 @@ OTHER = {"driver": {"change": True, "disturbs": True}}
 UNLOADED = {"driver": {"disturbs": True, "loaded": ""}}
 BROKEN = {"driver": {"change": True, "disturbs": True, "loaded": ""}}
 KERNEL = {"host_baseline_kernel": "6.1"}
+BUILT = {"nvidia_driver_source": "precompiled"}
 HOSTS = {
     "new": found(node=False, **KERNEL, host_baseline_reboot_allowed=True),
     "same": found(sharing=["x [sharing.boot]"], host_baseline_reboot_allowed=True),
@@ -91,6 +94,9 @@ HOSTS = {
     "both": found(**OTHER, sharing=[UNCUT]),
     "kernel": found(**KERNEL, host_baseline_reboot_allowed="yes"),
     "waits": found(**KERNEL),
+    "built": found(**KERNEL, **OTHER, **BUILT),
+    "boots": found(**KERNEL, **OTHER, **BUILT, host_baseline_reboot_allowed=True),
+    "loads": found(**OTHER, **BUILT),
 }
 #: By host: whether the driver stays, whether the node is drained, and what is told to wait.
 USUALLY = {
@@ -104,10 +110,14 @@ USUALLY = {
     "both": [True, True, [KEPT]],
     "kernel": [False, False, [REBOOT]],
     "waits": [False, False, []],
+    "built": [True, False, [KEPT, REBOOT + WITH]],
+    "boots": [True, False, [KEPT, REBOOT]],
+    "loads": [True, False, [KEPT]],
 }
 ALLOWED = {
     **{name: [False, drained, []] for name, (_, drained, _) in USUALLY.items()},
-    **{name: [False, True, []] for name in ("other", "broken", "kernel")},
+    **{name: [False, True, []] for name in ("other", "broken", "kernel", "boots", "loads")},
+    "built": USUALLY["built"],
 }
 
 
