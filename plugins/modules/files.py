@@ -59,7 +59,8 @@ options:
       - Units by name, each with what it is to be. V(loaded), systemd knows its files as they are;
         V(enabled), at boot too; V(started), it also runs, since after O(files) and O(reads) last
         changed. V(current) leaves alone whether it is there, comes at boot and runs. Where it runs,
-        it does so since after O(files) and O(reads) last changed.
+        it does so since after O(files) and O(reads) last changed. V(reloaded) does the same for one
+        that takes them without a restart; that disturbs nothing, and is not held.
       - Where the file O(hold_if_exists) is there, no unit that runs is restarted. Those that should
         be are reported in RV(pending).
     type: dict

@@ -41,9 +41,13 @@ class Systemd:
 
 def up(seconds: float, **more: str) -> dict[str, str]:
     """A unit that runs since so many seconds; a watch has no program that started."""
-    since = int((time.monotonic() - seconds) * 1e6)
     told = {"ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no"}
-    return told | {"ActiveEnterTimestampMonotonic": str(since)} | more
+    return told | {"ActiveEnterTimestampMonotonic": since(seconds)} | more
+
+
+def since(seconds: float) -> str:
+    """What systemd says of so many seconds ago."""
+    return str(int((time.monotonic() - seconds) * 1e6))
 
 
 DOWN = {"ActiveState": "inactive", "UnitFileState": "disabled", "NeedDaemonReload": "no"}
@@ -78,6 +82,9 @@ def lay(root: Path, path: str, seconds: float) -> None:
         ("current", up(60, NeedDaemonReload="yes"), [], ["systemd"]),
         ("current", DOWN, [ELSEWHERE], []),
         ("current", UNKNOWN, [DROP_IN], ["systemd"]),
+        ("reloaded", up(60, StateChangeTimestampMonotonic=since(60)), [], []),
+        ("reloaded", up(60), [ELSEWHERE], ["reloaded"]),
+        ("reloaded", DOWN, [ELSEWHERE], []),
     ],
 )
 def test_what_a_unit_lacks(
@@ -122,9 +129,21 @@ def test_of_a_folder_its_files_count_and_not_those_of_folders_in_it(tmp_path: Pa
 
 def test_a_program_counts_from_its_own_start(tmp_path: Path) -> None:
     lay(tmp_path, PATH, 60)
-    restarted = {"ExecMainStartTimestampMonotonic": str(int((time.monotonic() - 30) * 1e6))}
+    restarted = {"ExecMainStartTimestampMonotonic": since(30)}
     host = Systemd(tmp_path, watch_path=up(1800, **restarted)).host
     assert services.owed(host, {"watch.path": "started"}, FILES, []).told == []
+
+
+@pytest.mark.parametrize(("told", "tells"), [(30, []), (90, ["crio.service"])])
+def test_who_was_told_of_the_files_is_not_told_again(
+    tmp_path: Path, told: float, tells: list[str]
+) -> None:
+    lay(tmp_path, ELSEWHERE, 60)
+    state = up(1800, StateChangeTimestampMonotonic=since(told))
+    host = Systemd(tmp_path, crio_service=state).host
+    lacks = services.owed(host, {"crio.service": "reloaded"}, [ELSEWHERE], [])
+    assert lacks.tell == tells
+    assert lacks.restart == []
 
 
 def test_units_are_asked_for_at_once_and_each_gets_its_own(tmp_path: Path) -> None:
@@ -135,13 +154,14 @@ def test_units_are_asked_for_at_once_and_each_gets_its_own(tmp_path: Path) -> No
 
 def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
-    lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"])
+    lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"], ["d.service"])
     assert services.settle(systemd.host, lacks) == ""
     assert systemd.asked == [
         "daemon-reload",
         "enable a.service b.path",
         "start b.path",
         "restart c.service",
+        "reload d.service",
     ]
     systemd.asked, systemd.refused = [], "Unit b.path is masked."
     assert services.settle(systemd.host, lacks._replace(reload=False)) == (

@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .host import Host
 
@@ -10,6 +10,8 @@ _SHOWN = ("ActiveState", "SubState", "Result", "UnitFileState", "NeedDaemonReloa
 _STARTED = "ExecMainStartTimestampMonotonic"
 #: Of a unit without a program of its own, as one that watches a path.
 _ENTERED = "ActiveEnterTimestampMonotonic"
+#: When its state last changed, as it also does for a moment when it is told to reload.
+_CHANGED = "StateChangeTimestampMonotonic"
 #: Where files of ours make units.
 UNITS = "/etc/systemd/system"
 #: What a unit can be wished to be, each with all that stands before it: systemd knows its files as
@@ -18,7 +20,9 @@ LEVELS = ("loaded", "enabled", "started")
 #: Of a unit that is somebody else's: whether it runs is theirs to say, and where it does, it runs
 #: since after the files last changed. It may not be there at all.
 CURRENT = "current"
-WISHES = (*LEVELS, CURRENT)
+#: The same, of one that takes what changed without a restart: it has been told to, since then.
+RELOADED = "reloaded"
+WISHES = (*LEVELS, CURRENT, RELOADED)
 
 
 def state(host: Host, unit: str) -> Dict[str, str]:
@@ -28,7 +32,7 @@ def state(host: Host, unit: str) -> Dict[str, str]:
 
 def states(host: Host, units: Sequence[str]) -> Dict[str, Dict[str, str]]:
     """What systemd says of each unit, asked at once; empty where it does not answer."""
-    names = ",".join([*_SHOWN, _STARTED, _ENTERED])
+    names = ",".join([*_SHOWN, _STARTED, _ENTERED, _CHANGED])
     answer = host.run(["systemctl", "show", *units, "--property", names])
     told = [
         dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
@@ -48,10 +52,12 @@ def older_than(host: Host, now: Dict[str, str], paths: Sequence[str]) -> bool:
     By the files and not by what this run did: a run that was ended between writing a file and
     restarting the service is made good by the next one.
     """
-    if not running(now):
-        return False
-    since = int(now.get(_STARTED) or now.get(_ENTERED) or 0) / 1e6
-    return newer(host, paths, time.time() - time.monotonic() + since)
+    return running(now) and _newer(host, paths, now.get(_STARTED) or now.get(_ENTERED))
+
+
+def _newer(host: Host, paths: Sequence[str], since: Optional[str]) -> bool:
+    boot = time.time() - time.monotonic()
+    return newer(host, paths, boot + int(since or 0) / 1e6)
 
 
 def newer(host: Host, paths: Sequence[str], since: float) -> bool:
@@ -84,12 +90,14 @@ class Owed(NamedTuple):
     enable: List[str]
     start: List[str]
     restart: List[str]
+    tell: List[str] = []
 
     @property
     def told(self) -> List[str]:
         """A line for each, for people."""
         lines = ["systemd: reads its units anew"] if self.reload else []
         parts = {"enabled": self.enable, "started": self.start, "restarted": self.restart}
+        parts["reloaded"] = self.tell
         return lines + [f"{unit}: {what}" for what, units in parts.items() for unit in units]
 
 
@@ -109,11 +117,15 @@ def owed(
         [u for u, now in found.items() if _wished(wishes[u], "enabled") and not _at_boot(now)],
         [],
         [],
+        [],
     )
     for unit, now in found.items():
         started = _wished(wishes[unit], "started")
         if not running(now):
             lacks.start.extend([unit] if started else [])
+        elif wishes[unit] == RELOADED:
+            told = not changed and not _newer(host, files, now.get(_CHANGED))
+            lacks.tell.extend([] if told else [unit])
         elif (started or wishes[unit] == CURRENT) and (changed or older_than(host, now, files)):
             lacks.restart.append(unit)
     return lacks
@@ -138,6 +150,7 @@ def settle(host: Host, lacks: Owed) -> str:
     """Do what is owed; empty, or what systemd said of the first step that it refused."""
     steps = [["daemon-reload"]] if lacks.reload else []
     parts = {"enable": lacks.enable, "start": lacks.start, "restart": lacks.restart}
+    parts["reload"] = lacks.tell
     steps += [[verb, *units] for verb, units in parts.items() if units]
     for step in steps:
         answer = host.run(["systemctl", *step], timeout=300)
