@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -177,6 +178,46 @@ def test_the_index_is_fetched_anew_once_for_all(tmp_path: Path) -> None:
     missing = dnf.unoffered(Host(str(tmp_path), run), wish, ["a", "b", "c"], refresh=True)
     assert sorted(missing) == ["a", "b", "c"]
     assert [" --refresh " in line for line in asked] == [True, False, False]
+
+
+LOCKS = "# mine\nkernel-devel-0:5.14.0-570.1.el9_6.*\nbash-0:5.1-1.*\n"
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_own_locks_are_lifted_for_one_transaction_alone(tmp_path: Path, raises: bool) -> None:
+    """The host's own list is never written, so that a run that is cut off leaves it in force."""
+    text = rpm.with_locks(LOCKS, {"kernel-headers": "5.14.0-570.1", "nvidia-smi": "3:1-1"})
+    during: list[tuple[str | None, str | None]] = []
+
+    def run(argv: list[str], *_: object) -> Result:
+        (folder,) = (word.rpartition(",")[2] for word in argv if "pluginconfpath" in word)
+        (named,) = on.list(folder)
+        settings = on.read(f"{folder}/{named}") or ""
+        during.append((on.read(settings.rpartition(" = ")[2].strip()), on.read(rpm.LOCK_LIST)))
+        if raises:
+            raise OSError("cut off")
+        return Result(0, "", "")
+
+    on = Host(str(tmp_path), run)
+    put(on, rpm.LOCK_LIST, text)
+    with (
+        pytest.raises(OSError, match="cut off") if raises else nullcontext(),
+        dnf.lifted(on, ["kernel-devel", "kernel-headers"]) as options,
+    ):
+        on.run(["dnf", *options, "install", "kernel-headers"])
+    # The user's own lock on one of the names stays in force, as do ours on other packages.
+    assert during == [(rpm.with_locks(LOCKS, {"nvidia-smi": "3:1-1"}), text)]
+    assert on.read(rpm.LOCK_LIST) == text
+    assert on.list(dnf.WORK) == []
+
+
+def test_where_no_lock_is_ours_none_is_lifted(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    put(on, rpm.LOCK_LIST, LOCKS)
+    with dnf.lifted(on, ["kernel-devel"]) as options:
+        assert options == []
+        assert not on.exists(dnf.WORK)
+    assert on.read(rpm.LOCK_LIST) == LOCKS
 
 
 def test_a_package_file_is_asked_for_by_its_path(tmp_path: Path) -> None:
