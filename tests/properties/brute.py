@@ -52,9 +52,10 @@ def _newest(version: str) -> tuple[int, ...]:
 
 
 def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
-    """Yield every shared decision with its rank: Kubernetes, runtime, the rest by name."""
+    """Yield every shared decision ranked: by mirror, Kubernetes, runtime, the rest by name."""
     wishes = next(iter(hosts.values()))["wishes"]
     runtime = wishes["bedplate_container_runtime"]["name"]
+    mirrored = wishes["bedplate_sources"]["mode"] == "mirror"
     parts = {"cni": facts.some("components", component=wishes["bedplate_kubernetes"]["cni"])}
     parts |= {name: facts.some("components", component=name) for name in SHARED_COMPONENTS}
     names = {row["addon"] for row in facts["addons"]}
@@ -65,6 +66,7 @@ def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
     ):
         by_name = dict(zip(parts, chosen, strict=True))
         rank = (
+            not mirrored or engine["source"] != "vendor-repo",
             _newest(release["version"]),
             _newest(engine["version"]),
             [_newest(row["version"]) for _, row in sorted(by_name.items())],

@@ -92,7 +92,9 @@ def _shared(drawn: Drawn) -> dict[str, Any]:
     if drawn.often(12):
         shared["container_runtime"] = {"name": drawn.of(["containerd", "cri-o", "docker"])}
     if drawn.often(6):
-        shared["container_runtime"] = {"source": drawn.of(["archive", "distro"])}
+        shared["container_runtime"] = {"source": drawn.of(["archive", "distro", "vendor-repo"])}
+    if drawn.often(30):
+        shared["sources"] = {"mode": "mirror", "url": "http://mirror.example:5080"}
     kinds = {fact.value.addon: fact.value.kind for fact in catalogue.addons.values()}
     versions = {fact.value.addon: fact.value.version for fact in catalogue.addons.values()}
     for key, of_kind in (("schedulers", {"scheduler"}), ("operators", {"operator", "dra"})):

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from tests.resolver.cases import GUESTLESS, one, share
+from typing import TYPE_CHECKING
+
+from tests.resolver.cases import DEBIAN, GUESTLESS, one, pins, share
 from tests.resolver.cases_of_drivers import DRIVER
+from tests.resolver.cases_of_names import MIRROR
+
+if TYPE_CHECKING:
+    from tests.properties.building import Plain
 
 GUESTS = {"kind": "passthrough"}
 FRAMEWORKS = "pools.pool_a.frameworks"
+
+
+def crio(source: str | None = None, **shared: object) -> Plain:
+    """Return a site with CRI-O, whose vendor has a newer one, for a newer Kubernetes too."""
+    runtime = {"name": "cri-o", **({"source": source} if source else {})}
+    return one(os=DEBIAN, shared={"container_runtime": runtime, **shared})
+
+
+VENDORS = {
+    "cluster.kubernetes.version": "1.36.3",
+    "cluster.cri_o.version": "1.36.0",
+    "cluster.cri_o.source": "vendor-repo",
+}
 #: Sites that are decided by the order of preferences alone.
 PREFERRED = {
     # Two newest ones are known to be bad together: the later by name steps back.
@@ -22,6 +41,17 @@ PREFERRED = {
         one(host=GUESTS, sharing=share("time-slicing", replicas=2)),
         {"cluster.kubernetes.version": "1.36.2", f"{DRIVER}.version": "570.211.01"},
     ),
+    "vendor's-newer-runtime": (crio(), VENDORS),
+    "mirror's-archive-before-newer": (
+        crio(sources=MIRROR),
+        {
+            "cluster.kubernetes.version": "1.35.1",
+            "cluster.cri_o.version": "1.35.2",
+            "cluster.cri_o.source": "archive",
+        },
+    ),
+    "wished-of-the-vendor-beside-a-mirror": (crio("vendor-repo", sources=MIRROR), VENDORS),
+    "pinned-beside-a-mirror": (crio(sources=MIRROR, pins=pins(cri_o="1.36.0")), VENDORS),
     "lts-before-newer": (one(), {f"{DRIVER}.version": "580.178.04"}),
     "production": (one(driver={"policy": "production"}), {f"{DRIVER}.version": "595.91.07"}),
     "supported-before-policy": (

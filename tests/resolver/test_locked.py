@@ -9,8 +9,9 @@ import pytest
 from bedplate.resolver import Plan, resolve
 from tests.resolver.cases import driver, one, pins, share
 from tests.resolver.cases_of_drivers import DRIVER
+from tests.resolver.cases_of_names import MIRROR
 from tests.resolver.judging import TODAY, unlike
-from tests.resolver.preferred import GUESTS
+from tests.resolver.preferred import GUESTS, VENDORS, crio
 from tests.resolver.small_world import world
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ RANKS: dict[str, tuple[Plain, Plain, dict[str, Any], dict[str, Any]]] = {
         one(host=GUESTS, sharing=SLICED),
         {"cluster.kubernetes.version": "1.35.1", f"{DRIVER}.version": "580.178.04"},
         {"cluster.kubernetes.version": "1.35.1", f"{DRIVER}.version": "580.178.04"},
+    ),
+    # It is installed already; the plan warns of it.
+    "before-a-source-that-the-mirror-has": (
+        crio(),
+        crio(sources=MIRROR),
+        VENDORS,
+        VENDORS,
     ),
     "after-a-wish": (
         one(kubernetes="1.35"),

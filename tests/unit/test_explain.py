@@ -186,6 +186,21 @@ def test_what_is_not_chosen_is_not_called_the_best(single: Says) -> None:
     assert "is what is chosen" not in asked
 
 
+def test_a_vendors_runtime_is_not_chosen_beside_a_mirror(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared: Wishes = {
+        "bedplate_host": {"os": "debian-12"},
+        "bedplate_container_runtime": {"name": "cri-o"},
+    }
+    says = Says(make(tmp_path / "site", {"pool_a": V100}, shared), capsys)
+    runtime = planned(says.site).cluster.cri_o
+    assert runtime is not None
+    assert runtime.source == "archive"
+    text = says("cluster", "cri_o")
+    assert "  1.36.6: possible, and the mirror does not have its vendor's repository\n" in text
+
+
 def test_a_component_is_found_by_the_name_in_the_list(single: Says) -> None:
     version = planned(single.site).cluster.cni.version
     assert f"cluster cni {version}: " in single("cluster")

@@ -10,6 +10,8 @@ import pytest
 
 from bedplate.resolver import Plan, resolve
 from tests.resolver.cases import one
+from tests.resolver.cases_of_names import MIRROR
+from tests.resolver.preferred import crio
 from tests.resolver.small_world import world
 
 if TYPE_CHECKING:
@@ -137,3 +139,25 @@ def test_another_kind_than_the_policy_claims_nothing_else() -> None:
     ]
     told = warnings(one(driver={"policy": "lts"}), world())
     assert not any("policy" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("source", "shared", "told"),
+    [
+        (None, {"sources": MIRROR, "pins": {"cri_o": "1.36.0"}}, True),
+        # Who wishes for it knows of it.
+        ("vendor-repo", {"sources": MIRROR}, False),
+        (None, {"sources": MIRROR}, False),  # the mirror's archive
+        (None, {}, False),
+    ],
+)
+def test_a_runtime_that_no_mirror_has_is_told(
+    source: str | None, shared: dict[str, Any], told: bool
+) -> None:
+    plan = resolve(crio(source, **shared).site(), world(), TODAY)
+    assert isinstance(plan, Plan), plan
+    line = (
+        "cluster: cri-o 1.36.0 comes from its vendor's repository, which the mirror does not have; "
+        "write bedplate_container_runtime.source: archive, or vendor-repo where hosts reach one"
+    )
+    assert (line in plan.warnings) == told

@@ -40,10 +40,12 @@ class Candidates:
         self.catalogue = catalogue
         self.previous = previous
         self.policies: dict[str, str] = {}
+        self.mirrored = False
         self.positions: dict[tuple[str, str], int] = {}
 
     def know(self, cluster: Subject, pools: Sequence[Subject]) -> None:
-        """Learn what preferences depend on: policies, and the order of what is asked for."""
+        """Learn what preferences depend on: policies, a mirror, the order of what is asked for."""
+        self.mirrored = cluster.host.wishes.bedplate_sources.mode == "mirror"
         self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
         for subject in (cluster, *pools):
             asked = [wish for wish in subject.wishes if wish.asks and wish.component]
@@ -346,6 +348,9 @@ class Candidates:
             yield prefer.RDMA, int(self.facts[str(value)].value.method != "dma-buf")
         elif subject == CLUSTER:
             yield prefer.LOCKED_SHARED, int(not self._locked_shared(component, str(value)))
+            if component == "runtime":
+                theirs = self.facts[str(value)].value.source == "vendor-repo"
+                yield prefer.MIRRORED, int(self.mirrored and theirs)
             yield self._shared_level(component), self._ranks[str(value)]
 
     def _shared_level(self, component: Name) -> int:

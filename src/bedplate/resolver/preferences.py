@@ -24,7 +24,14 @@ SOURCES = ("distro", "vendor-repo", "precompiled", "runfile")
 # Levels, higher ones first. What all share is decided first, whatever the pools would rather have.
 # From `SHARED`, `ADDON`, `CUDA` and `BUILD` down there is room for one level per component, so that
 # two that cannot both be the newest have an order too.
-LOCKED_SHARED, KUBERNETES, RUNTIME, SHARED, ADDON = 19000, 18000, 17000, 16000, 15000
+LOCKED_SHARED, MIRRORED, KUBERNETES, RUNTIME, SHARED, ADDON = (
+    19000,
+    18500,
+    18000,
+    17000,
+    16000,
+    15000,
+)
 SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_NAME = (
     9000,
     8900,
@@ -111,6 +118,7 @@ def meaning(level: int) -> str:
 #: By level, highest first: what is at least that high is about this.
 MEANINGS = {
     LOCKED_SHARED: "another version is locked already",
+    MIRRORED: "the mirror does not have its vendor's repository",
     KUBERNETES: "a newer release goes as well",
     RUNTIME: "a newer runtime goes as well",
     ADDON - 1000: "a newer version goes as well",

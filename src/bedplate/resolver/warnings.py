@@ -46,6 +46,7 @@ def of(
     yield from _roles("cluster", lock.cluster.not_yet, decision, candidates.catalogue)
     if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
         yield "no host in control_plane: hosts are prepared for a cluster made elsewhere"
+    yield from _unmirrored(site, lock)
     if lock.sources.mode == "upstream":
         facts = candidates.catalogue.artifacts.values()
         if names := sorted(fact.value.artifact for fact in facts if fact.sure == "unproved"):
@@ -64,6 +65,20 @@ def _roles(
         yield (
             f"{name}: no test of this project has installed this for real: {unseen}; "
             "try it on one host first (site.yml --limit HOST)"
+        )
+
+
+def _unmirrored(site: Site, lock: Lock) -> Iterator[str]:
+    """Tell of a runtime that no mirror has, where nobody wished for its source."""
+    wished = next(iter(site.hosts.values())).wishes.bedplate_container_runtime
+    runtime = getattr(lock.cluster, wished.name.replace("-", "_"))
+    if lock.sources.mode != "mirror" or wished.source is not None:
+        return
+    if runtime.source == "vendor-repo":
+        yield (
+            f"cluster: {wished.name} {runtime.version} comes from its vendor's repository, which "
+            "the mirror does not have; write bedplate_container_runtime.source: archive, or "
+            "vendor-repo where hosts reach one"
         )
 
 
