@@ -211,6 +211,15 @@ def test_own_locks_are_lifted_for_one_transaction_alone(tmp_path: Path, raises: 
     assert on.list(dnf.WORK) == []
 
 
+def test_a_list_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    put(on, rpm.LOCK_LIST, rpm.with_locks(LOCKS, {"nvidia-smi": "3:1-1"}))
+    put(on, dnf.WORK, "a file where the folder should be")
+    with pytest.raises(NotADirectoryError) as told, dnf.lifted(on, ["nvidia-smi"]):
+        pass
+    assert told.value.__context__ is None, "something else is told in its place"
+
+
 def test_where_no_lock_is_ours_none_is_lifted(tmp_path: Path) -> None:
     on = host(tmp_path)
     put(on, rpm.LOCK_LIST, LOCKS)

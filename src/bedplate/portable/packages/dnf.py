@@ -143,7 +143,8 @@ def lifted(host: Host, names: Sequence[str]) -> Iterator[List[str]]:
     try:
         yield [_going_by(host, others, folder)]
     finally:
-        shutil.rmtree(host.path(folder))
+        # What went wrong before the folder was there is to be told, not that it is absent.
+        shutil.rmtree(host.path(folder), ignore_errors=True)
 
 
 def _shell(host: Host, wish: Wish, todo: Change, folder: str, options: Sequence[str]) -> Result:
