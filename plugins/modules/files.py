@@ -76,6 +76,11 @@ options:
     type: list
     elements: str
     default: []
+  secrets:
+    description: What no answer is to show, whatever it tells, as a password that O(files) carry.
+    type: list
+    elements: str
+    default: []
 author:
   - The Bedplate authors
 attributes:
@@ -170,6 +175,7 @@ def main() -> None:
             "units": {"type": "dict", "default": {}},
             "reads": {"type": "list", "elements": "path", "default": []},
             "spare": {"type": "list", "elements": "str", "default": []},
+            "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
         },
         supports_check_mode=True,
     )
