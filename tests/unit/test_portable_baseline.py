@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from bedplate.portable.evidence import baseline
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.evidence.baseline import collect
 from bedplate.portable.evidence.checks import failures
 from bedplate.portable.host import KUBELET_CONFIG, Host, Result, run_command
 from bedplate.portable.kernel import pin as kernel_pin
 from bedplate.portable.kernel import secure_boot
+from bedplate.portable.slurm import config as slurm_config
 
 EFI = "/sys/firmware/efi"
 SECURE_BOOT = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OWNER = bytes(16)
 RUNNING = kernel_pin.running()
+SLURM_NODE = "/etc/systemd/system/slurmd.service.d/50-bedplate.conf"
 NONE = Result(127, "", "no such program")
 
 
@@ -277,12 +281,29 @@ def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
     assert results["baseline.kernel_held"] == results["baseline.clock"] == "pass"
 
 
-def test_a_node_is_told_that_only_an_upgrade_brings_another_kernel(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sign", "way"),
+    [
+        (
+            KUBELET_CONFIG,
+            "Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first.",
+        ),
+        (
+            SLURM_NODE,
+            (
+                "Run slurm.yml with -e slurm_change_nodes=true"
+                " -e host_baseline_reboot_allowed=true, which lets jobs end first."
+            ),
+        ),
+    ],
+    ids=["kubernetes", "slurm"],
+)
+def test_a_node_is_told_the_only_way_to_another_kernel(tmp_path: Path, sign: str, way: str) -> None:
     """site.yml would bring no kernel, and a reboot would find none; what is there can be held."""
     follower = Result(0, "linux-image-amd64\t6.1\tinstall\tinstalled\n", "")
     on = host(tmp_path, {"timedatectl": Result(0, "yes\n", ""), "dpkg-query": follower})
     put(on, "/etc/os-release", "ID=debian\n")
-    put(on, KUBELET_CONFIG)
+    put(on, sign)
     _, messages = evidence(
         on,
         kernel="6.1.0-1-amd64",
@@ -292,11 +313,18 @@ def test_a_node_is_told_that_only_an_upgrade_brings_another_kernel(tmp_path: Pat
     assert messages == folded(
         """
         the running kernel is the site's — gpu-1 [baseline.kernel] — got: RUNNING; allowed:
-        6.1.0-1-amd64 — Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node
-        first.
+        6.1.0-1-amd64 — WAY
 
         kernel packages held against upgrades, without differences — gpu-1
         [baseline.kernel_held] — got: linux-image-amd64 is not held; allowed: nothing — Run site.yml
         for this host again.
-        """
+        """.replace("WAY", way)
     )
+
+
+def test_a_node_of_slurm_is_told_by_the_file_and_in_the_words_of_its_playbook() -> None:
+    root = Path(__file__).parents[2]
+    names = yaml.safe_load((root / "roles/slurm/vars/main.yml").read_text())
+    assert names["__slurm_drop_in"] == slurm_config.DROP_IN == SLURM_NODE
+    play = " ".join((root / "playbooks/slurm.yml").read_text().split())
+    assert f"__host_baseline_way: >- {baseline.DRAINED_BY_SLURM}" in play

@@ -7,6 +7,7 @@ from ..host import Host
 from ..kernel import pin as kernel_pin
 from ..kernel import secure_boot
 from ..kernel import settings as kernel
+from ..slurm import config as slurm_config
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
@@ -15,6 +16,10 @@ NO_KERNEL = "the site names no kernel"
 NOT_BUILT = "no module is built on this host"
 #: A node is given another kernel only where its workload has left.
 DRAINED = "Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first."
+DRAINED_BY_SLURM = (
+    "Run slurm.yml with -e slurm_change_nodes=true -e host_baseline_reboot_allowed=true,"
+    " which lets jobs end first."
+)
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
@@ -67,9 +72,11 @@ def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
     else:
         fix = "Reboot the host into that kernel; where a newer one is installed, make it the boot"
         fix += " loader's default first (grub-set-default, or grubby --set-default)."
-        if host.joined and state.missing and running != release:
+        in_slurm = host.exists(slurm_config.DROP_IN)
+        if (host.joined or in_slurm) and state.missing and running != release:
             # What is missing comes with that kernel, and is told here alone.
-            fix, state = DRAINED, state._replace(missing=[])
+            fix = DRAINED if host.joined else DRAINED_BY_SLURM
+            state = state._replace(missing=[])
         to.checks.append(check("baseline.kernel", what, release, running, fix))
     wrong = [f"{name} is missing" for name in state.missing]
     wrong += [f"{name} is not held" for name in state.unheld]

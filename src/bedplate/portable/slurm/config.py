@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from .gpus import LINKS
 
 FOLDER = "/etc/slurm"
+#: Its presence says that the role slurm made this host a node, so jobs may run on it.
+DROP_IN = "/etc/systemd/system/slurmd.service.d/50-bedplate.conf"
 #: The user's own settings; made once and never written again.
 LOCAL = "local.conf"
 LOCAL_TEXT = "# Your own settings, read last. Bedplate made this file and never writes it again.\n"
