@@ -33,6 +33,8 @@ def test_a_node_that_is_refused_before_it_is_emptied_stays_open(tmp_path: Path) 
         "emptied": HERE | {"__upgrade_emptied": {"changed": True, "failed": False}},
         # Some of its pods: it was closed before they were evicted.
         "held": HERE | {"__upgrade_emptied": {"changed": False, "failed": True}},
+        # Nothing waited on it, and its GPUs were found wanting.
+        "ill": HERE | {"__gpu_verify_found": {"failed": True}},
     }
     variables = {
         "__upgrade_control_plane": "cp",
@@ -49,7 +51,11 @@ def test_a_node_that_is_refused_before_it_is_emptied_stays_open(tmp_path: Path) 
     said = play(tmp_path, hosts, [{"block": work, "rescue": [told], "vars": variables}])
     assert "the node would be emptied for modules of a kernel" in said, said
     assert "failed=1" not in said, said
-    assert [name for name in hosts if f"[{name}] => msg: <closed>" in said] == ["emptied", "held"]
+    assert [name for name in hosts if f"[{name}] => msg: <closed>" in said] == [
+        "emptied",
+        "held",
+        "ill",
+    ]
 
 
 def test_whether_a_node_was_closed_is_told_by_the_task_that_closes_it() -> None:
@@ -58,3 +64,9 @@ def test_whether_a_node_was_closed_is_told_by_the_task_that_closes_it() -> None:
     assert closes["bedplate.gpu.cluster_node"]["state"] == "drained"
     # A task that is skipped registers its answer too.
     assert "when" not in closes
+
+
+def test_whether_a_node_was_looked_at_is_told_by_the_task_that_looks() -> None:
+    verify = PLAYBOOKS.parent / "roles" / "gpu_verify" / "tasks" / "verify.yml"
+    looks = yaml.safe_load(verify.read_text())[0]
+    assert looks["register"] == "__gpu_verify_found"
