@@ -199,7 +199,7 @@ def main() -> None:
         below = module.params["alone_below"]
         outcome.changes.extend(take_back(host, below, files, check=module.check_mode))
     changed = [change.path for change in outcome.changes]
-    lacks = services.Owed(False, [], [], [])
+    lacks = services.Owed(False, [], [], [], [])
     if not outcome.problems:
         read = [file.path for file in files] + module.params["reads"]
         lacks = services.owed(host, units, read, changed)

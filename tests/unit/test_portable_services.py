@@ -171,7 +171,7 @@ def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path)
 
 
 def test_what_may_not_be_restarted_now_is_named_where_it_owes_it() -> None:
-    lacks = services.Owed(True, [], ["c.service"], ["a.service", "b.service"])
+    lacks = services.Owed(True, [], ["c.service"], ["a.service", "b.service"], [])
     left, spared = services.spare(lacks, ["b.service", "c.service"])
     assert spared == ["b.service"]
     assert left == lacks._replace(restart=["a.service"])
@@ -180,5 +180,5 @@ def test_what_may_not_be_restarted_now_is_named_where_it_owes_it() -> None:
 def test_nothing_is_asked_of_systemd_without_units(tmp_path: Path) -> None:
     systemd = Systemd(tmp_path)
     assert services.owed(systemd.host, {}, FILES, [ELSEWHERE]).told == []
-    assert services.settle(systemd.host, services.Owed(False, [], [], [])) == ""
+    assert services.settle(systemd.host, services.Owed(False, [], [], [], [])) == ""
     assert systemd.asked == []

@@ -84,13 +84,16 @@ def changed_at(host: Host, path: str) -> float:
 
 
 class Owed(NamedTuple):
-    """What is to be done for units to be as wished; ``reload`` is systemd's own."""
+    """What is to be done for units to be as wished.
+
+    ``reload`` is systemd's own, ``tell`` are units that are told to read their files anew.
+    """
 
     reload: bool
     enable: List[str]
     start: List[str]
     restart: List[str]
-    tell: List[str] = []
+    tell: List[str]
 
     @property
     def told(self) -> List[str]:
