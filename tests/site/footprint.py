@@ -26,8 +26,9 @@ KUBELETS = {
     "vm/panic_on_oom",
 }
 KINDS = {"containers", "volumes", "networks", "processes", "mounts", "files"}
-#: podman ends a removed host's monitor after it has answered, and SSH what it kept open.
-SECONDS = 20.0
+#: podman ends a removed host's monitor after it has answered. A kept connection that missed the
+#: host's end lasts as long as ansible.cfg has SSH keep it, 60 s.
+SECONDS = 75.0
 
 
 def settings(proc: Path = PROC) -> dict[str, str]:
