@@ -156,15 +156,18 @@ def test_steps_are_made_in_order_and_the_first_refusal_ends_them(tmp_path: Path)
     systemd = Systemd(tmp_path)
     lacks = services.Owed(True, ["a.service", "b.path"], ["b.path"], ["c.service"], ["d.service"])
     assert services.settle(systemd.host, lacks) == ""
+    # To enable reads the units anew.
     assert systemd.asked == [
-        "daemon-reload",
         "enable a.service b.path",
         "start b.path",
         "restart c.service",
         "reload d.service",
     ]
+    systemd.asked.clear()
+    assert services.settle(systemd.host, lacks._replace(enable=[], restart=[], tell=[])) == ""
+    assert systemd.asked == ["daemon-reload", "start b.path"]
     systemd.asked, systemd.refused = [], "Unit b.path is masked."
-    assert services.settle(systemd.host, lacks._replace(reload=False)) == (
+    assert services.settle(systemd.host, lacks) == (
         "systemctl enable a.service b.path: Unit b.path is masked."
     )
     assert systemd.asked == ["enable a.service b.path"]

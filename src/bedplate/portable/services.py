@@ -151,7 +151,8 @@ def _at_boot(now: Mapping[str, str]) -> bool:
 
 def settle(host: Host, lacks: Owed) -> str:
     """Do what is owed; empty, or what systemd said of the first step that it refused."""
-    steps = [["daemon-reload"]] if lacks.reload else []
+    # To enable has systemd read its units anew as well, at a tenth of a second each time.
+    steps = [["daemon-reload"]] if lacks.reload and not lacks.enable else []
     parts = {"enable": lacks.enable, "start": lacks.start, "restart": lacks.restart}
     parts["reload"] = lacks.tell
     steps += [[verb, *units] for verb, units in parts.items() if units]
