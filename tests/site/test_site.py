@@ -135,6 +135,13 @@ def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) 
     assert set(killed) ^ set(undisturbed) == set()
 
 
+def test_a_bare_hosts_packages_come_in_one_transaction(site: SiteCommands) -> None:
+    for host in GPUS:
+        history = on_host(site, host, "grep ^Install: /var/log/apt/history.log").splitlines()
+        (driver,) = [line for line in history if " nvidia-smi:" in line]
+        assert " socat:" in driver, f"{host}: the runtime's packages came after the driver's"
+
+
 def test_engine_killed_in_the_middle_of_the_joins(site: SiteCommands) -> None:
     site.select("cluster")
     up = [
