@@ -29,12 +29,14 @@ def _in_container(
     """Run ``argv`` in a container with devices by their CDI names.
 
     One that does not start is tried once more: starting a container takes a dozen steps in three
-    programs, and on a busy host one of them may not answer in time. The evidence keeps what the
-    first try said.
+    programs, and on a busy host one of them may not answer in time. So is one that ends well and
+    says nothing: ctr may end before it has passed on what a short program wrote. The evidence keeps
+    what the first try said.
     """
     answer = _try_container(host, image, name, argv, devices)
     # Without a device there is no nvidia-smi in it: that is an answer too.
-    if answer.code != 0 and (devices or listed(answer) is None):
+    refused = answer.code != 0 and (devices or listed(answer) is None)
+    if refused or (answer.code == 0 and not answer.out.strip()):
         to.facts.setdefault("container_first_try", {})[name] = _reason(answer)
         answer = _try_container(host, image, name + "-again", argv, devices)
     return answer
