@@ -199,6 +199,8 @@ def test_a_vendors_runtime_is_not_chosen_beside_a_mirror(
     assert runtime.source == "archive"
     text = says("cluster", "cri_o")
     assert "  1.36.6: possible, and the mirror does not have its vendor's repository\n" in text
+    # The list of decisions calls it cri-o, a pin cri_o.
+    assert says("cluster", "cri-o") == text
 
 
 def test_a_component_is_found_by_the_name_in_the_list(single: Says) -> None:

@@ -138,9 +138,16 @@ class Question:
                 wish = next((w for w in one.wishes if w.asks and w.component == component), None)
                 if name in self._names(holder, component, chosen, wish):
                     value = self.candidates.facts[chosen].value
-                    called = name_of(value) or name if name == "cni" else name
-                    return Asked(called, Name(component), one, chosen, wish)
+                    return Asked(self._called(name, value), Name(component), one, chosen, wish)
         return None
+
+    @staticmethod
+    def _called(name: str, value: Any) -> str:
+        """Return the name under which a version is pinned: cri_o, where cri-o is what runs."""
+        if name == "cni":
+            return name_of(value) or name
+        pin = name.replace("-", "_")
+        return pin if pin in SHARED_PINS else name
 
     def _names(self, holder: str, component: str, chosen: str, wish: Wish | None) -> set[str]:
         told = {one.component for one in reasons(holder, {component: chosen}, self.candidates)}
