@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.portable.archives import MARKER
+from bedplate.portable.evidence import checks as evidence
 from bedplate.portable.host import Result
 from tests.unit.evidence_machine import CONFIGURATION, ROW, WISH, Machine
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 DIVIDED = {"mode": "mig", "mig_profiles": ["3g.40gb"] * 2}
 NVLINK = "GPU {0}: NVIDIA A100 (UUID: GPU-{0})\n\t Link 0: 25 GB/s\n\t Link 1: {1}\n"
+DOWN = (
+    "GPU {0}: NVIDIA A100 (UUID: GPU-{0})\n"
+    "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+)
+FABRIC = {"fabric": {"version": "535.1"}}
 
 
 @pytest.fixture
@@ -84,6 +90,11 @@ def test_cards_without_ecc_are_skipped(machine: Machine) -> None:
             "skipped",
             None,
         ),
+        # A card without a bridge beside a bridged pair.
+        (NVLINK.format(0, "25 GB/s") + DOWN.format(1), "pass", {}),
+        # A neighbour of one that is down misses its links to it, where no switch is between them.
+        (NVLINK.format(0, "<inactive>") + DOWN.format(1), "fail", {"1": 0}),
+        (DOWN.format(0) + DOWN.format(1), "skipped", None),
     ],
 )
 def test_links_that_are_down_are_told(
@@ -97,8 +108,8 @@ def test_links_that_are_down_are_told(
 @pytest.mark.parametrize(
     ("made_to", "told"),
     [
-        ({"fabric": {"version": "535.1"}}, ("fail", {"0": 0, "1": 0})),
-        ({"fabric": {"version": "535.1"}, "sharing": DIVIDED}, ("skipped", None)),
+        (FABRIC, ("fail", {"0": 0, "1": 0})),
+        ({**FABRIC, "sharing": DIVIDED}, ("skipped", None)),
     ],
 )
 def test_boards_of_a_fabric_have_links(
@@ -110,6 +121,38 @@ def test_boards_of_a_fabric_have_links(
     checks = machine.collected("health", wish=WISH._replace(**made_to))["checks"]
     check = next(one for one in checks if one["id"] == "health.nvlink")
     assert (check["result"], check["found"]) == told
+
+
+@pytest.mark.parametrize(
+    ("answer", "got", "allowed"),
+    [
+        (Result(0, NVLINK.format(0, "25 GB/s") + DOWN.format(1), ""), "1=0", "1=2"),
+        (Result(0, NVLINK.format(0, "25 GB/s"), ""), "1=0", "1=2"),
+        (
+            Result(0, DOWN.format(0) + DOWN.format(1), ""),
+            "0=0, 1=0",
+            "0=at least 1, 1=at least 1",
+        ),
+        (
+            Result(255, "", "Failed to initialize NVML"),
+            "0=0, 1=0 (Failed to initialize NVML)",
+            "0=at least 1, 1=at least 1",
+        ),
+    ],
+)
+def test_a_board_of_a_fabric_without_any_link_is_told(
+    machine: Machine, answer: Result, got: str, allowed: str
+) -> None:
+    """The driver then lists no link of it, or does not answer."""
+    machine.answers["nvidia-smi nvlink"] = answer
+    checks = machine.collected("health", wish=WISH._replace(**FABRIC))["checks"]
+    assert evidence.failures(checks, "gpu-b") == [
+        (
+            "as many NVLinks up on every GPU that has any — gpu-b [health.nvlink] — "
+            f"got: {got}; allowed: {allowed} — "
+            "See 'nvidia-smi nvlink --status' on the host, and the fabric manager's log."
+        )
+    ]
 
 
 def test_a_driver_that_says_nothing_of_health_is_no_pass(machine: Machine) -> None:

@@ -10,6 +10,8 @@ ABSENT: Dict[str, Any] = {"known": False, "reason": "no NVIDIA driver is loaded"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"^GPU (?P<number>\d+): ")
 _LINK = re.compile(r"^\s+Link \d+: (?:(?P<rate>[\d.]+) GB/s|<inactive>)")
+#: Instead of links, where none of a GPU's is up (https://github.com/leptonai/gpud/issues/1085).
+_DOWN = re.compile(r"Unable to retrieve NVLink information as all links are inActive", re.IGNORECASE)
 
 
 def gpus(host: Host) -> Dict[str, Any]:
@@ -52,7 +54,10 @@ def parse_matrix(text: str) -> Dict[str, Dict[str, str]]:
 
 
 def parse_status(text: str) -> List[Dict[str, Any]]:
-    """``nvidia-smi nvlink -s``: links of each GPU, and the rate of the active ones in GB/s."""
+    """``nvidia-smi nvlink -s``: links of each GPU, and the rate of the active ones in GB/s.
+
+    ``inactive`` is None where all are down and their number is not told.
+    """
     found: List[Dict[str, Any]] = []
     for line in text.splitlines():
         gpu, link = _GPU.match(line), _LINK.match(line)
@@ -64,7 +69,14 @@ def parse_status(text: str) -> List[Dict[str, Any]]:
             rate: Optional[str] = link.group("rate")
             found[-1]["active" if rate else "inactive"] += 1
             found[-1]["rate"] = float(rate) if rate else found[-1]["rate"]
+        elif found and _DOWN.search(line):
+            found[-1]["inactive"] = None
     return found
+
+
+def linked(found: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Those GPUs of ``parse_status`` that have links, up or down."""
+    return [one for one in found if one["active"] or one["inactive"] != 0]
 
 
 def nvlink(host: Host) -> Dict[str, Any]:
@@ -78,5 +90,5 @@ def nvlink(host: Host) -> Dict[str, Any]:
     return {
         "known": True,
         "matrix": parse_matrix(matrix.out),
-        "links": [one for one in links if one["active"] or one["inactive"]],
+        "links": linked(links),
     }

@@ -115,31 +115,37 @@ def _joined(wish: Wishes) -> bool:
     return bool(wish.fabric) and not wish.sharing.get("mig_profiles")
 
 
-def _nvlink(host: Host, wish: Wishes, to: Collected) -> None:
+def _nvlink(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> None:
     what = "as many NVLinks up on every GPU that has any"
+    fix = "See 'nvidia-smi nvlink --status' on the host, and the fabric manager's log."
     answer = host.run(["nvidia-smi", "nvlink", "--status"])
     # Cards without NVLink make it fail, or print no link: both say that there is none.
-    gpus = discovery_links.parse_status(answer.out) if answer.code == 0 else []
-    linked = [one for one in gpus if one["active"] or one["inactive"]]
+    linked = discovery_links.linked(discovery_links.parse_status(answer.out))
     to.facts["nvlink"] = {str(one["gpu"]): one["active"] for one in linked}
-    if not linked:
+    if _joined(wish):
+        # On such a board none is without links: one that is not told of has lost them all.
+        silent = {"active": 0, "inactive": None}
+        told = {str(one["gpu"]): one for one in linked}
+        links = {str(gpu.number): told.get(str(gpu.number), silent) for gpu in gpus}
+        reason = "" if answer.code == 0 else answer.said
+    elif not linked:
         to.checks.append(skipped("health.nvlink", what, "these GPUs have no NVLink"))
         return
-    fix = "See 'nvidia-smi nvlink --status' on the host, and the fabric manager's log."
-    if not any(one["active"] for one in linked):
-        down = {str(one["gpu"]): 0 for one in linked}
-        if _joined(wish):
-            wished = {str(one["gpu"]): one["inactive"] for one in linked}
-            to.checks.append(check("health.nvlink", what, wished, down, fix))
-            return
+    elif not any(one["active"] for one in linked):
         # A PCIe card has connectors whether or not a bridge is plugged onto them.
         reason = "no link is up on any GPU: cards without bridges, or a fabric that is down"
         to.checks.append(skipped("health.nvlink", what, reason))
         return
-    most = max(one["active"] for one in linked)
-    few = {str(one["gpu"]): one["active"] for one in linked if one["active"] < most}
-    wished = dict.fromkeys(few, most)
-    to.checks.append(check("health.nvlink", what, wished, few, fix))
+    else:
+        # So has one beside a bridged pair. Where boards are joined without a switch, the neighbours
+        # of one that is down miss links too.
+        missed = any(one["active"] and one["inactive"] for one in linked)
+        links = {str(one["gpu"]): one for one in linked if one["active"] or missed}
+        reason = ""
+    most = max((one["active"] for one in links.values()), default=0)
+    few = {gpu: one["active"] for gpu, one in links.items() if one["active"] < (most or 1)}
+    wished = {gpu: most or links[gpu]["inactive"] or "at least 1" for gpu in few}
+    to.checks.append(check("health.nvlink", what, wished, few, fix, reason))
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
@@ -157,4 +163,4 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     _memory(host, gpus, wish, to)
     _ecc(rows, to)
     _remapped(host, rows, to)
-    _nvlink(host, wish, to)
+    _nvlink(host, gpus, wish, to)
