@@ -164,6 +164,29 @@ def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
     assert found == {"plain": "", "shared": "nvidia-cuda-mps", "joined": "nvidia-fabricmanager"}
 
 
+def test_a_compute_mode_is_set_on_cards_that_nobody_shares_too(tmp_path: Path) -> None:
+    stack = yaml.safe_load((PLAYBOOKS / "tasks" / "nvidia_stack.yml").read_text())
+    (asks,) = (task["block"] for task in stack if task["name"] == "What asks the driver")
+    (shares,) = (task for task in asks if task["name"] == "GPU sharing")
+    none = HERE | {"__tests_mode": "none", "__bedplate_reached": {"exists": {"layout": False}}}
+    hosts = {
+        "plain": none,
+        "modeless": none | {"gpu_sharing_compute_mode": "default"},
+        "exclusive": none | {"gpu_sharing_compute_mode": "exclusive-process"},
+        "sliced": none | {"__tests_mode": "time-slicing"},
+        # What an earlier run has set is taken back.
+        "back": none | {"__bedplate_reached": {"exists": {"layout": True}}},
+    }
+    asked = {
+        "ansible.builtin.debug": {"msg": "<goes>"},
+        "when": shares["when"],
+        "vars": {"gpu_sharing_mode": "{{ __tests_mode }}"},
+    }
+    said = play(tmp_path, hosts, [asked])
+    found = re.findall(r"\[(\w+)\] => msg: <goes>", said)
+    assert sorted(found) == ["back", "exclusive", "sliced"], said
+
+
 def test_a_key_is_made_only_where_a_module_is_built(tmp_path: Path) -> None:
     install = yaml.safe_load((ROOT / "roles/host_baseline/tasks/install.yml").read_text())
     (made,) = (task for task in install if "bedplate.gpu.module_signing" in task)

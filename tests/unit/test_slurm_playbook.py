@@ -141,9 +141,8 @@ def test_a_driver_that_waits_is_not_touched(tmp_path: Path) -> None:
     more = {
         "nvidia_fabric_packages": {"nvidia-fabricmanager": "580.1"},
         "cuda_toolkit_versions": ["13.0.1"],
-        "gpu_sharing_mode": "none",
+        "__bedplate_sets_gpus": False,
         "__bedplate_pool": {},
-        "__bedplate_reached": {"exists": {"layout": False}},
     }
     hosts = {name: HOSTS[name] | more for name in ("other", "same")}
     # The other's driver role asks for what this play does not have.
