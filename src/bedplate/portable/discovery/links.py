@@ -11,7 +11,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"^GPU (?P<number>\d+): ")
 _LINK = re.compile(r"^\s+Link \d+: (?:(?P<rate>[\d.]+) GB/s|<inactive>)")
 #: Instead of links, where none of a GPU's is up (https://github.com/leptonai/gpud/issues/1085).
-_DOWN = re.compile(r"Unable to retrieve NVLink information as all links are inActive", re.IGNORECASE)
+_DOWN = re.compile(r"NVML: .* all links are inactive", re.IGNORECASE)
 
 
 def gpus(host: Host) -> Dict[str, Any]:

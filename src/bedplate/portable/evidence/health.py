@@ -137,8 +137,8 @@ def _nvlink(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> 
         to.checks.append(skipped("health.nvlink", what, reason))
         return
     else:
-        # So has one beside a bridged pair. Where boards are joined without a switch, the neighbours
-        # of one that is down miss links too.
+        # One beside a bridged pair is such a card. Where boards are joined without a switch, the
+        # neighbours of one that is down miss links too.
         missed = any(one["active"] and one["inactive"] for one in linked)
         links = {str(one["gpu"]): one for one in linked if one["active"] or missed}
         reason = ""
