@@ -50,6 +50,29 @@ def test_memory_of_an_unknown_model_is_not_judged(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("profiles", "sizes", "result", "found"),
+    [
+        (["grid_t4-8c"] * 2, (8192, 8192), "pass", {}),
+        # In whatever order the guest has them.
+        (["grid_t4-4q", "grid_t4-0q"], (512, 4096), "pass", {}),
+        (["grid_t4-8c"] * 2, (8192, 4096), "fail", {"1": "4096 MiB instead of 8 GiB"}),
+        (["grid_a100-1-5cme"] * 2, (4864, 4864), "pass", {}),
+        (["grid_t4-odd"] * 2, (8192, 4096), "skipped", None),
+    ],
+)
+def test_a_share_of_a_card_has_its_profile_s_memory(
+    machine: Machine, profiles: list[str], sizes: tuple[int, int], result: str, found: Any
+) -> None:
+    """The declared model is the whole card's, which no guest of a share sees."""
+    rows = [ROW.format(n).replace("15360", str(size)) for n, size in enumerate(sizes)]
+    machine.answers["nvidia-smi"] = Result(0, "".join(rows), "")
+    wish = WISH._replace(licence={"vgpu": profiles, "licence_feature": 1})
+    check = machine.collected("health", wish=wish)["checks"][0]
+    assert (check["id"], check["result"], check["found"]) == ("health.memory", result, found)
+    assert check["reason"] == ("a share of a card" if result == "skipped" else "")
+
+
+@pytest.mark.parametrize(
     ("answer", "row", "name", "said"),
     [
         ("health", "1, GPU-1, Enabled, Enabled, 3, No", "health.ecc", "3 uncorrected errors"),

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from .. import nvidia, pci
 from ..discovery import links as discovery_links
 from ..host import Host
+from ..passthrough import vgpu
 from .area import Collected, Wishes
 from .checks import check, failed, skipped
 
@@ -36,20 +37,31 @@ def _wish_of(host: Host, bus: str, wish: Wishes) -> Optional[Mapping[str, Any]]:
     return None
 
 
+def _boards(host: Host, gpus: List[nvidia.Gpu], wish: Wishes) -> Sequence[Optional[float]]:
+    """The size in GiB that the model of each GPU has; None where it is not known."""
+    models = [str((_wish_of(host, gpu.bus, wish) or {}).get("model")) for gpu in gpus]
+    return [wish.gpu_memory_gib.get(model) for model in models]
+
+
 def _memory(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> None:
     what = "every GPU has its model's memory"
-    wrong, unknown = {}, []
-    for gpu in gpus:
-        declared = _wish_of(host, gpu.bus, wish) or {}
-        size = wish.gpu_memory_gib.get(str(declared.get("model")))
-        if size is None:
-            unknown.append(str(gpu.number))
-        elif not _LEAST <= gpu.memory / (float(size) * 1024) <= _MOST:
-            wrong[str(gpu.number)] = f"{gpu.memory} MiB instead of {size} GiB"
-    if len(unknown) == len(gpus):
-        reason = "the memory of these models is not known"
+    shares = [vgpu.memory_gib(str(profile)) for profile in wish.licence.get("vgpu") or ()]
+    sizes, reason = _boards(host, gpus, wish), "the memory of these models is not known"
+    if shares:
+        # Which share is which nobody says: the smallest is that of the smallest profile.
+        gpus = sorted(gpus, key=lambda gpu: gpu.memory)
+        told = sorted(size for size in shares if size is not None)
+        sizes = told if len(told) == len(shares) else [None] * len(gpus)
+        what, reason = "every share of a card has its profile's memory", "a share of a card"
+    pairs = [(gpu, float(size)) for gpu, size in zip(gpus, sizes) if size is not None]
+    if not pairs:
         to.checks.append(skipped("health.memory", what, reason))
         return
+    wrong = {
+        str(gpu.number): f"{gpu.memory} MiB instead of {size:g} GiB"
+        for gpu, size in pairs
+        if not _LEAST <= gpu.memory / (size * 1024) <= _MOST
+    }
     to.checks.append(check("health.memory", what, {}, wrong, SEE))
 
 

@@ -30,6 +30,9 @@ MEDIATED = "/sys/bus/mdev/devices"
 NO_TYPE = "0"
 _CREATABLE = re.compile(r"^\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _VIRTUAL = re.compile(r"^virtfn(\d+)$")
+#: The last number of a profile is its share of the card's memory in GB, MIG-backed ones included;
+#: 0 stands for 512 MB (https://docs.nvidia.com/grid/latest/grid-vgpu-user-guide/index.html, types).
+_SIZE = re.compile(r"-(\d+)[abcq](?:me|nome|meall|gfx)?$")
 
 SCRIPT = f"""#!/bin/sh
 # Managed by Bedplate (role {ROLE}): changes here are lost.
@@ -147,6 +150,16 @@ def profile_of(name: str) -> str:
     'nvidia_l40s-12q'
     """
     return "_".join(name.lower().split())
+
+
+def memory_gib(profile: str) -> Optional[float]:
+    """The memory that a share of that profile has; None where its name does not tell.
+
+    >>> memory_gib("nvidia_l40s-12q"), memory_gib("grid_a100-1-5cme"), memory_gib("grid_m10-0q")
+    (12.0, 5.0, 0.5)
+    """
+    found = _SIZE.search(profile.lower())
+    return (float(found.group(1)) or 0.5) if found else None
 
 
 def offers(host: Host, function: str) -> Dict[str, str]:
