@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CARD = ["0000:25:00.0", "0000:25:00.1"]
 OTHER = ["0000:81:00.0", "0000:81:00.1"]
+#: By how many definitions came before.
+MADE = "52:54:00:00:00:0{}"
 FOREIGN = """<domain type='kvm'><name>{}</name><uuid>0-0</uuid><devices>
 <hostdev mode='subsystem' type='pci'><source><address domain='0x0000' bus='0x81' slot='0x00'
  function='0x0'/></source></hostdev></devices></domain>"""
@@ -55,6 +57,10 @@ class Machine:
         self.domains[name] = text if "<uuid>" in text else text.replace(
             f"<name>{name}</name>", f"<name>{name}</name><uuid>of-{name}</uuid>"
         )  # fmt: skip
+        if "<mac " not in text:
+            # libvirt makes up another address every time.
+            made = f'<interface type="bridge"><mac address="{MADE.format(len(self.defined))}"/>'
+            self.domains[name] = re.sub(r"<interface .*?>", made, self.domains[name])
         self.defined.append(name)
         return Result(0, "", "")
 
@@ -137,6 +143,32 @@ def test_the_second_run_defines_nothing_and_a_change_keeps_the_identity(machine:
     assert changed.diff[0]["after"] == (f"memory_bytes: {32 * 2**30} instead of {64 * 2**30}\n")
     assert libvirt_domain.uuid_of(machine.domains["vm1"]) == "of-vm1"
     assert machine.domains["mail"] == "<domain type='kvm'><name>mail</name></domain>"
+
+
+def test_a_guest_that_is_defined_anew_keeps_its_address(machine: Machine) -> None:
+    machine.go(vm1=guest(*CARD))
+    assert libvirt_domain.mac_of(machine.domains["vm1"]) == MADE.format(0)
+    # Somebody gave it a second interface, which only the first one's place tells apart.
+    second = f'</interface><interface type="bridge"><mac address="{MADE.format(9)}"/></interface>'
+    machine.domains["vm1"] = machine.domains["vm1"].replace("</interface>", second)
+    machine.running["vm1"] = machine.domains["vm1"]
+    assert machine.go(vm1=guest(*CARD, memory_gib=64)).problems == []
+    assert machine.defined == ["vm1", "vm1"]
+    assert libvirt_domain.mac_of(machine.domains["vm1"]) == MADE.format(0)
+
+
+def test_an_address_that_the_site_names_is_applied(machine: Machine) -> None:
+    machine.go(vm1=guest(*CARD))
+    machine.running["vm1"] = machine.domains["vm1"]
+    named = "52:54:00:AA:00:01"
+    outcome = machine.go(vm1=guest(*CARD, mac=named))
+    assert outcome.diff[0]["after"] == f"mac: {MADE.format(0)} instead of {named.lower()}\n"
+    assert (outcome.problems, outcome.restart) == ([], ["vm1"])
+    assert libvirt_domain.mac_of(machine.domains["vm1"]) == named.lower()
+    # libvirt writes small letters.
+    machine.domains["vm1"] = machine.domains["vm1"].replace(named, named.lower())
+    assert machine.go(vm1=guest(*CARD, mac=named)).diff == []
+    assert machine.go(vm1=guest(*CARD)).diff == [], "it stays where it is no longer named"
 
 
 def test_check_mode_defines_nothing(machine: Machine) -> None:

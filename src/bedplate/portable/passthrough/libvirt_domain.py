@@ -179,6 +179,12 @@ def uuid_of(text: str) -> str:
     return ET.fromstring(text).findtext("uuid") or ""  # noqa: S314
 
 
+def mac_of(text: str) -> str:
+    """The address of a domain's first interface, which is the one that we define."""
+    address = ET.fromstring(text).find("devices/interface[1]/mac")  # noqa: S314
+    return (address.get("address") or "").lower() if address is not None else ""
+
+
 def _bytes(element: Optional[ET.Element]) -> int:
     if element is None:
         return 0
@@ -204,12 +210,16 @@ def _list(text: Optional[str]) -> Optional[str]:
 
 
 def essence(text: str) -> Mapping[str, Any]:
-    """What we decide of a domain, read from any XML of it: libvirt fills in the rest itself."""
+    """What we decide of a domain, read from any XML of it: libvirt fills in the rest itself.
+
+    Without an address of ours the interface's is libvirt's choice, and nothing to compare.
+    """
     domain = ET.fromstring(text)  # noqa: S314
     page = domain.find("memoryBacking/hugepages/page")
     memory = domain.find("numatune/memory")
     machine = domain.find("os/type")
     name = (machine.get("machine") or "") if machine is not None else ""
+    mac = mac_of(text)
     return {
         "type": domain.get("type"),
         "machine": "q35" if "q35" in name else name,
@@ -232,6 +242,7 @@ def essence(text: str) -> Mapping[str, Any]:
         "networks": [
             s.get("bridge") or s.get("network") for s in domain.iterfind("devices/interface/source")
         ],
+        **({"mac": mac} if mac else {}),
     }
 
 
@@ -245,5 +256,7 @@ def _bytes_of_page(page: Optional[ET.Element]) -> int:
 def differences(have: Mapping[str, Any], want: Mapping[str, Any]) -> List[str]:
     """What of a domain is not as it is to be, one line each."""
     return [
-        f"{key}: {have.get(key)} instead of {want[key]}" for key in want if have[key] != want[key]
+        f"{key}: {have.get(key)} instead of {want[key]}"
+        for key in want
+        if have.get(key) != want[key]
     ]

@@ -220,7 +220,11 @@ def ensure(
     restart: List[str] = []
     for name, wish in sorted(guests.items()):
         have = domains.get(name, "")
-        wanted = domain.xml(guest(host, name, wish, settings), domain.uuid_of(have) if have else "")
+        wished = guest(host, name, wish, settings)
+        if have and not wished.mac:
+            # libvirt would make up another: leases, and the guest's settings, go by it.
+            wished = wished._replace(mac=domain.mac_of(have))
+        wanted = domain.xml(wished, domain.uuid_of(have) if have else "")
         aim = domain.essence(wanted)
         different = domain.differences(domain.essence(have), aim) if have else ["not defined"]
         if different:
