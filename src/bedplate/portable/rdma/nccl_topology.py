@@ -67,8 +67,10 @@ def render(host: Host, groups: Sequence[Mapping[str, Any]]) -> str:
                 ("link_width", "max_link_width"),
             ):
                 text = (host.read(f"{pci.DEVICES}/{address}/{file}") or "").strip()
+                # As sysfs has it: NCCL knows a generation by the whole text, " PCIe" included, and
+                # takes any other for the third (kvDictPciGen in its src/graph/topo.cc).
                 if text:
-                    one[name] = text.replace(" PCIe", "")
+                    one[name] = text
             ET.SubElement(switch, "pci", one)
     ET.indent(system)
     header = "<!-- Managed by Bedplate (role rdma): changes here are lost. -->\n"
