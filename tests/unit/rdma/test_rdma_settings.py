@@ -382,12 +382,70 @@ def test_a_map_of_the_makers_tool_is_read_in_all_its_lines(machine: Machine) -> 
     assert machine.failures(roce=ROCE | {"dscp": 46}) == []
 
 
+def marker(machine: Machine, root: Path, **changes: Any) -> str:
+    """Return the unit's script, with the kernel's files and its settings below a folder."""
+    roce = {file.path: file.content for file in rdma_settings.files(machine.host, wish(**changes))}
+    (root / "roce.conf").write_text(roce[rdma_settings.ROCE], encoding="utf-8")
+    text = roce[rdma_settings.MARKER].replace(rdma_settings.ROCE, str(root / "roce.conf"))
+    return text.replace("/sys/", f"{root}/none/")
+
+
+def programs(folder: Path, **texts: str) -> None:
+    """Write programs of a line each."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+
+
+def test_the_unit_waits_for_the_interfaces(machine: Machine) -> None:
+    roce = ROCE | {"interfaces": ["ens1f0np0", "br-rdma.100"]}
+    texts = {f.path: f.content for f in rdma_settings.files(machine.host, wish(roce=roce))}
+    lines = texts[rdma_settings.UNIT].splitlines()
+    # As systemd-escape --path writes /sys/subsystem/net/devices/…
+    for name in ("ens1f0np0", "br\\x2drdma.100"):
+        unit = f"sys-subsystem-net-devices-{name}.device"
+        assert {f"Wants={unit}", f"After={unit}"} <= set(lines)
+    assert lines.index(f"After={unit}") < lines.index("[Service]")
+
+
+@pytest.mark.parametrize(
+    ("devices", "comes", "code", "said"),
+    [
+        (["mlx5_0"], "mlx5_0", 0, ""),
+        ([], "mlx5_7", 0, ""),
+        (["mlx5_0", "mlx5_1"], "mlx5_1", 1, "no such RDMA device within 60 s: mlx5_0 "),
+        ([], "", 1, "no such RDMA device within 60 s: any "),
+    ],
+)
+def test_the_unit_waits_for_the_devices_and_fails_without(
+    machine: Machine, tmp_path: Path, devices: list[str], comes: str, code: int, said: str
+) -> None:
+    """They come after the interfaces; the first second passes without."""
+    port = f"{tmp_path}/none/class/infiniband/{comes}/ports/1"
+    settings = tmp_path / f"none/kernel/config/rdma_cm/{comes}/ports/1"
+    settings.mkdir(parents=True)
+    slept = tmp_path / "slept"
+    appears = f"mkdir -p {port}; echo Ethernet > {port}/link_layer" if comes else "true"
+    sleep = f"echo >> {slept}; [ $(wc -l < {slept}) -lt 2 ] || {{ {appears}; }}"
+    programs(tmp_path / "bin", modprobe="true", dcb="true", sleep=sleep)
+    done = subprocess.run(
+        ["/bin/sh", "-c", marker(machine, tmp_path, devices=devices)],
+        env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.partition("(")[0]) == (code, said)
+    # One that is there is marked all the same.
+    assert not comes or (settings / "default_roce_tos").read_text() == "104\n"
+    assert len(slept.read_text()) == (60 if code else 2)
+
+
 def test_the_unit_maps_the_mark_by_either_tool(machine: Machine, tmp_path: Path) -> None:
     """The maker's tool takes trust and map only one after the other."""
-    roce = {file.path: file.content for file in rdma_settings.files(machine.host, wish())}
-    (tmp_path / "roce.conf").write_text(roce[rdma_settings.ROCE], encoding="utf-8")
-    text = roce[rdma_settings.MARKER].replace(rdma_settings.ROCE, str(tmp_path / "roce.conf"))
-    script = text.replace("/sys/", f"{tmp_path}/none/")
+    script = marker(machine, tmp_path)
+    (tmp_path / "none/class/infiniband/mlx5_0").mkdir(parents=True)
     for tool, expected in (
         (
             "mlnx_qos",
@@ -405,9 +463,6 @@ def test_the_unit_maps_the_mark_by_either_tool(machine: Machine, tmp_path: Path)
         ),
     ):
         folder, said = tmp_path / tool, tmp_path / f"{tool}.said"
-        folder.mkdir()
-        for name in (tool, "modprobe"):
-            (folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {said}\n')
-            (folder / name).chmod(0o755)
+        programs(folder, **{name: f'echo "{name} $*" >> {said}' for name in (tool, "modprobe")})
         subprocess.run(["/bin/sh", "-c", script], env={"PATH": str(folder)}, check=True)
         assert said.read_text().splitlines()[:2] == expected

@@ -22,6 +22,10 @@ REPOSITORY = ("url", "key", "fingerprint", "origin")
 _VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]*$")
 #: Letters that a value needs no quotes for, in /etc/nccl.conf and in a shell alike.
 _PLAIN = re.compile(r"^[A-Za-z0-9_=,.:/^+@%-]*$")
+#: Letters that systemd leaves as they are in the name of a unit that stands for a path.
+_UNIT_NAME = re.compile(r"[A-Za-z0-9:_.]")
+#: Seconds that RDMA devices may take to come.
+WAIT = 60
 
 SCRIPT = f"""#!/bin/sh
 # Managed by Bedplate (role rdma): changes here are lost.
@@ -45,6 +49,26 @@ for interface in $INTERFACES; do
     done
 done
 modprobe rdma_cm
+
+# The named RDMA devices that are not there; where none is named, there is to be one.
+absent() {{
+    for name in $DEVICES; do
+        [ -e /sys/class/infiniband/"$name" ] || printf '%s ' "$name"
+    done
+    set -- /sys/class/infiniband/*
+    [ -n "$DEVICES" ] || [ -e "$1" ] || printf 'any '
+}}
+# A card's driver makes them a while after its interfaces.
+left={WAIT}
+while [ -n "$(absent)" ] && [ $left -gt 0 ]; do
+    sleep 1
+    left=$((left - 1))
+done
+missing=$(absent)
+if [ -n "$missing" ]; then
+    echo "no such RDMA device within {WAIT} s: ${{missing% }} (see 'rdma link')" >&2
+    status=1
+fi
 for device in /sys/class/infiniband/*; do
     [ -e "$device" ] || continue
     name=$(basename "$device")
@@ -60,13 +84,14 @@ done
 exit $status
 """
 
+#: The interfaces are waited for by their own units: network-pre.target comes before any card does.
 SERVICE = f"""# Managed by Bedplate (role rdma): changes here are lost.
 [Unit]
 Description=Mark RoCE traffic and make its priority lossless
 ConditionPathExists={ROCE}
 Wants=sys-kernel-config.mount
 After=sys-kernel-config.mount network-pre.target openibd.service
-Before=network-online.target
+{{interfaces}}Before=network-online.target
 
 [Service]
 Type=oneshot
@@ -141,6 +166,22 @@ def _roce_text(wish: Wish) -> str:
     return "".join(f'{name}="{value}"\n' for name, value in lines.items())
 
 
+def _device_unit(interface: str) -> str:
+    """systemd's unit of a network interface, named as systemd-escape does it.
+
+    >>> _device_unit("br-rdma.100")
+    'sys-subsystem-net-devices-br\\\\x2drdma.100.device'
+    """
+    letters = (chr(byte) for byte in interface.encode())
+    kept = (one if _UNIT_NAME.match(one) else f"\\x{ord(one):02x}" for one in letters)
+    return "sys-subsystem-net-devices-{}.device".format("".join(kept))
+
+
+def _service(wish: Wish) -> str:
+    units = [_device_unit(str(interface)) for interface in wish.roce["interfaces"]]
+    return SERVICE.format(interfaces="".join(f"Wants={one}\nAfter={one}\n" for one in units))
+
+
 def files(host: Host, wish: Wish) -> List[File]:
     """The files to have; those that are no longer wished are `gone`."""
     header = HEADER.format("rdma")
@@ -156,7 +197,7 @@ def files(host: Host, wish: Wish) -> List[File]:
         found += [
             File(ROCE, header + _roce_text(wish)),
             File(MARKER, SCRIPT, 0o755),
-            File(UNIT, SERVICE),
+            File(UNIT, _service(wish)),
         ]
     if wish.topology:
         found.append(File(wish.topology_file, nccl_topology.render(host, wish.topology)))
