@@ -58,7 +58,7 @@ def test_an_older_loaded_module_asks_for_a_reboot(machine: Machine) -> None:
     ]
 
 
-def options_check(machine: Machine, module: str, **wished: int) -> list[tuple[str, str]]:
+def options_check(machine: Machine, module: str, **wished: object) -> list[tuple[str, str]]:
     """What evidence of the options says, and why: nothing where there is no such check."""
     wish = WISH._replace(driver_options={module: wished})
     checks = [c for c in machine.collected(wish=wish)["checks"] if c["id"] == "driver.options"]
@@ -79,6 +79,8 @@ def test_options_that_the_loaded_module_lacks_are_named(machine: Machine) -> Non
     )
     (passed,) = options_check(machine, "nvidia", NVreg_EnableGpuFirmware=0)
     assert passed[0] == "pass"
+    ((result, _),) = options_check(machine, "nvidia", NVreg_DeviceFileMode="0666")
+    assert result == "pass"
 
 
 def test_options_that_nobody_tells_are_not_passed(machine: Machine) -> None:

@@ -84,3 +84,28 @@ def test_an_unexpected_row_is_a_reason_and_not_a_gpu() -> None:
 def test_cdi_devices_are_counted_once() -> None:
     names = "nvidia.com/gpu=0\nnvidia.com/gpu=1\nnvidia.com/gpu=GPU-bed91a7e\nnvidia.com/gpu=all\n"
     assert nvidia.cdi_devices(answering(names)) == (["nvidia.com/gpu=0", "nvidia.com/gpu=1"], None)
+
+
+@pytest.mark.parametrize(
+    ("now", "wished", "same"),
+    [
+        ("2", "0x02", True),
+        ("2", 2, True),
+        ("432", "0660", True),
+        ("438", "0660", False),
+        ("4294967295", "-1", True),
+        ("1", "0x02", False),
+        ("RmMsg=1", "RmMsg=1", True),
+        ("RmMsg=1", "RmMsg=2", False),
+        ("0", "none", False),
+    ],
+)
+def test_options_are_compared_as_the_module_understands_them(
+    tmp_path: Path, now: str, wished: object, same: bool
+) -> None:
+    told = tmp_path / nvidia.PROC_PARAMETERS.lstrip("/")
+    told.parent.mkdir(parents=True)
+    told.write_text(f"Some: {now}\n")
+    assert nvidia.same_option(now, wished) == same
+    others = nvidia.other_options(Host(str(tmp_path)), {"nvidia": {"NVreg_Some": wished}})
+    assert others == ([] if same else [f"NVreg_Some={wished}"])

@@ -61,13 +61,33 @@ def options(host: Host) -> Dict[str, str]:
     return {f"NVreg_{name.strip()}": value.strip().strip('"') for name, _, value in rows}
 
 
+def same_option(now: str, wished: object) -> bool:
+    """Whether an option that the module tells is the wished one.
+
+    It tells numbers as unsigned ones of 32 bits; a wish may be written as C writes them: ``0x02``,
+    ``0660`` (octal), ``-1``.
+    """
+    number = _c_number(str(wished))
+    if number is None or not now.isdigit():
+        return now == str(wished)
+    return int(now) == number % 2**32
+
+
+def _c_number(text: str) -> Optional[int]:
+    base = 8 if re.match(r"[-+]?0[0-7]+$", text) else 0
+    try:
+        return int(text, base)
+    except ValueError:
+        return None
+
+
 def other_options(host: Host, wished: Mapping[str, Mapping[str, object]]) -> List[str]:
     """Wished options of module nvidia that the loaded one does not have, as ``NVreg_X=1``."""
     now = options(host)
     return [
         f"{name}={value}"
         for name, value in sorted(wished.get("nvidia", {}).items())
-        if now.get(name, str(value)) != str(value)
+        if name in now and not same_option(now[name], value)
     ]
 
 

@@ -92,7 +92,12 @@ def _options(host: Host, wish: Wishes, to: Collected, fix: str) -> None:
     what = "options of the loaded kernel module as wished"
     wished = {name: str(value) for name, value in wish.driver_options.get("nvidia", {}).items()}
     now = nvidia.options(host)
-    told = {name: now[name] for name in wished if name in now}
+    # As it is wished where it is the same number.
+    told = {
+        name: value if nvidia.same_option(now[name], value) else now[name]
+        for name, value in wished.items()
+        if name in now
+    }
     if not now:
         why = "no nvidia module is loaded"
         to.checks.append(check("driver.options", what, wished, {}, fix, why))
