@@ -129,6 +129,23 @@ def test_other_drivers_are_found_by_their_files_and_named_with_their_owner(tmp_p
     assert not driver_foreign.find(here, marks, ours, runfile=True)
 
 
+def test_a_source_that_makes_no_driver_is_nobodys_driver(tmp_path: Path) -> None:
+    conf = "/usr/src/{}/dkms.conf"
+    made = {
+        "nvidia-fs-2.25.7": 'PACKAGE_NAME="nvidia-fs"\nBUILT_MODULE_NAME[0]="nvidia-fs"\n',
+        "nvidia-peer-memory-1.3": "BUILT_MODULE_NAME[0]=nvidia_peermem\n",
+        "nvidia-580.1": 'BUILT_MODULE_NAME[0]="nvidia"\nBUILT_MODULE_NAME[1]="nvidia-uvm"\n',
+        "nvidia-550.1": 'BUILT_MODULE_NAME[0]="$PACKAGE_NAME"\n',
+        "nvidia-current-535.1": "",
+    }
+    for name, text in made.items():
+        put(tmp_path, conf.format(name), text)
+    here = host(tmp_path, lambda _: Result(1, "", ""))
+    found = driver_foreign.find(here, ["/usr/src/nvidia*-[0-9]*/dkms.conf"], [], runfile=False)
+    drivers = ("nvidia-550.1", "nvidia-580.1", "nvidia-current-535.1")
+    assert found.files == [conf.format(name) for name in drivers]
+
+
 @pytest.mark.parametrize(
     ("version", "source", "status", "expected"),
     [

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from typing import List, Mapping, NamedTuple, Sequence
 
 from ..host import Host
@@ -9,6 +10,8 @@ from . import state as driver
 
 #: What NVIDIA's installer leaves on the host, and what takes its driver away again.
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
+#: What a source for DKMS makes, in its dkms.conf.
+_MADE = re.compile(r"^\s*BUILT_MODULE_NAME\[\d+\]=[\"']?([^\"'\s]+)", re.MULTILINE)
 
 
 class Foreign(NamedTuple):
@@ -30,10 +33,21 @@ class Foreign(NamedTuple):
 
 
 def marks(host: Host, patterns: Sequence[str]) -> List[str]:
-    """Files of the host that match; links are other names of such files and do not count."""
+    """Files of the host that match; links are other names of such files and do not count.
+
+    Nor do sources that make other modules than a driver's: GPUDirect Storage's ``nvidia-fs`` and
+    ``nvidia-peer-memory`` lie beside any driver.
+    """
     root = host.path("/").rstrip("/")
     found = {path[len(root) :] for p in patterns for path in glob.glob(host.path(p))}
-    return sorted(path for path in found if not os.path.islink(host.path(path)))
+    files = sorted(path for path in found if not os.path.islink(host.path(path)))
+    return [path for path in files if not path.endswith("/dkms.conf") or _driver(host, path)]
+
+
+def _driver(host: Host, path: str) -> bool:
+    """Whether a dkms.conf makes module nvidia; one that does not say so plainly may."""
+    made = _MADE.findall(host.read(path) or "")
+    return not made or any(name == "nvidia" or "$" in name for name in made)
 
 
 def find(
