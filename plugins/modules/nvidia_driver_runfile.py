@@ -8,13 +8,16 @@ module: nvidia_driver_runfile
 short_description: Run NVIDIA's installer
 description:
   - Installs the driver of a runfile, after the one that another runfile installed was taken away.
-  - Does nothing where the version is installed already and no change was cut off.
+  - Does nothing where the driver is installed already and no change was cut off.
 author: [The Bedplate authors]
 options:
   state:
-    description: Whether the driver is to be there.
+    description:
+      - Whether the driver is to be there.
+      - With V(unloaded) nothing is installed or taken away. The loaded module goes, after services
+        that hold it. The installer works on no driver whose module is loaded.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, unloaded]
     default: present
   path:
     description: The runfile on the host.
@@ -69,16 +72,21 @@ installed:
   description: The version that the installer had installed before, or empty.
   returned: always
   type: str
+in_use:
+  description: With O(state=unloaded), why the module stays loaded until a reboot. Empty if it went.
+  returned: always
+  type: str
 """
 
 import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch, nvidia
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     runfile as driver_runfile,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
@@ -97,6 +105,7 @@ def take_away(module: AnsibleModule, host: Host, before: str) -> None:
             "'nvidia-uninstall --silent' ends well",
             "Run it by hand, mend what it says, and run the play again.",
         )
+    driver_runfile.take_daemon_away(host)
 
 
 def bring(module: AnsibleModule, host: Host) -> None:
@@ -133,10 +142,27 @@ def bring(module: AnsibleModule, host: Host) -> None:
         )
 
 
+def unload(module: AnsibleModule, host: Host) -> NoReturn:
+    loaded, in_use = nvidia.loaded_module(host), None
+    if loaded is not None and not module.check_mode:
+        in_use = driver.unload(host)
+    before = f"module: {loaded.version if loaded else 'none'}\n"
+    module.exit_json(
+        changed=loaded is not None and in_use is None,
+        installed=driver_runfile.installed(host),
+        in_use=in_use or "",
+        diff={"before": before, "after": before if in_use else "module: none\n"},
+    )
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {
+                "type": "str",
+                "choices": ["present", "absent", "unloaded"],
+                "default": "present",
+            },
             "path": {"type": "path", "default": ""},
             "sha256": {"type": "str", "default": ""},
             "version": {"type": "str", "default": ""},
@@ -151,18 +177,21 @@ def main() -> None:
         required_if=[("state", "present", ("path", "version"))],
         supports_check_mode=True,
     )
-    host, state = Host(), module.params["state"]
+    host, state, flavour = Host(), module.params["state"], module.params["flavour"]
+    if state == "unloaded":
+        unload(module, host)
     before = driver_runfile.installed(host)
     wished = module.params["version"] if state == "present" else ""
-    change = driver_runfile.wanted(host, wished) if wished else bool(before)
+    change = driver_runfile.wanted(host, wished, flavour) if wished else bool(before)
     if change and not module.check_mode:
-        if before and before != wished:
+        if before and (before != wished or driver_runfile.other_flavour(host, wished, flavour)):
             take_away(module, host, before)
         if wished:
             bring(module, host)
     module.exit_json(
         changed=change,
         installed=before,
+        in_use="",
         diff={
             "before": f"runfile driver: {before or 'none'}\n",
             "after": f"runfile driver: {wished or 'none'}\n"

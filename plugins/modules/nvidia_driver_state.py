@@ -192,11 +192,13 @@ def main() -> None:
         )
     now = driver.state(host, wish["packages"])
     by_runfile = any(one.source == "runfile" for one in record.drivers)
+    # What somebody has installed by hand at the wished version is taken over as it is.
+    installer = wish["source"] == "runfile" and driver_runfile.installed(host) == wish["version"]
     foreign = driver_foreign.find(
         host,
         wish["marks"],
         [wish["packages"], *(one.packages for one in record.drivers)],
-        wish["source"] == "runfile" or by_runfile,
+        installer or by_runfile,
         [one.version for one in (record.changing, record.failed) if one],
     )
     going = driver.present(host, [n for n in record.names if n not in wish["packages"]])
@@ -208,7 +210,9 @@ def main() -> None:
         and host.exists(driver_foreign.UNINSTALLER)
         and (by_runfile or (wish["remove_foreign"] and bool(foreign.files)))
     )
-    by_installer = wish["source"] == "runfile" and driver_runfile.wanted(host, wish["version"])
+    by_installer = wish["source"] == "runfile" and driver_runfile.wanted(
+        host, wish["version"], wish["flavour"]
+    )
     change = bool(now.differing or going or uninstall or by_installer)
     module.exit_json(
         changed=False,

@@ -5,12 +5,15 @@ import os
 import re
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from .. import files, owned
 from ..host import Host
 from . import foreign as driver_foreign
 from . import record as driver_record
 
 #: Where the installer keeps its log; a failed run names its cause there.
 LOG = "/var/log/nvidia-installer.log"
+#: Of the persistence daemon: the installer brings the program alone, role nvidia_driver the unit.
+UNIT = "/etc/systemd/system/nvidia-persistenced.service"
 #: The installer compiles the module; on a slow host for many minutes.
 SECONDS = 3600
 _LIBRARIES = (
@@ -32,9 +35,30 @@ def installed(host: Host) -> str:
     return ""
 
 
-def wanted(host: Host, version: str) -> bool:
-    """Whether the installer must run: for another version, or after a run that was cut off."""
-    return installed(host) != version or driver_record.read(host).changing is not None
+def flavour(host: Host) -> str:
+    """The flavour of the module on the disk, ``open`` or ``proprietary``; empty where none tells.
+
+    The open one is under two licences, of which one is the GPL: its maker says so in the module.
+    """
+    licence = host.run(["modinfo", "--field", "license", "nvidia"])
+    if licence.code != 0 or not licence.out.strip():
+        return ""
+    return "open" if "GPL" in licence.out else "proprietary"
+
+
+def other_flavour(host: Host, version: str, wished: str) -> bool:
+    """Whether the installer has installed this version with the module's other flavour."""
+    return installed(host) == version and flavour(host) not in ("", wished)
+
+
+def wanted(host: Host, version: str, wished: str) -> bool:
+    """Whether the installer must run: for another driver, or after a run that was cut off.
+
+    ``wished`` is the flavour.
+    """
+    if installed(host) != version or other_flavour(host, version, wished):
+        return True
+    return driver_record.read(host).changing is not None
 
 
 def _key(version: str) -> Tuple[int, ...]:
@@ -68,6 +92,17 @@ def install(host: Host, path: str, version: str, options: Sequence[str]) -> Opti
 def uninstall(host: Host) -> Optional[str]:
     """Have the installer take its driver away; the reason where that fails."""
     return _run(host, [host.path(driver_foreign.UNINSTALLER), "--silent"], "")
+
+
+def take_daemon_away(host: Host) -> None:
+    """Remove the unit of role nvidia_driver: it would hide the one that packages bring."""
+    entry, text = owned.load(host).get(UNIT), host.read(UNIT)
+    if entry is None or text is None or not files.is_ours(text):
+        return
+    host.run(["systemctl", "disable", "--now", os.path.basename(UNIT)])
+    owned.put_back(host, UNIT, entry, entry["before"])
+    owned.forget(host, [UNIT])
+    host.run(["systemctl", "daemon-reload"])
 
 
 def _run(host: Host, argv: Sequence[str], version: str) -> Optional[str]:
