@@ -104,12 +104,11 @@ def test_a_sound_hypervisor(tmp_path: Path) -> None:
 
 def test_what_is_not_wished_is_skipped_with_a_reason(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
+    wished = machine.checks(guests={}, page_size="", boot_loader="none")
+    machine.host.remove(passthrough_kernel.ADDRESSES)
     skipped = {
         check["id"]: check["reason"]
-        for check in [
-            *machine.checks(guests={}, page_size="", boot_loader="none"),
-            *machine.checks(devices=[]),
-        ]
+        for check in [*wished, *machine.checks(devices=[])]
         if check["result"] == "skipped"
     }
     assert skipped == {
@@ -264,6 +263,27 @@ def test_each_fault_is_told(fault: Callable[[Machine], None], said: str, tmp_pat
     assert machine.failures() == []
     fault(machine)
     assert machine.failures() == [said]
+
+
+def test_a_card_that_is_no_longer_given_away_is_told_until_the_boot(tmp_path: Path) -> None:
+    """Whether or not the host gives away anything else."""
+    machine = Machine(tmp_path)
+    other = ["0000:81:00.0", "0000:81:00.1"]
+    machine.host.write(passthrough_kernel.RELEASED, "".join(f"{one}\n" for one in other))
+    assert machine.failures() == []
+    for address in other:
+        topologies.bind(machine.root, address, "vfio-pci")
+    said = (
+        "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
+        "{0}=vfio-pci, {1}=vfio-pci (reboot required); "
+        "allowed: {0}=no longer given away, {1}=no longer given away — Run site.yml for this "
+        "host again, and reboot it or set gpu_passthrough_reboot_allowed."
+    )
+    assert machine.failures() == [said.format(*other)]
+    machine.host.remove(passthrough_kernel.RELEASED)
+    assert machine.failures() == []
+    # Nothing is given away any more, and no play has run since.
+    assert evidence.failures(machine.checks(devices=[]), "hv1") == [said.format(*CARD)]
 
 
 def test_pages_that_the_kernel_was_never_told_of_need_a_reboot(tmp_path: Path) -> None:

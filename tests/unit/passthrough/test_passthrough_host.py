@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 CARD = ["0000:25:00.0", "0000:25:00.1"]
+OTHER = ["0000:81:00.0", "0000:81:00.1"]
 ARGUMENTS = "iommu=pt default_hugepagesz=1G hugepagesz=1G hugepages=64"
 
 
@@ -55,9 +56,11 @@ class Machine:
                 topologies.bind(self.root, address, "vfio-pci")
         return Result(0, "", "")
 
-    def go(self, *, check: bool = False, pages: int = 64) -> passthrough_apply.Outcome:
+    def go(
+        self, *, check: bool = False, pages: int = 64, devices: Sequence[str] = CARD
+    ) -> passthrough_apply.Outcome:
         host = Host(str(self.root), self._run)
-        binding = passthrough.binding(passthrough.functions(host), CARD)
+        binding = passthrough.binding(passthrough.functions(host), devices)
         wish = passthrough_kernel.Wish(binding, "1G", pages)
         return passthrough_apply.Work(host, wish, "hv1", check).run(keep_boot_loader=False)
 
@@ -106,6 +109,30 @@ def test_free_functions_are_bound_at_once_and_the_second_run_changes_nothing(
     machine.ran.clear()
     second = machine.go()
     assert (second.diff, second.reasons, machine.ran) == ([], [], [])
+
+
+def test_a_card_that_is_no_longer_given_away_waits_for_a_reboot(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.free()
+    # Another, which somebody gave to vfio-pci by other means, is theirs.
+    for address in OTHER:
+        topologies.bind(machine.root, address, "vfio-pci")
+    assert machine.go().reasons == []
+    said = [
+        f"{one} is no longer given away and still held by vfio-pci"
+        for one in ("0000:25:00.0 (10de:2204)", "0000:25:00.1 (10de:1aef)")
+    ]
+    assert machine.go(check=True, devices=[]).reasons == said
+    assert not (tmp_path / passthrough_kernel.RELEASED[1:]).exists()
+    assert machine.go(devices=[]).reasons == said
+    assert CARD[0] not in machine.text(passthrough_kernel.ADDRESSES)
+    # The list has lost it by now.
+    assert machine.go(devices=[]).reasons == said
+    assert machine.go().reasons == [], "it may be given away again"
+    assert machine.go(devices=[]).reasons == said
+    # The boot empties /run.
+    (tmp_path / passthrough_kernel.RELEASED[1:]).unlink()
+    assert machine.go(devices=[]).reasons == []
 
 
 def test_check_mode_says_what_would_change_and_changes_nothing(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
 REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
+#: A boot gives what is listed to vfio-pci again: the list comes first.
+RELEASE = "Run site.yml for this host again, and reboot it or set gpu_passthrough_reboot_allowed."
 
 
 def _next_boot(host: Host, boot_loader: str, arguments: List[str]) -> Dict[str, Any]:
@@ -36,20 +38,28 @@ def _iommu(host: Host, wish: kernel.Wish, boot_loader: str, to: Collected) -> No
     to.checks.append(check("passthrough.iommu", "IOMMU is in use", "on", on, fix))
 
 
-def _devices(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
+def _devices(
+    host: Host, wish: Mapping[str, Any], left: List[passthrough.Function], to: Collected
+) -> None:
+    """What vfio-pci has, and is to have; ``left`` is what it still has from before."""
     present = passthrough.functions(host)
     devices = [str(address).lower() for address in wish.get("devices") or ()]
-    if not devices:
-        return
-    said = passthrough.problems(present, devices, wish.get("iommu_groups") or [], "the host")
-    what = "functions can be given away with their whole groups"
-    fix = "Run the play again: it says what can be done."
-    to.checks.append(check("passthrough.groups", what, [], said, fix))
+    if devices:
+        said = passthrough.problems(present, devices, wish.get("iommu_groups") or [], "the host")
+        what = "functions can be given away with their whole groups"
+        fix = "Run the play again: it says what can be done."
+        to.checks.append(check("passthrough.groups", what, [], said, fix))
     held = {a: present[a].driver or "no driver" for a in devices if a in present}
+    held.update({one.address: one.driver or "" for one in left})
     wished = dict.fromkeys(devices, passthrough.DRIVER)
+    wished.update({one.address: "no longer given away" for one in left})
+    if not wished:
+        return
     what = "functions for guests are held by vfio-pci"
     taken = any(driver not in ("no driver", passthrough.DRIVER) for driver in held.values())
-    to.checks.append(check("passthrough.bound", what, wished, held, REBOOT if taken else AGAIN))
+    fix = RELEASE if left else REBOOT if taken else AGAIN
+    reason = "reboot required" if left else ""
+    to.checks.append(check("passthrough.bound", what, wished, held, fix, reason))
     to.facts["passthrough"] = {
         a: {"group": present[a].group, "node": present[a].node} for a in devices if a in present
     }
@@ -142,19 +152,23 @@ def _shares(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
 def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     """Add the checks of a hypervisor; one skipped check where nothing is given away."""
     wish = wishes.passthrough
-    if not wish.get("devices") and not wish.get("manager"):
-        reason = "the site gives no devices of this host to guests"
-        to.checks.append(skipped("passthrough", "devices for guests", reason))
-        return
     devices = [str(address).lower() for address in wish.get("devices") or ()]
     present = passthrough.functions(host)
     there = [address for address in devices if address in present]
     binding = passthrough.binding(present, there, wish.get("binding") or "auto")
+    left = kernel.released(host, binding)
+    if not devices and not wish.get("manager"):
+        reason = "the site gives no devices of this host to guests"
+        if left:
+            _devices(host, wish, left, to)
+        else:
+            to.checks.append(skipped("passthrough", "devices for guests", reason))
+        return
     size, number = wish.get("page_size") or "", int(wish.get("pages") or 0)
     guests = pages.Guests(wish.get("guests") or {}, wish.get("vgpu_cards") or [])
     told = kernel.Wish(binding, size, number, pages.places(host, size, number, guests))
     _iommu(host, told, wish.get("boot_loader") or "auto", to)
-    _devices(host, wish, to)
+    _devices(host, wish, left, to)
     _kept(host, told, to)
     _pages(host, told, to)
     _shares(host, wish, to)

@@ -171,6 +171,8 @@ class Work:
         steps = self._due({change.path for change in changes}, boot_loader)
         if steps and not self.check:
             self.host.write(UNFINISHED, "\n".join(sorted(steps)) + "\n")
+        if not self.check:
+            kernel.release(self.host, self.wish.binding)
         for change in changes:
             header = {"before_header": change.path, "after_header": change.path}
             self.diff.append(dict(header, before=change.before or "", after=change.after))

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..host import Host
 from ..kernel.settings import HEADER
@@ -26,6 +26,9 @@ LOAD = "/etc/modules-load.d/bedplate-vfio.conf"
 INITRAMFS_MODULES = "/etc/initramfs-tools/modules"
 DRACUT = "/etc/dracut.conf.d/90-bedplate-vfio.conf"
 ADDRESSES = "/etc/bedplate/vfio-devices"
+#: What was taken out of that since the boot: vfio-pci has it until the next one, and so long this
+#: file is there. What others gave to vfio-pci is in neither, and theirs.
+RELEASED = "/run/bedplate/vfio-released"
 BINDER = "/usr/libexec/bedplate/vfio-bind"
 UNIT = "bedplate-vfio.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
@@ -265,6 +268,30 @@ def held(host: Host, wish: Wish) -> List[str]:
     ]
 
 
+def _listed(host: Host, path: str) -> Set[str]:
+    lines = (line.strip() for line in (host.read(path) or "").splitlines())
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def _former(host: Host, binding: passthrough.Binding) -> Set[str]:
+    """Functions that were given to vfio-pci since the boot, and are no longer to be."""
+    return (_listed(host, ADDRESSES) | _listed(host, RELEASED)) - set(binding.addresses)
+
+
+def release(host: Host, binding: passthrough.Binding) -> None:
+    """Remember what the list is about to lose: nothing else tells it from what others gave."""
+    former = _former(host, binding)
+    if former - _listed(host, RELEASED):
+        host.write(RELEASED, "".join(f"{address}\n" for address in sorted(former)))
+
+
+def released(host: Host, binding: passthrough.Binding) -> List[passthrough.Function]:
+    """Functions that are no longer given away, and that vfio-pci has until the next boot."""
+    present = passthrough.functions(host)
+    found = [present[address] for address in sorted(_former(host, binding)) if address in present]
+    return [one for one in found if one.driver == passthrough.DRIVER]
+
+
 def reserve(host: Host, page_size: str, pages: int, node: Optional[int] = None) -> None:
     """Ask the running kernel for huge pages; it makes as many as free memory has in one piece."""
     path = host.path(_pages_file(page_size, node))
@@ -278,7 +305,9 @@ def waiting(host: Host, wish: Wish, wished: Sequence[str]) -> List[str]:
     """What only a reboot brings; empty once nothing is left to bring."""
     missing = missing_arguments(host, wished)
     found = ["the running kernel lacks " + " ".join(missing)] if missing else []
-    return found + held(host, wish)
+    found += held(host, wish)
+    left = released(host, wish.binding)
+    return found + [f"{one} is no longer given away and still held by {one.driver}" for one in left]
 
 
 def unbound(host: Host, wish: Wish) -> List[str]:
