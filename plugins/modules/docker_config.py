@@ -13,12 +13,19 @@ description:
   - The file is the user's. Keys of O(settings) are merged into it, objects key by key, and nothing
     else is touched, nor mode and owner. What it was before is kept beside it with the suffix
     C(.before-bedplate), readable for the same.
+  - What an earlier call has added, and this one does not name, is taken out again.
   - Fails, writing nothing, where the file is not JSON.
 options:
   settings:
     description: The keys to have.
     type: dict
     required: true
+  otherwise:
+    description:
+      - By key of the file's first level, the value that takes the place of one that is taken out,
+        where the file had none before. A Docker that runs keeps to what it knew of such a key.
+    type: dict
+    default: {}
   hold_if_exists:
     description: If this file exists, keys that differ are left alone and reported in RV(pending).
     type: path
@@ -29,7 +36,7 @@ attributes:
     description: Says what would change, without writing.
     support: full
   diff_mode:
-    description: Shows the keys of O(settings) before and after, and no others.
+    description: Shows the keys of O(settings), and those taken out, before and after; no others.
     support: full
 """
 
@@ -46,6 +53,10 @@ pending:
   returned: success
   type: list
   elements: str
+now:
+  description: What the file says, in the end, of the keys of O(settings) and O(otherwise).
+  returned: success
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -58,18 +69,20 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "settings": {"type": "dict", "required": True},
+            "otherwise": {"type": "dict", "default": {}},
             "hold_if_exists": {"type": "path"},
         },
         supports_check_mode=True,
     )
     wish, host = module.params, Host()
     hold = bool(wish["hold_if_exists"]) and host.exists(wish["hold_if_exists"])
-    outcome = ensure(host, wish["settings"], module.check_mode, hold)
+    outcome = ensure(host, wish["settings"], module.check_mode, hold, wish["otherwise"])
     if outcome.problems:
         module.fail_json(msg="\n".join(outcome.problems))
     module.exit_json(
         changed=bool(outcome.changes),
         pending=outcome.pending,
+        now=outcome.now,
         diff=[
             {
                 "before": change.before or "",

@@ -256,6 +256,7 @@ def test_our_settings_say_where_registries_are_only_for_a_mirror(
 WISH: dict[str, Any] = {
     "runtimes": {"nvidia": {"path": "/usr/local/bin/nvidia-container-runtime", "args": []}}
 }
+RUNC = {"default-runtime": "runc"}
 
 
 def test_dockers_file_gets_our_keys_only(host: Host) -> None:
@@ -274,6 +275,46 @@ def test_dockers_file_gets_our_keys_only(host: Host) -> None:
     assert "\n\t" in (host.read(docker_config.PATH) or "")
     assert host.read(docker_config.PATH + docker_config.KEPT) == text
     assert docker_config.ensure(host, WISH).changes == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Docker keeps to its default where the key is gone: it is told another.
+        ({}, {"default-runtime": "runc"}),
+        ({"default-runtime": "kata"}, {"default-runtime": "kata"}),
+        ({"features": {"buildkit": True}}, {"features": {"buildkit": True}, **RUNC}),
+    ],
+)
+def test_what_is_not_wished_any_more_of_ours_goes_out_of_dockers_file(
+    host: Host, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    def ensure(wish: dict[str, Any], **how: bool) -> docker_config.Outcome:
+        return docker_config.ensure(host, wish, otherwise=RUNC, **how)
+
+    def says() -> Any:
+        return json.loads(host.read(docker_config.PATH) or "{}")
+
+    host.write(docker_config.PATH, json.dumps(before))
+    wide = {**WISH, "features": {"cdi": True}, "default-runtime": "nvidia"}
+    assert ensure(wide).now == wide
+    assert ensure(WISH, hold=True).pending
+    assert ensure(WISH, check=True).changes
+    (change,) = ensure(WISH).changes
+    assert '"cdi": true' in (change.before or "")
+    assert "cdi" not in change.after
+    assert says() == {**after, **WISH}
+    outcome = ensure(WISH)
+    assert not outcome.changes
+    assert outcome.now["default-runtime"] == after["default-runtime"]
+    # What somebody else has said since is theirs.
+    ensure(wide)
+    host.write(docker_config.PATH, json.dumps({**says(), "default-runtime": "crun"}))
+    ensure(WISH)
+    assert says()["default-runtime"] == "crun"
+    ensure(wide)
+    reset(host)
+    assert says() == {**before, "default-runtime": "crun"}
 
 
 def test_dockers_file_waits_on_a_node_and_is_refused_when_broken(host: Host) -> None:

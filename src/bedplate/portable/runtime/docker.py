@@ -1,6 +1,7 @@
 """Docker's daemon.json, of which the user is the owner: keys of ours merged in, nothing else."""
 
 import json
+from types import MappingProxyType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import adopted, owned
@@ -14,11 +15,15 @@ KEPT = adopted.KEPT
 
 
 class Outcome(NamedTuple):
-    """The change, if any, of our keys alone; what waits, and what is wrong."""
+    """The change, if any, of our keys alone; what waits, and what is wrong.
+
+    ``now`` is what the file says, in the end, of keys that are or may be ours.
+    """
 
     changes: List[Change]
     pending: List[str]
     problems: List[str]
+    now: Mapping[str, Any] = {}
 
 
 def merged(have: Mapping[str, Any], wish: Mapping[str, Any]) -> Dict[str, Any]:
@@ -102,20 +107,43 @@ def without_keys(text: str, added: Sequence[Mapping[str, Any]]) -> Optional[str]
     if not isinstance(have, dict):
         return None
     for one in added:
-        *folders, key = one["at"]
         if not _at(have, one["at"]):
             continue
         if _at(have, one["at"]) != [one["ours"]]:
             return None
-        inner = _at(have, folders)[0]
-        if one["was"]:
-            inner[key] = one["was"][0]
-            continue
-        del inner[key]
-        while folders and not _at(have, folders)[0]:
-            *folders, key = folders
-            del _at(have, folders)[0][key]
+        _take_out(have, one)
     return _text(have, _indent(text)) if have else ""
+
+
+def _take_out(have: Dict[str, Any], one: Mapping[str, Any]) -> None:
+    """Have a place of ours as it was before; objects that came with it alone go as well."""
+    *folders, key = one["at"]
+    inner = _at(have, folders)[0]
+    if one["was"]:
+        inner[key] = one["was"][0]
+        return
+    del inner[key]
+    while folders and not _at(have, folders)[0]:
+        *folders, key = folders
+        del _at(have, folders)[0][key]
+
+
+def _with_defaults(
+    have: Any, wish: Mapping[str, Any], otherwise: Mapping[str, Any], added: Any
+) -> Dict[str, Any]:
+    """``wish``, with those keys of ``otherwise`` that are ours, and were nobody's before."""
+    alone = [
+        one["at"][0]
+        for one in added
+        if len(one["at"]) == 1 and not one["was"] and _at(have, one["at"]) == [one["ours"]]
+    ]
+    return {**{key: otherwise[key] for key in alone if key in otherwise}, **wish}
+
+
+def _unwished(have: Any, wish: Mapping[str, Any], added: Any) -> List[Dict[str, Any]]:
+    """What is ours in the file, and not wished any more."""
+    wished = [place for place, _ in _leaves(wish)]
+    return [o for o in added if o["at"] not in wished and _at(have, o["at"]) == [o["ours"]]]
 
 
 def _text(value: Mapping[str, Any], indent: str) -> str:
@@ -131,8 +159,18 @@ def _indent(text: str) -> str:
     return "    "
 
 
-def ensure(host: Host, wish: Mapping[str, Any], check: bool = False, hold: bool = False) -> Outcome:
-    """Have the keys of ``wish`` in daemon.json; what a user's file was before is kept, once."""
+def ensure(
+    host: Host,
+    wish: Mapping[str, Any],
+    check: bool = False,
+    hold: bool = False,
+    otherwise: Mapping[str, Any] = MappingProxyType({}),
+) -> Outcome:
+    """Have the keys of ``wish`` in daemon.json; what a user's file was before is kept, once.
+
+    What an earlier wish has added is taken out again. A key of ``otherwise``, if nobody had it
+    before, gets that value instead: Docker keeps to what it knew where the key is gone.
+    """
     before = host.read(PATH)
     try:
         have = dict(json.loads(before) if before and before.strip() else {})
@@ -145,23 +183,39 @@ def ensure(host: Host, wish: Mapping[str, Any], check: bool = False, hold: bool 
             "Mend your file, and run again.",
         )
         return Outcome([], [], [text])
-    wrong = missing(have, wish)
+    known = (owned.load(host).get(PATH, {}).get("added") or {}).get("keys", [])
+    full = {**otherwise, **wish}
+    wish = _with_defaults(have, wish, otherwise, known)
+    gone = _unwished(have, wish, known)
+    wrong = missing(have, wish) + [".".join(one["at"]) for one in gone]
     if not wrong:
         if not check:
             adopted.keep_copy(host, PATH, ROLE)
-        return Outcome([], [], [])
+        return Outcome([], [], [], _part(have, full))
     if hold:
-        return Outcome([], [f"{PATH}: {', '.join(wrong)}"], [])
+        return Outcome([], [f"{PATH}: {', '.join(wrong)}"], [], _part(have, full))
     indent = _indent(before or "")
-    now = merged(have, wish)
+    rest = json.loads(json.dumps(have))
+    for one in gone:
+        _take_out(rest, one)
+    now = merged(rest, wish)
     after = _text(now, indent)
     if not check:
         adopted.keep_copy(host, PATH, ROLE, before)
         like = host.permissions(PATH)
         mode = adopted.mode_of(like)
-        known = (owned.load(host).get(PATH, {}).get("added") or {}).get("keys", [])
-        added = {"keys": _added(have, wish, known)}
+        added = {"keys": _added(rest, wish, [one for one in known if one not in gone])}
         owned.keep(host, [owned.Writing(PATH, after, mode, before, False, ROLE, added)])
         host.write(PATH, after, like=like)
-    shown = Change(PATH, _text(_part(have, wish), indent), _text(_part(now, wish), indent))
-    return Outcome([shown], [], [])
+    told: Dict[str, Any] = dict(wish)
+    for one in gone:
+        told = merged(told, _nested(one["at"], one["ours"]))
+    shown = Change(PATH, _text(_part(have, told), indent), _text(_part(now, told), indent))
+    return Outcome([shown], [], [], _part(now, full))
+
+
+def _nested(place: Sequence[str], value: Any) -> Dict[str, Any]:
+    """An object that has a value at a place, and nothing else."""
+    for key in reversed(place):
+        value = {key: value}
+    return dict(value)
