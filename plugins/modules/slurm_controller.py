@@ -134,7 +134,6 @@ UNIT = "slurmctld.service"
 RECORD = "/etc/bedplate/slurm-nodes.json"
 #: Digest of the configuration that the nodes were last told to fetch.
 PUSHED = "/etc/bedplate/slurm-pushed"
-CHANGES = "waits for a change of its configuration"
 
 
 def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
@@ -206,7 +205,7 @@ def hold_busy(module: AnsibleModule, host: Host, plan: Plan) -> None:
             if state is None or not state.busy:
                 continue
             if state.usable and not module.check_mode:
-                slurm_state.drain(host, name, CHANGES)
+                slurm_state.drain(host, name, slurm_state.WAITS)
             plan.hold(name)
     except slurm_state.UnansweredError as error:
         refuse(
@@ -221,8 +220,7 @@ def hold_busy(module: AnsibleModule, host: Host, plan: Plan) -> None:
 def resume_changed(module: AnsibleModule, host: Host, plan: Plan) -> list[str]:
     """Give nodes back that an earlier run drained for a change that is made now."""
     states = slurm_state.nodes(host)
-    reason = slurm_state.OURS + CHANGES
-    back = [s.name for s in states if s.reason == reason and s.name not in plan.pending]
+    back = [s.name for s in states if s.waits and s.name not in plan.pending]
     for name in back if not module.check_mode else []:
         slurm_state.resume(host, name)
     return back

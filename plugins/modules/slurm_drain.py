@@ -20,7 +20,8 @@ options:
     required: true
   state:
     description: V(drained) lets the node take no more jobs and waits until it has none. V(resumed)
-      gives it back.
+      gives it back, if Bedplate drained it and it does not wait for a change that its jobs hold up;
+      role slurm gives back such a node with the change.
     type: str
     choices: [drained, resumed]
     required: true
@@ -91,10 +92,7 @@ def main() -> None:
         node = slurm_state.node(host, name)
         if node is None:
             module.exit_json(changed=False, known=False)
-        drained = "DRAIN" in node.flags
-        changed = not drained
-        if wish["state"] == "resumed":
-            changed = drained and node.reason.startswith(slurm_state.OURS)
+        changed = node.returnable if wish["state"] == "resumed" else "DRAIN" not in node.flags
         diff = {"before": f"{node.told}\n", "after": f"{wish['state'] if changed else node.told}\n"}
         if changed and not check and wish["state"] == "resumed":
             slurm_state.resume(host, name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned, removal
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import state
 from ansible_collections.bedplate.gpu.plugins.modules.slurm_controller import Plan, ensure_local
 
 if TYPE_CHECKING:
@@ -100,3 +101,19 @@ def test_settings_that_were_there_before_are_nobodys_to_record(tmp_path: Path) -
     (tmp_path / LOCAL[1:]).write_text("MaxJobCount=5\n")
     assert ensure_local(host, LOCAL, check=False) == []
     assert owned.load(host) == {}
+
+
+@pytest.mark.parametrize(
+    ("reason", "back"),
+    [
+        ("bedplate: taken out of service for a change", True),
+        # The controller's role drained it for what waits for its jobs, and gives it back itself.
+        ("bedplate: waits for a change of its configuration", False),
+        ("disk", False),
+    ],
+)
+def test_a_node_that_waits_for_its_jobs_is_not_given_back_before(reason: str, back: bool) -> None:
+    told = "NodeName=b1 Gres=gpu:t4:1 State={} Reason={} [root@2026-11-25T10:00:00]\n"
+    (drained,) = state.parse(told.format("MIXED+DRAIN", reason))
+    assert drained.returnable == back
+    assert not state.parse(told.format("IDLE", reason))[0].returnable

@@ -8,6 +8,8 @@ from ..host import Host, Result
 
 #: Reasons that begin so are ours; nodes that somebody else drained stay drained.
 OURS = "bedplate: "
+#: Why the controller's own role drains a busy node: that role gives it back, with the change made.
+WAITS = "waits for a change of its configuration"
 #: States in which a node carries jobs.
 BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 UNUSABLE = {
@@ -49,6 +51,17 @@ class State(NamedTuple):
     def usable(self) -> bool:
         """Whether it takes jobs, now or once the present ones are done."""
         return not self.flags & UNUSABLE
+
+    @property
+    def returnable(self) -> bool:
+        """Whether it is out of service because of a change that whoever asks has made."""
+        ours = self.reason.startswith(OURS)
+        return "DRAIN" in self.flags and ours and not self.waits
+
+    @property
+    def waits(self) -> bool:
+        """Whether the controller's role has drained it for a change that is yet to be made."""
+        return self.reason == OURS + WAITS
 
     @property
     def told(self) -> str:
