@@ -28,11 +28,12 @@ class ActionModule(ActionBase):
         """Replace the host's evidence by one failed check that gives the reason."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         wish = self._task.args
+        playbook = wish.get("playbook") or "site.yml"
         check = evidence.failed(
             "site.finished",
-            "site.yml came to its end on this host",
+            f"{playbook} came to its end on this host",
             wish["reason"],
-            "Mend what it says and run site.yml for this host again.",
+            f"Mend what it says and run {playbook} for this host again.",
             "all roles and the verification",
         )
         document = evidence.document(

@@ -24,6 +24,10 @@ options:
     description: Why there is no better evidence.
     type: str
     required: true
+  playbook:
+    description: What is to be run again once the reason is mended.
+    type: str
+    default: site.yml
   evidence_dir:
     description: Folder on the control side that takes the evidence.
     type: str

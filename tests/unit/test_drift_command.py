@@ -25,10 +25,10 @@ def check(name: str = "driver.held", result: str = "fail", **more: Any) -> dict[
 
 
 def write(site: Path, kind: str, name: str, *checks: dict[str, Any], **more: Any) -> None:
-    """Leave what verify.yml (`host`) or drift.yml (`drift`) leaves about a host."""
+    """Leave what verify.yml (`host`, `cluster`) or drift.yml (`drift`) leaves."""
     document = {
         "format": 1,
-        "subject": {"kind": "host", "name": name, "pool": None},
+        "subject": {"kind": "host" if kind == "drift" else kind, "name": name, "pool": None},
         "checked": NOW if kind == "drift" else EARLIER,
         "lock": digest(site),
         "facts": {"joined": False},
@@ -37,7 +37,8 @@ def write(site: Path, kind: str, name: str, *checks: dict[str, Any], **more: Any
     }
     folder = site / ".bedplate/evidence"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{kind}-{name}.json").write_text(json.dumps(document))
+    file = "cluster" if kind == "cluster" else f"{kind}-{name}"
+    (folder / f"{file}.json").write_text(json.dumps(document))
 
 
 @pytest.fixture
@@ -320,12 +321,22 @@ def test_the_report_shows_drift_and_is_no_worse_for_it(
     assert "Drifted since" not in "".join(report(site, capsys)[1:])
 
 
-@pytest.mark.parametrize("name", ["site.finished", "host.reachable", "host.read"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("host", "site.finished"),
+        ("host", "host.reachable"),
+        ("host", "host.read"),
+        ("host", "driver.kept"),
+        # Whole to all appearances, and closed.
+        ("cluster", "node.gpu-a.in_service"),
+    ],
+)
 def test_the_report_lists_hosts_that_were_set_aside(
-    site: Path, capsys: pytest.CaptureFixture[str], name: str
+    site: Path, capsys: pytest.CaptureFixture[str], kind: str, name: str
 ) -> None:
     assert "Set aside" not in "".join(report(site, capsys)[1:])
-    write(site, "host", "gpu-a", check(name, reason="no headers"))
+    write(site, kind, "gpu-a", check(name, reason="no headers"))
     status, printed, page = report(site, capsys)
     assert status == 2
     assert "Set aside: gpu-a." in printed

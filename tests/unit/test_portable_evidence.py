@@ -337,6 +337,24 @@ def test_missing_gpus_and_a_lost_node_fail(tmp_path: Path) -> None:
     ]
 
 
+def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: Path) -> None:
+    closed = node("gpu-a") | {"spec": {"unschedulable": True}}
+    closed["metadata"] = {
+        "name": "gpu-a",
+        "labels": {},
+        "annotations": {"bedplate.gpu/out-of-service": "set aside by upgrade.yml: it burns"},
+    }
+    # Its user's own.
+    cordoned = node("cp1", gpus=None) | {"spec": {"unschedulable": True}}
+    checks = cluster(tmp_path, [cordoned, closed])
+    (told,) = evidence.failures(checks, "demo")
+    assert told == (
+        "node gpu-a is not kept out of service by upgrade.yml — demo [node.gpu-a.in_service] —"
+        " got: out of service (set aside by upgrade.yml: it burns); allowed: in service —"
+        " Mend what it says and run upgrade.yml with --limit gpu-a."
+    )
+
+
 def test_without_a_cluster_the_check_is_skipped(tmp_path: Path) -> None:
     found = cluster_evidence.collect(Host(str(tmp_path)), {})
     assert [(c["result"], c["reason"]) for c in found["checks"]] == [

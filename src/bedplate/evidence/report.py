@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 #: User and password of an address, as a proxy's in the wishes.
 _USER = re.compile(r"(?<=://)[^/\s]+(?=@)")
-#: What a run leaves on a host on which it has not come to its end.
-SET_ASIDE = ("site.finished", "host.reachable", "host.read")
+#: What a run leaves on a host on which it has not come to its end, or whose driver it took back.
+SET_ASIDE = ("site.finished", "host.reachable", "host.read", "driver.kept")
+#: The same in the cluster's evidence, of a node that upgrade.yml keeps closed.
+CLOSED = re.compile(r"node\.(?P<name>.+)\.in_service")
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,15 @@ class Report:
 
     @property
     def set_aside(self) -> Mapping[str, str]:
-        """Hosts that a run has set aside, each with its reason."""
-        return {row.name: row.set_aside for row in self.hosts if row.set_aside}
+        """Hosts that a run has set aside, each with its reason.
+
+        Also nodes that are whole again and still closed: nothing but upgrade.yml gives them back.
+        """
+        checks = self.cluster.checks if self.cluster is not None else ()
+        failed = [(CLOSED.fullmatch(c.id), c.reason) for c in checks if c.result is Result.FAIL]
+        closed = {match["name"]: reason for match, reason in failed if match}
+        found = {row.name: row.set_aside for row in self.hosts if row.set_aside}
+        return dict(sorted({**closed, **found}.items()))
 
     @property
     def drifted(self) -> Sequence[HostDrift]:

@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from ..cluster_node import ANNOTATION
 from ..host import Host
 from .checks import FAIL, Checks, check, failed, skipped
 
@@ -58,6 +59,7 @@ def _nodes(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
                 "Run 'pulumi up' in the cluster stack.",
             )
         )
+        _in_service(node, name, to)
         resource = wish.get("resource")
         if not resource:
             continue
@@ -70,6 +72,24 @@ def _nodes(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
                 "See 'kubectl -n kube-system logs' of the node's device plugin pod.",
             )
         )
+
+
+def _in_service(node: Object, name: str, to: Checks) -> None:
+    """A node that upgrade.yml keeps closed is whole to all appearances, and carries nothing.
+
+    One that its user has cordoned is the user's.
+    """
+    reason = node["metadata"].get("annotations", {}).get(ANNOTATION)
+    to.append(
+        check(
+            f"node.{name}.in_service",
+            f"node {name} is not kept out of service by upgrade.yml",
+            "in service",
+            "in service" if reason is None else "out of service",
+            f"Mend what it says and run upgrade.yml with --limit {name}.",
+            reason or "",
+        )
+    )
 
 
 def _labels(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
