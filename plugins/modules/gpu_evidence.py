@@ -154,6 +154,12 @@ options:
     description: What role rdma keeps, by the names of its variables less their prefix.
     type: dict
     default: {}
+  waits:
+    description: Checks, by id, that are known to wait for something else. The evidence says of them
+      what is found; that they fail does not fail this task.
+    type: list
+    elements: str
+    default: []
   evidence_dir:
     description: Folder on the control side that takes the evidence. Empty writes none.
     type: str
@@ -179,6 +185,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+failing:
+  description: The ids of the failed checks, less those of O(waits).
+  returned: where the task fails for what was found
+  type: list
+  elements: str
+waiting:
+  description: The ids of those of O(waits) that failed.
+  returned: where there are any
+  type: list
+  elements: str
 differences:
   description: The failed checks as messages, with O(drift).
   returned: with O(drift)
@@ -255,6 +271,7 @@ def main() -> None:
             "passthrough": {"type": "dict", "default": {}},
             "licence": {"type": "dict", "default": {}},
             "rdma": {"type": "dict", "default": {}},
+            "waits": {"type": "list", "elements": "str", "default": []},
             "evidence_dir": text,
             "lock_digest": text,
         },

@@ -84,7 +84,8 @@ class EvidenceAction(ActionBase):
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        wish = self._task.args
+        # The control side's alone: the host tells all that it finds.
+        wish = {key: value for key, value in self._task.args.items() if key != "waits"}
         try:
             answer = self._execute_module(module_args=wish, task_vars=task_vars)
         except AnsibleConnectionFailure as error:
@@ -123,17 +124,25 @@ class EvidenceAction(ActionBase):
             result["path"] = str(write(path, document))
         result["changed"] = False
         result["summary"] = evidence.summary(document["checks"])
-        failures = evidence.failures(document["checks"], wish["name"])
+        failing = {check["id"] for check in document["checks"] if check["result"] == "fail"}
+        waiting = failing & set(wish.get("waits") or [])
+        rest = [check for check in document["checks"] if check["id"] not in waiting]
+        failures = evidence.failures(rest, wish["name"])
+        if waiting:
+            result["waiting"] = sorted(waiting)
         if drift:
             result["differences"] = failures
             result["msg"] = "\n".join(failures) or "no drift"
         elif failures:
             result["failed"] = True
+            result["failing"] = sorted(failing - waiting)
             result["msg"] = "\n".join(failures)
         else:
             # A failed task prints all that it returns: there the message is enough.
             result["evidence"] = document
             result["msg"] = result["summary"]
+            if waiting:
+                result["msg"] += f"; waiting: {', '.join(sorted(waiting))}"
 
     def _unread(self, reason: str) -> dict[str, Any]:
         what = "the host can be looked at"

@@ -128,6 +128,36 @@ def test_a_node_is_drained_for_a_kernel_only_where_it_may_reboot(tmp_path: Path)
     assert found == dict.fromkeys(hosts, "") | {"moves": "kernel 6.1.0-50-amd64"}, said
 
 
+def test_only_a_node_is_drained_for_a_way_out_that_goes(tmp_path: Path) -> None:
+    hosts = {
+        name: HERE | {"__bedplate_reached": {"exists": {"proxy": proxy, "joined": joined}}}
+        for name, proxy, joined in (
+            ("node", True, True),
+            ("yet-to-join", True, False),
+            ("never-had-one", False, True),
+        )
+    }
+    line = "<{{ inventory_hostname }}: {{ __upgrade_pending | join('; ') }}>"
+    said = play(tmp_path, hosts, [{"ansible.builtin.debug": {"msg": line}}])
+    found = dict(re.findall(r"msg: ['\"]?<([\w-]+): (.*?)>", said))
+    expected = dict.fromkeys(hosts, "") | {"node": "the way out through the proxy"}
+    assert found == expected, said
+
+
+def test_an_upgrade_does_not_fail_for_what_it_does_not_bring(tmp_path: Path) -> None:
+    """Else a good driver would be taken back, because a kernel or Kubernetes is yet to come."""
+    line = "<{{ inventory_hostname }}: {{ __upgrade_waits | join(' ') }}>"
+    asked = {"upgrade_reboot_allowed": "{{ reboots | default(false) }}"}
+    hosts = {"stays": HERE, "reboots": HERE | {"reboots": True}}
+    said = play(tmp_path, hosts, [{"ansible.builtin.debug": {"msg": line}, "vars": asked}])
+    found = dict(re.findall(r"msg: ['\"]?<(\w+): (.*?)>", said))
+    assert found == {"stays": "kubelet.version baseline.kernel", "reboots": "kubelet.version"}, said
+    looks = re.findall(
+        r"tasks_from: verify\n +vars: (.+)\n", (PLAYBOOKS / "upgrade.yml").read_text()
+    )
+    assert looks == ['{gpu_verify_waits: "{{ __upgrade_waits }}"}'] * 2
+
+
 def test_a_driver_is_built_for_the_kernel_that_a_node_keeps_for_now(tmp_path: Path) -> None:
     hosts: dict[str, Any] = {
         "waits": HERE | {"__host_baseline_pinned": {"pending": ["kernel 6.1.0-50-amd64"]}},

@@ -34,7 +34,11 @@ def test_a_node_that_is_refused_before_it_is_emptied_stays_open(tmp_path: Path) 
         # Some of its pods: it was closed before they were evicted.
         "held": HERE | {"__upgrade_emptied": {"changed": False, "failed": True}},
         # Nothing waited on it, and its GPUs were found wanting.
-        "ill": HERE | {"__gpu_verify_found": {"failed": True}},
+        "ill": HERE | {"__gpu_verify_found": {"failed": True, "failing": ["gpu.count"]}},
+        "unseen": HERE | {"__gpu_verify_found": {"failed": True}},
+        # Its GPUs are well.
+        "kept": HERE | {"__gpu_verify_found": {"failed": True, "failing": ["baseline.clock"]}},
+        "well": HERE | {"__gpu_verify_found": {"failed": False}},
     }
     variables = {
         "__upgrade_control_plane": "cp",
@@ -55,6 +59,7 @@ def test_a_node_that_is_refused_before_it_is_emptied_stays_open(tmp_path: Path) 
         "emptied",
         "held",
         "ill",
+        "unseen",
     ]
 
 
