@@ -99,6 +99,10 @@ pending:
   returned: always
   type: list
   elements: str
+boot_needed:
+  description: Whether nouveau holds cards, so that no module of NVIDIA's gets them before a boot.
+  returned: always
+  type: bool
 reboot_required:
   description: Whether another module stays loaded until the host reboots.
   returned: always
@@ -196,8 +200,10 @@ def main() -> None:
     before = nvidia.loaded_module(host)
     other = driver.differs(before, wished.version, wished.flavour)
     other = other or bool(nvidia.other_options(host, wish["options"]))
-    # A node without a module may have one: that disturbs nobody. But its packages come first.
-    left = before is not None or wish["packages_wait"]
+    # A node without a module may have one: that disturbs nobody. But its packages come first, and
+    # only a boot takes the cards from nouveau.
+    nouveau = before is None and driver.nouveau_holds(host)
+    left = before is not None or wish["packages_wait"] or nouveau
     pending = host.joined and not wish["change_joined"] and left and other
     switch, done = other and not pending, Exchange(before, "", "")
     # What a killed run had stopped; an exchange starts it itself.
@@ -250,11 +256,13 @@ def main() -> None:
     loaded = before.version if before else "none"
     waits = f"the loaded module, or its options, for {wished.name}"
     waits = waits if before else f"the module for {wished.name}: none is loaded"
+    waits = waits + ", and nouveau holds the cards until a boot" if nouveau else waits
     module.exit_json(
         changed=bool(built or started) or (switch and not done.in_use) or new != old or any(links),
         loaded=done.now.version if done.now else "",
         built=built,
         pending=[waits] if pending else [],
+        boot_needed=nouveau,
         reboot_required=bool(done.in_use),
         reason=done.in_use,
         persistent=holders.persistent(host),

@@ -191,6 +191,23 @@ def test_a_site_without_a_lock_is_refused(site: Path, capsys: pytest.CaptureFixt
             ),
         ),
         (
+            "driver.nouveau",
+            False,
+            (
+                "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"
+                " -e nvidia_driver_reboot_allowed=true"
+            ),
+        ),
+        # Forty nodes that boot at once, with all that they carry, are no repair.
+        (
+            "driver.nouveau",
+            True,
+            (
+                "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a"
+                " -e upgrade_reboot_allowed=true"
+            ),
+        ),
+        (
             "owned.container_runtime",
             True,
             "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a",
@@ -208,6 +225,22 @@ def test_what_is_to_be_run_depends_on_whether_the_node_carries_workload(
     _, lines, _ = drift(site, capsys)
     said = lines[lines.index("To run:") + 1 : -1] if "To run:" in lines else []
     assert said == ([f"  {command}"] if command else [])
+
+
+def test_a_drain_with_a_reboot_makes_up_for_one_without(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = check("driver.nouveau"), check("driver.loaded_version")
+    write(site, "drift", "gpu-a", *both, facts={"joined": True})
+    write(site, "drift", "gpu-b", check("driver.packages"), facts={"joined": True})
+    _, lines, _ = drift(site, capsys)
+    assert lines[lines.index("To run:") + 1 : -1] == [
+        "  ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-b",
+        (
+            "  ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a"
+            " -e upgrade_reboot_allowed=true"
+        ),
+    ]
 
 
 def test_one_command_for_all_hosts_and_none_twice(
@@ -258,6 +291,7 @@ AGAIN = "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-b"
         (["driver.packages"], [SLURM]),
         # The drained node's module is exchanged: no reboot is proposed.
         (["driver.loaded_version"], [SLURM]),
+        (["driver.nouveau"], [SLURM]),
         (["fabric.packages", "fabric.services"], [SLURM]),
         (["fabric.services"], [AGAIN]),
         (["driver.held", "slurm.slurmd", "sharing.mig"], [AGAIN]),

@@ -110,6 +110,24 @@ def test_no_node_is_emptied_for_modules_of_a_kernel_that_it_may_not_boot(tmp_pat
     assert sorted(gone_on) == sorted({*hosts} - {"waits"}), said
 
 
+def test_no_node_is_emptied_for_cards_that_only_a_boot_sets_free(tmp_path: Path) -> None:
+    held = HERE | {"__nvidia_driver_module": {"boot_needed": True, "pending": ["the module"]}}
+    hosts = {"waits": held, "moves": held | {"reboots": True}, "free": HERE}
+    tasks = [
+        {
+            "ansible.builtin.include_tasks": str(PLAYBOOKS / "tasks" / "exchange.yml"),
+            "vars": {
+                "upgrade_reboot_allowed": "{{ reboots | default(false) }}",
+                "__upgrade_control_plane": "cp",
+                "__bedplate_pool": {"nvidia_driver": {"source": "distro"}},
+            },
+        }
+    ]
+    said = play(tmp_path, hosts, tasks)
+    message = "the node would be emptied for a driver that gets no card before a boot — {} —"
+    assert [name for name in hosts if message.format(name) in said] == ["waits"], said
+
+
 def test_a_node_is_drained_for_a_kernel_only_where_it_may_reboot(tmp_path: Path) -> None:
     reached = {"exists": {"proxy": False}}
     base = {**HERE, "__bedplate_reached": reached}

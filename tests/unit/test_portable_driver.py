@@ -16,6 +16,7 @@ from bedplate.portable.host import Host, Result
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import Any
 
 RELEASE = "6.1.0-37-amd64"
 ALL = {"nvidia-dcgm", "nvidia-fabricmanager", "nvidia-persistenced"}
@@ -64,6 +65,35 @@ def test_a_card_that_nouveau_holds_waits_for_a_reboot(tmp_path: Path) -> None:
     done = driver.exchange(host, None, "535.1", "proprietary")
     assert (done.now, done.failed, ran) == (None, "", [])
     assert done.in_use.startswith("nouveau holds the cards")
+
+
+@pytest.mark.parametrize(("joined", "pending"), [(False, 0), (True, 1)])
+def test_a_node_whose_cards_nouveau_holds_is_not_rebooted_as_it_is(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, joined: bool, pending: int
+) -> None:
+    for name in ("bus/pci/drivers/nouveau/0000:3b:00.0/uevent", "module/nouveau/refcnt"):
+        machine.host.write(f"/sys/{name}", "")
+    if joined:
+        machine.host.write("/etc/kubernetes/kubelet.conf", "")
+    answers: dict[str, Any] = {}
+
+    def exit_json(**answer: object) -> None:
+        answers.update(answer)
+        raise Exit
+
+    params = {"version": "535.1", "flavour": "proprietary", "source": "distro", "packages": {}}
+    params |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
+    params["packages_wait"] = False
+    made = SimpleNamespace(params=params, check_mode=False, exit_json=exit_json)
+    monkeypatch.setattr(nvidia_driver_module, "AnsibleModule", lambda **_: made)
+    monkeypatch.setattr(nvidia_driver_module, "Host", lambda: machine.host)
+    monkeypatch.setattr(nvidia_driver_module, "build", lambda *_: [])
+    monkeypatch.setattr(nvidia_driver_module.nvidia, "loaded_module", lambda _: None)
+    with pytest.raises(Exit):
+        nvidia_driver_module.main()
+    assert len(answers["pending"]) == pending
+    assert answers["reboot_required"] == (not joined)
+    assert answers["boot_needed"]
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ HELD_IN_SLURM = (
     "driver.flavour",
     "driver.library",
     "driver.options",
+    "driver.nouveau",
     "fabric.foreign",
     "fabric.packages",
     "fabric.version",
@@ -70,6 +71,8 @@ SLURM = "slurm"
 #: Whom `playbooks/drift.yml` looks at.
 GROUPS = {"control_plane", "gpu_pools", "hypervisors", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
+#: The same on a node: its workload goes elsewhere first, one node after the other.
+AFTER_REBOOT_OF_NODES = ("driver.nouveau",)
 #: The same on hypervisors, whose guests go down with them: it is proposed, and never done.
 AFTER_REBOOT_OF_HYPERVISORS = (
     "passthrough.arguments",
@@ -84,8 +87,14 @@ REMEDIES = {
     "site, rebooting hypervisors": _PLAY
     + "site --limit {hosts} -e gpu_passthrough_reboot_allowed=true",
     "upgrade": _PLAY + "upgrade --limit {hosts}",
+    "upgrade, rebooting": _PLAY + "upgrade --limit {hosts} -e upgrade_reboot_allowed=true",
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
     "pulumi up": "pulumi up in stacks/cluster, for {hosts}",
+}
+#: Remedies that make up for a plainer one.
+MORE = {
+    "site": ("site, rebooting", "site, rebooting hypervisors", "slurm"),
+    "upgrade": ("upgrade, rebooting",),
 }
 
 
@@ -135,6 +144,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
         return "slurm"
     if joined and check.id == "kubelet.version":
         return "pulumi up"
+    if joined and check.id in AFTER_REBOOT_OF_NODES:
+        return "upgrade, rebooting"
     if joined and check.id.startswith(HELD_ON_NODES):
         return "upgrade"
     if check.id in AFTER_REBOOT_OF_HYPERVISORS:
@@ -210,9 +221,8 @@ def commands(site: Path, hosts: Sequence[HostDrift]) -> list[str]:
     for host in hosts:
         for remedy in sorted({d.run for d in host.differences if d.run}):
             wanted.setdefault(remedy, []).append(host.name)
-    # A reboot or a drain that is allowed for a host mends what site.yml mends without.
-    kinds = ("site, rebooting", "site, rebooting hypervisors", "slurm")
-    more = {name for kind in kinds for name in wanted.get(kind, [])}
-    if "site" in wanted:
-        wanted["site"] = [name for name in wanted["site"] if name not in more]
+    # A reboot or a drain that is allowed for a host mends what the same playbook mends without.
+    for plain, kinds in MORE.items():
+        more = {name for kind in kinds for name in wanted.get(kind, [])}
+        wanted[plain] = [name for name in wanted.get(plain, []) if name not in more]
     return [command(site, key, wanted[key]) for key in REMEDIES if wanted.get(key)]
