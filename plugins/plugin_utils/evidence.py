@@ -57,19 +57,20 @@ def compare_hardware(document: dict[str, Any], last: Mapping[str, Any], *, drift
     A GPU or a server that was exchanged is taken in by the next run; nothing is built anew.
     """
     before, found = evidence.hardware(last), evidence.hardware(document)
-    swapped = evidence.exchanged(before, found)
+    since, swapped = evidence.exchanged(before, found)
     if swapped:
-        document["facts"]["changed_since"] = {"checked": before["checked"], "what": swapped}
-    if not found and before:
-        document["facts"]["before"] = before
+        document["facts"]["changed_since"] = {"checked": since, "what": swapped}
+    kept = evidence.lacking(before, found)
+    if kept:
+        document["facts"]["before"] = kept
     if not drift:
         return
     what = "machine and GPUs are those of the last evidence, without differences"
     fix = "If that was meant, run site.yml for this host again: it takes them in."
-    if before and found:
+    if evidence.comparable(before, found):
         check = evidence.check("hardware.same", what, [], swapped, fix)
     else:
-        reason = "there is no evidence of GPUs to compare with"
+        reason = "there is no evidence of machine or GPUs to compare with"
         check = evidence.skipped("hardware.same", what, reason)
     document["checks"].append(check)
 

@@ -1,6 +1,6 @@
 """Evidence: what a host really has against what it was to have, as tri-state checks."""
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .. import nvidia
 from ..host import Host
@@ -124,28 +124,64 @@ def simulated(host: Host) -> bool:
 
 
 def hardware(document: Mapping[str, Any]) -> Dict[str, Any]:
-    """Which machine and which GPUs (UUID by address) evidence is about, and since when.
+    """Which machine and which GPUs (UUID by address) evidence is about, and since when of each.
 
-    Evidence that could not look carries what the evidence before it knew.
+    Evidence that could not look at one of them carries what the evidence before it knew: a host has
+    no GPUs to tell of until it has a driver. Empty where neither is known.
     """
     facts = document.get("facts") or {}
+    before = facts.get("before") or {}
+    checked = document.get("checked", "")
+    machine = {what: told for what, told in (facts.get("machine") or {}).items() if told}
     gpus = {str(one["bus"]): str(one["uuid"]) for one in facts.get("gpus") or []}
-    if not gpus:
-        return dict(facts.get("before") or {})
-    machine = dict(facts.get("machine") or {})
-    return {"checked": document.get("checked", ""), "machine": machine, "gpus": gpus}
+    of_old = before.get("checked", "")
+    found = {
+        "checked": checked if machine else of_old,
+        "machine": machine or dict(before.get("machine") or {}),
+        "gpus_checked": checked if gpus else before.get("gpus_checked", of_old),
+        "gpus": gpus or dict(before.get("gpus") or {}),
+    }
+    return found if found["machine"] or found["gpus"] else {}
 
 
-def exchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """What was swapped between two times; empty where one of them is not known."""
+def lacking(before: Mapping[str, Any], now: Mapping[str, Any]) -> Dict[str, Any]:
+    """What was known before and is not now: the next look is to compare with it."""
+    kept: Dict[str, Any] = {}
+    for what, since in (("machine", "checked"), ("gpus", "gpus_checked")):
+        if before.get(what) and not now.get(what):
+            kept.update({since: before[since], what: before[what]})
+    return kept
+
+
+def comparable(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether anything of the machine, or any GPU, is known of both times."""
     if not before or not now:
-        return []
+        return False
+    return bool(set(before["machine"]) & set(now["machine"]) or (before["gpus"] and now["gpus"]))
+
+
+def exchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> Tuple[str, List[str]]:
+    """Since when, and what was swapped between two times; empty of what one does not know."""
+    if not comparable(before, now):
+        return "", []
+    machine, gpus = _other_machine(before, now), _other_gpus(before["gpus"], now["gpus"])
+    since = ([before["checked"]] if machine else []) + ([before["gpus_checked"]] if gpus else [])
+    return min(since, default=""), machine + gpus
+
+
+def _other_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
     found = []
     for what in ("serial", "id"):
         old, new = before["machine"].get(what), now["machine"].get(what)
         if old and new and old != new:
             found.append(f"another machine or system: its {what} was {old} and is {new}")
-    old, new = before["gpus"], now["gpus"]
+    return found
+
+
+def _other_gpus(old: Mapping[str, str], new: Mapping[str, str]) -> List[str]:
+    if not old or not new:
+        return []
+    found = []
     for bus in sorted({*old, *new}):
         if old.get(bus) == new.get(bus):
             continue
