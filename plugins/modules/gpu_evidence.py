@@ -96,6 +96,12 @@ options:
         description: The program of the handler V(nvidia).
         type: path
         default: /usr/local/bin/nvidia-container-runtime
+      packages:
+        description: The runtime's packages, by name, that are held. Empty where it comes from an
+          archive, which skips the check.
+        type: list
+        elements: str
+        default: []
       sandbox_image:
         description: The image of pod sandboxes. Empty skips the check.
         type: str
@@ -227,6 +233,7 @@ CONTAINERS: dict[str, Any] = {
     },
     "default": {"type": "str", "default": "runc"},
     "nvidia_runtime": {"type": "path", "default": "/usr/local/bin/nvidia-container-runtime"},
+    "packages": {"type": "list", "elements": "str", "default": []},
     "sandbox_image": {"type": "str", "default": ""},
     "cdi_spec": {"type": "str", "default": ""},
     "image": {"type": "str", "default": ""},

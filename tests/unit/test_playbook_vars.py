@@ -212,6 +212,37 @@ def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
     assert found == {"plain": "", "shared": "nvidia-cuda-mps", "joined": "nvidia-fabricmanager"}
 
 
+def test_evidence_asks_for_the_holds_of_the_runtimes_packages(tmp_path: Path) -> None:
+    vendors = {"docker-ce": "5:29", "containerd.io": "2.2"}
+    runtimes: dict[str, tuple[str, dict[str, Any], str]] = {
+        "archive": ("containerd", {"source": "archive"}, ""),
+        "distro": ("containerd", {"source": "distro"}, "containerd"),
+        "docker": ("docker", {"source": "distro", "packages": {}}, "docker.io"),
+        "vendors": (
+            "docker",
+            {"source": "vendor-repo", "packages": vendors},
+            "docker-ce containerd.io",
+        ),
+    }
+    hosts = {
+        name: HERE | {"__tests_cluster": {engine: runtime, "pause": {"version": "3.10.2"}}}
+        for name, (engine, runtime, _) in runtimes.items()
+    }
+    path = ROOT / "roles/container_runtime/vars/main.yml"
+    distro = yaml.safe_load(path.read_text())["__container_runtime_distro"]
+    words = "<{{ gpu_verify_containers.packages | join(' ') }}>"
+    tasks = [
+        {
+            "ansible.builtin.debug": {"msg": words},
+            "vars": {"__bedplate_cluster": "{{ __tests_cluster }}"},
+        }
+    ]
+    said = play(tmp_path, hosts, tasks)
+    found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", said))
+    assert found == {name: packages for name, (_, _, packages) in runtimes.items()}, said
+    assert [distro["containerd"], distro["docker"]] == [found["distro"], found["docker"]]
+
+
 def test_a_compute_mode_is_set_on_cards_that_nobody_shares_too(tmp_path: Path) -> None:
     stack = yaml.safe_load((PLAYBOOKS / "tasks" / "nvidia_stack.yml").read_text())
     (asks,) = (task["block"] for task in stack if task["name"] == "What asks the driver")

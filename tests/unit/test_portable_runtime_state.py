@@ -11,7 +11,7 @@ from bedplate.portable import owned
 from bedplate.portable.evidence import runtime as runtime_evidence
 from bedplate.portable.evidence import toolkit as toolkit_evidence
 from bedplate.portable.evidence.area import Collected, Wishes
-from bedplate.portable.evidence.checks import FAIL
+from bedplate.portable.evidence.checks import AGAIN, FAIL
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
 from bedplate.portable.runtime import cdi
@@ -212,3 +212,48 @@ def test_edited_files_and_other_handlers_fail_their_own_checks(tmp_path: Path) -
     assert owned.differences(machine.host)["nvidia_container_toolkit"] == [
         "/etc/nvidia_container_toolkit.toml: missing"
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "packages", "result", "told"),
+    [
+        (
+            {"docker-ce": "hold", "containerd.io": "hold"},
+            ["docker-ce", "containerd.io"],
+            "pass",
+            "",
+        ),
+        (
+            {"docker-ce": "hold", "containerd.io": "install"},
+            ["docker-ce", "containerd.io"],
+            FAIL,
+            "",
+        ),
+        # A node that waits for another source of its runtime has none of them yet.
+        ({}, ["docker.io"], "skipped", "none of docker.io is installed"),
+        ({}, [], "skipped", "it does not come in packages"),
+    ],
+)
+def test_packages_that_somebody_lets_go_are_told(
+    tmp_path: Path, rows: dict[str, str], packages: list[str], result: str, told: str
+) -> None:
+    machine = Machine(tmp_path)
+    machine.host.write("/etc/os-release", "ID=debian\nVERSION_ID=12\n")
+    text = "".join(f"{name}\t1-1\t{want}\tinstalled\n" for name, want in rows.items())
+    asked: list[Sequence[str]] = []
+
+    def run(argv: Sequence[str], *rest: object) -> Result:
+        if argv[0] != "dpkg-query":
+            return machine.run(argv, *rest)
+        asked.append(argv[-len(packages) :])
+        return Result(0, text, "")
+
+    to = Collected([], {}, {})
+    wish = Wishes(containerd_version="2.4.2", containers=WISHED | {"packages": packages})
+    runtime_evidence.collect(Host(str(tmp_path), run), wish, to)
+    (one,) = (check for check in to.checks if check["id"] == "runtime.held")
+    assert (one["result"], one["reason"]) == (result, told)
+    assert asked == ([sorted(packages)] if packages else [])
+    if result == FAIL:
+        assert (one["wished"], one["found"]) == (["containerd.io", "docker-ce"], ["docker-ce"])
+        assert one["fix"] == AGAIN

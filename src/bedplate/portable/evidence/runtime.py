@@ -1,5 +1,8 @@
 """Evidence of the container runtime."""
 
+from typing import List
+
+from ..driver import state as driver
 from ..host import Host
 from ..runtime import state as runtime_state
 from .area import NO_VERSION, Collected, Wishes
@@ -25,6 +28,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         to.checks.append(skipped("runtime.version", what, NO_VERSION))
     if not ours:
         return
+    _held(host, list(ours.get("packages", ())), to)
     unit = runtime_state.UNITS[runtime]
     fix = FIX.format(unit)
     for asked, wished in (("is-active", "active"), ("is-enabled", "enabled")):
@@ -40,3 +44,16 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         wished, found = ours["sandbox_image"], state.sandbox or None
         to.checks.append(check("runtime.sandbox", what, wished, found, fix, state.reason))
     runtime_state.configuration(host, ROLE, "runtime.configuration", fix, to)
+
+
+def _held(host: Host, names: List[str], to: Collected) -> None:
+    """An upgrade of these restarts every container. The version tells of one that is not there."""
+    what = "packages of the container runtime held against upgrades"
+    have = driver.installed(host, names)
+    if not have:
+        none = "none of {} is installed".format(", ".join(sorted(names)))
+        reason = none if names else "it does not come in packages"
+        to.checks.append(skipped("runtime.held", what, reason))
+        return
+    held = sorted(name for name, package in have.items() if package.held)
+    to.checks.append(check("runtime.held", what, sorted(have), held, AGAIN))
