@@ -212,6 +212,35 @@ def test_what_must_equal_the_driver_goes_with_it(tmp_path: Path) -> None:
     assert found == {"plain": "", "shared": "nvidia-cuda-mps", "joined": "nvidia-fabricmanager"}
 
 
+def test_evidence_looks_at_the_daemon_of_mps_with_the_driver(tmp_path: Path) -> None:
+    driver = {"packages": {"libcuda1": "535.1-1"}}
+    pools: dict[str, Any] = {
+        "shared": {"sharing": {"mode": "mps"}, "nvidia_driver": driver},
+        "whole": {"sharing": {"mode": "none"}, "nvidia_driver": driver},
+        # Of NVIDIA's installer there are no packages.
+        "installer": {"sharing": {"mode": "mps"}, "nvidia_driver": {"packages": {}}},
+        # A control plane has no pool.
+        "without": {},
+    }
+    hosts = {name: HERE | {"__tests_pool": pool} for name, pool in pools.items()}
+    tasks = [
+        {
+            "ansible.builtin.debug": {
+                "msg": "<{{ gpu_verify_driver_packages.items() | map('join', '=') | join(' ') }}>"
+            },
+            "vars": {"__bedplate_pool": "{{ __tests_pool }}"},
+        }
+    ]
+    said = play(tmp_path, hosts, tasks)
+    found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", said))
+    assert found == {
+        "shared": "libcuda1=535.1-1 nvidia-cuda-mps=535.1-1",
+        "whole": "libcuda1=535.1-1",
+        "installer": "",
+        "without": "",
+    }, said
+
+
 def test_evidence_asks_for_the_holds_of_the_runtimes_packages(tmp_path: Path) -> None:
     vendors = {"docker-ce": "5:29", "containerd.io": "2.2"}
     runtimes: dict[str, tuple[str, dict[str, Any], str]] = {
