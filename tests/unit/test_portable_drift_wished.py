@@ -63,6 +63,8 @@ class Wide(Machine):
             self.file(f"usr/lib/{library}.so.{VERSION}", "")
         self.file(cdi.SPECIFICATION, text)
         self.threads = "10.0"
+        # A tenth of 15360 MiB, as the daemon says it.
+        self.memory = "1G"
         self.fabric = FABRIC_VERSION
         self.cards("Disabled", "Exclusive_Process")
         self.service = {"ActiveState": "active", "UnitFileState": "enabled"}
@@ -95,6 +97,10 @@ class Wide(Machine):
             return Result(0, f"{FABRIC}\t{self.fabric}\t{state}\n", "")
         if "default_active_thread_percentage" in words:
             return Result(0, f"{self.threads}\n", "")
+        if "default_device_pinned_mem_limit 1" in words:
+            return Result(0, f"{self.memory}\n", "")
+        if "default_device_pinned_mem_limit" in words:
+            return Result(0, "1G\n", "")
         return super().run(argv, *rest)
 
     def drifted(self, area: str, wish: str) -> list[str]:
@@ -129,6 +135,12 @@ KINDS: dict[str, tuple[str, str, Callable[[Wide], None], list[str]]] = {
         "mps",
         lambda m: setattr(m, "threads", "50.0"),
         ["sharing.mps_limits"],
+    ),
+    "MPS clients given more memory of a card": (
+        "sharing",
+        "mps",
+        lambda m: setattr(m, "memory", "80G"),
+        ["sharing.mps_memory"],
     ),
     "compute mode changed": (
         "sharing",

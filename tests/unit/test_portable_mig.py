@@ -439,6 +439,59 @@ def test_limits_of_clients_are_asked_of_the_daemon(cards: Cards) -> None:
     assert evidence(cards, mode="mps", replicas=20)["sharing.mps_limits"][0] == "fail"
 
 
+@pytest.mark.parametrize(
+    ("said", "mib", "same"),
+    [
+        ("3G", 3840, True),
+        ("5G", 5120, True),
+        ("768M", 768, True),
+        # What the driver keeps of a card counts for one and not for the other.
+        ("3777M", 3840, True),
+        ("2G", 3840, False),
+        ("80G", 4077, False),
+        ("512M", 768, False),
+        ("", 3840, False),
+    ],
+)
+def test_a_limit_of_memory_is_compared_as_the_daemon_says_it(
+    said: str, mib: int, same: bool
+) -> None:
+    assert sharing_evidence.same_memory(said, mib) is same
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        (Result(0, "4077M\n", ""), "pass"),
+        (Result(0, "3G\n", ""), "pass"),
+        (Result(0, "80G\n", ""), "fail"),
+        (Result(1, "", "Cannot find MPS control daemon process"), "skipped"),
+        (Result(0, "Invalid command\n", ""), "skipped"),
+    ],
+)
+def test_the_memory_of_clients_is_asked_of_the_daemon_for_each_card(
+    cards: Cards, said: Result, result: str
+) -> None:
+    file(cards, "/etc/kubernetes/kubelet.conf", "")
+    asked: list[str] = []
+    run = cards.run
+
+    def answer(argv: Sequence[str], *rest: object) -> Result:
+        if argv[0] == "sh":
+            asked.append(argv[2])
+            return said
+        if "memory.total" in argv[1]:
+            row = "{0}, NVIDIA H100, GPU-{0}, 81559, Enabled, 00000000:0{0}:00.0, 535.261.03\n"
+            return Result(0, row.format(0) + row.format(1), "")
+        return run(argv, *rest)
+
+    cards.host = Host(str(cards.root), answer)
+    found = evidence(cards, mode="mps", replicas=20)
+    assert found["sharing.mps_memory"][0] == result
+    question = "echo get_default_device_pinned_mem_limit {} | nvidia-cuda-mps-control"
+    assert asked[-2:] == [question.format(0), question.format(1)]
+
+
 def test_what_keeps_a_module_loaded_is_more_than_what_keeps_a_card(cards: Cards) -> None:
     cards.hold(17, "nvidia-persiste", "/dev/nvidia0")
     cards.hold(21, "nv-fabricmanage", "/dev/nvidia0", "/system.slice/nvidia-fabricmanager.service")

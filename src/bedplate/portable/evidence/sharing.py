@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, List, Mapping, Optional
 
-from .. import mig
+from .. import mig, nvidia
 from ..host import Host
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
@@ -20,6 +20,7 @@ PENDING = "A node keeps its sharing while it is in a cluster: run upgrade.yml, w
 _REPLICAS = re.compile(r"^\s+replicas: (\d+)$", re.MULTILINE)
 _KIND = re.compile(r"^  (timeSlicing|mps):$", re.MULTILINE)
 _STRATEGY = re.compile(r"^  migStrategy: (\w+)$", re.MULTILINE)
+_MEMORY = re.compile(r"(\d+)([GM])")
 
 
 class _Sharing:
@@ -124,13 +125,58 @@ def foreign_daemons(host: Host) -> List[str]:
     return found
 
 
+def _answer(host: Host, question: str) -> str:
+    """What the device plugin's MPS daemon answers; nothing where it does not."""
+    pipe = {"CUDA_MPS_PIPE_DIRECTORY": f"{MPS_ROOT}/{RESOURCE}/pipe"}
+    asked = f"echo {question} | nvidia-cuda-mps-control"
+    answer = host.run(["sh", "-c", asked], environment=pipe)
+    return answer.out.strip() if answer.code == 0 else ""
+
+
 def limits(host: Host) -> Dict[str, Optional[str]]:
     """What the running MPS daemon says of its clients' limits; None where it says nothing."""
-    pipe = {"CUDA_MPS_PIPE_DIRECTORY": f"{MPS_ROOT}/{RESOURCE}/pipe"}
-    asked = "echo get_default_active_thread_percentage | nvidia-cuda-mps-control"
-    answer = host.run(["sh", "-c", asked], environment=pipe)
-    number = re.match(r"\s*(\d+(?:\.\d+)?)\s*$", answer.out) if answer.code == 0 else None
-    return {"active threads": f"{float(number.group(1)):g} %" if number else None}
+    said = _answer(host, "get_default_active_thread_percentage")
+    number = re.fullmatch(r"\d+(?:\.\d+)?", said)
+    return {"active threads": f"{float(said):g} %" if number else None}
+
+
+def same_memory(said: str, mib: int) -> bool:
+    """Whether a limit that the daemon says is one of so many MiB.
+
+    It says whole GiB from 1 GiB on, without the rest: a quarter of a T4's 15360 MiB is 3G in
+    NVIDIA's page on MPS with the GPU Operator. The plugin and nvidia-smi may count differently what
+    the driver keeps of a card, hence a twentieth more or less.
+    """
+    found = _MEMORY.fullmatch(said)
+    if found is None:
+        return False
+    number, slack = int(found.group(1)), mib // 20
+    low, high = (number, number) if found.group(2) == "M" else (number * 1024, number * 1024 + 1023)
+    return low - slack <= mib <= high + slack
+
+
+def _memory(host: Host, wish: _Sharing, fix: str, to: Collected) -> None:
+    """The plugin's daemon divides a card's memory by the replicas, and gives the limit in MiB.
+
+    See perDevicePinnedDeviceMemoryLimits in cmd/mps-control-daemon/mps/daemon.go of NVIDIA's
+    k8s-device-plugin. It names cards by their number, as nvidia-smi has it.
+    """
+    what = "memory that an MPS client gets of every GPU"
+    cards, reason = nvidia.query(host)
+    wished = {c.number: c.memory // max(wish.replicas, 1) for c in cards if c.memory}
+    asked = {n: _answer(host, f"get_default_device_pinned_mem_limit {n}") for n in wished}
+    told = {n: said for n, said in asked.items() if _MEMORY.fullmatch(said)}
+    if not told:
+        why = reason or "the MPS daemon does not say it of any GPU"
+        to.checks.append(skipped("sharing.mps_memory", what, why))
+        return
+    want = {f"GPU {n}": f"{wished[n]}M" for n in told}
+    # As it is wished where it is the same amount.
+    found = {
+        f"GPU {n}": f"{wished[n]}M" if same_memory(said, wished[n]) else said
+        for n, said in told.items()
+    }
+    to.checks.append(check("sharing.mps_memory", what, want, found, fix))
 
 
 def _mps(host: Host, wish: _Sharing, to: Collected) -> None:
@@ -161,3 +207,4 @@ def _mps(host: Host, wish: _Sharing, to: Collected) -> None:
         "Read the daemon's log: crictl logs $(crictl ps --latest --quiet --name mps-control-daemon)"
     )
     to.checks.append(check("sharing.mps_limits", what, want, limits(host), fix))
+    _memory(host, wish, fix, to)
