@@ -99,6 +99,10 @@ pending:
   returned: always
   type: list
   elements: str
+unit_ours:
+  description: Whether the unit of the persistence daemon is one that Bedplate wrote.
+  returned: always
+  type: bool
 boot_needed:
   description: Whether nouveau holds cards, so that no module of NVIDIA's gets them before a boot.
   returned: always
@@ -121,7 +125,7 @@ import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import holders, nvidia
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import holders, nvidia, owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     dkms as driver_dkms,
 )
@@ -263,6 +267,7 @@ def main() -> None:
         built=built,
         pending=[waits] if pending else [],
         boot_needed=nouveau,
+        unit_ours=driver_runfile.UNIT in owned.load(host),
         reboot_required=bool(done.in_use),
         reason=done.in_use,
         persistent=holders.persistent(host),

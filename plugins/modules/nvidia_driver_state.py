@@ -192,8 +192,12 @@ def main() -> None:
         )
     now = driver.state(host, wish["packages"])
     by_runfile = any(one.source == "runfile" for one in record.drivers)
-    # What somebody has installed by hand at the wished version is taken over as it is.
-    installer = wish["source"] == "runfile" and driver_runfile.installed(host) == wish["version"]
+    # Just the wished driver, which somebody has installed by hand, is taken over as it is.
+    installer = (
+        wish["source"] == "runfile"
+        and driver_runfile.installed(host) == wish["version"]
+        and not driver_runfile.other_flavour(host, wish["version"], wish["flavour"])
+    )
     foreign = driver_foreign.find(
         host,
         wish["marks"],

@@ -291,7 +291,11 @@ AGAIN = "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-b"
         (["driver.packages"], [SLURM]),
         # The drained node's module is exchanged: no reboot is proposed.
         (["driver.loaded_version"], [SLURM]),
-        (["driver.nouveau"], [SLURM]),
+        (["driver.nouveau"], [SLURM + " -e nvidia_driver_reboot_allowed=true"]),
+        (
+            ["driver.nouveau", "driver.loaded_version", "driver.held"],
+            [SLURM + " -e nvidia_driver_reboot_allowed=true"],
+        ),
         (["fabric.packages", "fabric.services"], [SLURM]),
         (["fabric.services"], [AGAIN]),
         (["driver.held", "slurm.slurmd", "sharing.mig"], [AGAIN]),

@@ -156,18 +156,31 @@ def ends(monkeypatch: pytest.MonkeyPatch, module: Any, host: Host, **wish: objec
 
 
 @pytest.mark.parametrize(
-    ("recorded", "version", "foreign"),
-    [("", "580.1", False), ("", "570.1", True), ("580.1", "570.1", False)],
+    ("recorded", "version", "licence", "foreign"),
+    [
+        ("", "580.1", "", False),
+        ("", "580.1", "Dual MIT/GPL", False),
+        ("", "580.1", "NVIDIA", True),
+        ("", "570.1", "", True),
+        ("580.1", "570.1", "", False),
+        ("580.1", "580.1", "NVIDIA", False),
+    ],
 )
 def test_a_driver_that_somebody_else_installed_is_not_exchanged_unasked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     recorded: str,
     version: str,
+    licence: str,
     foreign: bool,
 ) -> None:
     driver_runfile.install(Host(str(tmp_path)), installer(tmp_path, "580.1"), "580.1", [])
-    host = Host(str(tmp_path), lambda *_: Result(1, "", ""))
+
+    def runner(argv: Sequence[str], *_: object) -> Result:
+        asked = argv[0] == "modinfo" and bool(licence)
+        return Result(0, licence + "\n", "") if asked else Result(1, "", "")
+
+    host = Host(str(tmp_path), runner)
     if recorded:
         ours = Driver(recorded, "open", "runfile", "6.1", {})
         record = driver_record.works(driver_record.begun(Record(), ours), ours)

@@ -351,7 +351,7 @@ def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: 
     assert told == (
         "node gpu-a is not kept out of service by upgrade.yml — demo [node.gpu-a.in_service] —"
         " got: out of service (set aside by upgrade.yml: it burns); allowed: in service —"
-        " Mend what it says and run upgrade.yml with --limit gpu-a."
+        " Mend what it says, run upgrade.yml with --limit gpu-a, and then verify.yml."
     )
 
 

@@ -142,6 +142,7 @@ def test_a_driver_that_waits_is_not_touched(tmp_path: Path) -> None:
         "nvidia_fabric_packages": {"nvidia-fabricmanager": "580.1"},
         "cuda_toolkit_versions": ["13.0.1"],
         "__bedplate_sets_gpus": False,
+        "__bedplate_driver_answers": True,
         "__bedplate_pool": {},
     }
     hosts = {name: HOSTS[name] | more for name in ("other", "same")}

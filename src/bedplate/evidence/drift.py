@@ -45,7 +45,6 @@ HELD_IN_SLURM = (
     "driver.flavour",
     "driver.library",
     "driver.options",
-    "driver.nouveau",
     "fabric.foreign",
     "fabric.packages",
     "fabric.version",
@@ -71,7 +70,7 @@ SLURM = "slurm"
 #: Whom `playbooks/drift.yml` looks at.
 GROUPS = {"control_plane", "gpu_pools", "hypervisors", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
-#: The same on a node: its workload goes elsewhere first, one node after the other.
+#: The same on a node, of either scheduler: its workload goes first, one node after the other.
 AFTER_REBOOT_OF_NODES = ("driver.nouveau",)
 #: The same on hypervisors, whose guests go down with them: it is proposed, and never done.
 AFTER_REBOOT_OF_HYPERVISORS = (
@@ -89,12 +88,15 @@ REMEDIES = {
     "upgrade": _PLAY + "upgrade --limit {hosts}",
     "upgrade, rebooting": _PLAY + "upgrade --limit {hosts} -e upgrade_reboot_allowed=true",
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
+    "slurm, rebooting": _PLAY
+    + "slurm --limit {hosts} -e slurm_change_nodes=true -e nvidia_driver_reboot_allowed=true",
     "pulumi up": "pulumi up in stacks/cluster, for {hosts}",
 }
 #: Remedies that make up for a plainer one.
 MORE = {
-    "site": ("site, rebooting", "site, rebooting hypervisors", "slurm"),
+    "site": ("site, rebooting", "site, rebooting hypervisors", "slurm", "slurm, rebooting"),
     "upgrade": ("upgrade, rebooting",),
+    "slurm": ("slurm, rebooting",),
 }
 
 
@@ -140,6 +142,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
     if check.id.startswith(BY_HAND) or check.id in BY_HAND_ONLY:
         return ""
+    if slurm and check.id in AFTER_REBOOT_OF_NODES:
+        return "slurm, rebooting"
     if slurm and check.id.startswith(HELD_IN_SLURM):
         return "slurm"
     if joined and check.id == "kubelet.version":

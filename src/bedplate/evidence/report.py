@@ -70,7 +70,8 @@ class Report:
 
         Also nodes that are whole again and still closed: nothing but upgrade.yml gives them back.
         """
-        checks = self.cluster.checks if self.cluster is not None else ()
+        known = self.cluster is not None and not self.cluster_stale
+        checks = self.cluster.checks if self.cluster is not None and known else ()
         failed = [(CLOSED.fullmatch(c.id), c.reason) for c in checks if c.result is Result.FAIL]
         closed = {match["name"]: reason for match, reason in failed if match}
         found = {row.name: row.set_aside for row in self.hosts if row.set_aside}
