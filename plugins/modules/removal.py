@@ -15,6 +15,7 @@ description:
   - A file that somebody has edited since stays and is named in RV(kept). A file that was there
     before Bedplate wrote it gets its text of then. Out of a user's file that got an import, keys or
     lines, and that the user has edited since, these alone are taken.
+  - Of the programs go those that an archive brought. What else is beside them stays and is named.
   - Units among the files are stopped and disabled first.
   - Packages that were held for the roles are upgraded with the others again. Who held one of which
     nothing is recorded is not known, so it stays held, and RV(kept) names it in the end.

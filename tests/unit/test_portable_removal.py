@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bedplate.portable import owned, removal
+from bedplate.portable.archives import MARKER
 from bedplate.portable.driver import record as driver_record
 from bedplate.portable.files import File, ensure_files
 from bedplate.portable.host import Host, Result
@@ -17,7 +20,6 @@ from bedplate.portable.passthrough import kernel as command_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 UNIT = "/etc/systemd/system/containerd.service"
 DROP_IN = "/etc/systemd/system/kubelet.service.d/20-device-plugin.conf"
@@ -188,6 +190,7 @@ def test_a_killed_run_still_refreshes_the_initramfs(machine: Machine) -> None:
 def test_programs_go_with_their_links_and_other_links_stay(machine: Machine) -> None:
     for name in ("containerd", "kubernetes-node"):
         machine.host.write(f"/opt/bedplate/{name}/1/bin/{name}", "")
+        machine.host.write(f"/opt/bedplate/{name}/1/{MARKER}", "{}")
         (machine.root / f"usr/local/bin/{name}").symlink_to(f"/opt/bedplate/{name}/1/bin/{name}")
     (machine.root / "usr/local/bin/mine").symlink_to("/opt/mine")
     outcome = removal.archives(machine.host, ["containerd"], check=False)
@@ -199,6 +202,61 @@ def test_programs_go_with_their_links_and_other_links_stay(machine: Machine) -> 
     removal.archives(machine.host, [], check=False)
     assert machine.host.list("/usr/local/bin") == ["mine"]
     assert machine.host.list("/opt/bedplate") == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_of_the_store_goes_only_what_archives_brought(machine: Machine, check: bool) -> None:
+    store, programs = machine.root / "opt/bedplate", machine.root / "usr/local/bin"
+    for path in (f"containerd/1/{MARKER}", f"crio/1/{MARKER}", "containerd/mine/run", "my/run"):
+        machine.host.write(f"{removal.STORE}/{path}", "{}")
+    machine.host.write(f"{removal.STORE}/containerd/.bedplate-2.abc/new/half", "")
+    machine.host.write("/srv/crio/run", "")
+    machine.host.write(f"/srv/crio/{MARKER}", "{}")
+    (store / "notes").write_text("mine")
+    (store / "crio/elsewhere").symlink_to("../../../srv/crio")
+    (store / "linked").symlink_to("../../srv")
+    for name, target in (("ctr", "1/bin/ctr"), ("old", "0/bin/old"), ("mine", "mine/run")):
+        (programs / name).symlink_to(f"{removal.STORE}/containerd/{target}")
+    before = machine.tree()
+    outcome = removal.archives(machine.host, [], check)
+    gone = ["containerd/.bedplate-2.abc", "containerd/1", "crio/1"]
+    stays = ["containerd/mine", "crio/elsewhere", "linked", "my/run", "notes"]
+    assert outcome.changes == [
+        "/usr/local/bin/ctr: removed",
+        "/usr/local/bin/old: removed",
+        *(f"{removal.STORE}/{path}: removed" for path in gone),
+    ]
+    assert outcome.kept == [
+        f"{removal.STORE}/{path}: not of an archive that Bedplate unpacked" for path in stays
+    ]
+    if check:
+        assert machine.tree() == before
+        return
+    assert not any((store / path).exists() for path in gone)
+    assert all((store / path).exists() for path in stays)
+    assert machine.host.list("/usr/local/bin") == ["mine"]
+    assert machine.host.list("/srv/crio") == [MARKER, "run"]
+    assert removal.archives(machine.host, [], check=False) == removal.Outcome([], outcome.kept)
+
+
+def test_a_store_that_was_cut_off_half_way_goes_with_the_next_run(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.host.write(f"{removal.STORE}/containerd/1/{MARKER}", "{}")
+    machine.host.write(f"{removal.STORE}/containerd/1/bin/ctr", "")
+
+    def killed(folder: str) -> None:
+        (inside,) = Path(folder).rglob(MARKER)
+        inside.unlink()
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(OSError, match="killed"):
+            removal.archives(machine.host, [], check=False)
+    outcome = removal.archives(machine.host, [], check=False)
+    assert outcome == removal.Outcome([f"{removal.STORE}/containerd: removed"], [])
+    assert machine.host.list(removal.STORE) == []
 
 
 def record(machine: Machine) -> None:

@@ -7,10 +7,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from . import os_release, owned
 from .adopted import without_lines
+from .archives import MARKER
 from .driver import libraries as driver_libraries
 from .driver import record as driver_record
 from .driver import runfile
 from .driver import state as driver
+from .fetch import workplace
 from .host import Host
 from .kernel import settings as kernel
 from .packages import dnf, holds, rpm
@@ -19,6 +21,8 @@ from .passthrough import kernel as command_line
 from .runtime import containerd, docker
 
 STORE = "/opt/bedplate"
+#: How the name of a folder begins that a run works in, and leaves where it is cut off.
+LEFTOVER = ".bedplate-"
 #: Where roles set links to programs of the store.
 LINKS = ("/usr/local/bin", "/usr/local/sbin", "/opt/cni/bin")
 UNITS = "/etc/systemd/system/"
@@ -172,26 +176,87 @@ def boot_arguments(host: Host, check: bool) -> Outcome:
 
 
 def archives(host: Host, names: Sequence[str], check: bool) -> Outcome:
-    """Take away programs of the store (all, where none is named) and the links to them."""
+    """Take away programs of the store (all, where none is named) and the links to them.
+
+    Only folders that carry an archive's mark are ours, and what a run that was cut off has left.
+    """
     outcome = Outcome([], [])
-    wanted = [name for name in host.list(STORE) if not names or name in names]
-    targets = tuple(f"{STORE}/{name}/" for name in wanted)
+    stored = {
+        name: _stored(host, f"{STORE}/{name}")
+        for name in host.list(STORE)
+        if not names or name in names
+    }
+    targets = tuple(f"{STORE}/{name}/" for name in stored)
+    theirs = [path for one in stored.values() for path in one.theirs]
     for folder in LINKS:
         for name in host.list(folder):
             link = f"{folder}/{name}"
             real = host.path(link)
-            if targets and os.path.islink(real) and os.readlink(real).startswith(targets):
+            if not targets or not os.path.islink(real):
+                continue
+            target = os.readlink(real)
+            if target.startswith(targets) and not _within(target, theirs):
                 outcome.changes.append(f"{link}: removed")
                 if not check:
                     os.unlink(real)
         if not check and folder.startswith("/opt/"):
             owned.remove_if_empty(host, folder)
             owned.remove_if_empty(host, os.path.dirname(folder))
-    for name in wanted:
-        outcome.changes.append(f"{STORE}/{name}: removed")
+    for name, one in stored.items():
+        folder = f"{STORE}/{name}"
+        outcome.changes.extend(
+            f"{path}: removed" for path in (one.ours if one.theirs else [folder])
+        )
+        outcome.kept.extend(
+            f"{path}: not of an archive that Bedplate unpacked" for path in one.theirs
+        )
         if not check:
-            shutil.rmtree(host.path(f"{STORE}/{name}"))
+            for path in one.ours:
+                _take(host, path)
+            if not one.theirs:
+                os.rmdir(host.path(folder))
     return outcome
+
+
+class _Stored(NamedTuple):
+    """What is in a folder of the store: paths of ours, and of somebody else's."""
+
+    ours: List[str]
+    theirs: List[str]
+
+
+def _stored(host: Host, folder: str) -> _Stored:
+    if not _is_folder(host, folder):
+        return _Stored([], [folder])
+    found = _Stored([], [])
+    for name in host.list(folder):
+        path = f"{folder}/{name}"
+        mine = name.startswith(LEFTOVER) or host.exists(f"{path}/{MARKER}")
+        (found.ours if mine and _is_folder(host, path) else found.theirs).append(path)
+    return found
+
+
+def _is_folder(host: Host, path: str) -> bool:
+    """Whether a folder is there itself, and no link to one: what that names is not ours."""
+    real = host.path(path)
+    return os.path.isdir(real) and not os.path.islink(real)
+
+
+def _within(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def _take(host: Host, path: str) -> None:
+    """Take a folder of the store away.
+
+    It loses its name first: half of one without its mark would be nobody's for the next run.
+    """
+    real = host.path(path)
+    if os.path.basename(path).startswith(LEFTOVER):
+        shutil.rmtree(real)
+        return
+    with workplace(real) as work:
+        os.rename(real, os.path.join(work, "old"))
 
 
 def driver_packages(host: Host, check: bool) -> Outcome:
