@@ -14,6 +14,8 @@ description:
     DKMS builds are signed with a pair of the host's own.
   - Uses the pair that the user's DKMS configuration names, or the one that is there already, and
     makes one otherwise. The private key never leaves the host.
+  - DKMS reads the drop-in of ours after the user's file, so where that names a pair, the drop-in
+    goes.
   - Says whether the pair is enrolled. Enrolling it needs a person at the host's console.
 author: [The Bedplate authors]
 options:
@@ -91,17 +93,21 @@ def main() -> None:
                 "Put the pair there, or take both lines away, and run the play again.",
             )
         )
-    # The user's own configuration is left to speak for itself.
-    before = host.read(secure_boot.DROP_IN) or ""
-    after = before if pair.foreign else secure_boot.drop_in(pair)
+    # The user's own configuration speaks for itself, and ours would be heard after it.
+    before = host.read(secure_boot.DROP_IN)
+    after = None if pair.foreign else secure_boot.drop_in(pair)
     if not module.check_mode:
         if missing:
             make(module, host, pair)
-        if after and not pair.foreign:
+        if after is not None:
             kept = owned.Writing(secure_boot.DROP_IN, after, 0o644, None, role="host_baseline")
             owned.keep(host, [kept])
-        if after != before:
-            host.write(secure_boot.DROP_IN, after)
+            if after != before:
+                host.write(secure_boot.DROP_IN, after)
+        else:
+            if before is not None:
+                host.remove(secure_boot.DROP_IN)
+            owned.forget(host, [secure_boot.DROP_IN])
     enrolled = (
         None if missing and module.check_mode else secure_boot.enrolled(host, pair.certificate)
     )
@@ -113,8 +119,8 @@ def main() -> None:
         diff={
             "before_header": secure_boot.DROP_IN,
             "after_header": secure_boot.DROP_IN,
-            "before": before,
-            "after": after,
+            "before": before or "",
+            "after": after or "",
         },
     )
 

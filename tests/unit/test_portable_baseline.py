@@ -89,6 +89,36 @@ def test_dkms_signs_with_the_users_pair_or_one_that_is_there(tmp_path: Path) -> 
     assert secure_boot.pair(on) == secure_boot.Pair("/k", "/c", True)
 
 
+def test_a_pair_that_appears_later_is_not_signed_with(tmp_path: Path) -> None:
+    """Ours was enrolled at the console; shim's, which a package makes, was not."""
+    on = host(tmp_path)
+    ours = secure_boot.pair(on)
+    for name in (*secure_boot.PAIRS[0], *secure_boot.PAIRS[1]):
+        put(on, name)
+    put(on, secure_boot.DROP_IN, secure_boot.drop_in(ours))
+    assert secure_boot.pair(on) == ours
+
+
+def test_a_pair_that_a_drop_in_of_ours_outdoes_is_not_called_enrolled(tmp_path: Path) -> None:
+    on = host(tmp_path, {"mokutil": Result(0, "c is already enrolled", "")})
+    put(on, kernel_pin.CONTAINER)
+    enforce(on)
+    ours = secure_boot.pair(on)
+    put(on, secure_boot.CONFIGURATION, "mok_signing_key=/k\nmok_certificate=/c\n")
+    for name in ("/k", "/c"):
+        put(on, name)
+    put(on, secure_boot.DROP_IN, secure_boot.drop_in(ours))
+    assert evidence(on, secure_boot=True, headers=True)[1] == folded(
+        """
+        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got:
+        /etc/dkms/framework.conf.d/bedplate.conf has DKMS sign with another pair than your own;
+        allowed: /k — Run site.yml for this host again.
+        """
+    )
+    Path(on.path(secure_boot.DROP_IN)).unlink()
+    assert evidence(on, secure_boot=True, headers=True)[1] == []
+
+
 def test_a_pair_is_made_for_root_only(tmp_path: Path) -> None:
     on = Host(str(tmp_path), run_command)
     pair = secure_boot.pair(on)

@@ -126,6 +126,10 @@ def _secure_boot(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
         reason = f"there is no {pair.key} with {pair.certificate}"
         to.checks.append(failed("baseline.signing_key", what, reason, AGAIN, "enrolled"))
         return
+    if secure_boot.overruled(host, pair):
+        reason = f"{secure_boot.DROP_IN} has DKMS sign with another pair than your own"
+        to.checks.append(failed("baseline.signing_key", what, reason, AGAIN, pair.key))
+        return
     enrolled = secure_boot.enrolled(host, pair.certificate)
     if enrolled is None:
         reason = "neither mokutil nor the firmware's list of owner keys could be read"

@@ -9,7 +9,7 @@ import re
 import shutil
 import struct
 import tempfile
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from ..discovery import hardware as discovery_hardware
 from ..host import Host
@@ -56,21 +56,40 @@ def state(host: Host) -> str:
 
 
 def pair(host: Host) -> Pair:
-    """The pair that DKMS signs with, or would after `drop_in`: the user's, one that is there, ours.
+    """The pair that DKMS is to sign with: the user's, ours as long as it is there, any that is.
 
-    Files are read in DKMS's order, so that the last one that names a path wins.
+    A pair that appears beside ours later does not count: it is ours that somebody has enrolled.
     """
-    names = [CONFIGURATION] + [
-        f"{DROP_INS}/{name}" for name in host.list(DROP_INS) if name.endswith(".conf")
-    ]
-    named: Dict[str, str] = {}
-    for name in names:
-        if name != DROP_IN:
-            named.update(_SETTING.findall(host.read(name) or ""))
+    named = _named(host, [name for name in _configurations(host) if name != DROP_IN])
     if len(named) == 2:
         return Pair(named["mok_signing_key"], named["mok_certificate"], True)
-    there = [Pair(*paths) for paths in PAIRS if Pair(*paths).present(host)]
+    ours = _named(host, [DROP_IN])
+    pairs = [Pair(*paths) for paths in PAIRS]
+    if len(ours) == 2:
+        pairs.insert(0, Pair(ours["mok_signing_key"], ours["mok_certificate"]))
+    there = [one for one in pairs if one.present(host)]
     return there[0] if there else Pair(*PAIRS[-1])
+
+
+def overruled(host: Host, wanted: Pair) -> bool:
+    """Whether our drop-in, which DKMS reads after the user's file, names another pair than it."""
+    found = _named(host, _configurations(host))
+    names = (found.get("mok_signing_key"), found.get("mok_certificate"))
+    return wanted.foreign and names != (wanted.key, wanted.certificate)
+
+
+def _configurations(host: Host) -> List[str]:
+    """DKMS's files in its order."""
+    names = [name for name in host.list(DROP_INS) if name.endswith(".conf")]
+    return [CONFIGURATION] + [f"{DROP_INS}/{name}" for name in names]
+
+
+def _named(host: Host, names: Sequence[str]) -> Dict[str, str]:
+    """The paths that files set; the last one that names a path wins."""
+    found: Dict[str, str] = {}
+    for name in names:
+        found.update(_SETTING.findall(host.read(name) or ""))
+    return found
 
 
 def drop_in(wanted: Pair) -> str:

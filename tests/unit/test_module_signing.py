@@ -1,0 +1,64 @@
+"""The module that has a key sign what DKMS builds: whose key, and what of ours speaks for it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.bedplate.gpu.plugins.modules import module_signing
+
+from bedplate.portable import owned
+from bedplate.portable.host import Host, Result
+from bedplate.portable.kernel import secure_boot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Exit(Exception):  # noqa: N818 the end of a module is no error
+    """How a module ended, and with which answer."""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """A host with our pair, which mokutil calls enrolled."""
+    found = Host(str(tmp_path), lambda *_: Result(0, "it is already enrolled", ""))
+    for name in secure_boot.PAIRS[1]:
+        found.write(name, "")
+    return found
+
+
+def sign(host: Host, monkeypatch: pytest.MonkeyPatch, check: bool = False) -> dict[str, Any]:
+    """What the module answers."""
+
+    def end(**answer: object) -> None:
+        raise Exit(answer)
+
+    made = SimpleNamespace(params={"name": "gpu-1"}, check_mode=check, exit_json=end, fail_json=end)
+    monkeypatch.setattr(module_signing, "AnsibleModule", lambda **_: made)
+    monkeypatch.setattr(module_signing, "Host", lambda: host)
+    with pytest.raises(Exit) as ended:
+        module_signing.main()
+    answer: dict[str, Any] = ended.value.args[0]
+    return answer
+
+
+def test_our_drop_in_goes_where_the_user_names_a_pair(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DKMS reads it last, and would go on signing with ours while the user's is called enrolled."""
+    assert sign(host, monkeypatch)["changed"]
+    assert not sign(host, monkeypatch)["changed"]
+    assert secure_boot.DROP_IN in owned.load(host)
+    host.write(secure_boot.CONFIGURATION, "mok_signing_key=/k\nmok_certificate=/c\n")
+    host.write("/k", "")
+    host.write("/c", "")
+    foreseen = sign(host, monkeypatch, check=True)
+    assert host.exists(secure_boot.DROP_IN)
+    told = sign(host, monkeypatch)
+    assert (told["changed"], told["certificate"]) == (True, "/c")
+    assert told == foreseen
+    assert not host.exists(secure_boot.DROP_IN)
+    assert secure_boot.DROP_IN not in owned.load(host)
+    assert not sign(host, monkeypatch)["changed"]
