@@ -9,6 +9,7 @@ import os
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from contextlib import nullcontext
 from email.message import Message
 from typing import TYPE_CHECKING
 
@@ -82,12 +83,12 @@ def test_a_user_in_the_address_is_sent_as_such_and_told_to_nobody(
 ) -> None:
     asked: list[urllib.request.Request] = []
 
-    def refuse(request: urllib.request.Request, timeout: float) -> None:
+    def refuse(_: object, request: urllib.request.Request, timeout: float) -> None:
         assert timeout > 0
         asked.append(request)
         raise urllib.error.HTTPError(request.full_url, 401, "Unauthorized", Message(), None)
 
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", refuse)
     with pytest.raises(FetchError) as caught:
         fetch.ensure_file("https://me:s%40cret@mirror.example/x", WISH, str(place))
     (one,) = asked
@@ -146,7 +147,40 @@ def test_it_comes_through_the_hosts_proxy(
             monkeypatch.setenv(name, "")  # so that what is fetched leaves nothing behind
         with pytest.raises(FetchError, match="the download failed"):
             fetch.ensure_file(url, WISH, str(place))
-        monkeypatch.setattr(urllib.request, "_opener", None)  # it keeps the way of its first call
         monkeypatch.setattr(proxy, "variables", lambda: variables)
         fetch.ensure_file(url, WISH, str(place))
     assert fetch.found(str(place)) == WISH
+
+
+@pytest.mark.parametrize(
+    ("networks", "direct"),
+    [("10.0.0.0/8", False), ("mirror.example, 127.0.0.0/8", True), ("127.0.0.9/24,::/0", True)],
+)
+def test_an_address_in_a_network_that_needs_no_proxy_is_opened_without(
+    source: Path, place: Path, monkeypatch: pytest.MonkeyPatch, networks: str, direct: bool
+) -> None:
+    with standin.proxy(source.parent) as variables:
+        for name in (*variables, "no_proxy", "NO_PROXY"):
+            monkeypatch.setenv(name, "")
+        monkeypatch.setattr(proxy, "variables", lambda: variables | {"no_proxy": networks})
+        # Asked as a server, it has nothing.
+        with pytest.raises(FetchError, match="HTTP 404") if direct else nullcontext():
+            fetch.ensure_file(f"{variables['http_proxy']}/{source.name}", WISH, str(place))
+
+
+@pytest.mark.parametrize(
+    ("place", "inside"),
+    [
+        ("10.1.2.3", True),
+        ("10.1.2.3:8080", True),
+        ("[fd00::7]:8080", True),
+        ("192.168.1.5", True),
+        ("192.168.1.6", False),
+        ("[fe80::7]", False),
+        ("10.example", False),
+        ("[broken", False),
+        ("", False),
+    ],
+)
+def test_networks_count_for_addresses_alone(place: str, inside: bool) -> None:
+    assert fetch.in_networks(place, "mirror.example,10.0.0.0/8, fd00::/8,192.168.1.5,") == inside

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import hashlib
 import http.client
+import ipaddress
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import IO, Callable, Iterator, NamedTuple, Tuple
+from typing import IO, Callable, Iterator, NamedTuple, Optional, Tuple
 
 from . import proxy
 from .message import problem
@@ -60,7 +61,39 @@ def open_url(url: str) -> "IO[bytes]":
         asked.add_unredirected_header(
             "Authorization", "Basic " + base64.b64encode(user.encode()).decode()
         )
-    return urllib.request.urlopen(asked, timeout=_TIMEOUT)  # type: ignore[no-any-return]  # noqa: S310
+    opener = urllib.request.build_opener(_Proxies)
+    return opener.open(asked, timeout=_TIMEOUT)  # type: ignore[no-any-return]
+
+
+class _Proxies(urllib.request.ProxyHandler):
+    """urllib's own way through a proxy, but for addresses in networks that need none.
+
+    urllib compares the ends of names alone, while programs in Go know networks. Asked for each
+    request, so that of a redirection too.
+    """
+
+    def proxy_open(
+        self, req: urllib.request.Request, proxy: str, scheme: str
+    ) -> Optional["IO[bytes]"]:
+        if in_networks(req.host, urllib.request.getproxies().get("no", "")):
+            return None
+        return super().proxy_open(req, proxy, scheme)
+
+
+def in_networks(place: str, networks: str) -> bool:
+    """Whether ``place`` (a host, maybe with a port) is an address in one of ``networks``.
+
+    They are listed with commas, among names, which do not count here, as in ``no_proxy``.
+    """
+    try:
+        address = ipaddress.ip_address(urllib.parse.urlsplit("//" + place).hostname or "")
+    except ValueError:
+        return False
+    for network in networks.split(","):
+        with contextlib.suppress(ValueError):  # a name
+            if address in ipaddress.ip_network(network.strip(), strict=False):
+                return True
+    return False
 
 
 def _without_user(url: str) -> Tuple[str, str]:
