@@ -130,16 +130,9 @@ def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
     """Return the key, once it is known to be the one that is trusted."""
     url, content = module.params["key"], b""
     try:
-        with fetch.open_url(url) as stream:
-            content = stream.read()
-    except (OSError, fetch.FetchError) as error:
-        fail(
-            module,
-            "the repository's key cannot be fetched",
-            f"{url}: {error}",
-            "a key",
-            "Check the address on this host; behind a proxy, set http_proxy and https_proxy.",
-        )
+        content = fetch.read(url)
+    except fetch.FetchError as error:
+        module.fail_json(msg=f"the repository's key: {error}")
     try:
         found = openpgp.fingerprints(content)
     except openpgp.KeyFileError as error:
@@ -148,7 +141,7 @@ def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
         fail(
             module,
             "the repository's key is another one",
-            f"{url}: {', '.join(found)}",
+            f"{fetch.without_user(url)[0]}: {', '.join(found)}",
             fingerprint,
             "Nothing was changed. Do not trust this source, unless its owner announced a new key.",
         )

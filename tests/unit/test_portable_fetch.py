@@ -11,9 +11,10 @@ import urllib.request
 from base64 import b64encode
 from contextlib import nullcontext
 from email.message import Message
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from ansible_collections.bedplate.gpu.plugins.modules import package_repository
 
 from bedplate.portable import fetch, proxy
 from bedplate.portable.fetch import FetchError, File
@@ -125,6 +126,65 @@ def test_a_download_that_breaks_off_is_told(place: Path) -> None:
         "allowed: a server that answers with the file — "
     )
     assert list(place.parent.iterdir()) == []
+
+
+class Exit(Exception):  # noqa: N818 the end of a module is no error
+    """How a module ended."""
+
+
+class Module:
+    """The module that offers a repository, whose key has this address."""
+
+    params: ClassVar = {"key": "https://me:s%40cret@mirror.example/key"}
+
+    def fail_json(self, msg: str) -> None:
+        raise Exit(msg)
+
+
+@pytest.mark.parametrize("broken", [http.client.IncompleteRead(b"an in"), OSError("reset")])
+def test_a_small_file_that_breaks_off_is_told_too(
+    broken: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*_: object, **__: object) -> io.BytesIO:
+        return Broken(broken)
+
+    class Broken(io.BytesIO):
+        def __init__(self, why: Exception) -> None:
+            super().__init__()
+            self.why = why
+
+        def read(self, _size: int | None = -1, /) -> bytes:
+            raise self.why
+
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", answer)
+    said = f"the download failed — https://mirror.example/key — got: {broken}; allowed: a server "
+    with pytest.raises(FetchError) as caught:
+        fetch.resolve_digest(Module.params["key"], "https://mirror.example/x")
+    assert str(caught.value).startswith(said)
+    with pytest.raises(Exit) as ended:
+        package_repository.fetched(Module(), "0" * 40)
+    assert str(ended.value).startswith(f"the repository's key: {said}")
+
+
+def test_another_key_is_told_without_the_password_of_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        urllib.request.OpenerDirector, "open", lambda *_, **__: io.BytesIO(b"no key")
+    )
+    with pytest.raises(Exit) as ended:
+        package_repository.fetched(Module(), "0" * 40)
+    assert "the repository's key is another one — " in str(ended.value)
+    assert " — got: https://mirror.example/key: " in str(ended.value)
+    assert "cret" not in str(ended.value)
+
+
+def test_an_address_that_cannot_be_used_is_told_without_its_password() -> None:
+    with pytest.raises(FetchError) as caught:
+        fetch.read("ftp://me:s%40cret@mirror.example/x")
+    assert str(caught.value).startswith(
+        "the address cannot be used — ftp://mirror.example/x — got: ftp; allowed: http, https "
+    )
 
 
 def test_a_place_that_cannot_be_written_is_told(source: Path, place: Path) -> None:

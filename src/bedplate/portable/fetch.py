@@ -22,6 +22,8 @@ from .message import problem
 _HEX = re.compile(r"^[0-9a-f]{64}$")
 _CHUNK = 1 << 20
 _TIMEOUT = 60.0
+#: What a download fails with: URLError is an OSError, one that broke off fails with the latter.
+_BROKEN = (OSError, http.client.HTTPException)
 
 Opener = Callable[[str], "IO[bytes]"]
 
@@ -47,7 +49,7 @@ def open_url(url: str) -> "IO[bytes]":
         raise FetchError(
             problem(
                 "the address cannot be used",
-                url,
+                without_user(url)[0],
                 url.split(":", 1)[0],
                 "http, https or file",
                 "Give a full URL.",
@@ -55,7 +57,7 @@ def open_url(url: str) -> "IO[bytes]":
         )
     # urllib knows no other place for what is reached directly. A module's process is its own.
     os.environ.update(proxy.variables())
-    plain, user = _without_user(url)
+    plain, user = without_user(url)
     asked = urllib.request.Request(plain)  # noqa: S310
     if user:
         asked.add_unredirected_header(
@@ -96,7 +98,7 @@ def in_networks(place: str, networks: str) -> bool:
     return False
 
 
-def _without_user(url: str) -> Tuple[str, str]:
+def without_user(url: str) -> Tuple[str, str]:
     """An address without the user and password that it may name, and those."""
     parts = urllib.parse.urlsplit(url)
     user, at, place = parts.netloc.rpartition("@")
@@ -133,7 +135,7 @@ def found(path: str) -> File:
 
 
 def _unreachable(url: str, error: Exception) -> FetchError:
-    url, _ = _without_user(url)
+    url, _ = without_user(url)
     got = str(getattr(error, "reason", None) or error)
     if isinstance(error, urllib.error.HTTPError):
         got = f"HTTP {error.code} {error.reason}"
@@ -148,6 +150,19 @@ def _unreachable(url: str, error: Exception) -> FetchError:
     )
 
 
+def read(url: str, opener: Opener = open_url, size: int = -1) -> bytes:
+    """What ``url`` gives, of a small file; no more than ``size`` bytes where that is named.
+
+    Raises:
+        FetchError: it did not come.
+    """
+    try:
+        with opener(url) as stream:
+            return stream.read(size)
+    except _BROKEN as error:
+        raise _unreachable(url, error) from None
+
+
 def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     """Return the SHA-256 of what ``url`` is to give.
 
@@ -159,11 +174,7 @@ def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     """
     if is_digest(sha256):
         return sha256
-    try:
-        with opener(sha256) as stream:
-            text = stream.read(_CHUNK).decode("utf-8", "replace")
-    except OSError as error:  # URLError is one
-        raise _unreachable(sha256, error) from None
+    text = read(sha256, opener, _CHUNK).decode("utf-8", "replace")
     wanted = url.rsplit("/", 1)[-1]
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if len(rows) == 1 and len(rows[0]) == 1 and is_digest(rows[0][0]):
@@ -174,7 +185,7 @@ def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     raise FetchError(
         problem(
             "the checksum file does not name the download",
-            _without_user(sha256)[0],
+            without_user(sha256)[0],
             f"{len(rows)} line(s), none for {wanted}",
             "a SHA-256, bare or beside that file name",
             "Correct the address of the checksum file, or give the digest itself.",
@@ -199,7 +210,7 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
                 digest.update(block)
                 size += len(block)
                 out.write(block)
-    except (OSError, http.client.HTTPException) as error:  # the latter of one that broke off
+    except _BROKEN as error:
         _remove(target)
         raise _unreachable(url, error) from None
     if digest.hexdigest() != sha256:
@@ -207,7 +218,7 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
         raise FetchError(
             problem(
                 "the download has another digest",
-                _without_user(url)[0],
+                without_user(url)[0],
                 f"sha256:{digest.hexdigest()} ({size} bytes)",
                 f"sha256:{sha256}",
                 "Nothing was installed. If the source was rebuilt, make the plan and the mirror "
