@@ -12,6 +12,8 @@ short_description: Install a kernel and its headers and keep upgrades away from 
 description:
   - Installs the packages of one kernel release that are missing, with apt or dnf, and removes none.
   - Holds them, and with them whatever package is installed that would bring a newer kernel.
+  - Once this kernel runs, packages that were held for another one are upgraded with the others
+    again. Holds of the user's stay.
   - The running kernel does not change. RV(reboot_required) says whether a reboot has to.
   - A node that runs another kernel gets no new one before its workload has left, since its next
     boot, planned or not, would take it. What is there is held, and RV(pending) says what waits.
@@ -70,6 +72,11 @@ installed:
   elements: str
 held:
   description: Packages that were not held.
+  returned: always
+  type: list
+  elements: str
+released:
+  description: Packages that were held for another kernel.
   returned: always
   type: list
   elements: str
@@ -182,13 +189,15 @@ def main() -> None:
     state, before = kernel_pin.state(host, pin), shown(host, names)
     wanted = [] if waits else state.missing
     unheld = sorted({*state.unheld, *wanted})
+    # Until this kernel runs, the host lives on the one before.
+    gone = [] if other else kernel_pin.leftover(host, pin)
     after = before
     for name in unheld:
         after = after.replace(f"{name} absent\n", f"{name} held\n")
         after = after.replace(f"{name} installed\n", f"{name} held\n")
     if not module.check_mode:
         # What a killed run left: apt installs and holds nothing before that is finished.
-        if unheld:
+        if unheld or gone:
             mend(module, host)
         if wanted:
             succeed(
@@ -203,11 +212,19 @@ def main() -> None:
         if unheld:
             fix = "Hold them by hand and run the play again."
             succeed(module, "kernel packages cannot be held", hold(host, unheld), unheld, fix)
+        if gone:
+            refused = kernel_pin.let_go(host, gone)
+            answer = Result(1 if refused else 0, "", refused or "")
+            fix = "Let them go by hand (apt-mark unhold) and run the play again."
+            succeed(module, "kernel packages of before stay held", answer, gone, fix)
         after = shown(host, names)
+    before += "".join(f"{name} held\n" for name in gone)
+    after += "".join(f"{name} no longer held\n" for name in gone)
     module.exit_json(
-        changed=bool(wanted or unheld),
+        changed=bool(wanted or unheld or gone),
         installed=wanted,
         held=unheld,
+        released=gone,
         reboot_required=other,
         joined=joined,
         pending=[f"kernel {release}"] if waits else [],

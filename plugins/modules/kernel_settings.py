@@ -42,6 +42,11 @@ options:
     description: Number of huge pages by their size, as V(2M) or V(1G).
     type: dict
     default: {}
+  unpinned:
+    description: Whether the host is to keep no kernel, so that packages of kernels which
+      M(bedplate.gpu.kernel_pin) held are upgraded with the others again. Holds of the user's stay.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Says what would change.
@@ -78,6 +83,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import settings as kernel
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
@@ -158,6 +164,19 @@ def reserve(module: AnsibleModule, host: Host, path: str, count: str) -> None:
         )
 
 
+def let_go(module: AnsibleModule, host: Host, names: list[str]) -> None:
+    """Let upgrades have the packages of a kernel that the site names no longer."""
+    refused = kernel_pin.let_go(host, names)
+    if refused:
+        fail(
+            module,
+            "kernel packages stay held although no kernel is named",
+            refused,
+            "'apt-mark unhold' ends well for " + ", ".join(names),
+            "Run it by hand, mend what it says, and run the play again.",
+        )
+
+
 def shown(host: Host, found: kernel.Differences, wish: kernel.Resolved) -> list[dict[str, str]]:
     """The differences as Ansible shows them."""
     diff = []
@@ -183,6 +202,7 @@ def main() -> None:
             "options": {"type": "dict", "default": {}},
             "sysctls": {"type": "dict", "default": {}},
             "hugepages": {"type": "dict", "default": {}},
+            "unpinned": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -196,6 +216,9 @@ def main() -> None:
     found = kernel.compare(host, params["name"], wish)
     differences = found.told(wish)
     diff = shown(host, found, wish)
+    held = kernel_pin.ours(host) if params["unpinned"] else []
+    differences += [f"package {name} is held although no kernel is named" for name in held]
+    diff += [{"before": f"package {name} held\n", "after": ""} for name in held]
     if not module.check_mode:
         record(host, kernel.files(params["name"], wish))
         write_files(module, host, found)
@@ -206,6 +229,8 @@ def main() -> None:
             put(module, host, key, wish.sysctls[key])
         for path in sorted(found.pools):
             reserve(module, host, path, wish.pools[path])
+        if held:
+            let_go(module, host, held)
     # A host that lost its power in the middle of a change booted without its modules, and systemd
     # would call it degraded until the next boot. With somebody else's module at fault it stays so.
     owed = bool(settings.modules) and kernel.boot_list_failed(host)

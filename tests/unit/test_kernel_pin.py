@@ -53,11 +53,17 @@ class Debian:
             self.packages |= set(argv[argv.index("install") + 1 :])
         if argv[:2] == ["apt-mark", "hold"]:
             self.held |= set(argv[2:])
+        if argv[:2] == ["apt-mark", "unhold"]:
+            self.held -= set(argv[2:])
         return Result(0, "", "")
 
 
 def pin(
-    machine: Any, monkeypatch: pytest.MonkeyPatch, check: bool = False, **wish: object
+    machine: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    check: bool = False,
+    runs: str = OLD,
+    **wish: object,
 ) -> dict[str, Any]:
     """Pin kernel NEW, and what the module answers."""
     params: dict[str, object] = {"release": NEW, "packages": [f"linux-image-{NEW}"]}
@@ -69,7 +75,7 @@ def pin(
     made = SimpleNamespace(params=params | wish, check_mode=check, exit_json=end, fail_json=end)
     monkeypatch.setattr(kernel_pin, "AnsibleModule", lambda **_: made)
     monkeypatch.setattr(kernel_pin, "Host", lambda: machine.host)
-    monkeypatch.setattr(kernel_pin.kernel_pin, "running", lambda: OLD)
+    monkeypatch.setattr(kernel_pin.kernel_pin, "running", lambda: runs)
     with pytest.raises(Exit) as ended:
         kernel_pin.main()
     answer: dict[str, Any] = ended.value.args[0]
@@ -153,6 +159,50 @@ def test_holds_are_written_down_and_those_of_the_user_are_not(
     assert holds.load(machine.host) == {f"linux-image-{NEW}": "host_baseline"}
 
 
+def test_the_kernel_before_is_let_go_once_the_next_one_runs(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the host lives on it; and what the user held is the user's to let go."""
+    users, image = "linux-image-5.10.0-1-amd64", f"linux-image-{OLD}"
+    machine.packages.add(users)
+    machine.held.add(users)
+    pin(machine, monkeypatch, release=OLD, packages=[image])
+    assert machine.held == {users, image, FOLLOWER}
+    assert pin(machine, monkeypatch)["released"] == []
+    assert machine.held == {users, image, f"linux-image-{NEW}", FOLLOWER}
+    foreseen = pin(machine, monkeypatch, check=True, runs=NEW)
+    assert image in machine.held
+    told = pin(machine, monkeypatch, runs=NEW)
+    assert (told["changed"], told["released"]) == (True, [image])
+    assert foreseen == told
+    assert machine.held == {users, f"linux-image-{NEW}", FOLLOWER}
+    assert image not in holds.load(machine.host)
+    assert not pin(machine, monkeypatch, runs=NEW)["changed"]
+
+
+def test_evidence_names_holds_of_ours_that_nobody_wishes(
+    machine: Debian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another kernel's only once the wished one runs, as the module lets them go."""
+    image = f"linux-image-{NEW}"
+    pin(machine, monkeypatch)
+    machine.held.add(f"linux-image-{OLD}")
+
+    def found(runs: str, **wished: object) -> list[str]:
+        monkeypatch.setattr(baseline.kernel_pin, "running", lambda: runs)
+        to = Collected([], {}, {})
+        baseline.collect(machine.host, Wishes(baseline=wished), to)
+        (held,) = (one for one in to.checks if one["id"] == "baseline.kernel_held")
+        return list(held["found"])
+
+    before = {"kernel": OLD, "kernel_packages": [f"linux-image-{OLD}"]}
+    assert found(NEW, **before) == []
+    assert found(OLD, **before) == [f"{image} is held for another kernel"]
+    assert found(NEW, kernel="") == [
+        f"{name} is held although the site names no kernel" for name in (image, FOLLOWER)
+    ]
+
+
 RUNS, NEXT = "5.14.0-611.5.1.el9_7.x86_64", "5.14.0-611.9.1.el9_7.x86_64"
 LOCKED = (
     "# Bedplate: kernel-core stays at its version\n"
@@ -221,6 +271,20 @@ def test_the_lock_on_the_kernel_before_does_not_shut_out_the_next(
     # The user's own locks counted all the time, and nothing is left of the list without ours.
     assert all("bash-0:5.1-1.*\n" in locks for locks in rocky.counted)
     assert rocky.host.list("/run/bedplate") == []
+
+
+def test_locks_on_what_the_pin_no_longer_has_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rocky = Rocky(tmp_path)
+    mark = "# Bedplate: {} stays at its version\n{}-0:5.14.0-611.5.1.el9_7.*\n"
+    devel, other = (mark.format(name, name) for name in ("kernel-devel", "nvidia-driver"))
+    rocky.host.write("/etc/dnf/plugins/versionlock.list", devel + other + LOCKED)
+    wish = {"release": RUNS, "packages": [f"kernel-core-{RUNS}"], "followers": []}
+    told = pin(rocky, monkeypatch, runs=RUNS, **wish)
+    assert (told["changed"], told["released"]) == (True, ["kernel-devel"])
+    assert rocky.host.read("/etc/dnf/plugins/versionlock.list") == other + LOCKED
+    assert not pin(rocky, monkeypatch, runs=RUNS, **wish)["changed"]
 
 
 def test_the_users_own_lock_on_a_kernel_counts(

@@ -63,11 +63,17 @@ def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
     what, held = "the running kernel is the site's", "kernel packages held against upgrades"
     if not release:
         to.checks.append(skipped("baseline.kernel", what, NO_KERNEL))
-        to.checks.append(skipped("baseline.kernel_held", held, NO_KERNEL))
+        left = [f"{name} is held although {NO_KERNEL}" for name in kernel_pin.ours(host)]
+        to.checks.append(
+            check("baseline.kernel_held", held + ", without differences", [], left, AGAIN)
+            if left
+            else skipped("baseline.kernel_held", held, NO_KERNEL)
+        )
         return
     pin = kernel_pin.Pin(wished.get("kernel_packages", []), wished.get("kernel_followers", []))
-    state = kernel_pin.state(host, kernel_pin.complete(host, pin))
-    if kernel_pin.in_container(host):
+    pin = kernel_pin.complete(host, pin)
+    state, container = kernel_pin.state(host, pin), kernel_pin.in_container(host)
+    if container:
         to.checks.append(skipped("baseline.kernel", what, SHARED.format("kernel")))
     else:
         fix = "Reboot the host into that kernel; where a newer one is installed, make it the boot"
@@ -80,6 +86,9 @@ def _kernel(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
         to.checks.append(check("baseline.kernel", what, release, running, fix))
     wrong = [f"{name} is missing" for name in state.missing]
     wrong += [f"{name} is not held" for name in state.unheld]
+    if container or running == release:
+        left = kernel_pin.leftover(host, pin)
+        wrong += [f"{name} is held for another kernel" for name in left]
     to.checks.append(
         check("baseline.kernel_held", held + ", without differences", [], wrong, AGAIN)
     )

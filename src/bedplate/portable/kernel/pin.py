@@ -1,11 +1,13 @@
 """The kernel that a host is to run: its packages, their holds, its headers."""
 
 import platform
-from typing import Dict, List, NamedTuple, Sequence
+import re
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from .. import os_release
 from ..host import Host
 from ..packages import debian, rpm
+from ..packages import holds as record
 
 #: Where DKMS finds the headers of a kernel.
 HEADERS = "/lib/modules/{}/build"
@@ -13,6 +15,10 @@ HEADERS = "/lib/modules/{}/build"
 ALL = "linux-"
 #: systemd says there what kind of container it runs in.
 CONTAINER = "/run/systemd/container"
+#: The role that pins a kernel, as the record of holds names it.
+ROLE = "host_baseline"
+#: What it locks where packages are rpm's; the marks there name no role.
+_LOCKED = re.compile(r"^kernel(?:-|$)")
 
 
 class Pin(NamedTuple):
@@ -67,6 +73,40 @@ def holds(host: Host, names: Sequence[str]) -> Dict[str, bool]:
         if packages:
             found[name] = all(rpm.locked(host, package) for package in packages)
     return found
+
+
+def ours(host: Host) -> List[str]:
+    """Packages that the role keeps from upgrades, by its records; of rpm's, the plain names.
+
+    A host that never had a pin is asked nothing.
+    """
+    if os_release.family(host) != "Debian":
+        names = rpm.own(host.read(rpm.lock_list(host)) or "")
+        return [name for name in names if _LOCKED.match(name)]
+    recorded = [name for name, role in record.load(host).items() if role == ROLE]
+    return sorted(name for name, held in holds(host, recorded).items() if held)
+
+
+def leftover(host: Host, pin: Pin) -> List[str]:
+    """Those of our holds that are for another kernel than the pin's."""
+    names = {*pin.packages, *pin.followers}
+    if os_release.family(host) != "Debian":
+        names = {rpm.name_of(name) for name in names}
+    return [name for name in ours(host) if name not in names]
+
+
+def let_go(host: Host, names: Sequence[str]) -> Optional[str]:
+    """Let upgrades have packages of `ours` again; the reason where that is refused."""
+    if os_release.family(host) != "Debian":
+        path = rpm.lock_list(host)
+        host.write(path, rpm.without_own(host.read(path) or "", names))
+        return None
+    answer = host.run(["apt-mark", "unhold", *names])
+    if answer.code != 0:
+        return answer.said
+    # Only now: a run that is killed in between still knows whose holds they are.
+    record.forget(host, names)
+    return None
 
 
 def state(host: Host, pin: Pin) -> State:

@@ -1,0 +1,90 @@
+"""The module that keeps the kernel's settings: what it changes, refuses and leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from ansible_collections.bedplate.gpu.plugins.modules import kernel_settings
+
+from bedplate.portable.host import Host, Result
+from bedplate.portable.packages import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONFIGURE = Path(__file__).parents[2] / "roles/host_baseline/tasks/configure.yml"
+IMAGE = "linux-image-6.1.0-50-amd64"
+
+
+class Exit(Exception):  # noqa: N818 the end of a module is no error
+    """How a module ended, and with which answer."""
+
+
+class Machine:
+    """A host of Debian with packages that are held, and the commands that it was asked."""
+
+    def __init__(self, root: Path) -> None:
+        self.host = Host(str(root), self.run)
+        self.host.write("/etc/os-release", "ID=debian\n")
+        self.held: set[str] = set()
+        self.asked: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], *_: object) -> Result:
+        self.asked.append(list(argv))
+        if argv[0] == "dpkg-query":
+            rows = [f"{name}\t1\thold\tinstalled\n" for name in argv[3:] if name in self.held]
+            return Result(0, "".join(rows), "")
+        if argv[:2] == ["apt-mark", "unhold"]:
+            self.held -= set(argv[2:])
+        return Result(0, "", "")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def keep(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, check: bool = False, **wish: object
+) -> dict[str, Any]:
+    """Keep the settings, and what the module answers."""
+    params: dict[str, object] = {"name": "host", "modules": [], "blacklist": [], "unpinned": False}
+    params |= {"options": {}, "sysctls": {}, "hugepages": {}}
+
+    def end(**answer: object) -> None:
+        raise Exit(answer)
+
+    made = SimpleNamespace(params=params | wish, check_mode=check, exit_json=end, fail_json=end)
+    monkeypatch.setattr(kernel_settings, "AnsibleModule", lambda **_: made)
+    monkeypatch.setattr(kernel_settings, "Host", lambda: machine.host)
+    with pytest.raises(Exit) as ended:
+        kernel_settings.main()
+    answer: dict[str, Any] = ended.value.args[0]
+    return answer
+
+
+def test_a_kernel_that_the_site_names_no_longer_is_let_go(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own holds stay, and a host that never had a pin is asked nothing."""
+    (task,) = yaml.safe_load(CONFIGURE.read_text(encoding="utf-8"))
+    asked = task["bedplate.gpu.kernel_settings"]["unpinned"]
+    assert asked == "{{ host_baseline_kernel | length == 0 }}"
+    assert not keep(machine, monkeypatch, unpinned=True)["changed"]
+    assert machine.asked == []
+    machine.held = {IMAGE, "his-own", "containerd.io"}
+    holds.keep(machine.host, [IMAGE], "host_baseline")
+    holds.keep(machine.host, ["containerd.io"], "container_runtime")
+    assert not keep(machine, monkeypatch)["changed"]
+    foreseen = keep(machine, monkeypatch, check=True, unpinned=True)
+    assert IMAGE in machine.held
+    told = keep(machine, monkeypatch, unpinned=True)
+    assert told == foreseen
+    assert told["differences"] == [f"package {IMAGE} is held although no kernel is named"]
+    assert machine.held == {"his-own", "containerd.io"}
+    assert holds.load(machine.host) == {"containerd.io": "container_runtime"}
+    assert not keep(machine, monkeypatch, unpinned=True)["changed"]
