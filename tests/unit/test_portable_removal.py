@@ -322,6 +322,16 @@ def test_of_red_hats_packages_go_what_dnf_plans_and_nobody_else_needs(machine: M
     assert not any("dnf -y" in asked for asked in machine.asked)
 
 
+def test_the_users_own_lock_on_a_drivers_package_stays(machine: Machine) -> None:
+    record(machine)
+    machine.host.write("/etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\n')
+    theirs = f"{SMI}-0:535.1-1.*\n"
+    machine.host.write(rpm.LOCK_LIST, rpm.with_locks(theirs, {SMI: "535.1-1"}))
+    outcome = removal.driver_packages(machine.host, check=False)
+    assert outcome.changes == [f"{rpm.LOCK_LIST}: locks on the driver's packages removed"]
+    assert machine.host.read(rpm.LOCK_LIST) == theirs
+
+
 def test_a_driver_in_use_is_not_pulled_away(machine: Machine) -> None:
     record(machine)
     machine.host.write("/sys/module/nvidia/x", "")
@@ -382,9 +392,10 @@ def test_dnf_forgets_every_lock_that_is_ours(machine: Machine) -> None:
     assert removal.locks(machine.host, ["host_baseline"], check=True) == (kernels, [])
     assert machine.host.read(rpm.LOCK_LIST) == text
     assert removal.locks(machine.host, ["host_baseline"], check=False) == (kernels, [])
-    assert removal.locks(machine.host, [], check=False) == ([free("containerd.io")], [])
+    kept = [f"the lock bash-0:5.1-1.*: not ours, by {rpm.LOCK_LIST} (dnf versionlock delete)"]
+    assert removal.locks(machine.host, [], check=False) == ([free("containerd.io")], kept)
     assert machine.host.read(rpm.LOCK_LIST) == "# mine\nbash-0:5.1-1.*\n"
-    assert removal.locks(machine.host, [], check=False) == ([], [])
+    assert removal.locks(machine.host, [], check=False) == ([], kept)
     assert machine.asked == []
 
 

@@ -69,17 +69,17 @@ def test_installed_versions_are_read(tmp_path: Path) -> None:
 
 def test_a_lock_list_keeps_what_is_the_users(tmp_path: Path) -> None:
     text = "# mine\nbash-0:5.1-1.*\n!kernel-0:5.15-1.*\nnvidia-smi-3:1-1.*\nold-tool-0:1-1.*\n"
-    after = rpm.with_locks(text, {"nvidia-smi": "3:2-1", "lib-x": "1-1"}, ["old-tool"])
+    ours = rpm.with_locks(text, {"nvidia-smi": "3:1-1", "old-tool": "1-1"})
+    after = rpm.with_locks(ours, {"nvidia-smi": "3:2-1", "lib-x": "1-1"}, ["old-tool"])
     assert after.splitlines() == [
-        "# mine",
-        "bash-0:5.1-1.*",
-        "!kernel-0:5.15-1.*",
+        *text.splitlines(),
         "# Bedplate: lib-x stays at its version",
         "lib-x-0:1-1.*",
         "# Bedplate: nvidia-smi stays at its version",
         "nvidia-smi-3:2-1.*",
     ]
     assert rpm.with_locks(after, {"nvidia-smi": "3:2-1", "lib-x": "1-1"}) == after
+    assert rpm.others(after) == ["bash-0:5.1-1.*", "nvidia-smi-3:1-1.*", "old-tool-0:1-1.*"]
     on = host(tmp_path)
     put(on, rpm.VERSIONLOCK, "[main]\nlocklist = /etc/other.list\n")
     put(on, "/etc/other.list", after)

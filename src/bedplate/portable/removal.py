@@ -351,12 +351,12 @@ def _red_hat(host: Host, names: Sequence[str]) -> List[str]:
 
 
 def _unlock(host: Host, names: Sequence[str], outcome: Outcome, check: bool) -> None:
-    """Take the locks on the driver's packages off dnf's list; apt forgets its holds by itself."""
+    """Take our locks on the driver's packages off dnf's list; apt forgets its holds by itself."""
     path = rpm.lock_list(host)
     before = host.read(path)
     if before is None:
         return
-    after = rpm.with_locks(before, {}, names)
+    after = rpm.without_own(before, names)
     if after != before:
         outcome.changes.append(f"{path}: locks on the driver's packages removed")
         if not check:
@@ -394,7 +394,10 @@ def locks(host: Host, roles: Sequence[str], check: bool) -> Outcome:
 
 
 def _own_locks(host: Host, roles: Sequence[str], spared: Sequence[str], check: bool) -> Outcome:
-    """Take our marked locks off dnf's list; of the kernel's alone the role is known."""
+    """Take our marked locks off dnf's list; of the kernel's alone the role is known.
+
+    At the end the others are named: 'dnf versionlock delete' of one takes the marks of all away.
+    """
     path = rpm.lock_list(host)
     before = host.read(path) or ""
     going = [
@@ -404,7 +407,11 @@ def _own_locks(host: Host, roles: Sequence[str], spared: Sequence[str], check: b
     ]
     if going and not check:
         host.write(path, rpm.without_own(before, going))
-    return Outcome([f"package {name}: no longer locked" for name in going], [])
+    theirs = [] if roles else rpm.others(before)
+    return Outcome(
+        [f"package {name}: no longer locked" for name in going],
+        [f"the lock {lock}: not ours, by {path} (dnf versionlock delete)" for lock in theirs],
+    )
 
 
 def _simulated(host: Host, what: Sequence[str]) -> Set[str]:

@@ -146,19 +146,11 @@ def _entries(text: Optional[str]) -> List[str]:
 
 
 def with_locks(text: str, wish: Mapping[str, str], gone: Sequence[str] = ()) -> str:
-    """The lock list with the wished versions in place of other locks on the same names.
+    """The lock list with the wished versions in place of other locks of ours on the same names.
 
-    Locks on packages that are not named, and the user's own exclusions (``!``), stay.
+    Locks of the user stay, on the same names too: of several on a name dnf offers each version.
     """
-    names = {*wish, *gone}
-    kept: List[str] = []
-    for line in text.splitlines():
-        if line.startswith(MARK) and line[len(MARK) :].split(" ")[0] in names:
-            continue
-        entry = line.partition("#")[0].strip()
-        if entry and not entry.startswith("!") and name_of(entry) in names:
-            continue
-        kept.append(line)
+    kept = without_own(text, [*wish, *gone]).splitlines()
     for name in sorted(wish):
         kept += [f"{MARK}{name} stays at its version", lock_pattern(name, wish[name])]
     return "".join(line + "\n" for line in kept)
@@ -168,6 +160,11 @@ def own(text: str) -> List[str]:
     """The names whose locks in a list are ours, sorted."""
     lines = (line[len(MARK) :] for line in text.splitlines() if line.startswith(MARK))
     return sorted({line.split(" ")[0] for line in lines})
+
+
+def others(text: str) -> List[str]:
+    """The locks in a list that are not ours, as they are written there."""
+    return _entries(without_own(text, own(text)))
 
 
 def without_own(text: str, names: Sequence[str]) -> str:
