@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -339,6 +340,37 @@ def test_a_driver_in_use_is_not_pulled_away(machine: Machine) -> None:
     with pytest.raises(removal.RemovalError, match="in use"):
         removal.driver_packages(machine.host, check=False)
     assert not any("purge" in asked and "--simulate" not in asked for asked in machine.asked)
+
+
+@pytest.mark.parametrize(
+    ("group", "refused"),
+    [
+        ("0::/user.slice/user-0.slice/session-4.scope", True),
+        ("0::/system.slice/gdm.service", True),
+        ("1:name=systemd:/system.slice/system-getty.slice/x.service\n0::/", True),
+        ("0::/system.slice/containerd.service", False),  # goes before the driver
+        ("0::/system.slice/nvidia-persistenced.service", False),
+        ("0::/system.slice/docker-0a.scope", False),
+        ("0::/system.slice/docker-0a.scope/system.slice/x.service", False),
+        ("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-0a.scope", False),
+        ("0::/", False),
+    ],
+)
+def test_a_process_that_no_reset_ends_is_told_before_anything_goes(
+    machine: Machine, group: str, refused: bool
+) -> None:
+    record(machine)
+    machine.host.write("/proc/4711/comm", "python3\n")
+    machine.host.write("/proc/4711/cgroup", group + "\n")
+    (machine.root / "proc/4711/fd").mkdir()
+    (machine.root / "proc/4711/fd/5").symlink_to("/dev/nvidiactl")
+    told = pytest.raises(
+        removal.RemovalError, match=r"^processes hold the GPUs, .*: 4711 \(python3"
+    )
+    with told if refused else nullcontext():
+        removal.driver_packages(machine.host, check=True)
+    machine.answers["dpkg-query"] = Result(1, "", "no packages found")
+    assert removal.driver_packages(machine.host, check=True).changes == []
 
 
 def test_records_go_last_and_folders_of_the_user_stay(machine: Machine) -> None:

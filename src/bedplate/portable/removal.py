@@ -5,7 +5,7 @@ import re
 import shutil
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
-from . import os_release, owned
+from . import mig, os_release, owned
 from .adopted import without_lines
 from .archives import MARKER
 from .driver import libraries as driver_libraries
@@ -27,6 +27,11 @@ LEFTOVER = ".bedplate-"
 LINKS = ("/usr/local/bin", "/usr/local/sbin", "/opt/cni/bin")
 UNITS = "/etc/systemd/system/"
 _UNIT = re.compile(r"^/etc/systemd/system/[^/]+\.(?:service|path|timer|socket|mount)$")
+#: The control group of a process of no container, in a session or a service.
+_OUTSIDE = re.compile(
+    r":/(?:user\.slice/|system\.slice/(?:[^/\n]+\.slice/)*(?P<unit>[^/\n]+\.service)$)",
+    re.MULTILINE,
+)
 _REMOVED = re.compile(r"^(?:Remv|Purg) (?P<name>\S+)", re.MULTILINE)
 APT = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", "--allow-change-held-packages")
 QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
@@ -273,6 +278,8 @@ def driver_packages(host: Host, check: bool) -> Outcome:
     else:
         going, remove = _debian(host, names), [*APT, "purge"]
     outcome.changes.extend(f"package {name}: removed" for name in going)
+    if going:
+        _require_unheld(host)
     if going and not check:
         used = driver.unload(host)
         if used:
@@ -284,6 +291,23 @@ def driver_packages(host: Host, check: bool) -> Outcome:
     if not check:
         driver_libraries.apply(host, links)
     return outcome
+
+
+def _require_unheld(host: Host) -> None:
+    """Raise RemovalError where processes keep the module loaded that nothing of a reset ends.
+
+    Asked first, before kubelet and runtime go. Containers may have ended when the driver's turn
+    comes, and services of ours have: those that have not are found when the module is unloaded.
+    """
+    ours = [os.path.basename(path) for path in owned.load(host) if path.startswith(UNITS)]
+    found = []
+    for process in mig.module_users(host):
+        group = host.read(f"/proc/{process.split()[0]}/cgroup") or ""
+        outside = _OUTSIDE.search(group)
+        if outside and outside.group("unit") not in ours:
+            found.append(process)
+    if found:
+        raise RemovalError("processes hold the GPUs, end them: " + ", ".join(found))
 
 
 def _recorded_drivers(host: Host) -> driver_record.Record:
@@ -300,6 +324,7 @@ def _installers(host: Host, record: driver_record.Record, outcome: Outcome, chec
     if not version or all((one.source, one.version) != ("runfile", version) for one in drivers):
         return
     outcome.changes.append(f"driver {version} of NVIDIA's installer: removed")
+    _require_unheld(host)
     if check:
         return
     refused = driver.unload(host)
