@@ -13,6 +13,8 @@ description:
     between the two.
   - Loads the modules and sets the sysctls that differ now.
   - Unloads blacklisted modules where nothing uses them.
+  - Refuses a host where a file that is read after ours at boot gives one of the sysctls another
+    value. It is named, and left alone.
   - One round trip for all of it.
 author: [The Bedplate authors]
 options:
@@ -214,6 +216,15 @@ def main() -> None:
     except ValueError as error:
         module.fail_json(msg=str(error))
     found = kernel.compare(host, params["name"], wish)
+    if found.outdone:
+        wished = [f"{key} = {wish.sysctls[key]}" for key in sorted(wish.sysctls)]
+        fail(
+            module,
+            "files that are read after ours at boot set kernel parameters to other values",
+            ", ".join(found.outdone),
+            ", ".join(wished),
+            "Take these lines out of those files and run the play again.",
+        )
     differences = found.told(wish)
     diff = shown(host, found, wish)
     held = kernel_pin.ours(host) if params["unpinned"] else []

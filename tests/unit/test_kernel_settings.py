@@ -88,3 +88,20 @@ def test_a_kernel_that_the_site_names_no_longer_is_let_go(
     assert machine.held == {"his-own", "containerd.io"}
     assert holds.load(machine.host) == {"containerd.io": "container_runtime"}
     assert not keep(machine, monkeypatch, unpinned=True)["changed"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_file_that_would_undo_a_sysctl_at_boot_is_refused_before_anything_changes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    users = "/etc/sysctl.d/99-cis.conf"
+    machine.host.write(users, "fs.a = 0\n")
+    machine.host.write("/proc/sys/fs/a", "0\n")
+    told = keep(machine, monkeypatch, check=check, sysctls={"fs.a": "1"})
+    assert told["msg"].endswith(
+        "got: /etc/sysctl.d/99-cis.conf: fs.a = 0; allowed: fs.a = 1 —"
+        " Take these lines out of those files and run the play again."
+    )
+    assert machine.host.read("/proc/sys/fs/a") == "0\n"
+    assert machine.host.read(users) == "fs.a = 0\n"
+    assert machine.host.list("/etc/sysctl.d") == ["99-cis.conf"]

@@ -17,6 +17,7 @@ from bedplate.portable.evidence.checks import failures
 from bedplate.portable.host import KUBELET_CONFIG, Host, Result, run_command
 from bedplate.portable.kernel import pin as kernel_pin
 from bedplate.portable.kernel import secure_boot
+from bedplate.portable.kernel import settings as kernel
 from bedplate.portable.slurm import config as slurm_config
 
 EFI = "/sys/firmware/efi"
@@ -254,6 +255,25 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
 
         the clock is synchronised — gpu-1 [baseline.clock] — got: no; allowed: yes — Run chrony,
         ntpd or systemd-timesyncd on the host, with servers that it can reach.
+        """
+    )
+
+
+def test_a_file_that_undoes_a_setting_at_the_next_boot_fails_now(tmp_path: Path) -> None:
+    on = host(tmp_path)
+    put(on, kernel_pin.CONTAINER)
+    put(on, "/proc/sys/fs/a", "2\n")
+    wish = kernel.resolve(on, kernel.Settings(sysctls={"fs.a": "2"}))
+    for path, text in kernel.files("host", wish).items():
+        if text:
+            put(on, path, text)
+    put(on, "/etc/sysctl.d/99-cis.conf", "fs.a = 1\n")
+    assert evidence(on, settings={"sysctls": {"fs.a": "2"}})[1] == folded(
+        """
+        kernel settings as role host_baseline keeps them, without differences — gpu-1
+        [baseline.settings] — got: /etc/sysctl.d/99-cis.conf: fs.a = 1 from the next boot on;
+        allowed: nothing — Take lines that count from the next boot on out of the files that are
+        named. Run site.yml for this host again, and reboot it if a blacklisted module is loaded.
         """
     )
 

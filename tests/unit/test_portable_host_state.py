@@ -60,6 +60,7 @@ def test_a_word_is_not_found_inside_another(host: Host) -> None:
     [
         ("net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
         ("net/ipv4/conf/eth0.100/rp_filter", "/proc/sys/net/ipv4/conf/eth0.100/rp_filter"),
+        ("net.ipv4.conf.eth0/100.rp_filter", "/proc/sys/net/ipv4/conf/eth0.100/rp_filter"),
     ],
 )
 def test_sysctl_path(key: str, path: str) -> None:
@@ -134,6 +135,29 @@ def test_every_difference_is_told(host: Host) -> None:
         "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages is unknown instead of 4",
         "module nouveau is loaded",
     ]
+
+
+def test_lines_that_undo_ours_at_the_next_boot_are_named(host: Host) -> None:
+    """In the order of systemd: by name, whatever the folder; of one name the first folder's."""
+    forward, rp = "net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/rp_filter"
+    wish = {forward: "1", rp: "0", "fs.a": "1 2"}
+    put(host, "/etc/sysctl.d/60-bedplate-host.conf", f"{forward} = 1\n")
+    put(host, "/etc/sysctl.d/10-early.conf", f"{forward} = 0\n")
+    put(host, "/etc/sysctl.d/99-same.conf", f"{forward}=1\nfs/a = 1  2\n")
+    put(host, "/etc/sysctl.d/99-cis.conf.bak", f"{forward} = 0\n")
+    put(host, "/usr/lib/sysctl.d/99-wild.conf", "net.ipv4.conf.*.rp_filter = 1\n# fs.a = 3\n")
+    put(host, "/etc/sysctl.conf", "kernel.other = 2\n;fs.a = 3\n-net.ipv4.ip_forward\n")
+    assert kernel.outdone(host, "host", wish) == []
+    put(host, "/usr/lib/sysctl.d/99-x.conf", "-net.ipv4.conf.eth0/1.rp_filter =1\n")
+    put(host, "/run/sysctl.d/70-run.conf", "fs.a = 3\n")
+    late = "/usr/lib/sysctl.d/99-x.conf: -net.ipv4.conf.eth0/1.rp_filter = 1"
+    assert kernel.outdone(host, "host", wish) == [late]  # 99-same.conf puts fs.a right again
+    Path(host.path("/etc/sysctl.d/99-x.conf")).symlink_to("/dev/null")
+    assert kernel.outdone(host, "host", wish) == []
+    put(host, "/etc/sysctl.conf", "net/ipv4/ip_forward=0\n")
+    assert kernel.outdone(host, "host", wish) == []
+    Path(host.path("/etc/sysctl.d/99-sysctl.conf")).symlink_to("../sysctl.conf")
+    assert kernel.outdone(host, "host", wish) == ["/etc/sysctl.conf: net/ipv4/ip_forward = 0"]
 
 
 def test_the_initramfs_is_that_of_every_kernel(tmp_path: Path) -> None:

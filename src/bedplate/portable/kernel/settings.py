@@ -3,8 +3,9 @@
 Modules, blacklist, module options, sysctls and huge pages: what is there, and what differs.
 """
 
+import os
 import re
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..host import Host
 
@@ -22,6 +23,9 @@ INITRAMFS = (
     ("/usr/bin/dracut", ("--regenerate-all", "--force")),
 )
 MODPROBE = "/etc/modprobe.d/"
+#: sysctl.d(5): files of all folders in the order of their names; of one name the first one counts.
+SYSCTLS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
+SYSCTL_FILE = "60-bedplate-{}.conf"
 MODULES_LOAD = "systemd-modules-load.service"
 POOL = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
 _UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
@@ -40,7 +44,8 @@ class Settings(NamedTuple):
 
 class Differences(NamedTuple):
     """What is not as wished: ``files`` by path with their wished text (empty: no such file),
-    ``sysctls`` and ``pools`` by key with their running value."""
+    ``sysctls`` and ``pools`` by key with their running value. ``outdone`` names lines of others'
+    files that undo ours at boot, as ``path: key = value``."""
 
     files: Dict[str, str]
     modules: List[str]
@@ -48,6 +53,7 @@ class Differences(NamedTuple):
     pools: Dict[str, str]
     blacklisted: List[str]
     stale_initramfs: bool
+    outdone: List[str]
 
     def told(self, wish: "Resolved") -> List[str]:
         """One line each, for messages."""
@@ -60,7 +66,8 @@ class Differences(NamedTuple):
             found.append(f"{key} is {now or 'unknown'} instead of {wish.sysctls[key]}")
         for path, now in sorted(self.pools.items()):
             found.append(f"{path} is {now or 'unknown'} instead of {wish.pools[path]}")
-        return found + [f"module {name} is loaded" for name in self.blacklisted]
+        found += [f"module {name} is loaded" for name in self.blacklisted]
+        return found + [f"{line} from the next boot on" for line in self.outdone]
 
 
 class Resolved(NamedTuple):
@@ -84,8 +91,13 @@ def module_present(host: Host, name: str) -> bool:
 
 
 def sysctl_path(key: str) -> str:
-    """``net.ipv4.ip_forward`` as a path below /proc/sys; ``/`` separates keys that contain dots."""
-    return "/proc/sys/" + (key if "/" in key else key.replace(".", "/"))
+    """``net.ipv4.ip_forward`` as a path below /proc/sys.
+
+    As sysctl.d(5) has it: of ``.`` and ``/`` the one that comes first separates the words of a key,
+    and the other one stands for it inside a word.
+    """
+    first = next((letter for letter in key if letter in "./"), "/")
+    return "/proc/sys/" + (key if first == "/" else key.translate(str.maketrans("./", "/.")))
 
 
 def sysctl_now(host: Host, key: str) -> str:
@@ -145,13 +157,45 @@ def files(name: str, wish: Resolved) -> Dict[str, str]:
     contents = {
         "/etc/modules-load.d/bedplate-{}.conf": list(wish.settings.modules),
         MODPROBE + "bedplate-{}.conf": modprobe,
-        "/etc/sysctl.d/60-bedplate-{}.conf": [f"{k} = {sysctls[k]}" for k in sorted(sysctls)],
+        f"{SYSCTLS[0]}/{SYSCTL_FILE}": [f"{k} = {sysctls[k]}" for k in sorted(sysctls)],
         "/etc/tmpfiles.d/bedplate-{}.conf": [f"w {p} - - - - {pools[p]}" for p in sorted(pools)],
     }
     return {
         path.format(name): header + "\n".join(lines) + "\n" if lines else ""
         for path, lines in contents.items()
     }
+
+
+def outdone(host: Host, name: str, sysctls: Mapping[str, str]) -> List[str]:
+    """Lines that give our keys other values at boot, since their files are read after ours.
+
+    /etc/sysctl.conf is read only where a link among the others leads to it. Keys with wildcards are
+    passed over: they never count for a key that a file spells out, as ours does.
+    """
+    paths: Dict[str, str] = {}
+    for folder in reversed(SYSCTLS):
+        paths.update((each, f"{folder}/{each}") for each in host.list(folder))
+    wanted = {sysctl_path(key): " ".join(value.split()) for key, value in sysctls.items()}
+    last: Dict[str, Tuple[str, str]] = {}
+    for each in sorted(paths):
+        if each <= SYSCTL_FILE.format(name) or not each.endswith(".conf"):
+            continue
+        for line in (host.read(paths[each]) or "").splitlines():
+            key, assigns, value = line.strip().partition("=")
+            # A dash says that it is no error where the kernel refuses the value.
+            key, value = key.strip(), " ".join(value.split())
+            path = sysctl_path(key.removeprefix("-"))
+            if assigns and path in wanted and not key.startswith(("#", ";")):
+                last[path] = (value, f"{_led_to(host, paths[each])}: {key} = {value}")
+    return [line for path, (value, line) in sorted(last.items()) if value != wanted[path]]
+
+
+def _led_to(host: Host, path: str) -> str:
+    """The file that a link leads to, which is the one to edit."""
+    real = host.path(path)
+    if not os.path.islink(real):
+        return path
+    return os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(real)))
 
 
 def compare(host: Host, name: str, wish: Resolved) -> Differences:
@@ -166,6 +210,7 @@ def compare(host: Host, name: str, wish: Resolved) -> Differences:
         pools={path: now for path, now in pools.items() if now != wish.pools[path]},
         blacklisted=[m for m in wish.settings.blacklist if host.exists("/sys/module/" + m)],
         stale_initramfs=host.exists(STALE_INITRAMFS),
+        outdone=outdone(host, name, wish.sysctls),
     )
 
 
