@@ -70,7 +70,8 @@ def make(module: AnsibleModule, host: Host, pair: secure_boot.Pair) -> None:
                 module.params["name"],
                 refused,
                 "a pair from 'openssl req'",
-                "Install openssl on the host and run the play again.",
+                "Mend what openssl says, or install it where there is none, and run the play"
+                " again.",
             )
         )
 

@@ -62,3 +62,13 @@ def test_our_drop_in_goes_where_the_user_names_a_pair(
     assert not host.exists(secure_boot.DROP_IN)
     assert secure_boot.DROP_IN not in owned.load(host)
     assert not sign(host, monkeypatch)["changed"]
+
+
+def test_what_openssl_says_is_to_be_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be there, and fail for another reason."""
+    host = Host(str(tmp_path), lambda *_: Result(1, "", "no entropy"))
+    assert sign(host, monkeypatch)["msg"] == (
+        "no key pair could be made for signing kernel modules — gpu-1 — got: no entropy; allowed: a"
+        " pair from 'openssl req' — Mend what openssl says, or install it where there is none, and"
+        " run the play again."
+    )

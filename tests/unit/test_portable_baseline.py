@@ -136,6 +136,23 @@ def test_a_pair_is_made_for_root_only(tmp_path: Path) -> None:
     assert public == on.run(["openssl", "pkey", "-in", str(key), "-pubout"]).out
 
 
+@pytest.mark.parametrize(
+    ("name", "subject"),
+    [
+        (f"{'n' * 42}x.example.org", f"Module signing key of {'n' * 42}"),
+        ("rack/1+CN=gpu 1", "Module signing key of rack_1_CN_gpu_1"),
+    ],
+    ids=["long", "signs of openssl's"],
+)
+def test_any_name_of_a_host_makes_a_pair(tmp_path: Path, name: str, subject: str) -> None:
+    on = Host(str(tmp_path), run_command)
+    pair = secure_boot.pair(on)
+    assert secure_boot.make(on, pair, name) is None
+    argv = ["openssl", "x509", "-inform", "DER", "-in", on.path(pair.certificate)]
+    told = on.run([*argv, "-noout", "-subject"]).out
+    assert told.rpartition("CN = ")[2].strip() == subject
+
+
 def test_a_pair_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     on = host(tmp_path, {"openssl": Result(1, "", "no entropy")})
     assert secure_boot.make(on, secure_boot.pair(on), "gpu-1") == "no entropy"

@@ -32,6 +32,11 @@ OWNER_KEYS = (
 X509 = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
 _LIST = struct.Struct("<16sIII")
 _OWNER = 16
+_SUBJECT = "Module signing key of "
+#: What a certificate's common name may have of letters (RFC 5280, ub-common-name).
+_COMMON_NAME = 64
+#: openssl's -subj takes some signs for its own.
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _SETTING = re.compile(r"^\s*(mok_signing_key|mok_certificate)=[\"']?([^\"'\s#]+)", re.MULTILINE)
 
 
@@ -104,14 +109,16 @@ def make(host: Host, wanted: Pair, name: str) -> Optional[str]:
     """Make a pair whose certificate names the host; the reason where that fails.
 
     Both files are made beside the key's place, in a folder for root only, and the key comes last:
-    a run that is killed in between leaves no pair, and the next one makes it anew.
+    a run that is killed in between leaves no pair, and the next one makes it anew. A long name is
+    cut: it only helps a person to tell keys apart.
     """
+    subject = (_SUBJECT + _NO_NAME.sub("_", name))[:_COMMON_NAME]
     for path in (wanted.key, wanted.certificate):
         os.makedirs(os.path.dirname(host.path(path)), mode=0o755, exist_ok=True)
     work = tempfile.mkdtemp(prefix=".bedplate-", dir=os.path.dirname(host.path(wanted.key)))
     key, certificate = os.path.join(work, "key"), os.path.join(work, "certificate")
     argv = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-sha256"]
-    argv += ["-days", "36500", "-subj", f"/CN=Module signing key of {name}/"]
+    argv += ["-days", "36500", "-subj", f"/CN={subject}/"]
     argv += ["-addext", "extendedKeyUsage=codeSigning,1.3.6.1.4.1.2312.16.1.2"]
     argv += ["-keyout", key, "-outform", "DER", "-out", certificate]
     try:
