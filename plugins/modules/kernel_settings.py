@@ -237,7 +237,10 @@ def main() -> None:
             load(module, host, name)
         # A module brings keys with it that were unknown before: all are looked at again.
         for key in sorted(kernel.compare(host, params["name"], wish).sysctls):
-            put(module, host, key, wish.sysctls[key])
+            if kernel.sysctl_path(key) == kernel.sysctl_path(kernel.DEFAULT_POOL):
+                reserve(module, host, kernel.sysctl_path(key), wish.sysctls[key])
+            else:
+                put(module, host, key, wish.sysctls[key])
         for path in sorted(found.pools):
             reserve(module, host, path, wish.pools[path])
         if held:

@@ -105,3 +105,18 @@ def test_a_file_that_would_undo_a_sysctl_at_boot_is_refused_before_anything_chan
     assert machine.host.read("/proc/sys/fs/a") == "0\n"
     assert machine.host.read(users) == "fs.a = 0\n"
     assert machine.host.list("/etc/sysctl.d") == ["99-cis.conf"]
+
+
+@pytest.mark.parametrize("key", ["vm.nr_hugepages", "vm/nr_hugepages", ""])
+def test_fewer_huge_pages_of_the_default_size_than_asked_for_are_a_failure(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The kernel takes the number, reserves what it can, and says nothing."""
+    path = "/proc/sys/vm/nr_hugepages"
+    machine.host.write("/proc/meminfo", "Hugepagesize:       2048 kB\n")
+    machine.host.write(path, "7\n")
+    wish: dict[str, Any] = {"sysctls": {key: "512"}} if key else {"hugepages": {"2M": 512}}
+    monkeypatch.setattr(kernel_settings.kernel, "put", lambda *_: None)
+    told = keep(machine, monkeypatch, **wish)
+    assert told["msg"].startswith("huge pages cannot be reserved — ")
+    assert f"got: {path} is 7; allowed: 512 — Reserve them at boot" in told["msg"]

@@ -28,6 +28,8 @@ SYSCTLS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/li
 SYSCTL_FILE = "60-bedplate-{}.conf"
 MODULES_LOAD = "systemd-modules-load.service"
 POOL = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+#: The pool of pages of the kernel's default size, which is a sysctl too.
+DEFAULT_POOL = "vm.nr_hugepages"
 _UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
 _SIZE = re.compile(r"^(\d+)([KMG])$")
 
@@ -136,7 +138,7 @@ def resolve(host: Host, wish: Settings) -> Resolved:
     pools = {}
     for size, count in wish.hugepages.items():
         if page_kib(size) == default:
-            sysctls["vm.nr_hugepages"] = str(count)
+            sysctls[DEFAULT_POOL] = str(count)
         else:
             pools[POOL.format(page_kib(size))] = str(count)
     return Resolved(wish, sysctls, pools)
