@@ -254,7 +254,7 @@ def main() -> None:
         # A module in use stays until the next reboot, and is reported; nothing is forced.
         if module.check_mode or host.run(["rmmod", name]).code == 0:
             diff.append({"before": f"module {name} loaded\n", "after": ""})
-    loaded = [m for m in settings.blacklist if host.exists("/sys/module/" + m)]
+    loaded = [m for m in settings.blacklist if host.exists(kernel.module_folder(m))]
     module.exit_json(
         changed=bool(diff), diff=diff, differences=differences, blacklisted_loaded=loaded
     )

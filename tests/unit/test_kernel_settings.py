@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,26 @@ class Machine:
             return Result(0, "".join(rows), "")
         if argv[:2] == ["apt-mark", "unhold"]:
             self.held -= set(argv[2:])
+        if argv[0] == "rmmod":
+            return self.unload(argv[1].replace("-", "_"))
+        return Result(0, "", "")
+
+    def load(self, name: str, uses: int = 0, holders: Sequence[str] = ()) -> None:
+        """Have a module loaded, used by ``holders`` and beyond them ``uses`` times."""
+        self.host.write(f"/sys/module/{name}/refcnt", f"{uses + len(holders)}\n")
+        for holder in holders:
+            self.host.write(f"/sys/module/{name}/holders/{holder}", "")
+
+    def unload(self, name: str) -> Result:
+        """What rmmod does."""
+        folder = Path(self.host.path("/sys/module"))
+        if int((folder / name / "refcnt").read_text()):
+            return Result(1, "", f"rmmod: ERROR: Module {name} is in use")
+        shutil.rmtree(folder / name)
+        for other in folder.glob(f"*/holders/{name}"):
+            count = other.parents[1] / "refcnt"
+            count.write_text(f"{int(count.read_text()) - 1}\n")
+            other.unlink()
         return Result(0, "", "")
 
 
@@ -120,3 +141,16 @@ def test_fewer_huge_pages_of_the_default_size_than_asked_for_are_a_failure(
     told = keep(machine, monkeypatch, **wish)
     assert told["msg"].startswith("huge pages cannot be reserved — ")
     assert f"got: {path} is 7; allowed: 512 — Reserve them at boot" in told["msg"]
+
+
+def test_a_blacklisted_module_goes_however_its_name_is_written(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.load("i2c_nvidia_gpu")
+    wish = {"blacklist": ["i2c-nvidia-gpu"]}
+    told = keep(machine, monkeypatch, **wish)
+    assert {"before": "module i2c-nvidia-gpu loaded\n", "after": ""} in told["diff"]
+    assert machine.host.list("/sys/module") == []
+    machine.load("i2c_nvidia_gpu", uses=1)
+    told = keep(machine, monkeypatch, **wish)
+    assert (told["changed"], told["blacklisted_loaded"]) == (False, ["i2c-nvidia-gpu"])

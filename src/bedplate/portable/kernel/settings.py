@@ -81,9 +81,14 @@ class Resolved(NamedTuple):
     pools: Dict[str, str]
 
 
+def module_folder(name: str) -> str:
+    """Where the kernel tells of a loaded module; a name's dashes are underscores there."""
+    return "/sys/module/{}".format(name.replace("-", "_"))
+
+
 def module_present(host: Host, name: str) -> bool:
     """Whether a module is loaded, or its function is built in."""
-    if host.exists("/sys/module/{}".format(name.replace("-", "_"))):
+    if host.exists(module_folder(name)):
         return True
     if name not in PROVIDES:
         return False
@@ -210,7 +215,7 @@ def compare(host: Host, name: str, wish: Resolved) -> Differences:
         modules=[m for m in wish.settings.modules if not module_present(host, m)],
         sysctls={key: now for key, now in sysctls.items() if now != wish.sysctls[key]},
         pools={path: now for path, now in pools.items() if now != wish.pools[path]},
-        blacklisted=[m for m in wish.settings.blacklist if host.exists("/sys/module/" + m)],
+        blacklisted=[m for m in wish.settings.blacklist if host.exists(module_folder(m))],
         stale_initramfs=host.exists(STALE_INITRAMFS),
         outdone=outdone(host, name, wish.sysctls),
     )
