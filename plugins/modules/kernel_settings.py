@@ -250,11 +250,14 @@ def main() -> None:
     owed = bool(settings.modules) and kernel.boot_list_failed(host)
     if owed and (module.check_mode or kernel.load_boot_list(host)):
         diff.append({"before": "modules of the boot not loaded\n", "after": ""})
-    for name in found.blacklisted:
-        # A module in use stays until the next reboot, and is reported; nothing is forced.
-        if module.check_mode or host.run(["rmmod", name]).code == 0:
-            diff.append({"before": f"module {name} loaded\n", "after": ""})
+    # A module in use stays until the next reboot, and is reported; nothing is forced.
+    if module.check_mode:
+        gone = kernel.unloadable(host, found.blacklisted)
+    else:
+        gone = [name for name in found.blacklisted if host.run(["rmmod", name]).code == 0]
+    diff += [{"before": f"module {name} loaded\n", "after": ""} for name in gone]
     loaded = [m for m in settings.blacklist if host.exists(kernel.module_folder(m))]
+    loaded = [name for name in loaded if name not in gone]
     module.exit_json(
         changed=bool(diff), diff=diff, differences=differences, blacklisted_loaded=loaded
     )

@@ -54,6 +54,8 @@ class Machine:
     def unload(self, name: str) -> Result:
         """What rmmod does."""
         folder = Path(self.host.path("/sys/module"))
+        if not (folder / name / "refcnt").exists():
+            return Result(1, "", f"rmmod: ERROR: Module {name} is builtin.")
         if int((folder / name / "refcnt").read_text()):
             return Result(1, "", f"rmmod: ERROR: Module {name} is in use")
         shutil.rmtree(folder / name)
@@ -154,3 +156,24 @@ def test_a_blacklisted_module_goes_however_its_name_is_written(
     machine.load("i2c_nvidia_gpu", uses=1)
     told = keep(machine, monkeypatch, **wish)
     assert (told["changed"], told["blacklisted_loaded"]) == (False, ["i2c-nvidia-gpu"])
+
+
+def test_check_mode_foresees_which_blacklisted_modules_go(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in use or built in stays; one that only another one uses goes after that."""
+    machine.load("busy", uses=2)
+    machine.load("low", holders=["high_one"])
+    machine.load("high_one")
+    machine.load("shared", uses=1, holders=["high_one"])
+    machine.host.write("/sys/module/inside/parameters/some", "1\n")
+    stays = ["busy", "shared", "inside"]
+    wish = {"blacklist": ["busy", "high-one", "low", "shared", "inside", "absent"]}
+    foreseen = keep(machine, monkeypatch, check=True, **wish)
+    assert len(machine.host.list("/sys/module")) == 5
+    told = keep(machine, monkeypatch, **wish)
+    assert foreseen == told
+    assert told["blacklisted_loaded"] == stays
+    assert machine.host.list("/sys/module") == sorted(stays)
+    foreseen = keep(machine, monkeypatch, check=True, **wish)
+    assert (foreseen["changed"], foreseen["blacklisted_loaded"]) == (False, stays)

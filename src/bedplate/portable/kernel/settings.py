@@ -97,6 +97,23 @@ def module_present(host: Host, name: str) -> bool:
     return text is not None and (not word or word in text.split())
 
 
+def unloadable(host: Host, names: Sequence[str]) -> List[str]:
+    """Those of loaded modules that rmmod would take one after the other, as nothing uses them.
+
+    One whose uses nobody counts is built in, or its kernel unloads none at all.
+    """
+    going: List[str] = []
+    for name in names:
+        folder = module_folder(name)
+        uses = (host.read(folder + "/refcnt") or "").strip()
+        # A module that stands on this one, and goes before it, counts for one use.
+        gone = {module_folder(each) for each in going}
+        users = [each for each in host.list(folder + "/holders") if module_folder(each) in gone]
+        if uses.isdigit() and int(uses) <= len(users):
+            going.append(name)
+    return going
+
+
 def sysctl_path(key: str) -> str:
     """``net.ipv4.ip_forward`` as a path below /proc/sys.
 
