@@ -70,7 +70,7 @@ def script(site: SiteCommands, files: str) -> str:
         f"apt-mark hold {' '.join(sorted(driver))}",
         "systemctl daemon-reload",
         "for m in overlay br_netfilter nvidia nvidia_uvm; do modprobe $m || true; done",
-        "sysctl -q -p /etc/sysctl.d/60-bedplate-host.conf",
+        "sysctl -q -p /etc/sysctl.d/99-zz-bedplate-host.conf",
         "systemctl enable --now nvidia-persistenced",
     ]
     for name in [*PROGRAMS, "cni-plugins"]:

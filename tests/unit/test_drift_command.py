@@ -214,6 +214,8 @@ def test_a_site_without_a_lock_is_refused(site: Path, capsys: pytest.CaptureFixt
         ),
         ("owned.host", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
         ("kubelet.version", True, "pulumi up in stacks/cluster, for gpu-a"),
+        ("runtime.held", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("baseline.later_files", False, ""),
         ("updates.unattended", False, ""),
         ("driver.kernel", True, ""),
     ],

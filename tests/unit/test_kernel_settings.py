@@ -117,17 +117,33 @@ def test_a_kernel_that_the_site_names_no_longer_is_let_go(
 def test_a_file_that_would_undo_a_sysctl_at_boot_is_refused_before_anything_changes(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, check: bool
 ) -> None:
-    users = "/etc/sysctl.d/99-cis.conf"
+    users = "/etc/sysctl.d/zz-cis.conf"
     machine.host.write(users, "fs.a = 0\n")
     machine.host.write("/proc/sys/fs/a", "0\n")
     told = keep(machine, monkeypatch, check=check, sysctls={"fs.a": "1"})
     assert told["msg"].endswith(
-        "got: /etc/sysctl.d/99-cis.conf: fs.a = 0; allowed: fs.a = 1 —"
+        "got: /etc/sysctl.d/zz-cis.conf: fs.a = 0; allowed: fs.a = 1 —"
         " Take these lines out of those files and run the play again."
     )
     assert machine.host.read("/proc/sys/fs/a") == "0\n"
     assert machine.host.read(users) == "fs.a = 0\n"
-    assert machine.host.list("/etc/sysctl.d") == ["99-cis.conf"]
+    assert machine.host.list("/etc/sysctl.d") == ["zz-cis.conf"]
+
+
+def test_sysctls_lie_where_others_have_no_last_word(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier run left under another name goes."""
+    machine.host.write("/proc/sys/fs/a", "1\n")
+    for name in ("60-bedplate-host.conf", "60-gce-network-security.conf", "99-sysctl.conf"):
+        machine.host.write(f"/etc/sysctl.d/{name}", "fs.a = 0\n")
+    assert keep(machine, monkeypatch, sysctls={"fs.a": "1"})["changed"]
+    files = machine.host.list("/etc/sysctl.d")
+    assert len(files) == 3
+    assert "60-bedplate-host.conf" not in files
+    last = machine.host.read(f"/etc/sysctl.d/{max(files)}") or ""
+    assert "\nfs.a = 1\n" in last
+    assert not keep(machine, monkeypatch, sysctls={"fs.a": "1"})["changed"]
 
 
 @pytest.mark.parametrize("key", ["vm.nr_hugepages", "vm/nr_hugepages", ""])

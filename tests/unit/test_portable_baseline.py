@@ -205,6 +205,7 @@ def test_a_container_shares_kernel_and_clock(tmp_path: Path) -> None:
     assert messages == []
     assert results == {
         "baseline.settings": "pass",
+        "baseline.later_files": "pass",
         "baseline.initramfs": "pass",
         "baseline.kernel": "skipped",
         "baseline.kernel_held": "skipped",
@@ -236,11 +237,12 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
         headers=True,
         secure_boot=False,
     )
+    assert results.pop("baseline.later_files") == "pass"
     assert set(results.values()) == {"fail"}
     assert messages == folded(
         """
         kernel settings as role host_baseline keeps them, without differences — gpu-1
-        [baseline.settings] — got: /etc/sysctl.d/60-bedplate-host.conf differs, fs.a is unknown
+        [baseline.settings] — got: /etc/sysctl.d/99-zz-bedplate-host.conf differs, fs.a is unknown
         instead of 2; allowed: nothing — Run site.yml for this host again, and reboot it if a
         blacklisted module is loaded.
 
@@ -284,13 +286,12 @@ def test_a_file_that_undoes_a_setting_at_the_next_boot_fails_now(tmp_path: Path)
     for path, text in kernel.files("host", wish).items():
         if text:
             put(on, path, text)
-    put(on, "/etc/sysctl.d/99-cis.conf", "fs.a = 1\n")
+    put(on, "/etc/sysctl.d/zz-cis.conf", "fs.a = 1\n")
     assert evidence(on, settings={"sysctls": {"fs.a": "2"}})[1] == folded(
         """
-        kernel settings as role host_baseline keeps them, without differences — gpu-1
-        [baseline.settings] — got: /etc/sysctl.d/99-cis.conf: fs.a = 1 from the next boot on;
-        allowed: nothing — Take lines that count from the next boot on out of the files that are
-        named. Run site.yml for this host again, and reboot it if a blacklisted module is loaded.
+        no file that is read at boot after those of role host_baseline undoes a kernel parameter —
+        gpu-1 [baseline.later_files] — got: /etc/sysctl.d/zz-cis.conf: fs.a = 1; allowed: nothing
+        — Take these lines out of those files.
         """
     )
 

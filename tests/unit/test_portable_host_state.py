@@ -97,8 +97,9 @@ def test_files_keep_the_settings_in_one_order(host: Host) -> None:
         "/etc/modules-load.d/bedplate-host_baseline.conf": header + "overlay\nbr_netfilter\n",
         "/etc/modprobe.d/bedplate-host_baseline.conf": header
         + "blacklist nouveau\ninstall nouveau /bin/false\noptions nvidia a=1 b=2\n",
-        "/etc/sysctl.d/60-bedplate-host_baseline.conf": header
+        "/etc/sysctl.d/99-zz-bedplate-host_baseline.conf": header
         + "fs.a = 2\nnet.ipv4.ip_forward = 1\nvm.nr_hugepages = 512\n",
+        "/etc/sysctl.d/60-bedplate-host_baseline.conf": "",
         "/etc/tmpfiles.d/bedplate-host_baseline.conf": header + f"w {pool} - - - - 4\n",
     }
 
@@ -128,7 +129,7 @@ def test_every_difference_is_told(host: Host) -> None:
         "the initramfs was not refreshed after an earlier change",
         "/etc/modprobe.d/bedplate-host.conf differs",
         "/etc/modules-load.d/bedplate-host.conf differs",
-        "/etc/sysctl.d/60-bedplate-host.conf differs",
+        "/etc/sysctl.d/99-zz-bedplate-host.conf differs",
         "/etc/tmpfiles.d/bedplate-host.conf differs",
         "module overlay is not loaded",
         "fs.a is 1 instead of 2",
@@ -141,22 +142,22 @@ def test_lines_that_undo_ours_at_the_next_boot_are_named(host: Host) -> None:
     """In the order of systemd: by name, whatever the folder; of one name the first folder's."""
     forward, rp = "net.ipv4.ip_forward", "net/ipv4/conf/eth0.1/rp_filter"
     wish = {forward: "1", rp: "0", "fs.a": "1 2"}
-    put(host, "/etc/sysctl.d/60-bedplate-host.conf", f"{forward} = 1\n")
-    put(host, "/etc/sysctl.d/10-early.conf", f"{forward} = 0\n")
-    put(host, "/etc/sysctl.d/99-same.conf", f"{forward}=1\nfs/a = 1  2\n")
-    put(host, "/etc/sysctl.d/99-cis.conf.bak", f"{forward} = 0\n")
-    put(host, "/usr/lib/sysctl.d/99-wild.conf", "net.ipv4.conf.*.rp_filter = 1\n# fs.a = 3\n")
+    put(host, "/etc/sysctl.d/99-zz-bedplate-host.conf", f"{forward} = 1\n")
+    put(host, "/etc/sysctl.d/99-early.conf", f"{forward} = 0\n")
+    put(host, "/etc/sysctl.d/zz-same.conf", f"{forward}=1\nfs/a = 1  2\n")
+    put(host, "/etc/sysctl.d/zz-cis.conf.bak", f"{forward} = 0\n")
+    put(host, "/usr/lib/sysctl.d/zz-wild.conf", "net.ipv4.conf.*.rp_filter = 1\n# fs.a = 3\n")
     put(host, "/etc/sysctl.conf", "kernel.other = 2\n;fs.a = 3\n-net.ipv4.ip_forward\n")
     assert kernel.outdone(host, "host", wish) == []
-    put(host, "/usr/lib/sysctl.d/99-x.conf", "-net.ipv4.conf.eth0/1.rp_filter =1\n")
-    put(host, "/run/sysctl.d/70-run.conf", "fs.a = 3\n")
-    late = "/usr/lib/sysctl.d/99-x.conf: -net.ipv4.conf.eth0/1.rp_filter = 1"
-    assert kernel.outdone(host, "host", wish) == [late]  # 99-same.conf puts fs.a right again
-    Path(host.path("/etc/sysctl.d/99-x.conf")).symlink_to("/dev/null")
+    put(host, "/usr/lib/sysctl.d/zz-x.conf", "-net.ipv4.conf.eth0/1.rp_filter =1\n")
+    put(host, "/run/sysctl.d/99-zz-run.conf", "fs.a = 3\n")
+    late = "/usr/lib/sysctl.d/zz-x.conf: -net.ipv4.conf.eth0/1.rp_filter = 1"
+    assert kernel.outdone(host, "host", wish) == [late]  # zz-same.conf puts fs.a right again
+    Path(host.path("/etc/sysctl.d/zz-x.conf")).symlink_to("/dev/null")
     assert kernel.outdone(host, "host", wish) == []
     put(host, "/etc/sysctl.conf", "net/ipv4/ip_forward=0\n")
     assert kernel.outdone(host, "host", wish) == []
-    Path(host.path("/etc/sysctl.d/99-sysctl.conf")).symlink_to("../sysctl.conf")
+    Path(host.path("/etc/sysctl.d/zz-sysctl.conf")).symlink_to("../sysctl.conf")
     assert kernel.outdone(host, "host", wish) == ["/etc/sysctl.conf: net/ipv4/ip_forward = 0"]
 
 

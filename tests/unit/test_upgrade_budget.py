@@ -52,6 +52,8 @@ ENTRY = """\
 WHOLE = [
     "host_baseline validate",
     "nvidia_driver validate",
+    "kubernetes_node validate",
+    "host_baseline configure",
     "nvidia_driver change",
     "container_runtime main",
     "nvidia_container_toolkit main",
@@ -170,7 +172,7 @@ def test_no_wave_begins_once_more_hosts_are_set_aside_than_the_budget_allows(
     hosts |= {"five": HERE, "six": HERE, "seven": HERE}
     done = upgrade(tmp_path, collections, hosts, upgrade_waves=[2], upgrade_failure_budget=1)
     assert done.status == 2, done.output
-    turns = {"one": WHOLE, "three": WHOLE, "four": WHOLE[:3]}
+    turns = {"one": WHOLE, "three": WHOLE, "four": WHOLE[:5]}
     assert done.asked == dict.fromkeys(hosts, NOTHING) | turns
     lost = (
         "the host cannot be reached — two — got: Task failed: Failed to connect to the host via"
@@ -194,5 +196,5 @@ def test_a_canary_that_fails_ends_the_run_whatever_the_budget(
     done = upgrade(tmp_path, collections, hosts, upgrade_failure_budget=3)
     assert done.status == 2, done.output
     assert (done.told, done.failed) == ({SICK["tests_fault"]}, {"one"})
-    assert done.asked == {"one": WHOLE[:3], "two": NOTHING, "three": NOTHING}
+    assert done.asked == {"one": WHOLE[:5], "two": NOTHING, "three": NOTHING}
     assert done.reasons == {"one": SICK["tests_fault"]}

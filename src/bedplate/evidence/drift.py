@@ -38,6 +38,8 @@ HELD_ON_NODES = (
     "owned.kubernetes_node",
     "owned.host_proxy",
 )
+#: What site.yml mends on nodes as well: a hold disturbs nobody.
+HELD_AGAIN = {"runtime.held", "fabric.held"}
 #: What a node of Slurm keeps until slurm.yml may drain it.
 HELD_IN_SLURM = (
     "driver.packages",
@@ -54,6 +56,7 @@ BY_HAND = (
     "driver.kernel",
     "baseline.clock",
     "baseline.headers",
+    "baseline.later_files",
     "baseline.secure_boot",
     "baseline.signing_key",
     "updates.",
@@ -148,6 +151,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
         return "slurm"
     if joined and check.id == "kubelet.version":
         return "pulumi up"
+    if check.id in HELD_AGAIN:
+        return "site"
     if joined and check.id in AFTER_REBOOT_OF_NODES:
         return "upgrade, rebooting"
     if joined and check.id.startswith(HELD_ON_NODES):

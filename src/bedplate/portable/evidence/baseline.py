@@ -42,10 +42,13 @@ def _settings(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
     found = kernel.compare(host, "host", settings)
     told = found._replace(stale_initramfs=False).told(settings)
     fix = "Run site.yml for this host again, and reboot it if a blacklisted module is loaded."
-    if found.outdone:
-        fix = "Take lines that count from the next boot on out of the files that are named. " + fix
     what = "kernel settings as role host_baseline keeps them, without differences"
     to.checks.append(check("baseline.settings", what, [], told, fix))
+    what = (
+        "no file that is read at boot after those of role host_baseline undoes a kernel parameter"
+    )
+    fix = "Take these lines out of those files."
+    to.checks.append(check("baseline.later_files", what, [], found.outdone, fix))
     what = "the initramfs carries the blacklist and the module options"
     to.checks.append(
         check(

@@ -25,7 +25,10 @@ INITRAMFS = (
 MODPROBE = "/etc/modprobe.d/"
 #: sysctl.d(5): files of all folders in the order of their names; of one name the first one counts.
 SYSCTLS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
-SYSCTL_FILE = "60-bedplate-{}.conf"
+#: Late, so that a parameter that the site wishes holds whatever an image or a guide says.
+SYSCTL_FILE = "99-zz-bedplate-{}.conf"
+#: What it was called once, when those had the last word.
+FORMER_SYSCTL_FILE = "60-bedplate-{}.conf"
 MODULES_LOAD = "systemd-modules-load.service"
 POOL = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
 #: The pool of pages of the kernel's default size, which is a sysctl too.
@@ -68,8 +71,7 @@ class Differences(NamedTuple):
             found.append(f"{key} is {now or 'unknown'} instead of {wish.sysctls[key]}")
         for path, now in sorted(self.pools.items()):
             found.append(f"{path} is {now or 'unknown'} instead of {wish.pools[path]}")
-        found += [f"module {name} is loaded" for name in self.blacklisted]
-        return found + [f"{line} from the next boot on" for line in self.outdone]
+        return found + [f"module {name} is loaded" for name in self.blacklisted]
 
 
 class Resolved(NamedTuple):
@@ -182,6 +184,7 @@ def files(name: str, wish: Resolved) -> Dict[str, str]:
         "/etc/modules-load.d/bedplate-{}.conf": list(wish.settings.modules),
         MODPROBE + "bedplate-{}.conf": modprobe,
         f"{SYSCTLS[0]}/{SYSCTL_FILE}": [f"{k} = {sysctls[k]}" for k in sorted(sysctls)],
+        f"{SYSCTLS[0]}/{FORMER_SYSCTL_FILE}": [],
         "/etc/tmpfiles.d/bedplate-{}.conf": [f"w {p} - - - - {pools[p]}" for p in sorted(pools)],
     }
     return {
