@@ -124,11 +124,57 @@ def test_who_asks_the_gpus_waits_with_a_driver_of_which_nothing_is_loaded(
         for name in ("gpu_stack", "nvidia_stack")
         for task in yaml.safe_load((PLAYBOOKS / "tasks" / f"{name}.yml").read_text())
     }
-    conditions = [found["NVIDIA container toolkit"], found["What asks the driver"]]
+    (brings,) = (
+        task["block"]
+        for task in yaml.safe_load((PLAYBOOKS / "tasks" / "nvidia_stack.yml").read_text())
+        if task["name"].startswith("The driver, ")
+    )
+    (fabric,) = (task["when"] for task in brings if task["name"] == "Fabric of NVSwitch boards")
+    conditions = [found["NVIDIA container toolkit"], found["What asks the driver"], fabric]
     host: dict[str, Any] = HERE | ({} if module is None else {"__nvidia_driver_module": module})
     tasks = [
-        {"ansible.builtin.debug": {"msg": f"<{number}>"}, "when": condition}
+        {
+            "ansible.builtin.debug": {"msg": f"<{number}>"},
+            "when": condition,
+            "vars": {"nvidia_fabric_packages": {"nvidia-fabricmanager": "535.1"}},
+        }
         for number, condition in enumerate(conditions)
     ]
     said = play(tmp_path, {"node": host}, tasks)
-    assert ["<0>" in said, "<1>" in said] == [expected, expected], said
+    assert [f"<{number}>" in said for number in range(3)] == [expected] * 3, said
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ({}, "brings"),
+        # A change to that source waits: the unit would hide the one of packages.
+        ({"pending": ["package nvidia-smi"], "persistent": True}, ""),
+        # Somebody's own does its work.
+        ({"persistent": True}, ""),
+        ({"persistent": True, "ours": True}, "brings"),
+        ({"source": "distro"}, "lets go"),
+        ({"source": "distro", "persistent": True}, "lets go"),
+    ],
+)
+def test_a_unit_of_the_persistence_daemon_is_written_where_none_comes(
+    host: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    given = {
+        "__nvidia_driver_target": {"source": host.get("source", "runfile")},
+        "__nvidia_driver_state": {"pending": host.get("pending", [])},
+        "__nvidia_driver_module": {
+            "persistent": host.get("persistent", False),
+            "unit_ours": host.get("ours", False),
+        },
+        # As on Ubuntu.
+        "__nvidia_driver_daemon_lets_go": True,
+    }
+    role = str(PLAYBOOKS.parent / "roles" / "nvidia_driver" / "vars" / "main.yml")
+    words = {"brings": "__nvidia_driver_brings_unit", "lets go": "__nvidia_driver_unit_lets_go"}
+    tasks = [
+        {"ansible.builtin.debug": {"msg": f"<{word}>"}, "when": variable, "vars": given}
+        for word, variable in words.items()
+    ]
+    said = play(tmp_path, {"node": HERE}, tasks, vars_files=[role])
+    assert [word for word in words if f"<{word}>" in said] == ([expected] if expected else []), said
