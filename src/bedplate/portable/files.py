@@ -97,9 +97,11 @@ def ensure_files(
     """Have every file with its content and mode, and record it as ours.
 
     With ``hold`` a file that is there but differs stays, and is reported as pending. A foreign
-    file is refused before anything is written. Without ``watched`` others may change the files too.
+    file is refused before anything is written; one that we wrote and somebody has edited since is
+    drift of ours, with or without our mark. Without ``watched`` others may change the files too.
     """
     outcome = Outcome([], [], [])
+    known = owned.load(host) if any(file.refuse_foreign for file in files) else {}
     for file in files:
         before = host.read(file.path)
         if (
@@ -107,6 +109,7 @@ def ensure_files(
             and before is not None
             and before != file.content
             and not is_ours(before)
+            and file.path not in known
             and not is_package_default(host, file.path, before)
         ):
             outcome.problems.append(
