@@ -88,6 +88,18 @@ def test_a_foreign_file_is_refused_before_anything_is_written(tmp_path: Path) ->
     assert not (tmp_path / "etc/crictl.yaml").exists()
 
 
+def test_what_somebody_has_made_of_our_file_is_put_right(tmp_path: Path) -> None:
+    """It is drift of ours, and what drift proposes must mend it; on a node it waits."""
+    ours = File(CONFIG, OURS, refuse_foreign=True)
+    assert not ensure_files(host(tmp_path), [ours]).problems
+    path = tmp_path / CONFIG.lstrip("/")
+    path.write_text("version = 2\n# mine\n")
+    waits = ensure_files(host(tmp_path), [ours], hold=True)
+    assert (waits.problems, len(waits.pending)) == ([], 1)
+    assert not ensure_files(host(tmp_path), [ours]).problems
+    assert path.read_text() == OURS
+
+
 def test_the_packages_own_default_is_replaced_but_not_an_edited_one(tmp_path: Path) -> None:
     place(tmp_path, "version = 2\n")
     file = File(CONFIG, OURS, refuse_foreign=True)
