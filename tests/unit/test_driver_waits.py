@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from ansible_collections.bedplate.gpu.plugins.modules import nvidia_driver_module
 
+from tests.unit.module_answers import answer
 from tests.unit.test_playbook_vars import HERE, PLAYBOOKS, ROOT, play
-from tests.unit.test_portable_driver import ALL, Exit, Machine
+from tests.unit.test_portable_driver import ALL, WISH, Machine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+NEWER = WISH | {"version": "550.1"}
 TASKS = ROOT / "roles" / "nvidia_driver" / "tasks"
-WISH = {"version": "550.1", "flavour": "proprietary", "source": "distro", "packages": {}}
-WISH |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
-WISH |= {"packages_wait": False}
 
 
 @pytest.fixture
@@ -28,29 +26,22 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine.unload("nvidia")
     machine.refused.add("modprobe nvidia")
     machine.host.write("/etc/kubernetes/kubelet.conf", "")
-    monkeypatch.setattr(nvidia_driver_module, "Host", lambda: machine.host)
     monkeypatch.setattr(nvidia_driver_module.driver, "health", lambda *_: "")
     return machine
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, check: bool = False, **wish: object) -> dict[str, Any]:
+def ends(
+    node: Machine, monkeypatch: pytest.MonkeyPatch, check: bool = False, **wish: object
+) -> dict[str, Any]:
     """What nvidia_driver_module ends with."""
-
-    def end(**values: object) -> None:
-        raise Exit(values)
-
-    made = SimpleNamespace(params=WISH | wish, check_mode=check, exit_json=end, fail_json=end)
-    monkeypatch.setattr(nvidia_driver_module, "AnsibleModule", lambda **_: made)
-    with pytest.raises(Exit) as ended:
-        nvidia_driver_module.main()
-    return dict(ended.value.args[0])
+    return answer(monkeypatch, nvidia_driver_module, node.host, check, **NEWER | wish)
 
 
 @pytest.mark.parametrize("check", [False, True])
 def test_where_packages_wait_no_module_is_loaded_either(
     check: bool, node: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = answer(monkeypatch, check, packages_wait=True)
+    found = ends(node, monkeypatch, check, packages_wait=True)
     assert found.get("pending") == ["the module for 550.1 (proprietary): none is loaded"], found
     assert (found["changed"], found["loaded"], found["built"]) == (False, "", [])
     assert not any("modprobe" in line for line in node.said)
@@ -59,8 +50,11 @@ def test_where_packages_wait_no_module_is_loaded_either(
 def test_a_module_that_is_not_loaded_waits_for_nothing_else(
     node: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "modprobe nvidia: " in answer(monkeypatch)["msg"]
-    assert "modprobe nvidia: " in answer(monkeypatch, packages_wait=True, change_joined=True)["msg"]
+    assert "modprobe nvidia: " in ends(node, monkeypatch)["msg"]
+    assert (
+        "modprobe nvidia: "
+        in ends(node, monkeypatch, packages_wait=True, change_joined=True)["msg"]
+    )
     node.refused.clear()
     found = answer(monkeypatch)
     assert (found["changed"], found["loaded"], found["pending"]) == (True, "550.1", [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from bedplate.portable.evidence import baseline
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import KUBELET_CONFIG, Host, Result
 from bedplate.portable.packages import holds
+from tests.unit.module_answers import answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 OLD, NEW = "6.1.0-50-amd64", "6.1.0-51-amd64"
 FOLLOWER = "linux-image-amd64"
-
-
-class Exit(Exception):  # noqa: N818 the end of a module is no error
-    """How a module ended, and with which answer."""
 
 
 class Debian:
@@ -68,18 +64,8 @@ def pin(
     """Pin kernel NEW, and what the module answers."""
     params: dict[str, object] = {"release": NEW, "packages": [f"linux-image-{NEW}"]}
     params |= {"followers": [FOLLOWER], "change_joined": False, "node": False, "lock_timeout": 1}
-
-    def end(**answer: object) -> None:
-        raise Exit(answer)
-
-    made = SimpleNamespace(params=params | wish, check_mode=check, exit_json=end, fail_json=end)
-    monkeypatch.setattr(kernel_pin, "AnsibleModule", lambda **_: made)
-    monkeypatch.setattr(kernel_pin, "Host", lambda: machine.host)
     monkeypatch.setattr(kernel_pin.kernel_pin, "running", lambda: runs)
-    with pytest.raises(Exit) as ended:
-        kernel_pin.main()
-    answer: dict[str, Any] = ended.value.args[0]
-    return answer
+    return answer(monkeypatch, kernel_pin, machine.host, check, **params | wish)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,16 +12,13 @@ from ansible_collections.bedplate.gpu.plugins.modules import kernel_settings
 
 from bedplate.portable.host import Host, Result
 from bedplate.portable.packages import holds
+from tests.unit.module_answers import answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONFIGURE = Path(__file__).parents[2] / "roles/host_baseline/tasks/configure.yml"
 IMAGE = "linux-image-6.1.0-50-amd64"
-
-
-class Exit(Exception):  # noqa: N818 the end of a module is no error
-    """How a module ended, and with which answer."""
 
 
 class Machine:
@@ -77,17 +73,7 @@ def keep(
     """Keep the settings, and what the module answers."""
     params: dict[str, object] = {"name": "host", "modules": [], "blacklist": [], "unpinned": False}
     params |= {"options": {}, "sysctls": {}, "hugepages": {}}
-
-    def end(**answer: object) -> None:
-        raise Exit(answer)
-
-    made = SimpleNamespace(params=params | wish, check_mode=check, exit_json=end, fail_json=end)
-    monkeypatch.setattr(kernel_settings, "AnsibleModule", lambda **_: made)
-    monkeypatch.setattr(kernel_settings, "Host", lambda: machine.host)
-    with pytest.raises(Exit) as ended:
-        kernel_settings.main()
-    answer: dict[str, Any] = ended.value.args[0]
-    return answer
+    return answer(monkeypatch, kernel_settings, machine.host, check, **params | wish)
 
 
 def test_a_kernel_that_the_site_names_no_longer_is_let_go(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +10,10 @@ from ansible_collections.bedplate.gpu.plugins.modules import module_signing
 from bedplate.portable import owned
 from bedplate.portable.host import Host, Result
 from bedplate.portable.kernel import secure_boot
+from tests.unit.module_answers import answer
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class Exit(Exception):  # noqa: N818 the end of a module is no error
-    """How a module ended, and with which answer."""
 
 
 @pytest.fixture
@@ -31,17 +27,7 @@ def host(tmp_path: Path) -> Host:
 
 def sign(host: Host, monkeypatch: pytest.MonkeyPatch, check: bool = False) -> dict[str, Any]:
     """What the module answers."""
-
-    def end(**answer: object) -> None:
-        raise Exit(answer)
-
-    made = SimpleNamespace(params={"name": "gpu-1"}, check_mode=check, exit_json=end, fail_json=end)
-    monkeypatch.setattr(module_signing, "AnsibleModule", lambda **_: made)
-    monkeypatch.setattr(module_signing, "Host", lambda: host)
-    with pytest.raises(Exit) as ended:
-        module_signing.main()
-    answer: dict[str, Any] = ended.value.args[0]
-    return answer
+    return answer(monkeypatch, module_signing, host, check, name="gpu-1")
 
 
 def test_our_drop_in_goes_where_the_user_names_a_pair(

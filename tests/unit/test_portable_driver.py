@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,15 +11,19 @@ from ansible_collections.bedplate.gpu.plugins.modules import nvidia_driver_modul
 from bedplate.portable import holders, nvidia, os_release
 from bedplate.portable.driver import state as driver
 from bedplate.portable.host import Host, Result
+from tests.unit.module_answers import answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import Any
 
 RELEASE = "6.1.0-37-amd64"
 ALL = {"nvidia-dcgm", "nvidia-fabricmanager", "nvidia-persistenced"}
 LOADED = nvidia.LoadedModule("535.1", "proprietary", simulated=False)
+#: Options of the module that has the driver's kernel module loaded.
+WISH = {"version": "535.1", "flavour": "proprietary", "source": "distro", "packages": {}}
+WISH |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
+WISH |= {"packages_wait": False}
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Release Build\n"
 
 
@@ -75,22 +78,9 @@ def test_a_node_whose_cards_nouveau_holds_is_not_rebooted_as_it_is(
         machine.host.write(f"/sys/{name}", "")
     if joined:
         machine.host.write("/etc/kubernetes/kubelet.conf", "")
-    answers: dict[str, Any] = {}
-
-    def exit_json(**answer: object) -> None:
-        answers.update(answer)
-        raise Exit
-
-    params = {"version": "535.1", "flavour": "proprietary", "source": "distro", "packages": {}}
-    params |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
-    params["packages_wait"] = False
-    made = SimpleNamespace(params=params, check_mode=False, exit_json=exit_json)
-    monkeypatch.setattr(nvidia_driver_module, "AnsibleModule", lambda **_: made)
-    monkeypatch.setattr(nvidia_driver_module, "Host", lambda: machine.host)
     monkeypatch.setattr(nvidia_driver_module, "build", lambda *_: [])
     monkeypatch.setattr(nvidia_driver_module.nvidia, "loaded_module", lambda _: None)
-    with pytest.raises(Exit):
-        nvidia_driver_module.main()
+    answers = answer(monkeypatch, nvidia_driver_module, machine.host, **WISH)
     assert len(answers["pending"]) == pending
     assert answers["reboot_required"] == (not joined)
     assert answers["boot_needed"]
@@ -267,28 +257,13 @@ def test_what_a_killed_change_had_stopped_the_next_run_starts(
     assert not machine.host.exists(holders.RECORD)
 
 
-class Exit(Exception):  # noqa: N818 the end of a module is no error
-    """How a module ended."""
-
-
 def test_the_module_starts_what_a_killed_run_had_stopped(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(check: bool) -> bool:
-        params = {"version": "535.1", "flavour": "proprietary", "source": "distro", "packages": {}}
-        params |= {"kernel": "", "gpus": 0, "options": {}, "archives": "", "change_joined": False}
-        params["packages_wait"] = False
+        said = answer(monkeypatch, nvidia_driver_module, machine.host, check, **WISH)
+        return bool(said["changed"])
 
-        def exit_json(**answer: object) -> None:
-            raise Exit(answer["changed"])
-
-        made = SimpleNamespace(params=params, check_mode=check, exit_json=exit_json)
-        monkeypatch.setattr(nvidia_driver_module, "AnsibleModule", lambda **_: made)
-        with pytest.raises(Exit) as ended:
-            nvidia_driver_module.main()
-        return bool(ended.value.args[0])
-
-    monkeypatch.setattr(nvidia_driver_module, "Host", lambda: machine.host)
     monkeypatch.setattr(nvidia_driver_module.driver, "health", lambda *_: "")
     assert run(check=False)  # it records the driver
     assert not run(check=False)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -19,6 +18,7 @@ from bedplate.portable.driver import record as driver_record
 from bedplate.portable.driver import runfile as driver_runfile
 from bedplate.portable.driver.record import Driver, Record
 from bedplate.portable.host import Host, Result
+from tests.unit.module_answers import answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,25 +136,6 @@ def test_an_installer_that_brings_another_version_has_failed(tmp_path: Path) -> 
     assert said == "it ended well, and 580.1 is installed"
 
 
-class Exit(Exception):  # noqa: N818 the end of a module is no error
-    """How a module ended."""
-
-
-def ends(monkeypatch: pytest.MonkeyPatch, module: Any, host: Host, **wish: object) -> Any:
-    """What a module answers on a host; only those options that it reads are given."""
-
-    def end(**values: object) -> None:
-        raise Exit(values)
-
-    check = bool(wish.pop("check", False))
-    made = SimpleNamespace(params=wish, check_mode=check, exit_json=end, fail_json=end)
-    monkeypatch.setattr(module, "AnsibleModule", lambda **_: made)
-    monkeypatch.setattr(module, "Host", lambda: host)
-    with pytest.raises(Exit) as ended:
-        module.main()
-    return ended.value.args[0]
-
-
 @pytest.mark.parametrize(
     ("recorded", "version", "licence", "foreign"),
     [
@@ -188,7 +169,7 @@ def test_a_driver_that_somebody_else_installed_is_not_exchanged_unasked(
     wish = {"version": version, "flavour": "open", "source": "runfile", "packages": {}}
     wish |= {"marks": [driver_foreign.UNINSTALLER], "module_options": {}, "unheld": False}
     wish |= {"remove_foreign": False, "change_joined": False}
-    said = ends(monkeypatch, nvidia_driver_state, host, **wish)["foreign"]
+    said = answer(monkeypatch, nvidia_driver_state, host, **wish)["foreign"]
     assert said == (
         "/usr/bin/nvidia-uninstall (of no package: NVIDIA's installer)" if foreign else ""
     )
@@ -210,7 +191,7 @@ def test_the_module_goes_before_the_installer_or_all_stays(
         return Result(int(bool(held) and argv[0] == "rmmod"), "", held)
 
     host = Host(str(tmp_path), runner)
-    said = ends(
+    said = answer(
         monkeypatch,
         nvidia_driver_runfile,
         host,

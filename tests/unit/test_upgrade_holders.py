@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,17 +10,14 @@ import yaml
 from ansible_collections.bedplate.gpu.plugins.modules import nvidia_driver_state
 
 from bedplate.portable.host import Host, Result
+from tests.unit.module_answers import answer
 from tests.unit.test_playbook_vars import HERE, PLAYBOOKS, play
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Exit(Exception):  # noqa: N818 the end of a module is no error
-    """How a module ended."""
-
-
-def answer(monkeypatch: pytest.MonkeyPatch, root: Path, **wish: object) -> dict[str, Any]:
+def ends(monkeypatch: pytest.MonkeyPatch, root: Path, **wish: object) -> dict[str, Any]:
     """What nvidia_driver_state ends with, on a host where a DaemonSet's pod has a GPU."""
     folder = root / "proc/88/fd"
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,24 +25,15 @@ def answer(monkeypatch: pytest.MonkeyPatch, root: Path, **wish: object) -> dict[
         (folder / "3").symlink_to("/dev/nvidia0")
     (folder.parent / "comm").write_text("dcgm-exporter\n")
     host = Host(str(root), lambda *_: Result(0, "", ""))
-
-    def end(**values: object) -> None:
-        raise Exit(values)
-
     params = {"version": "550.1", "flavour": "proprietary", "source": "distro", "packages": {}}
     params |= {"marks": [], "module_options": {}, "remove_foreign": False, "change_joined": False}
     params |= {"unheld": False, **wish}
-    made = SimpleNamespace(params=params, check_mode=False, exit_json=end, fail_json=end)
-    monkeypatch.setattr(nvidia_driver_state, "AnsibleModule", lambda **_: made)
-    monkeypatch.setattr(nvidia_driver_state, "Host", lambda: host)
-    with pytest.raises(Exit) as ended:
-        nvidia_driver_state.main()
-    return dict(ended.value.args[0])
+    return answer(monkeypatch, nvidia_driver_state, host, **params)
 
 
 def test_who_holds_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "msg" not in answer(monkeypatch, tmp_path)
-    assert answer(monkeypatch, tmp_path, unheld=True).get("msg") == (
+    assert "msg" not in ends(monkeypatch, tmp_path)
+    assert ends(monkeypatch, tmp_path, unheld=True).get("msg") == (
         f"the GPUs are in use, so that the driver stays — {os.uname().nodename} —"
         " got: 88 (dcgm-exporter); allowed: no process that holds a GPU —"
         " End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
