@@ -56,7 +56,7 @@ def test_a_module_that_is_not_loaded_waits_for_nothing_else(
         in ends(node, monkeypatch, packages_wait=True, change_joined=True)["msg"]
     )
     node.refused.clear()
-    found = answer(monkeypatch)
+    found = ends(node, monkeypatch)
     assert (found["changed"], found["loaded"], found["pending"]) == (True, "550.1", [])
 
 
