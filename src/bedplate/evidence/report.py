@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from bedplate import shipped
 from bedplate.evidence.model import Evidence, Result
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def without_password(text: str) -> str:
 def render(report: Report) -> str:
     """Render the page: HTML with its style inside and no script, readable from a file."""
     environment = Environment(
-        loader=PackageLoader("bedplate.evidence", "."),
+        loader=FileSystemLoader(shipped.templates("report")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
