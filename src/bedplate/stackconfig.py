@@ -48,16 +48,22 @@ class StackConfig:
 def read() -> StackConfig:
     """Read the stack's configuration.
 
-    A relative `bedplate:site` starts at the repository's root; by default the site is the directory
-    under `inventories/` that has the stack's name. Raises StackError if there is none.
+    A relative `bedplate:site` starts at the project's folder. By default the site is the directory
+    under `../../inventories` that has the stack's name, else `../../inventory`. Raises StackError
+    if there is none.
     """
     config = pulumi.Config("bedplate")
-    named = config.get("site") or f"inventories/{pulumi.get_stack()}"
-    site = (Path.cwd().parents[1] / named).resolve()
-    if not site.is_dir():
+    named = config.get("site")
+    project = Path.cwd()
+    defaults = (f"../../inventories/{pulumi.get_stack()}", "../../inventory")
+    looked = [(project / place).resolve() for place in ([named] if named else defaults)]
+    site = next((folder for folder in looked if folder.is_dir()), None)
+    if site is None:
         raise StackError(
-            f"no such site — bedplate:site of stack {pulumi.get_stack()} — got {site} / allowed an "
-            "inventory directory — name it with `pulumi config set bedplate:site PATH`"
+            f"no such site — bedplate:site of stack {pulumi.get_stack()} — got "
+            f"{named or 'no setting'}, and no directory {' or '.join(map(str, looked))} / allowed "
+            f"an inventory directory; a relative path starts at {project} — name it with "
+            "`pulumi config set bedplate:site PATH`"
         )
     return StackConfig(
         site,

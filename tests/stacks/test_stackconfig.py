@@ -87,7 +87,7 @@ def test_what_is_configured_wins(configured: Path) -> None:
     (configured / "elsewhere/.bedplate/ssh").mkdir(parents=True)
     (configured / "elsewhere/.bedplate/ssh/id_ed25519").touch()
     given = {
-        "bedplate:site": "elsewhere",
+        "bedplate:site": "../../elsewhere",
         "bedplate:privateKey": "keys/mine",
         "bedplate:knownHosts": "keys/hosts",
         "bedplate:force": "true",
@@ -100,14 +100,45 @@ def test_what_is_configured_wins(configured: Path) -> None:
     )
 
 
-def test_no_such_site(configured: Path) -> None:
-    settings.set_all_config({"bedplate:site": "nowhere"})
+def test_a_folder_with_one_site_needs_no_setting(configured: Path) -> None:
+    (configured / "inventory").mkdir()
+    assert stackconfig.read().site == configured / "inventories/demo", "the stack's own name wins"
+    (configured / "inventories/demo").rmdir()
+    assert stackconfig.read().site == configured / "inventory"
+    assert stackconfig.read().site_from_project == "../../inventory"
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (
+            {"bedplate:site": "../nowhere"},
+            "../nowhere, and no directory {root}/stacks/nowhere",
+        ),
+        (
+            {},
+            "no setting, and no directory {root}/inventories/demo or {root}/inventory",
+        ),
+    ],
+)
+def test_no_such_site(configured: Path, given: dict[str, str], got: str) -> None:
+    (configured / "inventories/demo").rmdir()
+    settings.set_all_config(given)
     with pytest.raises(stackconfig.StackError) as caught:
         stackconfig.read()
     assert str(caught.value) == (
-        f"no such site — bedplate:site of stack demo — got {configured}/nowhere / allowed an "
-        "inventory directory — name it with `pulumi config set bedplate:site PATH`"
+        f"no such site — bedplate:site of stack demo — got {got.format(root=configured)} / allowed "
+        f"an inventory directory; a relative path starts at {configured}/stacks/cluster — name it "
+        "with `pulumi config set bedplate:site PATH`"
     )
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_project_is_portable(name: str) -> None:
+    """It names no environment and no plugin's place: both are found on PATH."""
+    content = yaml.safe_load((ROOT / "stacks" / name / "Pulumi.yaml").read_text())
+    assert content["runtime"] == "python"
+    assert "plugins" not in content
 
 
 def test_no_lock_is_the_users_mistake(configured: Path) -> None:

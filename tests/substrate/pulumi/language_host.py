@@ -44,10 +44,11 @@ def executor() -> str:
 
 
 def interpreter(info: language_pb2.ProgramInfo) -> Path:
-    """Return the Python of the project's virtual environment, or our own."""
+    """Return the Python of the project's virtual environment, else the one on PATH."""
     wished = json_format.MessageToDict(info.options).get("virtualenv")
     if not wished:
-        return Path(sys.executable)
+        found = shutil.which("python3") or shutil.which("python")
+        return Path(found or sys.executable)
     return Path(os.path.normpath(Path(info.root_directory) / wished)) / "bin/python"
 
 
