@@ -25,6 +25,7 @@ ONE_WORKER = (
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
 ROOT = Path(__file__).parents[1]
+pytest_plugins = ["tests.substrate.internet.fixtures"]
 LEFT_OUT = pytest.StashKey[set[str]]()
 FIGURES = pytest.StashKey[dict[str, dict[str, float | str]]]()
 

@@ -1,0 +1,1 @@
+"""A stand-in for the internet: the vendors' hosts, names and layouts, on this machine alone."""
