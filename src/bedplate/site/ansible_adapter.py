@@ -17,19 +17,20 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader, inventory_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from bedplate.errors import Problem, SiteError
 from bedplate.nearest import nearest
 from bedplate.site import files
 from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written
+from bedplate.site.places import Place
 from bedplate.site.positions import Positions, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from bedplate.site.places import Place
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,36 @@ def _check_files(
             )
         elif not file.variables:
             written.add(content, str(file.path))
+            problems += _no_plugin(content, file.path, positions)
         elif wish := next((key for key in content or () if is_wish(key)), None):
             wishes.append((file, wish))
     problems += written.problems or written.circle()
     if problems:
         raise SiteError(problems)
     return written, wishes
+
+
+def _no_plugin(content: Any, path: Path, positions: Positions) -> list[Problem]:
+    """Return that a source's inventory plugin isn't installed: Ansible's error doesn't name it."""
+    name = content.get("plugin") if content else None
+    if not isinstance(name, str) or inventory_loader.has_plugin(name):
+        return []
+    place = positions.place(name) or Place(str(path))
+    collection = ".".join(name.split(".")[:2])
+    fix = f"correct it, or run: ansible-galaxy collection install {collection}"
+    return [
+        Problem(
+            "inventory plugin is not installed",
+            place.file,
+            place.line,
+            place.column,
+            "plugin",
+            str(name),
+            "a plugin that `ansible-doc -t inventory -l` lists",
+            fix if name.count(".") > 1 else "correct it",
+            rule="readable",
+        )
+    ]
 
 
 def _of_nobody(
@@ -164,8 +189,18 @@ def _strictly() -> Iterator[None]:
             os.environ[name] = duplicate
 
 
+def _collections() -> None:
+    """Set up full plugin names and collections' plugins, as Ansible's own commands do first.
+
+    Once per process: within Ansible it is done already.
+    """
+    if AnsibleCollectionConfig.collection_finder is None:
+        init_plugin_loader()
+
+
 def read(site: Path) -> RawSite:
     """Read an inventory directory. Raises SiteError with everything that cannot be read."""
+    _collections()
     positions = Positions(site)
     try:
         loader = _Loader(site)
