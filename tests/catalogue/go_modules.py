@@ -141,7 +141,6 @@ def kubeadm(folder: Path, version: str) -> dict[str, Any]:
 
     return {
         "etcd": constant("DefaultEtcdVersion"),
-        "etcd_from": constant("MinExternalEtcdVersion"),
         "coredns": constant("CoreDNSVersion"),
         "pause": constant("PauseVersion"),
         "fail_cgroup_v1": fails.group(1) == "true",

@@ -172,8 +172,8 @@ def control_plane() -> dict[str, Any]:
         "endpoint": "192.0.2.1:6443",
         "podSubnet": "10.244.0.0/16",
         "serviceSubnet": "10.96.0.0/12",
-        "etcdImageTag": "3.6.5-0",
-        "dnsImageTag": "v1.15.0",
+        "etcdImageTag": "3.6.8-0",
+        "dnsImageTag": "v1.14.2",
         "ignorePreflight": ["SystemVerification"],
     }
 

@@ -22,8 +22,8 @@ def inputs(**more: Any) -> ControlPlaneInputs:
         "endpoint": "192.0.2.1:6443",
         "pod_subnet": "10.244.0.0/16",
         "service_subnet": "10.96.0.0/12",
-        "etcd_image_tag": "3.6.5-0",
-        "dns_image_tag": "v1.15.0",
+        "etcd_image_tag": "3.6.8-0",
+        "dns_image_tag": "v1.14.2",
     }
     return ControlPlaneInputs(**(plain | more))
 
@@ -50,8 +50,8 @@ def test_init_says_what_the_lock_says() -> None:
         "kubernetesVersion": "v1.36.3",
         "controlPlaneEndpoint": "192.0.2.1:6443",
         "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"},
-        "etcd": {"local": {"imageTag": "3.6.5-0"}},
-        "dns": {"imageTag": "v1.15.0"},
+        "etcd": {"local": {"imageTag": "3.6.8-0"}},
+        "dns": {"imageTag": "v1.14.2"},
     }
     assert found["KubeletConfiguration"]["cgroupDriver"] == "systemd"
 

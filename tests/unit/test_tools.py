@@ -161,7 +161,7 @@ def test_what_a_killed_run_left_is_removed(own_cache: Path) -> None:
     (own_cache / "tools" / ".building-x" / "etcd").mkdir(parents=True)
     finished(TOOLS["etcd"])
     build.build_missing(["etcd"], keep_build_cache=True)
-    assert [path.name for path in (own_cache / "tools").iterdir()] == ["etcd-3.6.5"]
+    assert [path.name for path in (own_cache / "tools").iterdir()] == ["etcd-3.6.8"]
 
 
 def test_what_is_built_on_request_is_built_only_where_it_is_named(
@@ -192,9 +192,9 @@ def test_a_run_says_how_long_it_may_take_and_drops_the_compilers_caches(
         f"[tools] building etcd, registry into {own_cache}: some 30 minutes for all on two cores;"
         " each finished tool is kept if this is interrupted"
     )
-    assert said[1:3] == ["[tools] 1 of 2: etcd 3.6.5", "[tools] 2 of 2: registry 3.1.2"]
+    assert said[1:3] == ["[tools] 1 of 2: etcd 3.6.8", "[tools] 2 of 2: registry 3.1.2"]
     assert [line.split()[1:] for line in said[3:5]] == [
-        ["etcd", "3.6.5", "83", "s"],
+        ["etcd", "3.6.8", "83", "s"],
         ["registry", "3.1.2", "83", "s"],
     ]
 
@@ -215,7 +215,7 @@ def test_a_step_that_goes_on_is_shown_with_its_time(
     monkeypatch.setattr(build.time, "monotonic", lambda: next(times, 45.6))
     build.shown("building", TOOLS["etcd"], ["sleep", "0.5"], tmp_path, dict(os.environ))
     assert capsys.readouterr().out.startswith(
-        "[tools] building etcd 3.6.5 … 15 s\n[tools] building etcd 3.6.5 … 30 s\n"
+        "[tools] building etcd 3.6.8 … 15 s\n[tools] building etcd 3.6.8 … 30 s\n"
     )
 
 
@@ -224,7 +224,7 @@ def test_a_step_that_fails_says_its_last_output(tmp_path: Path) -> None:
     with pytest.raises(build.BuildError) as caught:
         build.shown("compiling", TOOLS["etcd"], command, tmp_path, dict(os.environ))
     assert str(caught.value) == (
-        "compiling etcd 3.6.5 failed — sh -c echo undefined: x; exit 2 in its folder"
+        "compiling etcd 3.6.8 failed — sh -c echo undefined: x; exit 2 in its folder"
         f" {build.FOLDER}/etcd — got status 2: undefined: x"
     )
 

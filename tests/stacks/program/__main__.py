@@ -27,8 +27,8 @@ control_plane = sdk.ControlPlane(
         "endpoint": ENDPOINT,
         "podSubnet": "10.244.0.0/16",
         "serviceSubnet": "10.96.0.0/12",
-        "etcdImageTag": "3.6.5-0",
-        "dnsImageTag": "v1.15.0",
+        "etcdImageTag": "3.6.8-0",
+        "dnsImageTag": "v1.14.2",
     },
     below,
 )
