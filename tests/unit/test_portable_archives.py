@@ -275,6 +275,66 @@ def test_a_folder_of_links_takes_the_programs_only(
     assert ensure([archive]) == ([], [], [])
 
 
+def lacks(archive: Archive, path: str, got: str, allowed: str) -> str:
+    """Return the message about a link that would lead to nothing."""
+    return (
+        f"tool 1.0: the archive lacks the file that a link is to lead to — tool-1.0.tar.gz: {path} "
+        f"— got: {got}; allowed: {allowed} — Nothing was linked. Check the version, the layout and "
+        "the number of leading folders to strip."
+    )
+
+
+def test_an_archive_of_another_layout_is_not_installed(
+    make: Callable[..., Archive], tmp_path: Path
+) -> None:
+    path, folder = str(tmp_path / "usr/tool"), f"{tmp_path}/cni/"
+    packages: list[Member] = [(f"packages/{n}.deb", b"", 0o644) for n in range(10)]
+    archive = make(members=packages, links=((str(tmp_path / "usr/a"), "packages/0.deb"),))
+    one = archive._replace(links=((path, "bin/tool"),))
+    shown = ", ".join(f"packages/{n}.deb" for n in range(8)) + " and 2 more"
+    assert ensure([one]) == ([], [], [lacks(one, path, shown, "bin/tool")])
+    all_of_a_folder = archive._replace(links=(*archive.links, (folder, "packages")))
+    allowed = "a program in packages"
+    assert ensure([all_of_a_folder]).problems == [lacks(one, folder, shown, allowed)]
+    assert names(tmp_path / "store/tool") == []
+    assert not (tmp_path / "usr").exists()
+    assert ensure([archive]).problems == []
+
+
+def test_a_link_that_leads_to_nothing_is_found_and_mended(
+    make: Callable[..., Archive], tmp_path: Path
+) -> None:
+    """An earlier version linked what the archive does not have; a wish may name another file."""
+    archive = make(members=[("bin/tool", b"t", 0o755), symlink("bin/also", "tool")])
+    ensure([archive])
+    path = str(tmp_path / "usr/other")
+    more = archive._replace(links=(*archive.links, (path, "bin/other")))
+    assert defect(more) == f"bin/other, which {path} is to lead to, is missing"
+    assert ensure([more]).problems == [lacks(more, path, "bin/tool", "bin/other")]
+    assert defect(archive) == "", "what is there stays"
+    also = archive._replace(links=((path, "bin/also"),))
+    assert defect(also) == ""
+    Path(archive.dest, "bin/also").unlink()
+    assert ensure([also]).changes[0].startswith(f"{archive.dest}: bin/also, which {path} is to ")
+    assert (tmp_path / "usr/other").read_bytes() == b"t"
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("sha256", ["", "A" * 64])
+def test_an_artefact_without_a_digest_is_refused(
+    sha256: str, check: bool, make: Callable[..., Archive], tmp_path: Path
+) -> None:
+    archive = make(sha256=sha256, url="https://user:secret@192.0.2.1/tool-1.0.tar.gz")
+    refused = (
+        "tool 1.0: the artefact has no digest to know it by — https://192.0.2.1/tool-1.0.tar.gz — "
+        f"got: {sha256 or 'none'}; allowed: a SHA-256 in lower-case hexadecimal, or the URL of a "
+        "checksum file — Nothing is installed whose digest is not known. Where a site decides, "
+        "resolve its artefacts again; otherwise give the digest."
+    )
+    assert ensure([archive], check=check) == ([], [], [refused])
+    assert not (tmp_path / "store").exists()
+
+
 def test_held_links_stay_and_are_told(make: Callable[..., Archive], tmp_path: Path) -> None:
     old, new = make("1.0"), make("2.0")
     ensure([old], hold_links=True)

@@ -5,14 +5,25 @@ import os
 import shutil
 import stat
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from .fetch import FetchError, Opener, download, is_digest, open_url, resolve_digest, workplace
+from .fetch import (
+    FetchError,
+    Opener,
+    download,
+    is_digest,
+    open_url,
+    resolve_digest,
+    without_user,
+    workplace,
+)
 from .message import problem
 from .unpack import UnpackError, place_file, unpack_tar
 
 #: What a complete folder carries; written last, before the folder gets its name.
 MARKER = ".bedplate.json"
+#: How many of an archive's files a message names.
+_SHOWN = 8
 
 
 class Archive(NamedTuple):
@@ -86,7 +97,64 @@ def defect(archive: Archive) -> str:
             return f"{name} is missing"
         if _print(path) != expected:
             return f"{name} was changed"
+    for path, target in archive.links:
+        if not _leads(archive.dest, path, target, marker["files"]):
+            return f"{target}, which {path} is to lead to, is missing"
     return ""
+
+
+def _leads(folder: str, path: str, target: str, files: Mapping[str, List[int]]) -> bool:
+    """Whether a link finds something in an archive's folder: a file, or programs of a folder."""
+    if path.endswith("/"):
+        return bool(_programs(target, files))
+    return os.path.isfile(os.path.join(folder, target))
+
+
+def _programs(folder: str, files: Mapping[str, List[int]]) -> List[str]:
+    """The executables in a folder of an archive, sorted."""
+    inside = os.path.normpath(folder)
+    return [
+        name
+        for name, (_, _, mode) in sorted(files.items())
+        if os.path.normpath(os.path.dirname(name) or ".") == inside and mode & 0o111
+    ]
+
+
+def _check_links(archive: Archive, folder: str, files: Mapping[str, List[int]]) -> None:
+    """Refuse an archive that lacks what a link is to lead to.
+
+    Raises:
+        UnpackError: it has other files; the first few are named.
+    """
+    for path, target in archive.links:
+        if _leads(folder, path, target, files):
+            continue
+        shown = sorted(files)[:_SHOWN]
+        more = len(files) - len(shown)
+        raise UnpackError(
+            problem(
+                "the archive lacks the file that a link is to lead to",
+                f"{archive.url.rsplit('/', 1)[-1]}: {path}",
+                ", ".join(shown) + (f" and {more} more" if more else ""),
+                f"a program in {target}" if path.endswith("/") else target,
+                "Nothing was linked. Check the version, the layout and the number of leading "
+                "folders to strip.",
+            )
+        )
+
+
+def _without_digest(archive: Archive) -> str:
+    """Say that nothing tells what the download has to be; empty if something does."""
+    if is_digest(archive.sha256) or "://" in archive.sha256:
+        return ""
+    return problem(
+        "the artefact has no digest to know it by",
+        without_user(archive.url)[0],
+        archive.sha256 or "none",
+        "a SHA-256 in lower-case hexadecimal, or the URL of a checksum file",
+        "Nothing is installed whose digest is not known. Where a site decides, resolve its "
+        "artefacts again; otherwise give the digest.",
+    )
 
 
 def _sync(folder: str) -> None:
@@ -112,6 +180,8 @@ def _install(archive: Archive, opener: Opener) -> None:
             files = place_file(packed, new, archive.members[0])
         else:
             files = unpack_tar(packed, new, archive.strip, archive.members)
+        prints = {name: _print(os.path.join(new, name)) for name in files}
+        _check_links(archive, new, prints)
         marker = {
             "format": 1,
             "name": archive.name,
@@ -119,7 +189,7 @@ def _install(archive: Archive, opener: Opener) -> None:
             "sha256": digest,
             "checksum": "" if is_digest(archive.sha256) else archive.sha256,
             "strip": archive.strip,
-            "files": {name: _print(os.path.join(new, name)) for name in files},
+            "files": prints,
         }
         with open(os.path.join(new, MARKER), "w", encoding="utf-8") as stream:
             json.dump(marker, stream, indent=1, sort_keys=True)
@@ -144,11 +214,9 @@ def _expand(archive: Archive) -> List[Tuple[str, str]]:
         if not path.endswith("/"):
             wanted.append((path, os.path.join(archive.dest, target)))
             continue
-        inside = os.path.normpath(target)
-        for name, expected in sorted(files.items()):
-            if os.path.normpath(os.path.dirname(name) or ".") == inside and expected[2] & 0o111:
-                link = os.path.join(path, os.path.basename(name))
-                wanted.append((link, os.path.join(archive.dest, name)))
+        for name in _programs(target, files):
+            link = os.path.join(path, os.path.basename(name))
+            wanted.append((link, os.path.join(archive.dest, name)))
     return wanted
 
 
@@ -221,6 +289,10 @@ def ensure(
     """
     outcome = Outcome([], [], [])
     for archive in archives:
+        unknown = _without_digest(archive)
+        if unknown:
+            outcome.problems.append(f"{archive.name} {archive.version}: {unknown}")
+            continue
         wrong = defect(archive)
         if hold_links and wrong.startswith(("another archive", "unpacked otherwise")):
             # Complete and in use: to exchange it under its links would exchange what they name.
