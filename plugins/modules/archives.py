@@ -39,9 +39,13 @@ options:
         type: str
         required: true
       layout:
-        description: A tar archive, or a file that is itself the program.
+        description:
+          - A tar archive, a Debian package, or a file that is itself the program.
+          - A Debian package (V(deb)) is unpacked on every system, without its scripts and without
+            the system's package manager. Its content must be compressed with gzip, xz or bzip2, or
+            not at all.
         type: str
-        choices: [tar, file]
+        choices: [tar, deb, file]
         default: tar
       strip:
         description: How many leading folders of the archive are dropped.
@@ -118,7 +122,7 @@ SPEC: dict[str, Any] = {
     "version": {"type": "str", "required": True},
     "url": {"type": "str", "required": True},
     "sha256": {"type": "str", "required": True},
-    "layout": {"type": "str", "choices": ["tar", "file"], "default": "tar"},
+    "layout": {"type": "str", "choices": ["tar", "deb", "file"], "default": "tar"},
     "strip": {"type": "int", "default": 0},
     "members": {"type": "list", "elements": "str", "default": []},
     "dest": {"type": "path"},

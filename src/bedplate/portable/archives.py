@@ -18,7 +18,7 @@ from .fetch import (
     workplace,
 )
 from .message import problem
-from .unpack import UnpackError, place_file, unpack_tar
+from .unpack import UnpackError, place_file, unpack_deb, unpack_tar
 
 #: What a complete folder carries; written last, before the folder gets its name.
 MARKER = ".bedplate.json"
@@ -29,7 +29,8 @@ _SHOWN = 8
 class Archive(NamedTuple):
     """One archive to have.
 
-    ``sha256`` is the digest or the URL of a checksum file. ``layout`` is ``tar`` or ``file``.
+    ``sha256`` is the digest or the URL of a checksum file. ``layout`` is ``tar``, ``deb`` (the
+    content of a Debian package, on any system) or ``file``.
     ``links`` maps a path to a file in ``dest``; a path that ends in a slash is a folder that gets
     a link for every executable in the named folder of ``dest``.
     """
@@ -179,7 +180,8 @@ def _install(archive: Archive, opener: Opener) -> None:
         if archive.layout == "file":
             files = place_file(packed, new, archive.members[0])
         else:
-            files = unpack_tar(packed, new, archive.strip, archive.members)
+            unpack = unpack_deb if archive.layout == "deb" else unpack_tar
+            files = unpack(packed, new, archive.strip, archive.members)
         prints = {name: _print(os.path.join(new, name)) for name in files}
         _check_links(archive, new, prints)
         marker = {
