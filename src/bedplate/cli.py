@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from bedplate.errors import BedplateError
+from bedplate.starting import options as starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,14 +37,30 @@ class Parser(argparse.ArgumentParser):
         self.exit(REFUSED, f"{self.prog}: {message}\n")
 
 
+class Version(argparse.Action):
+    """Print the version: of the catalogue too, which is read for this alone."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print it and exit."""
+        from bedplate.about import version_line
+
+        print(version_line())
+        parser.exit(OK)
+
+
 def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     """Return the parser of `bedplate`; the mirror brings its own part when it is asked for."""
     top = Parser(
         prog="bedplate",
         description="Bare metal in, GPU cluster out: decide once what goes together.",
-        epilog="Hosts are changed by ansible-playbook and clusters by pulumi; both read the lock.",
+        epilog="Hosts are changed by ansible-playbook and clusters by pulumi; both read the lock. "
+        'Completion: eval "$(bedplate completion bash)" in ~/.bashrc, or zsh in ~/.zshrc.',
+    )
+    top.add_argument(
+        "--version", action=Version, nargs=0, help="print version and date of the catalogue"
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    starting.add_parser(commands)
     plan = commands.add_parser(
         "plan",
         help="decide every version and write SITE/.bedplate.lock.yml",
@@ -102,6 +119,23 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     )
     drift.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
     drift.add_argument("--json", action="store_true", help="print one JSON object")
+    gpus = commands.add_parser(
+        "gpus",
+        help="list the GPU models, as a site names them",
+        description="List the GPU models of the catalogue with memory, architecture, compute "
+        "capability and PCI identifiers.",
+        epilog="Examples: bedplate gpus h100 — bedplate gpus ada — bedplate gpus 10de:2330. "
+        "Exit status: 0 found, 3 none of that name, 1 a bug.",
+    )
+    gpus.add_argument("word", nargs="?", metavar="WORD", help="part of a name, or a PCI identifier")
+    completion = commands.add_parser(
+        "completion",
+        help="print what a shell reads to complete this command",
+        description="Print what a shell reads to complete `bedplate`.",
+        epilog='In ~/.bashrc: eval "$(bedplate completion bash)". In ~/.zshrc, after compinit: '
+        'eval "$(bedplate completion zsh)".',
+    )
+    completion.add_argument("shell", choices=("bash", "zsh"))
     if with_mirror:
         from bedplate.mirror import command
 
@@ -114,6 +148,10 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if "_ARGCOMPLETE" in os.environ:
+        from bedplate import completion
+
+        completion.complete(parser(with_mirror=True))
     try:
         if given[:1] == ["mirror"]:
             asked = parser(with_mirror=True).parse_args(given)
@@ -150,6 +188,18 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.evidence import drift_command
 
         return _told(lambda: drift_command.run(options.site, as_json=options.json))
+    if options.command == "init":
+        from bedplate.starting import command as init
+
+        return _told(lambda: init.run(options))
+    if options.command == "gpus":
+        from bedplate import gpus
+
+        return _told(lambda: gpus.run(options.word))
+    if options.command == "completion":
+        from bedplate import completion
+
+        return completion.run(options.shell)
     if options.command == "explain":
         from bedplate.planning import explain
 

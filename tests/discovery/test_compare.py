@@ -74,7 +74,8 @@ def test_wishes_that_cannot_be_compared(tmp_path: Path) -> None:
     assert said(facts, {"bedplate_gpu": {"model": "h100-sxm5-80gbb", "count": 8}}) == [
         (
             "h1: the catalogue does not know the declared GPU — s/group_vars/pool_x.yml:2:1 "
-            "bedplate_gpu — got h100-sxm5-80gbb / allowed h100-sxm5-80gb — write h100-sxm5-80gb"
+            "bedplate_gpu — got h100-sxm5-80gbb / allowed h100-sxm5-80gb, h100-sxm5-94gb — "
+            "write h100-sxm5-80gb"
         )
     ]
     (only,) = said(facts, {"bedplate_gpu": {"model": "h100-sxm5-80gb", "number": 8}})

@@ -25,7 +25,17 @@ with contextlib.redirect_stdout(io.StringIO()):
 print(json.dumps([status, sorted(sys.modules)]))
 """
 #: The heavy packages: what a command may be slow for.
-HEAVY = {"ansible", "asyncssh", "clingo", "grpc", "jinja2", "pulumi", "pydantic", "yaml"}
+HEAVY = {
+    "ansible",
+    "argcomplete",
+    "asyncssh",
+    "clingo",
+    "grpc",
+    "jinja2",
+    "pulumi",
+    "pydantic",
+    "yaml",
+}
 PARTS = {
     "catalogue",
     "cluster",
@@ -66,6 +76,10 @@ def site(tmp_path: Path) -> Path:
     [
         (["--help"], 0, set(), set()),
         (["plan", "--help"], 0, set(), set()),
+        (["init", "--help"], 0, set(), set()),
+        (["--version"], 0, {"pydantic", "yaml"}, {"catalogue"}),
+        (["gpus", "h100"], 0, {"pydantic", "yaml"}, {"catalogue"}),
+        (["completion", "bash"], 0, {"argcomplete"}, set()),
         (
             ["plan", "SITE"],
             0,

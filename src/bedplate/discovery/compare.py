@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from bedplate.discovery.identify import counted, flow, gpu_wish, hardware, kind_of, system_of
 from bedplate.discovery.propose import passthrough
 from bedplate.errors import Problem
-from bedplate.nearest import nearest
+from bedplate.nearest import models_like, write_one
 from bedplate.site.model import Accelerator, Gpu, Host, Passthrough
 from bedplate.site.places import Place, Places, spelt
 
@@ -82,10 +82,11 @@ class Comparison:
         models = self._catalogue.gpu_models
         for wish in wishes:
             if wish.model and wish.model not in models:
-                close = nearest(wish.model, models)
-                fix = f"write {close}" if close else "see the supported matrix in docs/"
+                close = models_like(wish.model, models)
+                fix = write_one(wish.model, close) if close else "look for it with `bedplate gpus`"
                 what = "the catalogue does not know the declared GPU"
-                yield self._problem(what, ("bedplate_gpu",), wish.model, close, fix)
+                allowed = ", ".join(close) or "a model of the catalogue"
+                yield self._problem(what, ("bedplate_gpu",), wish.model, allowed, fix)
                 return
         missing = [w for w in wishes if sum(_is(b, w) for b in boards) != w.count]
         extra = [b for b in boards if not any(_is(b, w) for w in wishes)]

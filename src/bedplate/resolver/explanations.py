@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
-from bedplate.nearest import nearest
+from bedplate.nearest import models_like, nearest, same_digits, write_one
 from bedplate.resolver.conflicts import CONTRADICTION
 from bedplate.site.places import spelt
 
@@ -123,6 +123,27 @@ def unknown(
     )
     fix = f"write {close}" if close else f"choose one of {shown}" if names else "remove it"
     return refused(rule, host, path, got, shown or "none is known", fix)
+
+
+def unknown_model(
+    host: SiteHost, path: Sequence[str | int], got: str, models: Iterable[str]
+) -> Problem:
+    """Return the refusal of a GPU that the catalogue does not have: never other hardware."""
+    close = models_like(got, models)
+    if close:
+        return refused("gpu-known", host, path, got, ", ".join(close), write_one(got, close))
+    fix = "look for it with `bedplate gpus`: what that does not list is not supported"
+    return refused("gpu-known", host, path, got, "a model of the catalogue", fix)
+
+
+def unknown_system(
+    host: SiteHost, path: Sequence[str | int], got: str, systems: Iterable[str]
+) -> Problem:
+    """Return the refusal of an operating system: never another release of it."""
+    names = sorted(systems)
+    close = nearest(got, same_digits(got, names))
+    fix = f"write {close}" if close else "use one of these systems"
+    return refused("system-known", host, path, got, ", ".join(names), fix)
 
 
 MANY = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.resolver import guests
-from bedplate.resolver.explanations import refused, unknown
+from bedplate.resolver.explanations import refused, unknown, unknown_model, unknown_system
 from bedplate.resolver.wishes import (
     IN_KUBERNETES_ONLY,
     POOL_PINS,
@@ -49,7 +49,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
 def _system(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     wished = host.wishes.bedplate_host
     if wished.os not in catalogue.systems:
-        yield unknown("system-known", host, ("bedplate_host", "os"), wished.os, catalogue.systems)
+        yield unknown_system(host, ("bedplate_host", "os"), wished.os, catalogue.systems)
     elif wished.kernel is not None:
         kernels = [f.value.kernel for f in catalogue.kernels.values() if f.value.os == wished.os]
         if wished.kernel not in kernels:
@@ -227,8 +227,7 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         if fact is not None:
             seen.add(fact.value.model)
         elif gpu.model is not None and gpu.model not in catalogue.gpu_models:
-            names = catalogue.gpu_models
-            yield unknown("gpu-known", host, (*path, "model"), gpu.model, names)
+            yield unknown_model(host, (*path, "model"), gpu.model, catalogue.gpu_models)
         elif gpu.model is not None:
             board = catalogue.gpu_models[gpu.model].value
             if gpu.pci is not None and gpu.pci not in board.pci:

@@ -91,6 +91,10 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         fix = f'quote it: "{text}"'
         if isinstance(value, bool):
             fix = "quote it as it is written: YAML takes yes, no, on and off for true and false"
+    elif kind == "string_pattern_mismatch" and name in {"model", "os"}:
+        plain = re.sub(r"[^a-z0-9.]+", "-", str(value).lower()).strip("-.")
+        what, fix = "wrong name", f"write {plain}" if plain else fix
+        allowed += ": small letters, digits, dots and hyphens"
     elif value is None and kind.endswith("_type"):
         got, fix = "nothing", "give it a value, or leave it out"
     return Problem(

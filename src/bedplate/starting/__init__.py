@@ -1,0 +1,1 @@
+"""`bedplate init`: the folder that a user starts with."""

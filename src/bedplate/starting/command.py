@@ -1,0 +1,37 @@
+"""`bedplate init DIR`: check what is asked, write the folder, say what comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.catalogue import load_catalogue
+from bedplate.errors import BedplateError
+from bedplate.starting.start import asked
+from bedplate.starting.write import check_folder, rendered, write
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from pathlib import Path
+
+
+def run(options: Namespace) -> int:
+    """Write the folder. Raises BedplateError with every problem of what is asked."""
+    folder: Path = options.folder
+    problems = check_folder(folder)
+    try:
+        start = asked(options, load_catalogue())
+    except BedplateError as error:
+        problems += error.problems
+    if problems:
+        raise BedplateError(problems)
+    texts = rendered(start, folder.absolute().name)
+    write(folder, texts)
+    machines = {host for entry in start.control_plane for host in entry.hosts}
+    for pool in start.pools:
+        machines |= {host for entry in pool.entries for host in entry.hosts}
+        print(f"pool_{pool.name}: {pool.count} x {pool.model} in each host")
+    print(f"all: {start.system}, endpoint {start.endpoint}, hosts: {len(machines)}")
+    print(f"Wrote {len(texts)} files to {folder}. Next:")
+    print(f"  cd {folder}")
+    print("  bedplate plan inventory    # the other commands are in README.md")
+    return 0

@@ -1,0 +1,155 @@
+"""Names of GPUs as people write them, `bedplate gpus`, `--version` and the shell's completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from bedplate import cli
+from bedplate.catalogue import load_catalogue
+from bedplate.nearest import models_like, write_one
+
+H100 = ["h100-80gb-hbm2e", "h100-nvl-94gb", "h100-pcie-80gb", "h100-sxm5-80gb", "h100-sxm5-94gb"]
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("h100", H100),
+        ("H100 SXM", ["h100-sxm5-80gb", "h100-sxm5-94gb"]),
+        ("h200", ["h200-nvl-141gb", "h200-sxm-141gb"]),
+        ("t4", ["t4-16gb"]),
+        ("T4-16", ["t4-16gb"]),
+        ("4090", ["rtx-4090", "rtx-4090-d", "rtx-4090-laptop"]),
+        ("RTX4090", ["rtx-4090", "rtx-4090-d", "rtx-4090-laptop"]),
+        ("b200-180gb", ["b200"]),
+        ("a100-80gb", ["a100-pcie-80gb", "a100-sxm4-80gb"]),
+        ("NVIDIA L40S 48GB", ["l40s"]),
+        ("rtx-6000-ada-48gb", ["rtx-6000-ada", "rtx-6000-ada-laptop"]),
+        ("k80", []),
+        ("mi300x", []),
+        ("rtx", []),
+        ("tesla", []),
+        ("", []),
+    ],
+)
+def test_a_word_means_no_other_hardware(word: str, found: list[str]) -> None:
+    known = [*load_catalogue().gpu_models, "rtx-6000-ada-laptop"]
+    assert models_like(word, known) == found
+
+
+def test_every_model_is_found_by_its_own_name_and_no_other_number() -> None:
+    known = load_catalogue().gpu_models
+    numbered = {name: re.findall(r"\d+", name) for name in known if re.search(r"\d", name)}
+    assert len(numbered) > len(known) * 0.9
+    for model, (first, *_) in numbered.items():
+        close = models_like(model.upper().replace("-", " "), known)
+        assert model in close
+        assert all(first in numbered[other] for other in close), (model, close)
+
+
+def test_a_misspelt_variant_is_written_right() -> None:
+    assert write_one("h100-pci-80gb", H100) == "write h100-pcie-80gb"
+    assert write_one("h100", H100) == "write one of them"
+
+
+@pytest.mark.parametrize(
+    ("words", "models"),
+    [
+        (["h100"], H100),
+        (["10de:2330"], ["h100-sxm5-80gb"]),
+        (["HOPPER"], None),
+        ([], None),
+    ],
+)
+def test_gpus(
+    words: list[str], models: list[str] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["gpus", *words]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI"]
+    named = [row.split()[0] for row in rows]
+    if models is None:
+        every = load_catalogue().gpu_models
+        hopper = [name for name in every if every[name].value.architecture == "hopper"]
+        models = sorted(hopper if words else every)
+    assert named == models
+    for row in rows:
+        fact = load_catalogue().gpu_models[row.split()[0]].value
+        assert row.endswith(f"{fact.architecture:<12}  {fact.compute_capability:<10}  "
+                            f"{' '.join(fact.pci)}") or len(fact.architecture) > 12  # fmt: skip
+
+
+def test_no_such_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["gpus", "k80"]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    count = len(load_catalogue().gpu_models)
+    assert said.err == (
+        f"no such GPU — got k80 / allowed a word of the {count} models' names, or a PCI "
+        "identifier — list them all with `bedplate gpus`: what is not there is not supported\n"
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    digest = load_catalogue().digest.removeprefix("sha256:")[:12]
+    said = re.fullmatch(
+        rf"bedplate {version('bedplate')}, catalogue {digest}, newest fact read (\S+)\n",
+        capsys.readouterr().out,
+    )
+    assert said is not None
+    facts = Path(cli.__file__).parent / "catalogue/facts"
+    days = {
+        day
+        for path in facts.glob("*.yml")
+        for day in re.findall(r"read: (\d{4}-\d\d-\d\d)", path.read_text())
+    }
+    assert said[1] == max(days)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_of_a_shell_names_the_program(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["completion", shell]) == 0
+    assert "bedplate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bedplate ex", ["explain"]),
+        ("bedplate plan --ch", ["--check"]),
+        ("bedplate init x --gpu l40", ["l40", "l40s"]),
+        ("bedplate init x --os ubuntu-22", ["ubuntu-22.04"]),
+        ("bedplate mirror st", ["status", "stop"]),
+    ],
+)
+def test_bash_completes(line: str, words: list[str]) -> None:
+    """A real bash reads the script and asks the real program."""
+    script = f"""
+        eval "$(bedplate completion bash)"
+        COMP_LINE='{line}' COMP_POINT={len(line)} COMP_TYPE=9
+        COMP_WORDS=({line}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _python_argcomplete bedplate
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    binaries = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env=os.environ | {"PATH": f"{binaries}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert [word.strip() for word in done.stdout.split()] == words

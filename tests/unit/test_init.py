@@ -1,0 +1,304 @@
+"""`bedplate init`: what it writes is a site that plans; what it cannot write, it refuses whole."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from bedplate import cli
+from bedplate.planning import plan
+from bedplate.starting import hosts
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
+
+ROOT = Path(__file__).parents[2]
+TODAY = date(2026, 11, 25)
+FARM = ["--hosts", "cp=cp[1:3].example", "--hosts", "gpu=gpu[01:16].example"]
+POOLS = ["--hosts", "cp=192.0.2.1", "--hosts", "train=192.0.2.[11:26]", "--hosts", "class=a,b"]
+
+
+def init(folder: Path, *arguments: str) -> int:
+    """Run `bedplate init`."""
+    return cli.main(["init", str(folder), *arguments])
+
+
+def planned(folder: Path) -> Lock:
+    """Return the lock of what was written. Raises RefusedError or SiteError."""
+    return plan(folder / "inventory", TODAY).plan.lock
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names", "models", "endpoint"),
+    [
+        (
+            [],
+            ["cp1.example", "cp2.example", "cp3.example", "gpu01.example", "gpu02.example"],
+            {"pool_gpu": ("h100-sxm5-80gb", 8)},
+            "k8s.example:6443",
+        ),
+        (
+            [*FARM, "--gpu", "h100-sxm5-80gb:8", "--endpoint", "[2001:db8::1]:6443"],
+            [f"cp{n}.example" for n in (1, 2, 3)] + [f"gpu{n:02}.example" for n in range(1, 17)],
+            {"pool_gpu": ("h100-sxm5-80gb", 8)},
+            "[2001:db8::1]:6443",
+        ),
+        (
+            [*POOLS, "--gpu", "train=h100-sxm5-80gb:8", "--gpu", "pool_class=l40s:4"],
+            ["a", "b", "cp1", *(f"train{n:02}" for n in range(1, 17))],
+            {"pool_train": ("h100-sxm5-80gb", 8), "pool_class": ("l40s", 4)},
+            "192.0.2.1:6443",
+        ),
+        (
+            [*POOLS, "--gpu", "train=a100-pcie-80gb:8", "--gpu", "l40s:4", "--os", "debian-12"],
+            ["a", "b", "cp1", *(f"train{n:02}" for n in range(1, 17))],
+            {"pool_train": ("a100-pcie-80gb", 8), "pool_class": ("l40s", 4)},
+            "192.0.2.1:6443",
+        ),
+        (
+            ["--hosts", "cp=k8s-1", "--hosts", "gpu=g1,g2", "--user", "ubuntu"],
+            ["g1", "g2", "k8s-1"],
+            {"pool_gpu": ("h100-sxm5-80gb", 8)},
+            "k8s-1:6443",
+        ),
+        (
+            ["--one-machine", "192.0.2.5", "--gpu", "l40s:4"],
+            ["gpu1"],
+            {"pool_gpu": ("l40s", 4)},
+            "192.0.2.5:6443",
+        ),
+        (
+            ["--one-machine", "ws.example", "--gpu", "rtx-4090:4", "--os", "ubuntu-22.04"],
+            ["ws.example"],
+            {"pool_gpu": ("rtx-4090", 4)},
+            "ws.example:6443",
+        ),
+    ],
+)
+def test_what_is_written_plans(
+    arguments: list[str],
+    names: list[str],
+    models: dict[str, tuple[str, int]],
+    endpoint: str,
+    tmp_path: Path,
+) -> None:
+    assert init(tmp_path / "site", *arguments) == 0
+    lock = planned(tmp_path / "site")
+    assert sorted(lock.hosts) == names
+    found = {pool: (its.gpu[0].model, its.gpu[0].count) for pool, its in lock.pools.items()}
+    assert found == models
+    assert lock.cluster.kubernetes is not None
+    assert lock.cluster.kubernetes.endpoint == endpoint
+    user = arguments[arguments.index("--user") + 1] if "--user" in arguments else "root"
+    assert {host.user for host in lock.hosts.values()} == {user}
+
+
+def test_what_its_comments_offer_plans_too(tmp_path: Path) -> None:
+    assert init(tmp_path / "site") == 0
+    path = tmp_path / "site/inventory/group_vars/all/bedplate.yml"
+    text = path.read_text()
+    offered = re.search(r"policy: lts\} # or: (.*)", text)
+    assert offered is not None
+    policies = offered[1].split(", ")
+    assert len(policies) == 2
+    for policy in policies:
+        path.write_text(text.replace("policy: lts", f"policy: {policy}"))
+        planned(tmp_path / "site")
+
+
+def test_the_written_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new/lab"
+    assert init(folder, "--one-machine", "192.0.2.5", "--gpu", "l40s:4", "--user", "me") == 0
+    written = {str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file()}
+    assert f"Wrote {len(written)} files to {folder}." in capsys.readouterr().out
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["lab"], "nothing aside is left"
+
+    stacks = {p.parent.name for p in (ROOT / "stacks").glob("*/Pulumi.yaml")}
+    assert stacks == {"cluster", "schedulers", "frameworks"}
+    for stack in stacks:
+        for name in ("Pulumi.yaml", "__main__.py"):
+            path = f"stacks/{stack}/{name}"
+            assert written[path].read_bytes() == (ROOT / path).read_bytes()
+
+    ours, its = configparser.ConfigParser(), configparser.ConfigParser()
+    ours.read(ROOT / "ansible.cfg")
+    its.read(written["ansible.cfg"])
+    assert its["defaults"].pop("inventory") == "inventory"
+    assert {k: dict(v) for k, v in its.items()} == {k: dict(v) for k, v in ours.items()}
+
+    access = yaml.safe_load(written["inventory/group_vars/all/ansible.yml"].read_text())
+    assert access == {"ansible_user": "me", "ansible_become": True}
+    assert re.fullmatch(r"bedplate==[0-9.]+\n", written["requirements.txt"].read_text())
+    readme = written["README.md"].read_text()
+    assert readme.startswith("# lab\n")
+    assert len(readme.splitlines()) <= 15
+    used = set(re.findall(r"^ +bedplate ([a-z]+)", readme, re.MULTILINE))
+    assert used == {"plan", "mirror", "report"}
+    assert used < set(re.findall(r"^    ([a-z]+)", cli.parser().format_help(), re.MULTILINE))
+
+
+def test_a_folder_in_which_a_shell_stands_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inode = tmp_path.stat().st_ino
+    assert init(Path(), "--one-machine", "192.0.2.5") == 0
+    assert tmp_path.stat().st_ino == inode
+    assert (tmp_path / "README.md").read_text().startswith(f"# {tmp_path.name}\n")
+
+
+def test_everything_wrong_is_said_at_once_and_nothing_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/mine").touch()
+    wrong = ["--os", "ubuntu-26.04", "--gpu", "h100:8", "--gpu", "class=k80:4", "--user", "A B"]
+    groups = ["--hosts", "cp=cp[1:2]", "--hosts", "gpu=10.0.1.[250:260]", "--hosts", "gpu"]
+    assert init(tmp_path / "site", *wrong, *groups, "--endpoint", "k8s") == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    h100 = "h100-80gb-hbm2e, h100-nvl-94gb, h100-pcie-80gb, h100-sxm5-80gb, h100-sxm5-94gb"
+    assert sorted(said.err.splitlines()) == sorted(
+        [
+            (
+                f"folder is not empty — {tmp_path}/site — got 1 files or folders in it, mine the first"
+                " / allowed a new or an empty folder — name another folder"
+            ),
+            (
+                "unknown operating system — --os — got ubuntu-26.04 / allowed debian-12, debian-13, "
+                "rhel-8, rhel-9, rocky-8, rocky-9, ubuntu-22.04, ubuntu-24.04 — use one of these "
+                "systems"
+            ),
+            f"unknown GPU — --gpu — got h100 / allowed {h100} — write one of them",
+            "no such pool — --gpu — got class=k80:4 / allowed gpu — name a pool of --hosts",
+            (
+                "unknown GPU — --gpu — got k80 / allowed a model of the catalogue — look for it with "
+                "`bedplate gpus`"
+            ),
+            "wrong user — --user — got A B / allowed a user's name — correct it",
+            (
+                "control plane cannot keep a quorum — --hosts — got 2 control planes / allowed an odd "
+                "number of them — name one more"
+            ),
+            (
+                "wrong hosts — --hosts — got 10.0.1.[250:260] / allowed names in small letters, "
+                "addresses, and ranges like gpu[01:16] — correct it"
+            ),
+            (
+                "wrong hosts — --hosts — got gpu / allowed NAME=HOSTS, NAME of small letters, digits "
+                "and underscores — write cp=HOSTS or gpu=HOSTS"
+            ),
+            "wrong endpoint — --endpoint — got k8s / allowed HOST:PORT — write HOST:PORT",
+        ]
+    )
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--hosts", "gpu=g1"], "no control plane — --hosts — got no cp"),
+        (["--hosts", "cp=c1"], "no pool of GPU hosts — --hosts — got none"),
+        (["--hosts", "cp=c[1:3]", "--hosts", "gpu=g1"], "no endpoint for several control planes"),
+        (["--one-machine", "a,b"], "wrong hosts — --one-machine — got a,b / allowed one host"),
+        (["--one-machine", "gpu[1:2]"], "got gpu[1:2] / allowed one host"),
+        (["--hosts", "cp=c1", "--hosts", "a=g1", "--hosts", "b=g1"], "got g1 in a and in b"),
+        (["--hosts", "cp=c1", "--hosts", "a=g1", "--hosts", "pool_a=g2"], "group is named twice"),
+        (["--one-machine", "a", "--gpu", "l40s"], "wrong GPUs — --gpu — got l40s / allowed MODEL"),
+        (["--one-machine", "a", "--gpu", "l40s:65"], "got l40s:65 / allowed MODEL:COUNT, COUNT"),
+        (["--one-machine", "a", "--gpu", "l40s:1", "--gpu", "l4:1"], "GPUs are given twice"),
+    ],
+)
+def test_refused(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(tmp_path / "site", *arguments) == 3
+    assert words in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "empty"])
+def test_a_write_that_fails_leaves_nothing(
+    there: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each write and each move fails once: what was there before is all that is there after."""
+    target = tmp_path / "site"
+    plain = {"write_text": Path.write_text, "rename": Path.rename}
+    failed = 0
+    for name, done in plain.items():
+        for fatal in range(1, 100):
+            count = iter(range(1, 1000))
+
+            def full(path: Path, *rest: object, fatal=fatal, count=count, done=done) -> object:
+                if next(count) == fatal:
+                    raise OSError(28, "No space left on device")
+                return done(path, *rest)
+
+            def write_text(path: Path, text: str, encoding: str, full=full) -> object:
+                return full(path, text, encoding)
+
+            monkeypatch.setattr(Path, name, write_text if name == "write_text" else full)
+            if there:
+                target.mkdir()
+            status = init(target, "--one-machine", "192.0.2.5")
+            monkeypatch.undo()
+            if status == 0:
+                shutil.rmtree(target)
+                break
+            failed += 1
+            assert "[Errno 28] No space left on device" in capsys.readouterr().err
+            left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+            assert left == (["site"] if there else [])
+            if there:
+                target.rmdir()
+    assert failed == 14 + (6 if there else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("cp1.example", [("cp1.example", None, 1)]),
+        ("a, b", [("a", None, 1), ("b", None, 1)]),
+        ("gpu[01:16]", [("gpu[01:16]", None, 16)]),
+        ("r[1:2]n[a:c].x", [("r[1:2]n[a:c].x", None, 6)]),
+        ("192.0.2.1,n2", [("n2", None, 1), ("p1", "192.0.2.1", 1)]),
+        ("192.0.2.[9:11]", [(f"p{n}", f"192.0.2.{n + 8}", 1) for n in (1, 2, 3)]),
+        ("2001:db8::5", [("p1", "2001:db8::5", 1)]),
+    ],
+)
+def test_hosts(text: str, found: list[tuple[str, str | None, int]]) -> None:
+    its, problems = hosts.entries(text, "p", "--hosts")
+    assert problems == []
+    assert [(entry.name, entry.address, len(entry.hosts)) for entry in its] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a,,b", "gpu[1:", "gpu[3:1]", "192.0.2.300", "192.0.2.[1:300]", "A1", "a b", "g[x]"],
+)
+def test_no_hosts(text: str) -> None:
+    _, problems = hosts.entries(text, "p", "--hosts")
+    assert [problem.what for problem in problems] == ["wrong hosts"]
+
+
+def test_ansible_reads_the_ranges(tmp_path: Path) -> None:
+    assert init(tmp_path / "site", *FARM, "--endpoint", "k8s.example:6443") == 0
+    program = str(Path(sys.executable).with_name("ansible-inventory"))
+    graph = subprocess.run(
+        [program, "--graph"], cwd=tmp_path / "site", capture_output=True, text=True, check=True
+    ).stdout
+    assert "gpu01.example" in graph
+    assert "gpu16.example" in graph
