@@ -1,4 +1,4 @@
-"""Where a site's lock lies: for those who need no more of it."""
+"""Where a site's lock and bill lie: for those who need no more of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = ".bedplate.lock.yml"
+BILL = ".bedplate.bill.yml"
 
 
 def lock_path(site: Path) -> Path:

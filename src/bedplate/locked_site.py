@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedplate.errors import LockError, Problem
-from bedplate.lock_place import lock_path
+from bedplate.lock_place import BILL, lock_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bedplate.lock import Lock
 
 CACHE = "locked-site.json"
 #: What of this package an answer depends on.
@@ -27,9 +29,9 @@ _known: dict[str, tuple[str, dict[str, Any]]] = {}
 
 
 def locked_site(site: Path) -> dict[str, Any]:
-    """Return the lock of *site* with `artifacts` and `gpu_memory_gib`.
+    """Return the lock of *site* with `artifacts`, `images` and `gpu_memory_gib`.
 
-    Raises LockError if it is missing or stale.
+    Raises LockError if it or the bill is missing or out of date.
 
     Plays ask for it in every task of every host, each in a process of its own: what was checked
     once is kept in memory, and below the site under a digest of the files that it came from. That
@@ -61,7 +63,7 @@ def locked_site(site: Path) -> dict[str, Any]:
 def _fingerprint(site: Path) -> str:
     """Digest name, time and size of everything that the answer depends on."""
     package = Path(__file__).parent
-    files = [lock_path(site), site / ".bedplate" / "mirror.json"]
+    files = [lock_path(site), site / BILL]
     for pattern in OF_THE_PACKAGE:
         files += sorted(package.glob(pattern))
     digest = hashlib.sha256()
@@ -124,7 +126,7 @@ def _checked(site: Path) -> dict[str, Any]:
         ]
         raise LockError(problems)
     content = content_of(lock)
-    return content | {"artifacts": artifacts(site, content), "gpu_memory_gib": _memory(content)}
+    return content | artifacts(site, lock) | {"gpu_memory_gib": _memory(content)}
 
 
 def _memory(lock: dict[str, Any]) -> dict[str, int]:
@@ -137,46 +139,26 @@ def _memory(lock: dict[str, Any]) -> dict[str, int]:
     return {name: size for name, size in known.items() if size is not None}
 
 
-def artifacts(site: Path, lock: dict[str, Any]) -> dict[str, dict[str, str | None]]:
-    """Return where each file of the lock comes from. Raises LockError without a filled mirror."""
-    if lock["sources"]["mode"] == "mirror":
-        return _mirrored(site, lock["sources"]["url"])
+def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
+    """Return where each file of the lock comes from, and the digests of its images.
+
+    Files have `version`, `url` (at the mirror, where the site has one) and `sha256`; images have
+    `digest` and `hosts`, by name. Raises LockError without a bill, or with one that is out of date.
+    """
+    from bedplate.bill import Places, checked_bill, needs_of
     from bedplate.catalogue import load_catalogue
 
-    found: dict[str, dict[str, str | None]] = {}
-    for name, fact in sorted(load_catalogue().artifacts.items()):
-        part = lock["cluster"].get(fact.value.component)
-        if part is None:
-            continue  # another container runtime was chosen
-        version = part["version"]
-        checksum = fact.value.sha256
-        found[name] = {
-            "version": version,
-            "url": fact.value.url.replace("{version}", version),
-            "sha256": checksum.replace("{version}", version) if checksum else None,
-        }
-    return found
-
-
-def _mirrored(site: Path, url: str) -> dict[str, dict[str, str | None]]:
-    path = site / ".bedplate" / "mirror.json"
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["files"].items()
-        return {
-            name: {
-                "version": entry["version"],
-                "url": url.rstrip("/") + entry["path"],
-                "sha256": entry["sha256"],
-            }
-            for name, entry in sorted(entries)
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = Problem(
-            "mirror has no index",
-            str(path),
-            got="no file" if isinstance(error, FileNotFoundError) else f"{error!r}",
-            allowed="the files and images of the mirror",
-            fix="fill the mirror: `bedplate mirror --help`",
-            rule="mirror",
-        )
-        raise LockError([problem]) from error
+    catalogue = load_catalogue()
+    bill = checked_bill(site, lock, catalogue)
+    places = Places.of(lock.sources, catalogue)
+    asked = needs_of(lock, catalogue).images
+    return {
+        "artifacts": {
+            name: {"version": file.version, "url": places.file(file.url), "sha256": file.sha256}
+            for name, file in bill.files.items()
+        },
+        "images": {
+            name: {"digest": image.digest, "hosts": asked[name].hosts if name in asked else "node"}
+            for name, image in bill.images.items()
+        },
+    }

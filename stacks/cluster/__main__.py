@@ -20,7 +20,9 @@ hosts = sdk.Provider(
 )
 cluster = Cluster(
     config.site.name,
-    cluster_args(lock, artifact.mirrored(config.site, "flannel-manifest"), config.gpu_seconds),
+    cluster_args(
+        lock, artifact.manifest(config.site, lock, "flannel-manifest"), config.gpu_seconds
+    ),
     pulumi.ResourceOptions(providers=[hosts]),
 )
 stackrefs.export_cluster(

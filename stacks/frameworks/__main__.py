@@ -3,18 +3,21 @@
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from bedplate import stackrefs
+from bedplate import stackconfig, stackrefs
+from bedplate.cluster import artifact
 from bedplate.frameworks.smoke import JOB, Smoke
 
 NAMESPACE = "bedplate-smoke"
 
+config = stackconfig.read()
+lock = stackconfig.lock_of(config.site)
 cluster = stackrefs.cluster()
 provider = kubernetes.Provider("cluster", kubeconfig=cluster.kubeconfig)
 smoke = Smoke(
     "smoke",
     {
         "namespace": NAMESPACE,
-        "image": "docker.io/library/debian:12-slim",
+        "image": artifact.image(config.site, lock, "smoke"),
         "resource": "nvidia.com/gpu",
         "kubeconfig": cluster.kubeconfig,
     },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -14,28 +13,31 @@ from bedplate import locked_site as module
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.locked_site import locked_site
+from tests.unit.bill.made import make, sha256_of
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
-FILES = {"files": {"runc": {"version": "1", "path": "/files/sha256/ab/runc", "sha256": "ab"}}}
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Copy the demo site with its lock and a mirror's index."""
+    """Copy the demo site with its lock and a bill."""
     copy = tmp_path / "site"
     shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate"))
-    (copy / ".bedplate").mkdir()
-    (copy / ".bedplate" / "mirror.json").write_text(json.dumps(FILES))
+    make(copy)
     return copy
 
 
 def test_lock_with_artifacts(site: Path) -> None:
     found = locked_site(site)
     assert found["pools"]["pool_train"]["expects"]["count"] == 8
-    assert found["artifacts"]["runc"] == {
-        "version": "1",
-        "url": "http://10.213.0.1:5080/files/sha256/ab/runc",
-        "sha256": "ab",
+    assert found["artifacts"]["cri-tools"] == {
+        "version": "1.36.0",
+        "url": "http://10.213.0.1:5080/files/vendor.example.com/cri-tools-1.36.0",
+        "sha256": sha256_of("cri-tools"),
+    }
+    assert found["images"]["registry.k8s.io/pause:3.10.2"] == {
+        "digest": f"sha256:{sha256_of('registry.k8s.io/pause:3.10.2')}",
+        "hosts": "node",
     }
 
 

@@ -350,10 +350,12 @@ def _carried_out(tables: Tables) -> Iterator[Problem]:
 
 
 def _published(tables: Tables) -> Iterator[Problem]:
-    """Find files of what no cluster has: `cni` is whichever of its components was decided on."""
-    known = {fact.value.component for fact in tables["components"]} | {"kubernetes", "cni"}
+    """Find files and images of what no cluster has."""
+    known = {fact.value.component for fact in tables["components"]}
+    known |= {"kubernetes", "etcd", "coredns", "pause"}
     known |= {fact.value.runtime.replace("-", "_") for fact in tables["container-runtimes"]}
-    for fact in tables["artifacts"]:
-        if fact.value.component not in known:
-            what, allowed = "component is not in the catalogue", ", ".join(sorted(known))
-            yield fact_problem(what, "artifacts", fact.id, fact.value.component, allowed)
+    for file in ("artifacts", "images"):
+        for fact in tables[file]:
+            if fact.value.component not in {*known, None}:
+                what, allowed = "component is not in the catalogue", ", ".join(sorted(known))
+                yield fact_problem(what, file, fact.id, fact.value.component, allowed)

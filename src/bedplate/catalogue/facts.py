@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date  # noqa: TC003 - Pydantic needs it when it runs
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Sure = Literal["vendor", "tested", "secondary", "unproved"]
 Flavour = Literal["open", "proprietary"]
@@ -428,13 +428,61 @@ class Installable(Value):
     unproved: list[str] = []
 
 
+class Package(Value):
+    """A package of a signed apt repository without suites; `{version}` is the component's."""
+
+    name: str
+    version: str
+    index: Annotated[str, Field(pattern=r"^https://\S+/$")]
+    key: Annotated[str, Field(pattern=r"^https://\S+$")]
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+
+
 class Artifact(Value):
-    """Where upstream publishes a file; `{version}` is the component's in the lock."""
+    """Where upstream publishes a file, and what its digest is read from.
+
+    `{version}` is the component's in the lock. Exactly one of `checksum_file`, `release` (GitHub's
+    API) and `package` is there; a package's own address stands in its repository's index. Of a
+    manifest that `names_images`, these are installed too.
+    """
 
     artifact: str
     component: str
-    url: str
-    sha256: str | None
+    url: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
+    checksum_file: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
+    release: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
+    package: Package | None = None
+    names_images: bool = False
+
+    @model_validator(mode="after")
+    def _one_source_of_the_digest(self) -> Artifact:
+        ways = [self.checksum_file, self.release, self.package]
+        if sum(way is not None for way in ways) != 1 or (self.url is None) != bool(self.package):
+            raise ValueError(
+                "its digest is known by one of checksum_file and release, with url, or by package"
+            )
+        return self
+
+
+class Image(Value):
+    """An image that a cluster runs; `{version}` and `{image_tag}` are the component's in the lock.
+
+    `hosts` are those that have it before they join. A tag that `moves` is one that its maker
+    sets anew on purpose: the digest that was found first stays.
+    """
+
+    image: str
+    component: str | None = None
+    reference: Annotated[str, Field(pattern=r"^[a-z0-9.-]+\.[a-z]+/[a-z0-9./_-]+:\S+$")]
+    hosts: Literal["control-plane", "node", "nobody"]
+    moves: bool = False
+
+
+class Registry(Value):
+    """A registry whose API answers under another host than its images' names begin with."""
+
+    registry: str
+    host: str
 
 
 class Fact[V: Value](Value):

@@ -55,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "gpu-models": Kind("gpu", kinds.GpuModel, ("model",)),
     "hpc-tools": Kind("tool", kinds.HpcTool, ("tool",)),
     "hypervisor-settings": Kind("setting", kinds.HypervisorSetting, ("platform", "setting")),
+    "images": Kind("image", kinds.Image, ("image",)),
     "installable": Kind("installable", kinds.Installable, ("dimension",)),
     "kernels": Kind("kernel", kinds.Kernel, ("os", "kernel")),
     "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
@@ -62,6 +63,7 @@ KINDS: dict[str, Kind] = {
     "mig-geometries": Kind("mig", kinds.MigGeometry, ("geometry",)),
     "mps-limits": Kind("mps", kinds.MpsLimit, ("limit",)),
     "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
+    "registries": Kind("registry", kinds.Registry, ("registry",)),
     "repositories": Kind("repository", kinds.Repository, ("os", "source")),
     "runtime-repositories": Kind("runtime-repository", kinds.RuntimeRepository, ("vendor", "os")),
     "systems": Kind("system", kinds.System, ("os",)),
@@ -88,6 +90,7 @@ class Catalogue:
     gpu_models: dict[str, Fact[kinds.GpuModel]]
     hpc_tools: dict[str, Fact[kinds.HpcTool]]
     hypervisor_settings: dict[str, Fact[kinds.HypervisorSetting]]
+    images: dict[str, Fact[kinds.Image]]
     installable: dict[str, Fact[kinds.Installable]]
     kernels: dict[str, Fact[kinds.Kernel]]
     known_bad: dict[str, Fact[kinds.KnownBad]]
@@ -95,6 +98,7 @@ class Catalogue:
     mig_geometries: dict[str, Fact[kinds.MigGeometry]]
     mps_limits: dict[str, Fact[kinds.MpsLimit]]
     rdma_paths: dict[str, Fact[kinds.RdmaPath]]
+    registries: dict[str, Fact[kinds.Registry]]
     repositories: dict[str, Fact[kinds.Repository]]
     runtime_repositories: dict[str, Fact[kinds.RuntimeRepository]]
     systems: dict[str, Fact[kinds.System]]

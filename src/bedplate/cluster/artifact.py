@@ -1,47 +1,87 @@
-"""Files that a stack applies, taken from the site's mirror and checked by digest."""
+"""What a stack applies of the site's bill: files fetched and checked, images by digest."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import urllib.request
 from typing import TYPE_CHECKING
 
+from bedplate.bill import Places, checked_bill
+from bedplate.catalogue import load_catalogue
+from bedplate.errors import BedplateError
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedplate.bill import Bill
+    from bedplate.lock import Lock
+
 SECONDS = 30
 
 
-def mirrored(site: Path, artifact: str) -> str:
-    """Return the text of an artifact from the site's mirror.
+def bill_of(site: Path, lock: Lock) -> Bill:
+    """Return the bill of a site. Raises StackError where there is none, or another lock's."""
+    try:
+        return checked_bill(site, lock, load_catalogue())
+    except BedplateError as error:
+        raise StackError(str(error)) from error
 
-    Raises StackError if the mirror does not have it, or has something else under its digest.
+
+def fetched(site: Path, lock: Lock, artifact: str) -> str:
+    """Return the text of a file of the bill.
+
+    Raises:
+        StackError: the bill does not have it, nobody serves it, or it has another digest.
     """
-    index = site / ".bedplate" / "mirror.json"
+    entry = bill_of(site, lock).files.get(artifact)
+    if entry is None:
+        raise _lacking(site, artifact)
+    url = Places.of(lock.sources, load_catalogue()).file(entry.url)
     try:
-        mirror = json.loads(index.read_text())
-        entry = mirror["files"][artifact]
-    except (FileNotFoundError, KeyError) as error:
-        raise StackError(
-            f"artifact is not mirrored — {index} — got no {artifact} / allowed the files that the "
-            "site's mirror serves — fill the mirror and serve it (`bedplate mirror --help`)"
-        ) from error
-    url = mirror["url"].rstrip("/") + entry["path"]
-    try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - our own mirror
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - of the bill
             content: bytes = answer.read()
     except OSError as error:
         raise StackError(
-            f"mirror does not answer — {url} — got {error} / allowed {artifact} — start the "
-            "mirror, or correct bedplate_sources.url of the site"
+            f"file cannot be fetched — {url} — got {error} / allowed {artifact} {entry.version} — "
+            "see that this machine reaches the address; where it is a mirror, start it or correct "
+            "bedplate_sources.url of the site"
         ) from error
     found = hashlib.sha256(content).hexdigest()
-    if found != entry["sha256"]:
+    if found != entry.sha256:
         raise StackError(
-            f"wrong content in the mirror — {url} — got sha256 {found} / allowed "
-            f"{entry['sha256']} — fill the mirror again"
+            f"file has another digest than the bill — {url} — got sha256 {found} / allowed "
+            f"{entry.sha256} — do not trust this source until you know why"
         )
     return content.decode()
+
+
+def manifest(site: Path, lock: Lock, artifact: str) -> str:
+    """Return a manifest of the bill, with the digest of each image beside its tag.
+
+    Raises:
+        StackError: as `fetched`.
+    """
+    text = fetched(site, lock, artifact)
+    for name, image_ in sorted(bill_of(site, lock).images.items()):
+        text = text.replace(f"image: {name}\n", f"image: {name}@{image_.digest}\n")
+    return text
+
+
+def image(site: Path, lock: Lock, needed_by: str) -> str:
+    """Return an image of the bill by tag and digest, by the catalogue's name of it.
+
+    Raises:
+        StackError: the bill does not have it.
+    """
+    for name, entry in bill_of(site, lock).images.items():
+        if entry.needed_by == needed_by:
+            return f"{name}@{entry.digest}"
+    raise _lacking(site, needed_by)
+
+
+def _lacking(site: Path, name: str) -> StackError:
+    return StackError(
+        f"bill of materials lacks something — {site} — got no {name} / allowed everything that the "
+        f"lock installs — run: bedplate mirror resolve {site}"
+    )

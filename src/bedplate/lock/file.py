@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from bedplate.errors import LockError, Problem
 from bedplate.lock.model import FORMAT, Lock
-from bedplate.lock_place import NAME, lock_path
+from bedplate.lock_place import lock_path
 
 HEADER = "# Written by `bedplate plan`: commit it, review its changes, don't edit it.\n"
 MARKERS = ("<<<<<<< ", "=======", ">>>>>>> ")
 
 
-class _Dumper(yaml.SafeDumper):
+class BlockDumper(yaml.SafeDumper):
     """Block style and no aliases: a review shows one decision per line."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
@@ -39,7 +39,7 @@ def render(lock: Lock) -> str:
     """Return the lock's text."""
     content = content_of(lock)
     body: str = yaml.dump(
-        content, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=140
+        content, Dumper=BlockDumper, sort_keys=False, default_flow_style=False, width=140
     )
     return HEADER + body
 
@@ -54,10 +54,14 @@ def digest(site: Path) -> str:
 
 def write_lock(site: Path, lock: Lock) -> bool:
     """Write the lock if it changes anything, and return whether it did."""
-    path, text = lock_path(site), render(lock)
+    return write_text(lock_path(site), render(lock))
+
+
+def write_text(path: Path, text: str) -> bool:
+    """Replace a file in one step if that changes anything, and return whether it did."""
     if path.is_file() and path.read_bytes() == text.encode():
         return False
-    handle, name = tempfile.mkstemp(prefix=f"{NAME}.", dir=site)
+    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -69,7 +73,7 @@ def write_lock(site: Path, lock: Lock) -> bool:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(site, os.O_RDONLY)
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

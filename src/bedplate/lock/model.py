@@ -20,6 +20,7 @@ class Sources(Part):
 
     mode: Literal["upstream", "mirror"]
     url: str | None = None
+    keys: dict[str, str] = {}
 
 
 class Kubernetes(Part):

@@ -8,6 +8,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.bill import command as bill
 from bedplate.mirror import service
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import load_index
@@ -19,12 +20,25 @@ if TYPE_CHECKING:
     from bedplate.mirror.index import MirrorIndex
 
 
+VERBS = {
+    "serve": "start the mirror on this machine",
+    "status": "say whether it serves; 1 if not",
+    "stop": "stop it",
+    "list": "list what it holds for the site",
+}
+
+
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add ``mirror`` to the command line; `main` is set as its ``run``."""
-    parser = subparsers.add_parser("mirror", help="serve a site's files and images from here")
-    parser.add_argument("verb", choices=("serve", "status", "stop", "list"))
-    parser.add_argument("site", type=Path, help="the site's directory")
-    parser.set_defaults(run=main)
+    parser = subparsers.add_parser(
+        "mirror", help="look up a site's files and images, serve them from here"
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    bill.add_parser(verbs)
+    for verb, text in VERBS.items():
+        one = verbs.add_parser(verb, help=text)
+        one.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+        one.set_defaults(run=main)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -174,7 +174,16 @@ def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     """
     if is_digest(sha256):
         return sha256
-    text = read(sha256, opener, _CHUNK).decode("utf-8", "replace")
+    return named_digest(read(sha256, opener, _CHUNK), url, sha256)
+
+
+def named_digest(content: bytes, url: str, where: str) -> str:
+    """Return the SHA-256 that a checksum file, which was read from ``where``, has for ``url``.
+
+    Raises:
+        FetchError: it does not name the file.
+    """
+    text = content.decode("utf-8", "replace")
     wanted = url.rsplit("/", 1)[-1]
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if len(rows) == 1 and len(rows[0]) == 1 and is_digest(rows[0][0]):
@@ -185,7 +194,7 @@ def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     raise FetchError(
         problem(
             "the checksum file does not name the download",
-            without_user(sha256)[0],
+            without_user(where)[0],
             f"{len(rows)} line(s), none for {wanted}",
             "a SHA-256, bare or beside that file name",
             "Correct the address of the checksum file, or give the digest itself.",

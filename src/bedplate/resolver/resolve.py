@@ -158,7 +158,7 @@ def _plan(
         format=locked.FORMAT,
         catalogue=catalogue.digest,
         site_digest=site.digest,
-        sources=locked.Sources(mode=wished.mode, url=url),
+        sources=locked.Sources(mode=wished.mode, url=url, keys=wished.keys or {}),
         cluster=part,
         hosts={
             name: locked.Host(

@@ -23,6 +23,9 @@ BRIDGE = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$"
 MAC = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
 #: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
 NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
+HOST = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
+#: An OpenPGP key's whole fingerprint.
+KEY = r"^[0-9A-F]{40}$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 
 
@@ -149,10 +152,17 @@ class Rdma(Wish):
 
 
 class Sources(Wish):
-    """Where everything comes from. The lock has the address, so that it names no password."""
+    """Where everything comes from. The lock has the address, so that it names no password.
+
+    `keys` has the fingerprint of the key that signs a repository, by the repository's host, where
+    that is not its vendor's: a mirror that signs again with a key of its own.
+    """
 
     mode: Literal["upstream", "mirror"] = "upstream"
     url: Annotated[str, Field(pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = None
+    keys: dict[Annotated[str, Field(pattern=HOST)], Annotated[str, Field(pattern=KEY)]] | None = (
+        None
+    )
 
 
 class Proxy(Wish):

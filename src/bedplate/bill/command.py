@@ -1,0 +1,167 @@
+"""`bedplate mirror resolve SITE`: look up addresses and digests, write the bill."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedplate.bill import catalogue_check
+from bedplate.bill.file import bill_path, load_bill, write_bill
+from bedplate.bill.match import checked_bill
+from bedplate.bill.model import Bill
+from bedplate.bill.needs import needs_of
+from bedplate.bill.partial import Partial
+from bedplate.bill.places import Places
+from bedplate.bill.resolve import Resolver
+from bedplate.bill.web import Web
+from bedplate.catalogue import load_catalogue
+from bedplate.errors import LockError
+from bedplate.lock import load_lock
+
+if TYPE_CHECKING:
+    from argparse import Namespace, _SubParsersAction
+
+    from bedplate.bill.web import Traffic
+    from bedplate.lock import Lock
+
+OK, STALE = 0, 2
+DESCRIPTION = (
+    "Look up the address, digest and size of everything that the site's lock installs, and write "
+    "them to SITE/.bedplate.bill.yml: commit it beside the lock. Only small files are fetched "
+    "(checksum files, manifests, indexes). Installs take exactly what the bill lists."
+)
+EPILOG = (
+    "Exit status: 0 written or up to date, 2 --check: none or out of date; or written, and a "
+    "package of the lock is not offered any more; 3 refused, 1 a bug. A run that was interrupted "
+    "goes on where it stopped. Set https_proxy where the sources are reached through a proxy."
+)
+
+
+def add_parser(verbs: _SubParsersAction[Any]) -> None:
+    """Add `resolve` to the verbs of `bedplate mirror`."""
+    parser = verbs.add_parser(
+        "resolve",
+        help="look up addresses and digests, write SITE/.bedplate.bill.yml",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "site", type=Path, nargs="?", metavar="SITE", help="an Ansible inventory directory"
+    )
+    parser.add_argument(
+        "--ca", type=Path, metavar="FILE", help="certificates of authorities to trust, in PEM"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="ask nobody; 2 unless the bill is up to date"
+    )
+    parser.add_argument(
+        "--check-catalogue",
+        action="store_true",
+        help="without a SITE: ask every address of the catalogue once, for its maintainers",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where --check-catalogue writes its JSON"
+    )
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(options: Namespace) -> int:
+    """Carry the command out and return its exit status.
+
+    Raises:
+        BedplateError: the lock cannot be used, or something could not be looked up.
+    """
+    if options.ca is not None and not options.ca.is_file():
+        options.usage_error(f"no such file: {options.ca}")
+    if options.check_catalogue:
+        if options.site is not None:
+            options.usage_error("--check-catalogue takes no SITE")
+        return catalogue_check.run(load_catalogue(), options.ca, options.output)
+    if options.site is None:
+        options.usage_error("the following arguments are required: SITE")
+    site: Path = options.site
+    lock = load_lock(site)
+    if options.check:
+        return _check(site, lock)
+    started = time.monotonic()
+    web = Web(options.ca)
+    try:
+        bill = resolved(site, lock, web)
+    finally:
+        web.close()
+    written = write_bill(site, bill)
+    _show(site, bill, written=written)
+    print(_traffic(web.traffic, time.monotonic() - started), file=sys.stderr)
+    return _gone(bill)
+
+
+def resolved(site: Path, lock: Lock, web: Web) -> Bill:
+    """Return the bill of a site's lock, going on from what an interrupted run has found."""
+    catalogue = load_catalogue()
+    places = Places.of(lock.sources, catalogue)
+    keys = dict(lock.sources.keys)
+    partial = Partial(site, {"mirror": places.mirror, "keys": keys})
+    before = load_bill(site) or Bill()
+    bill = Resolver(web, places, keys, before, partial, bill_path(site)).bill(
+        needs_of(lock, catalogue)
+    )
+    partial.done()
+    return bill
+
+
+def _check(site: Path, lock: Lock) -> int:
+    try:
+        checked_bill(site, lock, load_catalogue())
+    except LockError as error:
+        print(error, file=sys.stderr)
+        return STALE
+    print(f"{bill_path(site)} is up to date.")
+    return OK
+
+
+def _show(site: Path, bill: Bill, *, written: bool) -> None:
+    rows = [
+        (name, one.version, one.size, f"sha256:{one.sha256}") for name, one in bill.files.items()
+    ]
+    rows += [(name, "", image.size, image.digest) for name, image in bill.images.items()]
+    rows.sort()
+    width = max((len(row[0]) for row in rows), default=0)
+    for name, version, size, digest in rows:
+        print(f"{name:<{width}}  {version:<10} {size / 1e6:>8.1f} MB  {digest[:19]}…")
+    for source, index in bill.packages.items():
+        count = f"{len(index.offered)} of {len(index.offered) + len(index.gone)}"
+        print(f"{source}: {count} packages are offered, signed by {index.fingerprint}")
+    total = sum(row[2] for row in rows)
+    path = bill_path(site)
+    print(
+        f"\n{len(bill.files)} files and {len(bill.images)} images, {total / 1e6:.0f} MB.\n"
+        + (f"Wrote {path}: commit it." if written else f"{path} is up to date.")
+    )
+
+
+def _traffic(traffic: Traffic, seconds: float) -> str:
+    return (
+        f"{traffic.requests} requests to {len(traffic.hosts)} hosts, "
+        f"{traffic.received / 1e3:.0f} kB, {seconds:.1f} s"
+    )
+
+
+def _gone(bill: Bill) -> int:
+    """Report the packages that their index does not offer any more."""
+    lines = [
+        f"{source}: {name} {gone.locked} is not offered; offered: "
+        f"{', '.join(gone.offered) or 'no version of it'}"
+        for source, index in bill.packages.items()
+        for name, gone in index.gone.items()
+    ]
+    if not lines:
+        return OK
+    print("\n".join(lines), file=sys.stderr)
+    print(
+        "Hosts that do not have these versions yet cannot install them: choose another driver "
+        "with bedplate_driver or bedplate_pins, and plan again.",
+        file=sys.stderr,
+    )
+    return STALE

@@ -1,0 +1,95 @@
+"""The bill's format: every file and image with address, digest, size and how it is known."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FORMAT: Final = 1
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+Address = Annotated[str, Field(pattern=r"^https://\S+$")]
+
+
+class Part(BaseModel):
+    """Base of all parts of a bill: immutable and nothing unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Known(Part):
+    """Where a digest was read. One of the four is there; `fingerprint` goes with `index`.
+
+    Attributes:
+        checksum_file: the file that lists the SHA-256.
+        release: GitHub's API, which has the SHA-256 of each file of a release.
+        index: a repository's signed index.
+        fingerprint: of the key that signed it, 40 hexadecimal digits.
+        registry: the host whose API gave the manifest that the digest was computed from.
+    """
+
+    checksum_file: Address | None = None
+    release: Address | None = None
+    index: Address | None = None
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")] | None = None
+    registry: str | None = None
+
+
+class File(Part):
+    """A file: the vendor's own address, whatever mirror it is fetched through; size in bytes."""
+
+    version: str
+    url: Address
+    sha256: Sha256
+    size: Annotated[int, Field(ge=0)]
+    known: Known
+
+
+class Image(Part):
+    """An image, by its official name with its tag.
+
+    Attributes:
+        digest: of what the tag names: an index of platforms, or the manifest itself.
+        manifest: the digest of the manifest for linux/amd64.
+        size: of that manifest's configuration and layers, in bytes.
+        needed_by: what asks for it: a name of the catalogue's images, or a file that names it.
+        known: the registry.
+    """
+
+    digest: Digest
+    manifest: Digest
+    size: Annotated[int, Field(ge=0)]
+    needed_by: str
+    known: Known
+
+
+class Gone(Part):
+    """A package that its index does not offer in the locked version; newest offer first."""
+
+    locked: str
+    offered: list[str]
+
+
+class PackageIndex(Part):
+    """The packages that the lock takes from one repository, as its signed index has them."""
+
+    index: Address
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    offered: dict[str, str] = {}
+    gone: dict[str, Gone] = {}
+
+
+class Bill(Part):
+    """Everything that a site's lock installs.
+
+    Attributes:
+        files: by artefact. A chart or a framework's wheel is a file like any other.
+        images: by official name with tag.
+        packages: by system and source, as in `ubuntu-24.04 vendor-repo`.
+    """
+
+    format: Literal[1] = 1
+    files: dict[str, File] = {}
+    images: dict[str, Image] = {}
+    packages: dict[str, PackageIndex] = {}

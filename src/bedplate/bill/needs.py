@@ -1,0 +1,164 @@
+"""What a lock needs, by name and version: a pure function of lock and catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bedplate.site.load import CONTROL_PLANE, HYPERVISORS, POOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.facts import Artifact
+    from bedplate.lock import Lock
+
+ARCHIVE, VENDOR = "archive", "vendor-repo"
+
+
+@dataclass(frozen=True)
+class NeededFile:
+    """A file: its version, and the fact that says where it is published."""
+
+    version: str
+    artifact: Artifact
+
+    def filled(self, text: str) -> str:
+        """Return an address of the fact for this version."""
+        return text.replace("{version}", self.version)
+
+
+@dataclass(frozen=True)
+class NeededImage:
+    """An image.
+
+    Attributes:
+        needed_by: what asks for it: a name of the catalogue's images, or a file that names it.
+        hosts: those that have it before they join: control-plane, node, gpu or nobody.
+        moves: its maker sets the tag to newer builds on purpose.
+    """
+
+    needed_by: str
+    hosts: str = "node"
+    moves: bool = False
+
+
+@dataclass(frozen=True)
+class NeededPackages:
+    """Exact package versions that hosts take from one signed repository.
+
+    Attributes:
+        format: deb or rpm.
+        index: the repository's address.
+        suite: apt's suite; empty for a repository without suites.
+        components: apt's components.
+        key: where the repository's key is published.
+        fingerprint: what the key is trusted by.
+        packages: version by name.
+    """
+
+    format: str
+    index: str
+    suite: str
+    components: tuple[str, ...]
+    key: str
+    fingerprint: str
+    packages: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Everything that a lock installs: files by artefact, images by name, packages by source."""
+
+    files: Mapping[str, NeededFile] = field(default_factory=dict)
+    images: Mapping[str, NeededImage] = field(default_factory=dict)
+    packages: Mapping[str, NeededPackages] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to install."""
+        return bool(self.files or self.images or self.packages)
+
+
+def needs_of(lock: Lock, catalogue: Catalogue) -> Needs:
+    """Return what a lock needs. The images that a manifest names are known once it is read."""
+    return Needs(
+        dict(_files(lock, catalogue)),
+        dict(_images(lock, catalogue)),
+        dict(_packages(lock, catalogue)),
+    )
+
+
+def _nodes(lock: Lock) -> bool:
+    """Tell whether the site has Kubernetes nodes."""
+    return any({CONTROL_PLANE, POOLS} & set(host.groups) for host in lock.hosts.values())
+
+
+def _files(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededFile]]:
+    nodes = _nodes(lock)
+    containers = any(HYPERVISORS not in host.groups for host in lock.hosts.values())
+    gpus = any(pool.gpu and pool.kind != "hypervisor" for pool in lock.pools.values())
+    runtimes = {
+        fact.value.runtime.replace("-", "_") for fact in catalogue.container_runtimes.values()
+    }
+    for name, fact in sorted(catalogue.artifacts.items()):
+        component = fact.value.component
+        part = _part(lock, component)
+        if part is None or getattr(part, "source", ARCHIVE) != ARCHIVE:
+            continue  # not chosen, or taken from packages
+        if component in runtimes:
+            needed = containers
+        elif component == "nvidia_container_toolkit":
+            needed = gpus
+        else:
+            needed = nodes
+        if needed:
+            yield name, NeededFile(part.version, fact.value)
+
+
+def _part(lock: Lock, component: str) -> Any:
+    """Return what the lock decided of a component; the network is there under its own name."""
+    cni = lock.cluster.cni
+    if cni is not None and cni.name == component:
+        return cni
+    return getattr(lock.cluster, component, None)
+
+
+def _images(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
+    if not _nodes(lock):
+        return
+    for name, fact in sorted(catalogue.images.items()):
+        image = fact.value
+        part = _part(lock, image.component) if image.component else None
+        if image.component and part is None:
+            continue
+        reference = image.reference
+        for field_ in ("version", "image_tag"):
+            reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
+        yield reference, NeededImage(name, image.hosts, image.moves)
+    if any(pool.gpu for pool in lock.pools.values()) and lock.cluster.nvidia_device_plugin:
+        yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
+
+
+def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:
+    found: dict[str, dict[str, str]] = {}
+    for pool in lock.pools.values():
+        if pool.nvidia_driver is not None and pool.nvidia_driver.source == VENDOR:
+            names = found.setdefault(pool.os, {})
+            names |= pool.nvidia_driver.packages
+            if pool.nvidia_fabric is not None:
+                names |= pool.nvidia_fabric.packages
+    for system, names in sorted(found.items()):
+        repository = catalogue.repositories[f"{system}-{VENDOR}"].value
+        yield (
+            f"{system} {VENDOR}",
+            NeededPackages(
+                repository.format,
+                repository.url,
+                "",
+                (),
+                repository.url + repository.key,
+                repository.fingerprint,
+                dict(sorted(names.items())),
+            ),
+        )

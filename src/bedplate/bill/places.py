@@ -1,0 +1,57 @@
+"""Where the bill's addresses are asked: at the vendors themselves, or all at one mirror."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock.model import Sources
+
+HTTPS = "https://"
+
+
+@dataclass(frozen=True)
+class Places:
+    """How a vendor's address is reached.
+
+    Attributes:
+        mirror: the mirror's address without a slash at its end; None to ask the vendors.
+        registries: the host of a registry's API where it is not the one in its images' names.
+    """
+
+    mirror: str | None
+    registries: Mapping[str, str]
+
+    @classmethod
+    def of(cls, sources: Sources, catalogue: Catalogue) -> Places:
+        """Return the places of a lock's sources."""
+        mirror = sources.url if sources.mode == "mirror" else None
+        return cls(mirror.rstrip("/") if mirror else None, cls.hosts(catalogue))
+
+    @staticmethod
+    def hosts(catalogue: Catalogue) -> dict[str, str]:
+        """Return the registries whose API has a host of its own."""
+        return {name: fact.value.host for name, fact in catalogue.registries.items()}
+
+    def file(self, url: str) -> str:
+        """Return where a file is fetched: `https://HOST/PATH`, or `MIRROR/files/HOST/PATH`."""
+        if self.mirror is None:
+            return url
+        return f"{self.mirror}/files/{url.removeprefix(HTTPS)}"
+
+    def repository(self, reference: str) -> str:
+        """Return the address of an image's repository in its registry's API, without a slash."""
+        host, _, name = split(reference)[0].partition("/")
+        if self.mirror is not None:
+            return f"{self.mirror}/v2/{host}/{name}"
+        return f"{HTTPS}{self.registries.get(host, host)}/v2/{name}"
+
+
+def split(reference: str) -> tuple[str, str]:
+    """Return `HOST/NAME` and the tag of `HOST/NAME:TAG`."""
+    repository, _, tag = reference.rpartition(":")
+    return repository, tag

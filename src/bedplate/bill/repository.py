@@ -1,0 +1,186 @@
+"""The packages of signed repositories, read from their indexes: apt's and dnf's."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from bedplate.bill.signatures import signed
+from bedplate.bill.web import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from bedplate.bill.places import Places
+    from bedplate.bill.web import Web
+
+#: By the end of the name, smallest first: what an index lists of these is read.
+UNPACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".xz": lzma.decompress,
+    ".gz": gzip.decompress,
+    ".bz2": bz2.decompress,
+    "": bytes,
+}
+REPODATA = "{http://linux.duke.edu/metadata/repo}"
+COMMON = "{http://linux.duke.edu/metadata/common}"
+BROKEN = (OSError, EOFError, lzma.LZMAError, ValueError)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A package as its index has it; `url` is the vendor's own address, `size` in bytes."""
+
+    name: str
+    version: str
+    url: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Where a repository is, and what it is trusted by; see `needs.NeededPackages`."""
+
+    index: str
+    key: str
+    fingerprint: str
+    format: str = "deb"
+    suite: str = ""
+    components: tuple[str, ...] = ()
+
+
+def offers(
+    web: Web, places: Places, repository: Repository, names: Collection[str]
+) -> dict[str, list[Offer]]:
+    """Return what a repository offers of some packages, in the order of its index.
+
+    Raises:
+        ResolveError: the index does not come, or is not signed by the key.
+    """
+    key = web.content(places.file(repository.key), "repository's key is not found")
+    read = _rpm if repository.format == "rpm" else _deb
+    found: dict[str, list[Offer]] = {}
+    for offer in read(web, places, repository, key, frozenset(names)):
+        found.setdefault(offer.name, []).append(offer)
+    return found
+
+
+def _deb(
+    web: Web, places: Places, repository: Repository, key: bytes, names: frozenset[str]
+) -> Iterator[Offer]:
+    base = repository.index
+    top = f"{base}dists/{repository.suite}/" if repository.suite else base
+    where = places.file(f"{top}InRelease")
+    release = signed(
+        web.content(where, "repository's index is not found"), key, repository.fingerprint, where
+    ).decode("utf-8", "replace")
+    listed = dict(_digests(release))
+    folders = [f"{one}/binary-amd64/" for one in repository.components] or [""]
+    for folder in folders:
+        text = _unpacked(web, places, top, f"{folder}Packages", listed)
+        for entry in _paragraphs(text, names):
+            yield Offer(
+                entry["Package"],
+                entry["Version"],
+                base + entry["Filename"].removeprefix("./"),
+                entry["SHA256"],
+                int(entry["Size"]),
+            )
+
+
+def _digests(release: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield the name, SHA-256 and size of each file that a Release file lists."""
+    inside = False
+    for line in release.splitlines():
+        if not line.startswith(" "):
+            inside = line.strip() == "SHA256:"
+        elif inside and len(words := line.split()) == 3:
+            yield words[2], (words[0], int(words[1]))
+
+
+def _unpacked(
+    web: Web, places: Places, top: str, name: str, listed: dict[str, tuple[str, int]]
+) -> str:
+    for end, unpack in UNPACKED.items():
+        if f"{name}{end}" not in listed:
+            continue
+        where = places.file(f"{top}{name}{end}")
+        content = web.content(where, "repository's list of packages is not found")
+        _expect(content, listed[f"{name}{end}"][0], where)
+        try:
+            return unpack(content).decode("utf-8", "replace")
+        except BROKEN as error:
+            raise refused("repository's list of packages is broken", where, str(error)) from error
+    raise refused("repository has no list of packages", f"{top}{name}", "none in its index")
+
+
+def _expect(content: bytes, sha256: str, where: str) -> None:
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise refused(
+            "file is not what the signed index says",
+            where,
+            f"sha256:{found}",
+            f"sha256:{sha256}",
+            "try again in some minutes: a mirror may be in the middle of an update",
+        )
+
+
+def _paragraphs(text: str, names: frozenset[str]) -> Iterator[dict[str, str]]:
+    """Yield the fields of the packages of these names."""
+    for paragraph in text.split("\n\n"):
+        fields = {
+            key: value.strip()
+            for line in paragraph.splitlines()
+            if not line.startswith((" ", "\t")) and ":" in line
+            for key, _, value in [line.partition(":")]
+        }
+        if fields.get("Package") in names:
+            yield fields
+
+
+def _rpm(
+    web: Web, places: Places, repository: Repository, key: bytes, names: frozenset[str]
+) -> Iterator[Offer]:
+    base = repository.index
+    where = places.file(f"{base}repodata/repomd.xml")
+    content = web.content(where, "repository's index is not found")
+    signature = web.content(f"{where}.asc", "repository's signature is not found")
+    signed(content, key, repository.fingerprint, where, detached=signature)
+    data = ElementTree.fromstring(content).find(f"{REPODATA}data[@type='primary']")  # noqa: S314 - signed
+    location = data.find(f"{REPODATA}location") if data is not None else None
+    checksum = data.find(f"{REPODATA}checksum[@type='sha256']") if data is not None else None
+    if location is None or checksum is None:
+        raise refused("repository has no list of packages", where, "no primary data in its index")
+    name = location.get("href", "")
+    packed = web.content(places.file(base + name), "repository's list of packages is not found")
+    _expect(packed, checksum.text or "", places.file(base + name))
+    unpack = next(
+        (how for end, how in UNPACKED.items() if end and name.endswith(end)), UNPACKED[""]
+    )
+    try:
+        tree = ElementTree.fromstring(unpack(packed))  # noqa: S314 - its digest is signed
+    except (*BROKEN, ElementTree.ParseError) as error:
+        raise refused("repository's list of packages is broken", base + name, str(error)) from error
+    for package in tree.iter(f"{COMMON}package"):
+        called = package.findtext(f"{COMMON}name", "")
+        if called not in names:
+            continue
+        version, size = package.find(f"{COMMON}version"), package.find(f"{COMMON}size")
+        place = package.find(f"{COMMON}location")
+        if version is None or size is None or place is None:
+            continue
+        epoch = version.get("epoch", "0")
+        full = f"{version.get('ver')}-{version.get('rel')}"
+        yield Offer(
+            called,
+            full if epoch == "0" else f"{epoch}:{full}",
+            base + place.get("href", ""),
+            package.findtext(f"{COMMON}checksum", ""),
+            int(size.get("package", "0")),
+        )

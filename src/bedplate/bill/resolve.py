@@ -1,0 +1,291 @@
+"""From what a lock needs to its bill: small requests, several at once, all failures together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from bedplate.bill.model import Bill, File, Gone, Image, Known, PackageIndex
+from bedplate.bill.needs import NeededImage
+from bedplate.bill.registry import image
+from bedplate.bill.repository import Repository, offers
+from bedplate.bill.web import CONNECTIONS, ResolveError, refused
+from bedplate.errors import BedplateError, Problem
+from bedplate.portable.fetch import FetchError, named_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from bedplate.bill.needs import NeededFile, NeededPackages, Needs
+    from bedplate.bill.partial import Partial
+    from bedplate.bill.places import Places
+    from bedplate.bill.repository import Offer
+    from bedplate.bill.web import Web
+    from bedplate.catalogue.facts import Package
+
+#: Objects of a manifest that run containers have their images here, at some depth.
+IMAGE = "image"
+
+
+@dataclass
+class Resolver:
+    """Looks things up for one bill.
+
+    Attributes:
+        web: the client.
+        places: where addresses are asked.
+        keys: fingerprints by host, instead of the catalogue's, where a mirror signs anew.
+        before: the bill that there is, whose digests are not exchanged.
+        partial: what an earlier run has found.
+        path: of the bill, for messages.
+    """
+
+    web: Web
+    places: Places
+    keys: Mapping[str, str]
+    before: Bill
+    partial: Partial
+    path: Path
+
+    def bill(self, needs: Needs) -> Bill:
+        """Return the bill. Raises ResolveError with everything that could not be looked up."""
+        problems: list[Problem] = []
+        files: dict[str, File] = {}
+        images: dict[str, Image] = {}
+        packages: dict[str, PackageIndex] = {}
+        named: dict[str, str] = {}
+
+        def one_file(name: str) -> None:
+            files[name], references = self._file(name, needs.files[name])
+            named.update(dict.fromkeys(references, name))
+
+        def one_image(reference: str, needed: NeededImage) -> None:
+            images[reference] = self._image(reference, needed)
+
+        def one_index(source: str) -> None:
+            packages[source] = self._packages(source, needs.packages[source])
+
+        def of_index(group: Mapping[str, NeededFile]) -> None:
+            files.update(self._packaged(group))
+
+        plain = [name for name, needed in needs.files.items() if not needed.artifact.package]
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            asked = [
+                *(pool.submit(one_file, name) for name in plain),
+                *(pool.submit(of_index, group) for group in _by_index(needs.files)),
+                *(pool.submit(one_index, source) for source in needs.packages),
+                *(pool.submit(one_image, *item) for item in needs.images.items()),
+            ]
+            problems += _problems(asked)
+            more = {one: NeededImage(by) for one, by in named.items() if one not in needs.images}
+            problems += _problems([pool.submit(one_image, *item) for item in sorted(more.items())])
+        if problems:
+            raise ResolveError(problems)
+        bill = Bill(files=files, images=images, packages=packages)
+        if changed := list(self._exchanged(bill)):
+            raise ResolveError(changed)
+        return bill
+
+    def _file(self, name: str, needed: NeededFile) -> tuple[File, list[str]]:
+        """Return a file's entry, and the images that it names where it is a manifest."""
+        key = f"file {name} {needed.version}"
+        if kept := self.partial.get(key):
+            return File.model_validate(kept["answer"]), list(kept["images"])
+        fact = needed.artifact
+        url = needed.filled(fact.url or "")
+        what = f"{name} {needed.version} is not found"
+        if fact.checksum_file is not None:
+            known = Known(checksum_file=needed.filled(fact.checksum_file))
+            where = self.places.file(needed.filled(fact.checksum_file))
+            text = self.web.content(where, f"{what}: its checksum file")
+            try:
+                sha256 = named_digest(text, url, where)
+            except FetchError as error:
+                raise refused(f"digest of {name} is not known", where, str(error)) from error
+            size = self.web.size(self.places.file(url), what)
+        else:
+            known = Known(release=needed.filled(fact.release or ""))
+            where = self.places.file(needed.filled(fact.release or ""))
+            sha256, size = _asset(self.web.content(where, what), url, where)
+        entry = File(version=needed.version, url=url, sha256=sha256, size=size, known=known)
+        images = self._named(entry) if fact.names_images else []
+        self.partial.keep(key, entry, {"images": images})
+        return entry, images
+
+    def _named(self, entry: File) -> list[str]:
+        """Return the images that a manifest names, read from the file itself."""
+        where = self.places.file(entry.url)
+        content = self.web.content(where, "manifest is not found")
+        found = hashlib.sha256(content).hexdigest()
+        if found != entry.sha256:
+            raise refused(
+                "manifest has another digest", where, f"sha256:{found}", f"sha256:{entry.sha256}"
+            )
+        try:
+            return sorted({*_images_in(list(yaml.safe_load_all(content)))})
+        except yaml.YAMLError as error:
+            raise refused("manifest cannot be read", where, str(error)) from error
+
+    def _image(self, reference: str, needed: NeededImage) -> Image:
+        key = f"image {reference}"
+        if kept := self.partial.get(key):
+            return Image.model_validate(kept["answer"])
+        before = self.before.images.get(reference) if needed.moves else None
+        entry = image(self.web, self.places, reference, needed.needed_by, before)
+        self.partial.keep(key, entry)
+        return entry
+
+    def _packaged(self, group: Mapping[str, NeededFile]) -> dict[str, File]:
+        """Return the entries of files that are packages of one repository."""
+        found: dict[str, File] = {}
+        missing: dict[str, tuple[NeededFile, Package]] = {}
+        for name, needed in group.items():
+            if kept := self.partial.get(f"file {name} {needed.version}"):
+                found[name] = File.model_validate(kept["answer"])
+            elif needed.artifact.package is not None:
+                missing[name] = needed, needed.artifact.package
+        if not missing:
+            return found
+        _, first = next(iter(missing.values()))
+        repository = Repository(first.index, first.key, self._fingerprint(first.index, first))
+        names = {package.name for _, package in missing.values()}
+        offered = offers(self.web, self.places, repository, names)
+        for name, (needed, package) in missing.items():
+            offer = _exact(offered, package.name, needed.filled(package.version), repository.index)
+            known = Known(index=repository.index, fingerprint=repository.fingerprint)
+            entry = File(
+                version=needed.version,
+                url=offer.url,
+                sha256=offer.sha256,
+                size=offer.size,
+                known=known,
+            )
+            self.partial.keep(f"file {name} {needed.version}", entry, {"images": []})
+            found[name] = entry
+        return found
+
+    def _packages(self, source: str, needed: NeededPackages) -> PackageIndex:
+        key = f"packages {source}"
+        if (kept := self.partial.get(key)) and kept["of"] == dict(needed.packages):
+            return PackageIndex.model_validate(kept["answer"])
+        repository = Repository(
+            needed.index,
+            needed.key,
+            self._fingerprint(needed.index, needed),
+            needed.format,
+            needed.suite,
+            needed.components,
+        )
+        found = offers(self.web, self.places, repository, needed.packages)
+        offered, gone = {}, {}
+        for name, version in needed.packages.items():
+            versions = [offer.version for offer in found.get(name, ())]
+            if version in versions:
+                offered[name] = version
+            else:
+                gone[name] = Gone(locked=version, offered=list(dict.fromkeys(reversed(versions))))
+        entry = PackageIndex(
+            index=needed.index, fingerprint=repository.fingerprint, offered=offered, gone=gone
+        )
+        self.partial.keep(key, entry, {"of": dict(needed.packages)})
+        return entry
+
+    def _fingerprint(self, index: str, fact: Package | NeededPackages) -> str:
+        return self.keys.get(urlsplit(index).netloc, fact.fingerprint)
+
+    def _exchanged(self, bill: Bill) -> Iterable[Problem]:
+        """Yield what has another digest than the bill that there is, under the same version."""
+        for name, file in bill.files.items():
+            old = self.before.files.get(name)
+            if old is not None and old.version == file.version and old.sha256 != file.sha256:
+                yield self._problem(
+                    f"files.{name}", f"{name} {file.version}", file.sha256, old.sha256
+                )
+        for name, one in bill.images.items():
+            known = self.before.images.get(name)
+            if known is not None and known.digest != one.digest:
+                yield self._problem(f"images.{name}", name, one.digest, known.digest)
+
+    def _problem(self, key: str, what: str, got: str, allowed: str) -> Problem:
+        return Problem(
+            f"{what} has another digest than the committed one",
+            str(self.path),
+            key=key,
+            got=got,
+            allowed=allowed,
+            fix="find out why its publisher changed it; to accept the new one, remove this entry "
+            "from the bill and run the command again",
+            rule="bill",
+        )
+
+
+def _by_index(files: Mapping[str, NeededFile]) -> list[dict[str, NeededFile]]:
+    groups: dict[str, dict[str, NeededFile]] = {}
+    for name, needed in files.items():
+        if needed.artifact.package is not None:
+            groups.setdefault(needed.artifact.package.index, {})[name] = needed
+    return list(groups.values())
+
+
+def _problems(asked: Sequence[Future[None]]) -> list[Problem]:
+    """Wait for all, and return what could not be looked up."""
+    problems: list[Problem] = []
+    for future in asked:
+        try:
+            future.result()
+        except BedplateError as error:
+            problems.extend(error.problems)
+    return problems
+
+
+def _exact(offered: Mapping[str, list[Offer]], name: str, version: str, index: str) -> Offer:
+    there = offered.get(name, [])
+    for offer in there:
+        if offer.version == version:
+            return offer
+    versions = ", ".join(dict.fromkeys(offer.version for offer in reversed(there)))
+    raise refused(
+        f"{name} {version} is not offered",
+        index,
+        versions or "no version of it",
+        version,
+        "choose a version that is there with bedplate_pins, and plan again",
+    )
+
+
+def _asset(content: bytes, url: str, where: str) -> tuple[str, int]:
+    """Return SHA-256 and size of a released file, from GitHub's answer about its release."""
+    name = url.rpartition("/")[2]
+    try:
+        for asset in json.loads(content)["assets"]:
+            if asset["name"] == name and str(asset["digest"]).startswith("sha256:"):
+                return str(asset["digest"]).removeprefix("sha256:"), int(asset["size"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise refused(f"digest of {name} is not known", where, "no list of files") from error
+    raise refused(
+        f"digest of {name} is not known",
+        where,
+        "no such file, or none with a digest",
+        "a file of this name with its SHA-256",
+        "choose another version",
+    )
+
+
+def _images_in(content: Any) -> Iterable[str]:
+    if isinstance(content, list):
+        for item in content:
+            yield from _images_in(item)
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            if key == IMAGE and isinstance(value, str):
+                yield value
+            else:
+                yield from _images_in(value)

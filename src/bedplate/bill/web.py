@@ -1,0 +1,205 @@
+"""Small requests to vendors or a mirror: retried where that helps, counted, failures explained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from bedplate.errors import BedplateError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SECONDS = (10, 60)  # to connect, and between two reads
+CONNECTIONS = 16
+#: How often an answer that says "later" is asked for again; the waits double from half a second,
+#: unless the server names its own.
+ATTEMPTS, BACKOFF = 4, 0.5
+LATER = (429, 500, 502, 503, 504)
+OK, UNAUTHORISED = 200, 401
+#: No small file is larger: a whole index of packages has a few megabytes.
+LARGEST = 64 * 1024 * 1024
+CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+
+
+class ResolveError(BedplateError):
+    """Something that could not be looked up; all of it together."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered in the end: its status with reason, headers and bytes."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def failure(self) -> str:
+        """Return the status as a reason; empty where the answer is the thing itself."""
+        return "" if self.status == OK else f"HTTP {self.status} {self.reason}"
+
+
+@dataclass
+class Traffic:
+    """How much was asked and came."""
+
+    requests: int = 0
+    received: int = 0
+    hosts: set[str] = field(default_factory=set)
+
+
+class Web:
+    """A client with connections that are kept, for several threads."""
+
+    def __init__(self, ca: Path | None = None) -> None:
+        self._session = requests.Session()
+        # What is hashed and counted is what was sent: no compression on the way.
+        self._session.headers.update({"User-Agent": "bedplate", "Accept-Encoding": "identity"})
+        if ca is not None:
+            self._session.verify = str(ca)
+        retry = Retry(
+            total=ATTEMPTS,
+            backoff_factor=BACKOFF,
+            status_forcelist=LATER,
+            respect_retry_after_header=True,
+            raise_on_status=False,
+        )
+        adapter = HTTPAdapter(max_retries=retry, pool_maxsize=CONNECTIONS)
+        self._session.mount("https://", adapter)
+        self._session.mount("http://", adapter)
+        self._tokens: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self.traffic = Traffic()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._session.close()
+
+    def read(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Return the answer to a GET, whatever its status.
+
+        Raises:
+            ResolveError: nobody answered, or the answer is too large to be a small file.
+        """
+        return self._ask("GET", url, headers)
+
+    def content(self, url: str, what: str) -> bytes:
+        """Return what an address gives.
+
+        Raises:
+            ResolveError: it gives nothing; *what* says what was looked for.
+        """
+        answer = self.read(url)
+        if answer.failure:
+            raise refused(what, url, answer.failure)
+        return answer.body
+
+    def size(self, url: str, what: str) -> int:
+        """Return how many bytes an address would give.
+
+        Raises:
+            ResolveError: there is nothing, or the server does not say how much.
+        """
+        answer = self._ask("HEAD", url, None)
+        length = answer.headers.get("Content-Length", "")
+        if answer.failure or not length.isdecimal():
+            raise refused(what, url, answer.failure or "an answer without its length")
+        return int(length)
+
+    def manifest(self, url: str, accept: str, what: str) -> tuple[bytes, str, str]:
+        """Return an image's manifest, its media type and digest; an anonymous login is done.
+
+        Raises:
+            ResolveError: the registry does not give it.
+        """
+        headers = {"Accept": accept}
+        repository = url.rpartition("/manifests/")[0]
+        if token := self._tokens.get(repository):
+            headers["Authorization"] = f"Bearer {token}"
+        answer = self.read(url, headers)
+        if answer.status == UNAUTHORISED:
+            token = self._token(answer.headers.get("WWW-Authenticate", ""), url, what)
+            self._tokens[repository] = token
+            answer = self.read(url, headers | {"Authorization": f"Bearer {token}"})
+        if answer.failure:
+            raise refused(what, url, answer.failure)
+        found = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
+        said = answer.headers.get("Docker-Content-Digest", found)
+        if said != found:
+            raise refused(what, url, f"content {found} under the name {said}")
+        return answer.body, answer.headers.get("Content-Type", "").partition(";")[0], found
+
+    def _token(self, challenge: str, url: str, what: str) -> str:
+        """Ask for the token that a registry hands out to everybody."""
+        scheme, _, rest = challenge.partition(" ")
+        asked = dict(CHALLENGE.findall(rest))
+        realm = asked.pop("realm", "")
+        if scheme.lower() != "bearer" or not realm.startswith(("https://", "http://")):
+            raise refused(what, url, f"a login by {challenge or 'an unnamed way'}")
+        if url.startswith("https://") and not realm.startswith("https://"):
+            raise refused(what, url, f"a login over {realm}, which is not encrypted")
+        query = requests.models.PreparedRequest()
+        query.prepare_url(realm, asked)
+        answer = self.read(str(query.url))
+        try:
+            found: dict[str, Any] = json.loads(answer.body)
+            return str(found.get("token") or found["access_token"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise refused(what, realm, f"HTTP {answer.status} and no token") from error
+
+    def _ask(self, method: str, url: str, headers: Mapping[str, str] | None) -> Answer:
+        body = bytearray()
+        try:
+            with self._session.request(
+                method, url, headers=headers, timeout=SECONDS, stream=True, allow_redirects=True
+            ) as answer:
+                for block in answer.iter_content(1 << 16):
+                    body += block
+                    if len(body) > LARGEST:
+                        raise refused("answer is too large", url, f"more than {LARGEST} bytes")
+        except (requests.RequestException, OSError) as error:
+            raise refused("no answer", url, _reason(error)) from error
+        with self._lock:
+            self.traffic.requests += 1 + len(answer.history)
+            self.traffic.received += len(body)
+            self.traffic.hosts.add(urlsplit(answer.url).netloc)
+        return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+
+
+def refused(what: str, where: str, got: str, allowed: str = "", fix: str = "") -> ResolveError:
+    """Return the error for one thing that could not be looked up."""
+    return ResolveError(
+        [
+            Problem(
+                what,
+                where,
+                got=got,
+                allowed=allowed or "an answer with it",
+                fix=fix or "try the address with curl; behind a proxy, set https_proxy",
+                rule="bill",
+            )
+        ]
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason: urllib3 wraps it several times."""
+    while True:
+        inner = getattr(error, "reason", None) or next(
+            (one for one in error.args if isinstance(one, BaseException)), None
+        )
+        if not isinstance(inner, BaseException):
+            return str(error)
+        error = inner
