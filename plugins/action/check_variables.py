@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible.plugins.action import ActionBase
-
-from bedplate.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+problem = package("portable.message").problem
 
 COLLECTION = Path(__file__).parents[2]
 #: The wish that decides what a role's lock-owned variables say.

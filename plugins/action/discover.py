@@ -7,10 +7,11 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
-from bedplate.discovery.compare import DECLARED
-from bedplate.site.positions import Positions
+DECLARED = package("discovery.compare").DECLARED
+Positions = package("site.positions").Positions
 
 #: Its endpoint tells the site's own cluster from another one.
 WISHES = (*DECLARED, "bedplate_kubernetes")

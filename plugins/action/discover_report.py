@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
-from bedplate.discovery import store
-from bedplate.discovery.judge import judge
-from bedplate.errors import BedplateError
-from bedplate.portable.message import problem
+store = package("discovery.store")
+judge = package("discovery.judge").judge
+BedplateError = package("errors").BedplateError
+problem = package("portable.message").problem
 
 
 class ActionModule(ActionBase):

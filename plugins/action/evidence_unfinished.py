@@ -12,8 +12,9 @@ from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import (
     read,
     write,
 )
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 
-from bedplate.portable.evidence import checks as evidence
+evidence = package("portable.evidence.checks")
 
 
 class ActionModule(ActionBase):

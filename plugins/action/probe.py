@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
-
-from bedplate import portable
 
 #: In the order in which they import each other.
 PARTS = ("proxy", "host", "os_release", "probe")
@@ -41,7 +40,7 @@ MARK = "bedplate.gpu.probe:"
 @cache
 def parts() -> list[tuple[str, str]]:
     """Name and source of what runs on the host."""
-    folder = Path(portable.__file__).parent
+    folder = Path(package("portable").__file__).parent
     return [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in PARTS]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
 if TYPE_CHECKING:
@@ -64,10 +65,8 @@ def vsphere_guest(guest: Mapping[str, Any], name: str, model: str, rdma: bool = 
     """Lines of a .vmx file."""
     from ansible.errors import AnsibleFilterError
 
-    from bedplate.catalogue import load_catalogue
-    from bedplate.hypervisors import vsphere
-
-    fact = load_catalogue().gpu_models.get(model)
+    vsphere = package("hypervisors.vsphere")
+    fact = package("catalogue").load_catalogue().gpu_models.get(model)
     memory = fact.value.memory_gib if fact else None
     if memory is None and guest.get("devices"):
         raise AnsibleFilterError(
@@ -83,8 +82,7 @@ def proxmox_guest(
     """Lines of a virtual machine's configuration file."""
     from ansible.errors import AnsibleFilterError
 
-    from bedplate.hypervisors import proxmox
-
+    proxmox = package("hypervisors.proxmox")
     try:
         return proxmox.render(name, guest, page_size, mapping)
     except ValueError as error:
@@ -93,10 +91,8 @@ def proxmox_guest(
 
 def guest_pools(domains: Mapping[str, Sequence[Mapping[str, Any]]], system: str) -> dict[str, str]:
     """Files of an inventory by path."""
-    from bedplate.catalogue import load_catalogue
-    from bedplate.hypervisors import pools
-
-    return pools.fragment(plain(domains), plain(system), load_catalogue())
+    catalogue = package("catalogue").load_catalogue()
+    return package("hypervisors.pools").fragment(plain(domains), plain(system), catalogue)
 
 
 def vgpu_profiles(lock: Mapping[str, Any], name: str) -> list[str]:

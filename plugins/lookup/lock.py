@@ -45,6 +45,7 @@ from pathlib import Path  # noqa: E402
 
 from ansible.errors import AnsibleLookupError  # noqa: E402
 from ansible.plugins.lookup import LookupBase  # noqa: E402
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package  # noqa: E402
 
 # Variables that are made of others ask many times in one task, and each task of a host has a
 # process of its own: what was checked there holds for as long as it lives.
@@ -56,9 +57,8 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         """Return one dictionary per site."""
-        from bedplate.errors import BedplateError
-        from bedplate.locked_site import locked_site
-
+        BedplateError = package("errors").BedplateError  # noqa: N806
+        locked_site = package("locked_site").locked_site
         self.set_options(var_options=variables, direct=kwargs)
         found = []
         for term in terms:

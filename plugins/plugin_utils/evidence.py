@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
-
-from bedplate.portable.evidence import checks as evidence
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+evidence = package("portable.evidence.checks")
 
 
 def now() -> str:
