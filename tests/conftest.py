@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Each has one set of hosts and a life of its own.
+# Each has one set of hosts, or of environments, and a life of its own.
 # The boards' sources: what is fetched once serves all tests of the file.
 ONE_WORKER = (
     "tests/site/",
     "tests/hosts/",
     "tests/standin/",
+    "tests/install/",
     "tests/catalogue/test_gpu_sources.py",
 )
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")

@@ -23,6 +23,26 @@ if TYPE_CHECKING:
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 FLANNEL = "ghcr.io/flannel-io/flannel:v0.28.4"
+#: The objects of flannel's own manifest that a stack looks into, and no more of them.
+MANIFEST_OF_FLANNEL = f"""\
+apiVersion: v1
+kind: Namespace
+metadata: {{name: kube-flannel}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: kube-flannel-cfg, namespace: kube-flannel}}
+data: {{net-conf.json: '{{"Network": "10.244.0.0/16", "Backend": {{"Type": "vxlan"}}}}'}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: kube-flannel-ds, namespace: kube-flannel}}
+spec:
+  selector: {{matchLabels: {{app: flannel}}}}
+  template:
+    metadata: {{labels: {{app: flannel}}}}
+    spec: {{containers: [{{name: kube-flannel, image: "{FLANNEL}"}}]}}
+"""
 
 
 class Server(ThreadingHTTPServer):
@@ -165,7 +185,7 @@ def serve(server: Server, lock: Lock, key: Key) -> None:
         fact = needed.artifact
         content = f"{name} {needed.version}\n".encode()
         if fact.names_images:
-            content = f"spec:\n  containers:\n    - image: {FLANNEL}\n".encode()
+            content = MANIFEST_OF_FLANNEL.encode()
             server.serve_image(FLANNEL)
         sha256 = hashlib.sha256(content).hexdigest()
         url = needed.filled(fact.url or "")
