@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 OK, REFUSED = 0, 3
-EPILOG = "Exit status: 0 planned or in step, 2 stale lock (--check), 3 refused or misused, 1 a bug."
+EPILOG = (
+    "Exit status: 0 planned, or up to date; 2 the lock is out of date (--check); 3 refused or "
+    "misused; 4 planned, and not installable by this version; 1 internal error."
+)
 
 
 def _today(text: str) -> date:
@@ -70,7 +73,19 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     )
     plan.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
     plan.add_argument("--json", action="store_true", help="print one JSON object")
-    plan.add_argument("--check", action="store_true", help="write nothing; 2 if the lock is stale")
+    plan.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit with 2 if the lock is out of date",
+    )
+    plan.add_argument(
+        "--allow-planned",
+        action="store_true",
+        help="exit with 0 also where this version cannot install what is planned",
+    )
+    plan.add_argument(
+        "--why", action="store_true", help="print the reasons, and every warning with its sources"
+    )
     plan.add_argument(
         "--today",
         type=_today,
@@ -80,7 +95,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     plan.add_argument(
         "--upgrade",
         action="store_true",
-        help="decide anew: what is locked already does not count",
+        help="resolve everything again, ignoring the current lock",
     )
     plan.add_argument(
         "--diff",
@@ -115,7 +130,8 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         description="Show what playbooks/drift.yml found last: what has changed on the hosts since "
         "they were set up, and what to run about it. No host is contacted.",
         epilog="Exit status: 0 no drift, 2 drift, 3 no drift seen but not every host is known "
-        "(never looked at, not reached, or looked at under another lock), or refused, 1 a bug.",
+        "(never looked at, not reached, or looked at under another lock), or refused, 1 internal "
+        "error.",
     )
     drift.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
     drift.add_argument("--json", action="store_true", help="print one JSON object")

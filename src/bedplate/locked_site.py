@@ -111,7 +111,7 @@ def _checked(site: Path) -> dict[str, Any]:
 
     lock = load_lock(site)
     planned = plan(site, datetime.now(UTC).date())
-    if not planned.in_step:
+    if not planned.up_to_date:
         problems = [
             Problem(
                 "lock is stale",

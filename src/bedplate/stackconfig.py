@@ -93,8 +93,8 @@ def lock_of(site: Path) -> Lock:
     for name, not_yet in {"cluster": lock.cluster.not_yet, **waiting}.items():
         if not_yet:
             raise StackError(
-                f"this version cannot carry out the decision — {name} in {lock_path(site)} — got "
-                f"{', '.join(not_yet)} / allowed what docs/matrix.md calls tested — change "
-                "the wish, or take the pool out of the site until a version carries it out"
+                f"not installable by this version — {name} in {lock_path(site)} — got "
+                f"{', '.join(not_yet)} — run: bedplate plan {site}, which names each setting to "
+                "change"
             )
     return lock

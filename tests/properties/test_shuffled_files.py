@@ -104,7 +104,16 @@ def write(site: Path, files: dict[str, Any], chance: random.Random | None) -> No
 def planned(folder: Path, hash_seed: str) -> tuple[int, str, str, bytes | None]:
     """Plan the site of a folder in a process of its own: status, output, errors, lock."""
     done = subprocess.run(
-        [sys.executable, "-m", "bedplate.cli", "plan", "site", "--today", "2026-11-21"],
+        [
+            sys.executable,
+            "-m",
+            "bedplate.cli",
+            "plan",
+            "site",
+            "--today",
+            "2026-11-21",
+            "--allow-planned",
+        ],
         cwd=folder,
         env=os.environ | {"PYTHONHASHSEED": hash_seed},
         capture_output=True,

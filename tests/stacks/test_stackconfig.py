@@ -154,7 +154,7 @@ def test_a_lock_that_nothing_can_carry_out_is_refused(tmp_path: Path) -> None:
     write_lock(tmp_path, lock.model_copy(update={"pools": lock.pools | {"pool_class": pool}}))
     with pytest.raises(stackconfig.StackError) as caught:
         stackconfig.lock_of(tmp_path)
-    assert str(caught.value).startswith(
-        "this version cannot carry out the decision — pool_class in "
-        f"{tmp_path}/.bedplate.lock.yml — got source vendor-repo / allowed "
+    assert str(caught.value) == (
+        f"not installable by this version — pool_class in {tmp_path}/.bedplate.lock.yml — got "
+        f"source vendor-repo — run: bedplate plan {tmp_path}, which names each setting to change"
     )

@@ -33,7 +33,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     printed = capsys.readouterr()
     assert printed.err == ""
     content = json.loads(printed.out)
-    assert list(content) == ["ok", "lock", "refusals", "warnings"]
+    assert list(content) == ["ok", "lock", "refusals", "not_installable", "warnings"]
     return status, content
 
 
@@ -61,6 +61,9 @@ def test_the_demos_plan_warns_that_its_branch_has_ended(
 ) -> None:
     ended = "driver branch R535 reached its end of life on 2026-06-30 (https://docs.nvidia.com/"
     assert cli.main(["plan", *TODAY, str(site)]) == 0
+    _, _, rest = capsys.readouterr().out.partition("\nWarnings:\n")
+    assert f"  pool_class, pool_train: {ended.partition(' (')[0]}\n" in rest.partition("\n\n")[0]
+    assert cli.main(["plan", *TODAY, "--why", str(site)]) == 0
     _, _, rest = capsys.readouterr().out.partition("\nWarnings:\n")
     shown = rest.partition("\n\n")[0]
     _, content = as_json(capsys, site)
@@ -99,6 +102,7 @@ def test_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
                 "sources": [],
             }
         ],
+        "not_installable": [],
         "warnings": [],
     }
     assert (site / ".bedplate.lock.yml").read_bytes() == before
@@ -122,7 +126,7 @@ def test_the_rule_is_told_with_and_without_sources(
     text = path.read_text().replace("t4-16gb", "v100-sxm2-32gb")
     path.write_text(text + 'bedplate_driver: {branch: "595"}\n')
     assert cli.main(["plan", *TODAY, str(site)]) == 3
-    assert "\n  rule gpu-branch, after https://" in capsys.readouterr().err
+    assert "\n  rule gpu-branch, source https://" in capsys.readouterr().err
     misspell(site)
     assert cli.main(["plan", *TODAY, str(site)]) == 3
     assert "\n  rule known-keys\n" in capsys.readouterr().err
@@ -172,7 +176,7 @@ def test_only_the_lock_is_written(site: Path, capsys: pytest.CaptureFixture[str]
     before = tree()
     (site / ".bedplate.lock.yml").unlink()
     assert cli.main(["plan", *TODAY, str(site)]) == 0
-    assert capsys.readouterr().out.endswith(f"Wrote {site}/.bedplate.lock.yml.\n")
+    assert f"\nWrote {site}/.bedplate.lock.yml. Reasons: --why.\n" in capsys.readouterr().out
     assert tree() == before
 
 
@@ -187,7 +191,7 @@ def test_a_lock_that_cannot_be_written(
     assert cli.main(["plan", *TODAY, str(site)]) == 3
     assert capsys.readouterr().err == (
         f"lock cannot be written — {site} — got [Errno 28] No space left on device — make the "
-        "site's directory writable\n  rule lock\n\nRefused: 1 to put right.\n"
+        "site's directory writable\n  rule lock\n\n1 error; no lock was written.\n"
     )
 
 

@@ -1,6 +1,6 @@
-"""What `bedplate plan` shows of the demo site: every decision, and why it was made.
+"""What `bedplate plan` prints for the demo site: every decision, and with `--why` its reason.
 
-After a change of words or catalogue, `python -m tests.unit.test_plan_table` writes it anew: review
+After a change of words or catalogue, `python -m tests.unit.test_plan_table` writes it again: review
 the difference.
 """
 
@@ -12,28 +12,42 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from bedplate.lock import content_of, load_lock
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
-SHOWN = Path(__file__).with_name("demo_plan.txt")
+SHOWN = {
+    "": Path(__file__).with_name("demo_plan.txt"),
+    "--why": Path(__file__).with_name("demo_plan_why.txt"),
+}
+LINES, COLUMNS = 24, 100
 
 
-def shown(folder: Path) -> str:
+def shown(folder: Path, *options: str) -> str:
     """Plan a copy of the demo site that has no lock, and return what is printed."""
     shutil.copytree(DEMO, folder / "site", ignore=shutil.ignore_patterns(".bedplate*"))
-    plan = [sys.executable, "-m", "bedplate.cli", "plan", "site", "--today", "2026-11-21"]
+    plan = [sys.executable, "-m", "bedplate.cli", "plan", "site", "--today", "2026-11-21", *options]
     done = subprocess.run(plan, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_table_of_the_demo(tmp_path: Path) -> None:
-    assert shown(tmp_path).splitlines() == SHOWN.read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("option", SHOWN)
+def test_the_table_of_the_demo(option: str, tmp_path: Path) -> None:
+    text = shown(tmp_path, *filter(None, [option]))
+    assert text.splitlines() == SHOWN[option].read_text(encoding="utf-8").splitlines()
+
+
+def test_what_is_printed_fits_a_screen() -> None:
+    lines = SHOWN[""].read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
 
 
 def test_every_decision_has_its_row_and_its_reason() -> None:
     """The text was reviewed; this keeps a part of the lock from being forgotten in it."""
-    table, _, rest = SHOWN.read_text(encoding="utf-8").partition("\nWhy:\n")
+    table, _, rest = SHOWN["--why"].read_text(encoding="utf-8").partition("\nWhy:\n")
     rows = {tuple(line.split()[:2]) for line in table.splitlines()}
     why = {tuple(line.split()[:2]) for line in rest.partition("\n\n")[0].splitlines()}
     lock = load_lock(DEMO)
@@ -46,5 +60,7 @@ def test_every_decision_has_its_row_and_its_reason() -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        SHOWN.write_text(shown(Path(made)), encoding="utf-8")
+    for given, path in SHOWN.items():
+        with tempfile.TemporaryDirectory() as made:
+            text = shown(Path(made), *filter(None, [given]))
+            path.write_text(text, encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock, write_lock
 from bedplate.resolver import locking
 
-EXAMPLE = Path(__file__).parents[2] / "inventories" / "example"
+TWO_POOLS = Path(__file__).with_name("two_pools")
 TODAY = ["--today", "2026-11-21"]
 CLASS = {
     "bedplate_gpu": {"model": "v100-sxm2-32gb", "count": 8},
@@ -26,7 +25,6 @@ CLASS = {
 
 
 UNTRACKED = shutil.ignore_patterns(".bedplate*")
-COMMENTED = re.compile(r"^( *)# ( *([a-z_]+:|- ).*)$", re.MULTILINE)
 
 
 def wish(site: Path, pool: str, wishes: dict[str, object]) -> None:
@@ -36,17 +34,18 @@ def wish(site: Path, pool: str, wishes: dict[str, object]) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """The example, with V100s for a class; planned."""
-    copy = shutil.copytree(EXAMPLE, tmp_path / "mysite", ignore=UNTRACKED)
+    """Two pools, with V100s for a class; planned. Its framework cannot be installed."""
+    copy = shutil.copytree(TWO_POOLS, tmp_path / "mysite", ignore=UNTRACKED)
     wish(copy, "pool_class", CLASS)
-    assert cli.main(["plan", *TODAY, str(copy)]) == 0
+    assert cli.main(["plan", *TODAY, "--allow-planned", str(copy)]) == 0
     return copy
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     """Run a command that has to end well, and return what it printed."""
     capsys.readouterr()
-    assert cli.main([str(argument) for argument in arguments]) == 0
+    allowed = ["--allow-planned"] if arguments[0] == "plan" else []
+    assert cli.main([*(str(argument) for argument in arguments), *allowed]) == 0
     return capsys.readouterr().out
 
 
@@ -60,7 +59,7 @@ def test_why_not_a_branch_that_does_not_know_the_board(
     assert text.startswith(f"pool_class nvidia_driver {version.version}: R580 is lts")
     assert (
         "595.91.07: driver branch does not drive the GPU — with "
-        "bedplate_gpu[0].model v100-sxm2-32gb\n    after https://docs.nvidia.com/" in text
+        "bedplate_gpu[0].model v100-sxm2-32gb\n    source https://docs.nvidia.com/" in text
     )
     assert (site / ".bedplate.lock.yml").read_bytes() == before
 
@@ -83,8 +82,10 @@ def test_why_not_what_only_a_preference_speaks_against(
 
 
 def test_all_components_of_a_pool(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = said(capsys, "explain", site, "pool_class").splitlines()
-    assert [line.split()[1] for line in lines] == ["nvidia_driver", "pytorch"]
+    text, _, weak = said(capsys, "explain", site, "pool_class").partition("\n\n")
+    assert [line.split()[1] for line in text.splitlines()] == ["nvidia_driver", "pytorch"]
+    sources = weak.partition("relies on non-vendor sources:\n")[2].splitlines()
+    assert sources[0].startswith("  architecture/volta: https://")
 
 
 @pytest.mark.parametrize(
@@ -111,12 +112,12 @@ def test_a_refused_site_is_not_explained(site: Path, capsys: pytest.CaptureFixtu
 
 def test_a_difference_by_host(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (site / ".bedplate.lock.yml").read_bytes()
-    assert "in step: nothing would change" in said(capsys, "plan", site, *TODAY, "--diff")
+    assert "up to date: nothing would change" in said(capsys, "plan", site, *TODAY, "--diff")
     old = load_lock(site).pools["pool_class"].nvidia_driver
     assert old is not None
     wish(site, "pool_class", CLASS | {"bedplate_pins": {"nvidia_driver": "580.126.20"}})
     text = said(capsys, "plan", site, *TODAY, "--diff")
-    hosts, _, rest = text.partition("\n")
+    hosts, _, rest = text.partition("\n\n")[2].partition("\n")
     assert hosts == "class1.example … class4.example (4 hosts) of pool_class:"
     assert f"change nvidia_driver {old.version} proprietary vendor-repo → 580.126.20 " in rest
     assert "(drained, rebooted)" in rest
@@ -148,8 +149,8 @@ def test_hosts_get_what_their_groups_have(site: Path, capsys: pytest.CaptureFixt
 def test_a_difference_as_json(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (site / ".bedplate.lock.yml").unlink()
     content = json.loads(said(capsys, "plan", site, *TODAY, "--diff", "--json"))
-    assert list(content) == ["ok", "lock", "refusals", "warnings", "diff"]
-    assert len(content["diff"]) == 23  # every host of the example
+    assert list(content) == ["ok", "lock", "refusals", "not_installable", "warnings", "diff"]
+    assert len(content["diff"]) == 23  # every host of the site
     drivers = [
         one for one in content["diff"]["class1.example"] if one["component"] == "nvidia_driver"
     ]
@@ -197,41 +198,9 @@ def test_a_lock_that_cannot_be_read_is_told(
     assert printed.out == ""
     assert printed.err.startswith(f"{reason.partition(',')[0]} — {path}{place} — ")
     assert path.read_text() == text
-    text = said(capsys, "plan", site, *TODAY)
-    assert f"  decided anew: the old lock {path}{place}: {reason}; nothing that it had" in text
-    assert "decided anew" not in said(capsys, "plan", site, *TODAY)
-
-
-def test_the_example_can_be_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    site = shutil.copytree(EXAMPLE, tmp_path / "mysite", ignore=UNTRACKED)
-    said(capsys, "plan", site, *TODAY)
-    pools = load_lock(site).pools
-    assert {pool: part.not_yet for pool, part in pools.items()} == {
-        "pool_class": [],
-        "pool_train": [],
-    }
-
-
-def test_what_the_example_has_commented_out_can_be_planned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site = shutil.copytree(EXAMPLE, tmp_path / "mysite", ignore=UNTRACKED)
-    for path in (site / "hosts.yml", *(site / "group_vars").glob("pool_*.yml")):
-        path.write_text(COMMENTED.sub(r"\1\2", path.read_text()))
-    said(capsys, "plan", site, *TODAY)
-    lock = load_lock(site)
-    assert {
-        name: host.pool for name, host in lock.hosts.items() if "hypervisors" in host.groups
-    } == {
-        "hv1.example": "pool_guests",
-        "hv2.example": "pool_guests",
-    }
-    guests, batch = lock.pools["pool_guests"], lock.pools["pool_batch"]
-    assert (guests.kind, guests.nvidia_driver, guests.expects) == ("hypervisor", None, None)
-    assert batch.expects is not None
-    assert (batch.expects.by, batch.expects.count) == ("slurm", 8)
-    assert batch.nvidia_driver is not None
-    assert (guests.not_yet, batch.not_yet) == ([], [])
+    text = " ".join(said(capsys, "plan", site, *TODAY).split())
+    assert f" resolved again: the old lock {path}{place}: {reason}; nothing that it had" in text
+    assert "resolved again" not in said(capsys, "plan", site, *TODAY)
 
 
 def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(site: Path) -> None:
@@ -303,6 +272,94 @@ def test_boards_on_arm_are_planned_and_refused_by_site_yml(
     wish(site, "pool_class", wishes | {"bedplate_gpu": {"model": model, "count": 1}})
     told = said(capsys, "plan", site, *TODAY)
     assert load_lock(site).pools["pool_class"].not_yet == not_yet
-    assert ("not installable by this version: cpu aarch64; site.yml refuses" in told) == bool(
-        not_yet
+    assert told.startswith("not installable by this version — ") == bool(not_yet)
+    last = told.splitlines()[-1]
+    assert (last == "Not installable by this version: cpu aarch64 (pool_class).") == bool(not_yet)
+
+
+def plan(site: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    """Run `bedplate plan` and return its exit status and what it printed."""
+    capsys.readouterr()
+    status = cli.main(["plan", *TODAY, *options, str(site)])
+    return status, capsys.readouterr().out
+
+
+def test_what_cannot_be_installed_comes_first_and_last(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = site / "group_vars" / "all" / "bedplate.yml"
+    shared.write_text(shared.read_text() + "bedplate_schedulers: [kueue]\n")
+    status, text = plan(site, capsys)
+    assert status == 4
+    lines = text.splitlines()
+    what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
+    assert lines[:3] == [
+        f"{what} — {shared}:5:1 bedplate_schedulers — got kueue — remove it",
+        f"{what} — {pool}:3:1 bedplate_frameworks — got frameworks — remove it",
+        "",
+    ]
+    assert lines[3].startswith("WHERE ")
+    assert lines[-2:] == [
+        f"Wrote {site}/.bedplate.lock.yml. Reasons: --why.",
+        "Not installable by this version: addon kueue (cluster), part frameworks (pool_class).",
+    ]
+    assert load_lock(site).cluster.not_yet == ["addon kueue"]
+
+
+@pytest.mark.parametrize("options", [(), ("--check",), ("--diff",), ("--why",)])
+def test_the_exit_status_of_a_lock_that_cannot_be_installed(
+    site: Path, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = plan(site, capsys, *options)
+    assert (status, "next:" in text) == (4, False)
+    assert text.splitlines()[-1].startswith("Not installable by this version: ")
+    status, text = plan(site, capsys, *options, "--json")
+    content = json.loads(text)
+    assert (status, content["ok"]) == (4, False)
+    assert [one["key"] for one in content["not_installable"]] == ["bedplate_frameworks"]
+    assert content["lock"]["pools"]["pool_class"]["not_yet"] == ["part frameworks"]
+    assert plan(site, capsys, *options, "--allow-planned")[0] == 0
+
+
+def test_a_lock_that_is_out_of_date_counts_before_what_cannot_be_installed(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = site / "hosts.yml"
+    hosts.write_text(hosts.read_text().replace("class[1:4]", "class[1:3]"))
+    status, text = plan(site, capsys, "--check")
+    assert status == 2
+    assert text.splitlines()[-3:] == [
+        f"{site}/.bedplate.lock.yml is out of date.",
+        "Not installable by this version: part frameworks (pool_class).",
+        f"next: bedplate plan {site}",
+    ]
+
+
+def test_a_site_that_can_be_installed_names_the_next_command(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wish(site, "pool_class", {key: CLASS[key] for key in ("bedplate_gpu",)})
+    status, text = plan(site, capsys)
+    assert status == 0
+    assert text.splitlines()[-1] == f"next: ansible-playbook -i {site} bedplate.gpu.site"
+
+
+def test_weak_facts_are_counted_and_listed_by_explain(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wish(site, "pool_class", {key: CLASS[key] for key in ("bedplate_gpu", "bedplate_driver")})
+    (site / "group_vars" / "pool_train.yml").write_text(
+        "bedplate_gpu: {model: v100-sxm2-32gb, count: 8}\n"
     )
+    _, text = plan(site, capsys)
+    counted = " ".join(text.split())
+    assert (
+        "relies on non-vendor sources: 2 facts of pool_class, pool_train; "
+        f"see: bedplate explain {site} POOL" in counted
+    )
+    assert "gpu/v100-sxm2-32gb" not in text
+    _, text = plan(site, capsys, "--why")
+    assert "pool_class: relies on non-vendor sources: architecture/volta, gpu/v100-sxm2" in text
+    told = said(capsys, "explain", site, "pool_class")
+    assert "\n  gpu/v100-sxm2-32gb: https://" in told
+    assert "\ninstalled by no test of this project on real parts:\n  source vendor-repo\n" in told

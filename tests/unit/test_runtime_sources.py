@@ -38,7 +38,7 @@ def planned(site: Path, os: str, release: str, source: str = "distro") -> int:
         "bedplate_kubernetes": {"version": release, "endpoint": "192.0.2.1:6443"},
     }
     (site / "group_vars/all.yml").write_text(yaml.safe_dump(wishes))
-    return cli.main(["plan", *TODAY, str(site)])
+    return cli.main(["plan", *TODAY, "--why", "--allow-planned", str(site)])
 
 
 @pytest.mark.parametrize(

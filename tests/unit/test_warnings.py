@@ -1,4 +1,4 @@
-"""What a plan warns of: every weak fact that it leans on, and nothing that nobody computed."""
+"""What a plan warns of: every weak fact that it relies on, and nothing that was not computed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def warnings(site: Plain, catalogue: Catalogue, today: date = TODAY) -> list[str
 def test_what_a_choice_refers_to_is_leant_on(
     wishes: dict[str, Any], identifier: str, leans: bool
 ) -> None:
-    told = f"pool_a: leans on facts that are unproved: {identifier}"
+    told = f"pool_a: relies on unproved facts: {identifier}"
     assert (told in warnings(one(**wishes), weakened(identifier))) == leans
 
 
@@ -86,14 +86,14 @@ def test_a_framework_leans_on_what_runs_its_cuda() -> None:
     assert isinstance(plan, Plan)
     ((chosen,), told) = plan.lock.pools["pool_a"].frameworks, "\n".join(plan.warnings)
     major = chosen.cuda.partition(".")[0]
-    assert f"pool_a: leans on facts that are unproved: cuda-major/{major}" in told.splitlines()
+    assert f"pool_a: relies on unproved facts: cuda-major/{major}" in told.splitlines()
 
 
 def test_an_accelerator_is_leant_on() -> None:
     name, fact = next(iter(world().accelerators.items()))
     board = {"vendor": fact.value.vendor, "model": name, "count": 1}
     told = warnings(one([], accelerator=board), weakened(fact.id))
-    assert f"pool_a: leans on facts that are unproved: {fact.id}" in told
+    assert f"pool_a: relies on unproved facts: {fact.id}" in told
 
 
 def test_one_line_for_a_subject_and_grade() -> None:
@@ -102,9 +102,7 @@ def test_one_line_for_a_subject_and_grade() -> None:
         for told in warnings(one(), weakened("gpu/a100", "architecture/ampere", "branch/580"))
         if "unproved" in told
     ]
-    assert weak == [
-        "pool_a: leans on facts that are unproved: architecture/ampere, branch/580, gpu/a100"
-    ]
+    assert weak == ["pool_a: relies on unproved facts: architecture/ampere, branch/580, gpu/a100"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from bedplate.catalogue import load_catalogue
 from bedplate.errors import LockError, Problem, SiteError
 from bedplate.lock import load_lock, lock_path
 from bedplate.nearest import nearest
+from bedplate.planning.plan import plan
 from bedplate.resolver.locking import reasons
+from bedplate.resolver.outcome import Kind
+from bedplate.resolver.preferences import catalogue_date
 from bedplate.resolver.whynot import Question, has_fabric, name_of, version_of
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site import load_site
@@ -40,8 +43,9 @@ def run(path: Path, subject: str, asked: str | None) -> int:
         what, fix = "site is refused: there is no decision to explain", f"run: bedplate plan {path}"
         raise SiteError([Problem(what, str(path), got="a refusal", allowed="a plan", fix=fix)])
     if asked is None:
-        told = [reason for _, reason in _reasons(question, subject)]
-        lines = [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in told]
+        why = [reason for _, reason in _reasons(question, subject)]
+        lines = [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in why]
+        lines += _notices(path, question, subject)
     else:
         name, _, version = asked.partition("=")
         about = question.asked(name, subject)
@@ -51,6 +55,18 @@ def run(path: Path, subject: str, asked: str | None) -> int:
         lines = list(_lines(question, about, version))
     print("\n".join(lines))
     return 0
+
+
+def _notices(path: Path, question: Question, subject: str) -> Iterator[str]:
+    """Yield what the plan counts: each weak fact with its source, and what no test installed."""
+    facts = question.candidates.facts
+    for notice in plan(path, catalogue_date(question.candidates.catalogue)).plan.notices:
+        if notice.subject == subject and notice.kind is not Kind.NOTICE:
+            yield from ("", f"{notice.text}:")
+            for item in notice.items:
+                fact = facts.get(item)
+                known = f": {fact.source.url} ({fact.source.read})" if fact else ""
+                yield f"  {item}{known}"
 
 
 def _previous(path: Path) -> Lock | None:
@@ -105,7 +121,7 @@ def _lines(question: Question, asked: Asked, version: str) -> Iterator[str]:
         yield from ("", "Why not")
     for other in question.alternatives(asked, others[:SHOWN]):
         yield f"  {other.label}: {other.because}"
-        yield from (f"    after {url}" for url in other.sources)
+        yield from (f"    source {url}" for url in other.sources)
     if len(others) > SHOWN:
         yield f"  … and {len(others) - SHOWN} others: ask with {asked.name}=VERSION"
     if version and not others:

@@ -9,6 +9,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import Lock, differences, load_lock, lock_path
 from bedplate.resolver import Plan, Refusal, resolve
+from bedplate.resolver.outcome import Notice
 from bedplate.site import load_site
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ class Planned:
 
     @property
     def changes(self) -> list[str]:
-        """Return what the plan changes, key by key; empty when the lock is in step."""
+        """Return what the plan changes, key by key; empty when the lock is up to date."""
         return differences(self.before, self.plan.lock) if self.before else []
 
     @property
-    def in_step(self) -> bool:
+    def up_to_date(self) -> bool:
         """Tell whether the lock on disk is the one that was planned."""
         return self.before == self.plan.lock
 
@@ -52,10 +53,12 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     if isinstance(outcome, Refusal):
         raise outcome.error()
     if unread is not None:
-        told = (
-            f"decided anew: the old lock {problem.where}: {problem.what}, got {problem.got}; "
-            "nothing that it had is kept"
+        lost = (
+            Notice(
+                f"resolved again: the old lock {problem.where}: {problem.what}, "
+                f"got {problem.got}; nothing that it had is kept"
+            )
             for problem in unread.problems
         )
-        outcome = replace(outcome, warnings=(*told, *outcome.warnings))
+        outcome = replace(outcome, notices=(*lost, *outcome.notices))
     return Planned(outcome, before, unread)

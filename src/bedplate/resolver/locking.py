@@ -283,7 +283,7 @@ def _because(subject: str, component: str, fact: Fact[Any], candidates: Candidat
         policy = candidates.policies[subject]
         until = f"until {branch.end_of_life}" if branch.end_of_life else "without a known end"
         return (
-            f"R{driver.branch} is {branch.type}, supported {until}; the best for policy {policy} "
-            f"that all wishes leave, {driver.flavour} from {driver.source}. {fact.reason}"
+            f"R{driver.branch} is {branch.type}, supported {until}; newest of policy {policy} "
+            f"compatible with every setting, {driver.flavour} from {driver.source}. {fact.reason}"
         )
-    return f"the best that all wishes leave. {fact.reason}"
+    return f"newest version compatible with every setting. {fact.reason}"

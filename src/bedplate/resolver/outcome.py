@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, RefusedError
@@ -22,13 +23,62 @@ class Reason:
     because: str
 
 
+class Kind(StrEnum):
+    """What a notice is about: the last two are many, and are counted where space is short."""
+
+    NOTICE = "notice"
+    UNTRIED = "untried"
+    WEAK = "weak"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that a reviewer should know of a plan.
+
+    Attributes:
+        text: a clause without full stop.
+        subject: a pool's name, `cluster`, or empty where it is about the whole site.
+        kind: which notices are counted together.
+        items: what is counted: ids of facts, or settings.
+        hint: what to do about it.
+        source: the address of the fact behind it.
+    """
+
+    text: str
+    subject: str = ""
+    kind: Kind = Kind.NOTICE
+    items: tuple[str, ...] = ()
+    hint: str = ""
+    source: str = ""
+
+    @property
+    def short(self) -> str:
+        """Return the text with its items and hint."""
+        listed = f": {', '.join(self.items)}" if self.items else ""
+        return f"{self.text}{listed}" + (f"; {self.hint}" if self.hint else "")
+
+    def __str__(self) -> str:
+        before = f"{self.subject}: " if self.subject else ""
+        return f"{before}{self.short}" + (f" ({self.source})" if self.source else "")
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A lock with what a reviewer wants to know about it."""
+    """A lock with what a reviewer wants to know about it.
+
+    `not_installable` has a problem for each part of the lock that no role or stack of this version
+    carries out: site.yml and the stacks refuse such a lock.
+    """
 
     lock: Lock
     reasons: tuple[Reason, ...]
-    warnings: tuple[str, ...]
+    notices: tuple[Notice, ...] = ()
+    not_installable: tuple[Problem, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return the notices as `--json` prints them."""
+        return tuple(dict.fromkeys(str(notice) for notice in self.notices))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
-from bedplate.resolver import locking, plain, warnings
+from bedplate.resolver import installable, locking, plain, warnings
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import search
 from bedplate.resolver.encoding import Encoding
@@ -144,14 +144,14 @@ def _plan(
     part = locking.cluster(cluster, shared, candidates)
     mode = cluster.host.wishes.bedplate_sources.mode
     systems = [one.host.wishes.bedplate_host.os for one in subjects_ if one.host.pool is None]
-    missing = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
-    part = part.model_copy(update={"not_yet": missing})
+    lacking = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
+    part = part.model_copy(update={"not_yet": lacking})
     pools = {one.name: one for one in subjects_ if one.name in site.pools}
     locked_pools = {}
     for name in site.pools:
         pool = locking.pool(pools[name], values[name], candidates)
-        missing = locking.not_built(locking.pool_parts(pool, catalogue), catalogue)
-        locked_pools[name] = pool.model_copy(update={"not_yet": missing})
+        lacking = locking.not_built(locking.pool_parts(pool, catalogue), catalogue)
+        locked_pools[name] = pool.model_copy(update={"not_yet": lacking})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None
     lock = Lock(
@@ -176,5 +176,6 @@ def _plan(
     reasons = list(locking.reasons(CLUSTER, shared, candidates))
     for name in site.pools:
         reasons += locking.reasons(name, values[name], candidates)
-    told = warnings.of(site, lock, candidates, (shared, values), today)
-    return Plan(lock, tuple(reasons), tuple(dict.fromkeys(told)))
+    notices = dict.fromkeys(warnings.of(site, lock, candidates, (shared, values), today))
+    missing = installable.problems(site, lock, catalogue)
+    return Plan(lock, tuple(reasons), tuple(notices), missing)

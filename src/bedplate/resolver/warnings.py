@@ -1,4 +1,4 @@
-"""What a reviewer should know of a plan that goes: ends of life, weak facts, what is not built."""
+"""What a reviewer should know of a plan: ends of life, weak facts, what no test has installed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.resolver import locking
 from bedplate.resolver import preferences as prefer
+from bedplate.resolver.outcome import Kind, Notice
 from bedplate.site.load import CONTROL_PLANE
 from bedplate.versions import last, minor, number
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     type Values = Mapping[str, str]
 
-WEAK = ("secondary", "unproved")
+#: Grades of facts that are no proof, with what a plan says of them.
+WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
+ONE_HOST_FIRST = "install one host first (--limit HOST)"
 
 
 def of(
@@ -30,8 +33,8 @@ def of(
     candidates: Candidates,
     decided: tuple[Values, Mapping[str, Values]],
     today: date,
-) -> Iterator[str]:
-    """Yield the warnings of a plan."""
+) -> Iterator[Notice]:
+    """Yield the notices of a plan."""
     shared, pools = decided
     for name, pool in lock.pools.items():
         yield from _driver(name, pool, candidates, today)
@@ -39,50 +42,45 @@ def of(
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
-        yield from _roles(name, pool.not_yet, decision, candidates.catalogue)
+        yield from _untried(name, decision, candidates.catalogue)
     yield from _weak("cluster", shared.values(), candidates)
     systems = {host.wishes.bedplate_host.os for host in site.hosts.values() if host.pool is None}
     decision = locking.cluster_parts(lock.cluster, lock.sources.mode, sorted(systems))
-    yield from _roles("cluster", lock.cluster.not_yet, decision, candidates.catalogue)
+    yield from _untried("cluster", decision, candidates.catalogue)
     if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
-        yield "no host in control_plane: hosts are prepared for a cluster made elsewhere"
+        yield Notice("no host in control_plane: hosts are prepared for a cluster made elsewhere")
     yield from _unmirrored(site, lock)
     if lock.sources.mode == "upstream":
         facts = candidates.catalogue.artifacts.values()
         if names := sorted(fact.value.artifact for fact in facts if fact.sure == "unproved"):
-            yield f"upstream addresses are unproved facts: {', '.join(names)}"
+            yield Notice("upstream addresses are unproved", "cluster", Kind.WEAK, tuple(names))
 
 
-def _roles(
-    name: str, not_yet: Iterable[str], decided: Iterable[tuple[str, str]], catalogue: Catalogue
-) -> Iterator[str]:
-    if missing := ", ".join(not_yet):
-        yield (
-            f"{name}: planned, and not installable by this version: {missing}; "
-            "site.yml refuses this lock"
-        )
-    if unseen := ", ".join(locking.not_run(decided, catalogue)):
-        yield (
-            f"{name}: no test of this project has installed this for real: {unseen}; "
-            "try it on one host first (site.yml --limit HOST)"
-        )
+def _untried(
+    name: str, decided: Iterable[tuple[str, str]], catalogue: Catalogue
+) -> Iterator[Notice]:
+    if unseen := locking.not_run(decided, catalogue):
+        text = "installed by no test of this project on real parts"
+        yield Notice(text, name, Kind.UNTRIED, tuple(unseen), ONE_HOST_FIRST)
 
 
-def _unmirrored(site: Site, lock: Lock) -> Iterator[str]:
-    """Tell of a runtime that no mirror has, where nobody wished for its source."""
+def _unmirrored(site: Site, lock: Lock) -> Iterator[Notice]:
+    """Report a runtime that no mirror has, where its source was not set."""
     wished = next(iter(site.hosts.values())).wishes.bedplate_container_runtime
     runtime = getattr(lock.cluster, wished.name.replace("-", "_"))
     if lock.sources.mode != "mirror" or wished.source is not None:
         return
     if runtime.source == "vendor-repo":
-        yield (
-            f"cluster: {wished.name} {runtime.version} comes from its vendor's repository, which "
-            "the mirror does not have; write bedplate_container_runtime.source: archive, or "
-            "vendor-repo where hosts reach one"
+        yield Notice(
+            f"{wished.name} {runtime.version} comes from its vendor's repository, which "
+            "the mirror does not have",
+            "cluster",
+            hint="write bedplate_container_runtime.source: archive, or vendor-repo where hosts "
+            "reach one",
         )
 
 
-def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Iterator[str]:
+def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Iterator[Notice]:
     driver = pool.nvidia_driver
     if driver is None:
         return
@@ -91,16 +89,14 @@ def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Itera
     if end is not None and end < today:
         day = prefer.catalogue_date(candidates.catalogue)
         then = f"; by the catalogue of {day} it was supported" if end >= day else ""
-        yield (
-            f"{name}: driver branch R{driver.branch} reached its end of life on {end}{then} "
-            f"({fact.source.url})"
-        )
+        text = f"driver branch R{driver.branch} reached its end of life on {end}{then}"
+        yield Notice(text, name, source=fact.source.url)
     policy = candidates.policies[name]
     if fact.value.type != prefer.POLICIES[policy][0]:
-        yield f"{name}: R{driver.branch} is {fact.value.type}, policy is {policy}"
+        yield Notice(f"R{driver.branch} is {fact.value.type}, policy is {policy}", name)
 
 
-def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[str]:
+def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[Notice]:
     driver, catalogue = pool.nvidia_driver, candidates.catalogue
     if driver is None:
         return
@@ -109,21 +105,23 @@ def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[st
         if number(driver.version) < number(floor):
             major = catalogue.cuda_majors[version.split(".")[0]].value.driver_from
             how = "minor-version" if number(driver.version) >= number(major) else "forward"
-            yield (
-                f"{name}: CUDA {version} runs on driver {driver.version} by {how} compatibility "
-                f"only; all its features need {floor}"
+            yield Notice(
+                f"CUDA {version} runs on driver {driver.version} by {how} compatibility only",
+                name,
+                hint=f"all its features need {floor}",
             )
     for build in pool.frameworks:
         major = catalogue.cuda_majors[build.cuda.split(".")[0]].value.driver_from
         if number(driver.version) < number(major):
-            yield (
-                f"{name}: {build.name} {build.version} needs the forward compatibility package of "
-                f"CUDA {build.cuda} on driver {driver.version}"
+            yield Notice(
+                f"{build.name} {build.version} needs the forward compatibility package of "
+                f"CUDA {build.cuda} on driver {driver.version}",
+                name,
             )
 
 
 def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
-    """Yield the ids of the facts that a pool's choices lean on, beside those of the choices."""
+    """Yield the ids of the facts that a pool's choices rely on, in addition to their own."""
     for gpu in pool.gpu:
         model = catalogue.gpu_models[gpu.model]
         yield model.id
@@ -171,11 +169,11 @@ def _compatible(driver: str, cuda: str, catalogue: Catalogue) -> Iterator[str]:
         yield forward.id
 
 
-def _weak(name: str, identifiers: Iterable[str], candidates: Candidates) -> Iterator[str]:
+def _weak(name: str, identifiers: Iterable[str], candidates: Candidates) -> Iterator[Notice]:
     found: dict[str, list[str]] = {}
     for one in identifiers:
         fact = candidates.facts.get(one)
         if fact is not None and fact.sure in WEAK:
             found.setdefault(fact.sure, []).append(fact.id)
     for sure, ids in sorted(found.items()):
-        yield f"{name}: leans on facts that are {sure}: {', '.join(sorted(set(ids)))}"
+        yield Notice(WEAK[sure], name, Kind.WEAK, tuple(sorted(set(ids))))

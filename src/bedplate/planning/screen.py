@@ -1,0 +1,166 @@
+"""What `bedplate plan` prints: what cannot be installed, the decision, what to know, what to run.
+
+The default fits a screen: reasons and what is counted come with `--why`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from bedplate.lock import content_of, lock_path
+from bedplate.planning.changes import host_changes, shown
+from bedplate.resolver import installable
+from bedplate.resolver.outcome import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from bedplate.lock.model import Pool
+    from bedplate.planning.plan import Planned
+    from bedplate.resolver.outcome import Notice
+
+WIDTH = 100
+#: How many changes of the lock are listed without `--why`.
+CHANGES = 6
+#: Stands for a space at which a line is not broken, so that a command can be copied.
+UNBROKEN = "\N{NO-BREAK SPACE}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+COUNTED = {Kind.WEAK: "fact", Kind.UNTRIED: "setting"}
+
+
+def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool) -> str:
+    """Return what a plan prints; *check* and *written* say what was done with the lock."""
+    lines = [*refused_later(planned), *_rows(planned)]
+    if why:
+        lines += ["", "Why:"]
+        reasons = planned.plan.reasons
+        lines += [
+            f"  {one.subject} {one.component} {one.decided}: {one.because}" for one in reasons
+        ]
+    if notices := list(_notices(site, planned.plan.notices, why=why)):
+        lines += ["", "Warnings:", *notices]
+    if changes := planned.changes:
+        shown_here = changes if why else [_cut(change) for change in changes[:CHANGES]]
+        more = len(changes) - len(shown_here)
+        lines += ["", "Changes:", *(f"  {change}" for change in shown_here)]
+        lines += [f"  … and {more} more"] if more else []
+    return "\n".join([*lines, "", *_end(site, planned, check=check, written=written, why=why)])
+
+
+def difference(site: Path, planned: Planned) -> str:
+    """Return what `--diff` prints: what each host would get."""
+    if planned.up_to_date:
+        lines = [f"{lock_path(site)} is up to date: nothing would change."]
+        return "\n".join([*refused_later(planned), *lines, *not_installable(planned)])
+    lock = planned.plan.lock
+    known = (planned.before.hosts if planned.before else {}) | lock.hosts
+    pools = {name: host.pool for name, host in known.items()}
+    lines = shown(host_changes(planned.before, lock), pools) or ["No host changes."]
+    if planned.changes:
+        lines += ["", "In the lock:", *(f"  {change}" for change in planned.changes)]
+    lines += ["", f"Nothing was written. To lock this: bedplate plan {site}"]
+    return "\n".join([*refused_later(planned), *lines, *not_installable(planned)])
+
+
+def refused_later(planned: Planned) -> list[str]:
+    """Return every setting that site.yml and the stacks would refuse, to be printed first."""
+    problems = planned.plan.not_installable
+    return [*map(str, problems), ""] if problems else []
+
+
+def not_installable(planned: Planned) -> list[str]:
+    """Return the last line of a plan that cannot be installed."""
+    found = [f"{part} ({name})" for part, name in installable.parts(planned.plan.lock)]
+    return [f"Not installable by this version: {', '.join(found)}."] if found else []
+
+
+def next_command(site: Path) -> str:
+    """Return the command that follows a plan that can be installed."""
+    return f"ansible-playbook -i {site} bedplate.gpu.site"
+
+
+def _cut(change: str) -> str:
+    room = WIDTH - 2
+    return change if len(change) <= room else f"{change[: room - 1]}…"
+
+
+def _end(site: Path, planned: Planned, *, check: bool, written: bool, why: bool) -> list[str]:
+    path = lock_path(site)
+    if check and not planned.up_to_date:
+        return [f"{path} is out of date.", *not_installable(planned), f"next: bedplate plan {site}"]
+    state = f"Wrote {path}." if written else f"{path} is up to date."
+    more = "" if why else " Reasons: --why."
+    return [state + more, *(not_installable(planned) or [f"next: {next_command(site)}"])]
+
+
+def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[str]:
+    if why:
+        yield from (f"  {notice}" for notice in notices)
+        return
+    alike: dict[str, list[Notice]] = {}
+    for notice in notices:
+        key = notice.text if notice.kind in COUNTED else notice.short
+        alike.setdefault(key, []).append(notice)
+    for text, same in alike.items():
+        subjects = list(dict.fromkeys(one.subject for one in same if one.subject))
+        listed = ", ".join(subjects)
+        line = f"{listed}: {text}" if listed else text
+        if noun := COUNTED.get(same[0].kind):
+            count = len({item for one in same for item in one.items})
+            hint = f"; {same[0].hint}" if same[0].hint else ""
+            about = listed if len(subjects) == 1 else "POOL"
+            command = f"bedplate explain {site} {about}".replace(" ", UNBROKEN)
+            line = f"{text}: {count} {noun}{'s' if count > 1 else ''} of {listed}{hint}; "
+            line += f"see: {command}"
+        yield textwrap.fill(
+            line,
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ).replace(UNBROKEN, " ")
+
+
+def _rows(planned: Planned) -> list[str]:
+    lock = planned.plan.lock
+    rows = [("WHERE", "COMPONENT", "VERSION")]
+    for name, part in content_of(lock)["cluster"].items():
+        if name == "not_yet":
+            continue
+        for one in part if isinstance(part, list) else [part]:
+            shown_as = one.get("name", name) if isinstance(part, list) else name
+            rows.append(("cluster", shown_as, one.get("version", one.get("source", ""))))
+    for name, pool in lock.pools.items():
+        hosts = sum(host.pool == name for host in lock.hosts.values())
+        rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
+
+
+def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:
+    gpus = ", ".join(f"{gpu.count} {TIMES} {gpu.model}" for gpu in pool.gpu)
+    on = "1 host" if hosts == 1 else f"{hosts} hosts"
+    rows = []
+    if gpus:
+        rows.append(("gpu", f"{gpus} per host, {on}"))
+    if (other := pool.accelerator) is not None:
+        rows.append(("accelerator", f"{other.count} {TIMES} {other.model} per host, {on}"))
+        rows.append(("device_plugin", other.device_plugin.version))
+    if (driver := pool.nvidia_driver) is not None:
+        rows.append(("nvidia_driver", f"{driver.version} {driver.flavour}, {driver.source}"))
+    if pool.nvidia_fabric is not None:
+        rows.append(("nvidia_fabric", pool.nvidia_fabric.version))
+    if pool.vgpu is not None:
+        shared = len(pool.vgpu.cards)
+        rows.append(("vgpu_manager", f"{pool.vgpu.manager}, shares {shared} cards per host"))
+    rows += [("cuda_toolkit", version) for version in pool.cuda_toolkit]
+    rows += [(one.name, f"{one.version} {one.variant}") for one in pool.frameworks]
+    if pool.sharing.mode != "none":
+        how = pool.sharing.profile or f"{pool.sharing.replicas} per GPU"
+        rows.append(("sharing", f"{pool.sharing.mode}, {how}"))
+    if pool.rdma is not None:
+        rows.append(("rdma", f"{pool.rdma.stack}, {pool.rdma.method}"))
+    return rows

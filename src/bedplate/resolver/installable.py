@@ -1,0 +1,90 @@
+"""What a plan decides and no role or stack of this version carries out, at the setting's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.errors import Problem, in_order
+from bedplate.site.places import spelt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock import Lock
+    from bedplate.site import Site, SiteHost
+    from bedplate.site.places import KeyPath
+
+#: The setting that a dimension of the facts `installable` is decided by.
+SETTINGS: dict[str, KeyPath] = {
+    "os": ("bedplate_host", "os"),
+    "kind": ("bedplate_host", "kind"),
+    "cpu": ("bedplate_gpu",),
+    "source": ("bedplate_driver", "source"),
+    "sharing": ("bedplate_sharing", "mode"),
+    "mps-on": ("bedplate_sharing", "mode"),
+    "shard-on": ("bedplate_sharing", "mode"),
+    "cuda-on": ("bedplate_cuda",),
+    "slurm-on": ("bedplate_host", "os"),
+    "runtime": ("bedplate_container_runtime", "name"),
+    "cni": ("bedplate_kubernetes", "cni"),
+    "sources": ("bedplate_sources", "mode"),
+    "addon": ("bedplate_schedulers",),
+}
+#: The same for the parts of a pool.
+PARTS: dict[str, KeyPath] = {
+    "kernel": ("bedplate_host", "kernel"),
+    "secure_boot": ("bedplate_host", "secure_boot"),
+    "cuda_toolkit": ("bedplate_cuda",),
+    "accelerator": ("bedplate_accelerator",),
+    "vgpu": ("bedplate_vgpu",),
+    "rdma": ("bedplate_rdma",),
+    "frameworks": ("bedplate_frameworks",),
+}
+#: Dimensions whose values are the setting's own.
+PLAIN = {"os", "kind", "source", "sharing", "runtime", "cni", "sources", "addon", "part"}
+
+
+def parts(lock: Lock) -> list[tuple[str, str]]:
+    """Return each part that cannot be installed, with the pool (or `cluster`) that has it."""
+    found = [(part, name) for name, pool in lock.pools.items() for part in pool.not_yet]
+    return [*((part, "cluster") for part in lock.cluster.not_yet), *found]
+
+
+def problems(site: Site, lock: Lock, catalogue: Catalogue) -> tuple[Problem, ...]:
+    """Return a problem for each setting that cannot be installed, in the order of the files."""
+    return tuple(in_order(list(_problems(site, lock, catalogue))))
+
+
+def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
+    for part, name in parts(lock):
+        dimension, _, value = part.partition(" ")
+        host = _host(site, name, dimension, value)
+        path = _path(dimension, value)
+        place = host.places.of(path)
+        fact = catalogue.installable.get(dimension)
+        known = [*fact.value.values, *fact.value.stand_in, *fact.value.unproved] if fact else []
+        allowed = ", ".join(sorted(known)) if dimension != "part" and known else None
+        yield Problem(
+            "not installable by this version",
+            place.file,
+            place.line,
+            place.column,
+            spelt(path),
+            (value if dimension in PLAIN else part).replace("_", "-"),
+            allowed,
+            "choose one of these" if allowed else "remove it",
+            "installable",
+        )
+
+
+def _host(site: Site, name: str, dimension: str, value: str) -> SiteHost:
+    hosts = site.pools.get(name) or [host for _, host in sorted(site.hosts.items())]
+    of_system = (h for h in hosts if h.pool is None and h.wishes.bedplate_host.os == value)
+    return next(of_system, hosts[0]) if dimension == "os" else hosts[0]
+
+
+def _path(dimension: str, value: str) -> KeyPath:
+    if dimension == "part":
+        return PARTS.get(value, ("bedplate_gpu",))
+    return SETTINGS.get(dimension) or ("bedplate_container_runtime", "source")
