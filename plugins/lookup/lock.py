@@ -33,9 +33,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - The lock as a dictionary, with C(gpu_memory_gib) by model and C(artifacts) added. Each of them
-      has C(version), C(url) and C(sha256), a digest in mirror mode and the address of a checksum
-      file in upstream mode, if there is one.
+    - The lock as a dictionary, with C(gpu_memory_gib) by model and, from the bill of materials,
+      C(artifacts) and C(images) added. An artifact has C(version), C(url) and C(sha256). Images are
+      digests by name, under C(control_plane), C(node), C(gpu) and C(nobody).
   type: list
   elements: dict
 """

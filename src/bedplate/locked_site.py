@@ -142,8 +142,9 @@ def _memory(lock: dict[str, Any]) -> dict[str, int]:
 def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
     """Return where each file of the lock comes from, and the digests of its images.
 
-    Files have `version`, `url` (at the mirror, where the site has one) and `sha256`; images have
-    `digest` and `hosts`, by name. Raises LockError without a bill, or with one that is out of date.
+    `artifacts` has `version`, `url` (at the mirror, where the site has one) and `sha256` by name;
+    `images` has digests by name, apart for the hosts that pull them before they join. Raises
+    LockError without a bill, or with one that is out of date.
     """
     from bedplate.bill import Places, checked_bill, needs_of
     from bedplate.catalogue import load_catalogue
@@ -152,13 +153,14 @@ def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
     bill = checked_bill(site, lock, catalogue)
     places = Places.of(lock.sources, catalogue)
     asked = needs_of(lock, catalogue).images
+    images: dict[str, dict[str, str]] = {"control_plane": {}, "node": {}, "gpu": {}, "nobody": {}}
+    for name, image in bill.images.items():
+        hosts = asked[name].hosts if name in asked else "node"
+        images[hosts.replace("-", "_")][name] = image.digest
     return {
         "artifacts": {
             name: {"version": file.version, "url": places.file(file.url), "sha256": file.sha256}
             for name, file in bill.files.items()
         },
-        "images": {
-            name: {"digest": image.digest, "hosts": asked[name].hosts if name in asked else "node"}
-            for name, image in bill.images.items()
-        },
+        "images": images,
     }

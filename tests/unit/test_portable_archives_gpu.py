@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bedplate.portable.host import Host, Result
 from bedplate.portable.runtime.cdi import CdiError, devices, refresh
-from bedplate.portable.runtime.images import ImageError, ensure_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,29 +102,3 @@ def test_no_gpu_is_a_failure_that_says_why(tmp_path: Path, answer: Result, got: 
         "See whether nvidia-smi -L lists the GPUs; if not, mend the driver first."
     )
     assert not (tmp_path / "etc").exists()
-
-
-KNOWN = Result(0, json.dumps({"status": {"repoDigests": ["r/i@sha256:" + "a" * 64]}}), "")
-
-
-def test_an_image_that_is_there_is_not_pulled() -> None:
-    tools = Tools(inspecti=KNOWN)
-    assert ensure_image(Host("/", tools), "r/i:1") == (False, ["r/i@sha256:" + "a" * 64])
-    assert [argv[1] for argv in tools.ran] == ["inspecti"]
-
-
-def test_check_mode_does_not_pull() -> None:
-    tools = Tools(inspecti=Result(1, "", "no such image"))
-    assert ensure_image(Host("/", tools), "r/i:1", check=True) == (True, [])
-    assert [argv[1] for argv in tools.ran] == ["inspecti"]
-
-
-def test_a_pull_that_fails_says_why() -> None:
-    tools = Tools(inspecti=Result(1, "", "no"), pull=Result(1, "", "r/i:1: not found"))
-    with pytest.raises(ImageError) as caught:
-        ensure_image(Host("/", tools), "r/i:1")
-    assert str(caught.value) == (
-        "the image cannot be pulled — r/i:1 — got: r/i:1: not found; allowed: an image that its "
-        "registry or mirror serves — Check the name and /etc/containerd/certs.d, and try: "
-        "crictl pull r/i:1"
-    )

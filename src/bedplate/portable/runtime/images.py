@@ -1,55 +1,119 @@
-"""Images in the node's runtime, asked for and pulled as kubelet would."""
+"""Images in the node's runtime, asked for and pulled as kubelet would, each by its digest."""
 
 import json
-from typing import List, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Dict, List, Mapping, NamedTuple, Set
 
 from ..host import Host
 from ..message import problem
 
+#: How many images come at once.
+AT_ONCE = 4
+SECONDS = 900
+#: containerd's own client: crictl cannot tag. Kubernetes' images have a namespace of their own.
+TAG = ("ctr", "--namespace", "k8s.io", "images", "tag", "--force")
+
 
 class ImageError(Exception):
-    """An image that cannot be asked for or pulled; the text says how to fix it."""
+    """An image that cannot be pulled or tagged; the text says how to fix it."""
 
 
-class Outcome(NamedTuple):
-    """Whether the image was (or would be) pulled, and the digests under which it is known."""
+class Known(NamedTuple):
+    """What the runtime has: tags, and for each the digests it stands for; digests by themselves."""
 
-    changed: bool
-    digests: List[str]
-
-
-def known_digests(host: Host, image: str) -> List[str]:
-    """The repository digests of ``image`` in the runtime; empty if it isn't there."""
-    answer = host.run(["crictl", "inspecti", "--output", "json", image])
-    if answer.code != 0:
-        return []
-    try:
-        return sorted(json.loads(answer.out)["status"]["repoDigests"])
-    except (ValueError, KeyError, TypeError):
-        return []
+    tags: Dict[str, Set[str]]
+    digests: Set[str]
 
 
-def ensure_image(host: Host, image: str, check: bool = False) -> Outcome:
-    """Have ``image`` (a name with a tag or a digest) in the runtime.
+def known_images(host: Host) -> Known:
+    """Return the images that the runtime has.
 
     Raises:
-        ImageError: the pull failed, or gave another digest than the name says.
+        ImageError: it does not answer.
     """
-    digests = known_digests(host, image)
-    if digests:
-        return Outcome(False, digests)
-    if check:
-        return Outcome(True, [])
-    answer = host.run(["crictl", "pull", image], 600)
-    digests = known_digests(host, image)
-    if answer.code != 0 or not digests:
+    answer = host.run(["crictl", "images", "--output", "json"])
+    found = Known({}, set())
+    try:
+        for image in json.loads(answer.out)["images"]:
+            digests = {str(one) for one in image.get("repoDigests") or ()}
+            found.digests.update(digests)
+            for tag in image.get("repoTags") or ():
+                found.tags.setdefault(str(tag), set()).update(
+                    one.rpartition("@")[2] for one in digests
+                )
+    except (ValueError, KeyError, TypeError):
         raise ImageError(
             problem(
-                "the image cannot be pulled",
-                image,
+                "the container runtime does not list its images",
+                "crictl images",
                 answer.said,
-                "an image that its registry or mirror serves",
-                f"Check the name and /etc/containerd/certs.d, and try: crictl pull {image}",
+                "its images as JSON",
+                "See that the runtime runs: crictl info",
             )
-        )
-    return Outcome(True, digests)
+        ) from None
+    return found
+
+
+def by_digest(name: str, digest: str) -> str:
+    """``repository@digest`` of an image's name with a tag; the name itself without a digest."""
+    return "{}@{}".format(name.rpartition(":")[0], digest) if digest else name
+
+
+def ensure_images(host: Host, images: Mapping[str, str], check: bool = False) -> List[str]:
+    """Have images (digest, or an empty text, by name with tag) in the runtime; return the lacking.
+
+    Raises:
+        ImageError: a pull failed, or gave another digest, or a tag could not be set.
+    """
+    known = known_images(host)
+    lacking = [name for name in sorted(images) if not _there(known, name, images[name])]
+    if check or not lacking:
+        return lacking
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda name: _have(host, known, name, images[name]), lacking))
+    after = known_images(host)
+    for name in lacking:
+        if not _there(after, name, images[name]):
+            raise ImageError(
+                problem(
+                    "the image is not known by its tag",
+                    name,
+                    ", ".join(sorted(after.tags.get(name, ()))) or "no such tag",
+                    images[name] or "a tag",
+                    "Look at it with: crictl images --digests",
+                )
+            )
+    return lacking
+
+
+def _there(known: Known, name: str, digest: str) -> bool:
+    return name in known.tags and (not digest or digest in known.tags[name])
+
+
+def _have(host: Host, known: Known, name: str, digest: str) -> None:
+    wanted = by_digest(name, digest)
+    if not digest or wanted not in known.digests:
+        answer = host.run(["crictl", "pull", wanted], SECONDS)
+        if answer.code != 0:
+            raise ImageError(
+                problem(
+                    "the image cannot be pulled",
+                    wanted,
+                    answer.said,
+                    "an image that its registry or mirror serves",
+                    "Check the registry and /etc/containerd/certs.d, and try: "
+                    f"crictl pull {wanted}",
+                )
+            )
+    if digest:
+        answer = host.run([*TAG, wanted, name], SECONDS)
+        if answer.code != 0:
+            raise ImageError(
+                problem(
+                    "the image gets no tag",
+                    name,
+                    answer.said,
+                    "containerd with its client ctr",
+                    "Try it by hand: {}".format(" ".join([*TAG, wanted, name])),
+                )
+            )

@@ -1,0 +1,125 @@
+"""Images in a node's runtime: pulled by digest, then tagged; what fails says why."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.portable.host import Host, Result
+from bedplate.portable.runtime.images import ImageError, ensure_images
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PAUSE, OTHER = "registry.k8s.io/pause:3.10.2", "registry.k8s.io/etcd:3.6.8-0"
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+class Runtime:
+    """containerd as crictl and ctr see it: repository digests, and tags of them."""
+
+    def __init__(self, *, serves: bool = True, tags: bool = True) -> None:
+        self.serves, self.can_tag = serves, tags
+        self.images: dict[str, set[str]] = {}
+        self.ran: list[tuple[str, ...]] = []
+        self.lock = threading.Lock()
+
+    def __call__(
+        self, argv: Sequence[str], _timeout: float, _environment: dict[str, str] | None = None
+    ) -> Result:
+        with self.lock:
+            return self._run(list(argv))
+
+    def _run(self, argv: list[str]) -> Result:
+        self.ran.append(tuple(argv))
+        if argv[:2] == ["crictl", "images"]:
+            listed = [
+                {"repoDigests": [digest], "repoTags": sorted(tags)}
+                for digest, tags in self.images.items()
+            ]
+            return Result(0, json.dumps({"images": listed}), "")
+        if argv[:2] == ["crictl", "pull"]:
+            if not self.serves:
+                return Result(1, "", f"{argv[2]}: not found")
+            if "@" in argv[2]:
+                self.images.setdefault(argv[2], set())
+            else:
+                self.images[f"{argv[2].rpartition(':')[0]}@{TWO}"] = {argv[2]}
+            return Result(0, "", "")
+        if argv[0] == "ctr" and self.can_tag:
+            source, tag = argv[-2:]
+            for tags in self.images.values():
+                tags.discard(tag)
+            self.images[source].add(tag)
+            return Result(0, "", "")
+        return Result(127, "", "ctr: command not found")
+
+    def verbs(self) -> list[str]:
+        """Name what was asked beside listing."""
+        return [
+            argv[1] if argv[0] == "crictl" else "tag" for argv in self.ran if argv[1] != "images"
+        ]
+
+
+def test_an_image_is_pulled_by_digest_and_gets_its_tag() -> None:
+    runtime = Runtime()
+    assert ensure_images(Host("/", runtime), {PAUSE: ONE}) == [PAUSE]
+    assert runtime.images == {f"registry.k8s.io/pause@{ONE}": {PAUSE}}
+    assert ("crictl", "pull", f"registry.k8s.io/pause@{ONE}") in runtime.ran
+    runtime.ran.clear()
+    assert ensure_images(Host("/", runtime), {PAUSE: ONE}) == []
+    assert runtime.verbs() == []
+
+
+def test_a_tag_of_other_bytes_is_moved_to_the_right_ones() -> None:
+    runtime = Runtime()
+    runtime.images = {f"registry.k8s.io/pause@{TWO}": {PAUSE}}
+    assert ensure_images(Host("/", runtime), {PAUSE: ONE, OTHER: TWO}) == [OTHER, PAUSE]
+    assert runtime.images[f"registry.k8s.io/pause@{ONE}"] == {PAUSE}
+    assert runtime.images[f"registry.k8s.io/pause@{TWO}"] == set()
+
+
+def test_without_a_digest_the_tag_is_pulled() -> None:
+    runtime = Runtime()
+    assert ensure_images(Host("/", runtime), {PAUSE: ""}) == [PAUSE]
+    assert runtime.verbs() == ["pull"]
+
+
+def test_check_mode_only_looks() -> None:
+    runtime = Runtime()
+    assert ensure_images(Host("/", runtime), {PAUSE: ONE}, check=True) == [PAUSE]
+    assert runtime.verbs() == []
+
+
+UNSERVED = (
+    f"the image cannot be pulled — registry.k8s.io/pause@{ONE} — got: registry.k8s.io/pause@{ONE}: "
+    "not found; allowed: an image that its registry or mirror serves — Check the registry and "
+    f"/etc/containerd/certs.d, and try: crictl pull registry.k8s.io/pause@{ONE}"
+)
+UNTAGGED = (
+    f"the image gets no tag — {PAUSE} — got: ctr: command not found; allowed: containerd with its "
+    "client ctr — Try it by hand: ctr --namespace k8s.io images tag --force "
+    f"registry.k8s.io/pause@{ONE} {PAUSE}"
+)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said"), [(Runtime(serves=False), UNSERVED), (Runtime(tags=False), UNTAGGED)]
+)
+def test_what_fails_says_why(runtime: Runtime, said: str) -> None:
+    with pytest.raises(ImageError) as caught:
+        ensure_images(Host("/", runtime), {PAUSE: ONE})
+    assert str(caught.value) == said
+
+
+def test_a_runtime_that_does_not_answer_is_named() -> None:
+    def silent(
+        argv: Sequence[str], timeout: float, environment: dict[str, str] | None = None
+    ) -> Result:
+        return Result(1, "", "connection refused")
+
+    with pytest.raises(ImageError, match=r"does not list its images.*connection refused"):
+        ensure_images(Host("/", silent), {PAUSE: ONE})
