@@ -38,8 +38,9 @@ def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Map node names to ``{kubernetes[, resource, count]}``."""
     expected = {}
     for name, host in lock["hosts"].items():
-        if not {"control_plane", "gpu_pools"} & set(host["groups"]):
+        if not {"control_plane", "gpu_pools", "workers"} & set(host["groups"]):
             continue
+        # A site with such hosts has a cluster.
         wish: dict[str, Any] = {"kubernetes": lock["cluster"]["kubernetes"]["version"]}
         # Another stack's plugin may provide the resource: then its GPUs are not the cluster's yet.
         expects = lock["pools"][host["pool"]].get("expects") if host["pool"] else None

@@ -146,6 +146,8 @@ def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
     `images` has digests by name, apart for the hosts that pull them before they join. Raises
     LockError without a bill, or with one that is out of date.
     """
+    if lock.cluster is None:
+        return {"artifacts": {}, "images": {}}  # all files and images are the cluster's
     from bedplate.bill import Places, checked_bill, needs_of
     from bedplate.catalogue import load_catalogue
 

@@ -80,6 +80,10 @@ def _own(site: Path, name: str) -> str | None:
     return str(relative) if (site / relative).is_file() else None
 
 
+def _shared(lock: Lock) -> dict[str, list[str]]:
+    return {"cluster": lock.cluster.not_yet} if lock.cluster else {"site": lock.not_yet}
+
+
 def lock_of(site: Path) -> Lock:
     """Return the site's lock. Raises StackError with the lock's own message.
 
@@ -90,7 +94,7 @@ def lock_of(site: Path) -> Lock:
     except BedplateError as error:
         raise StackError(str(error)) from error
     waiting = {name: pool.not_yet for name, pool in lock.pools.items()}
-    for name, not_yet in {"cluster": lock.cluster.not_yet, **waiting}.items():
+    for name, not_yet in {**waiting, **_shared(lock)}.items():
         if not_yet:
             raise StackError(
                 f"not installable by this version — {name} in {lock_path(site)} — got "

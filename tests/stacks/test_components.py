@@ -168,6 +168,7 @@ def test_cluster_registers_what_the_lock_says(cluster: ClusterArgs) -> None:
         "kubelet": {"failSwapOn": False},
         "kubeProxy": {},
         "ignorePreflight": ["SystemVerification"],
+        "taint": True,
     }
     nodes = engine.seen["bedplate:index:Node"]
     assert [node.inputs["host"]["name"] for node in nodes] == ["gpu-a", "gpu-b"]
@@ -219,6 +220,24 @@ def test_more_control_planes_join_the_first_one_by_one(cluster: ClusterArgs) -> 
     assert "join" not in first.inputs
     assert second.inputs["join"] == third.inputs["join"] == machine("cp1")
     assert "demo-cp2" in third.depends_on
+
+
+def test_the_gpus_of_control_planes_are_waited_for_after_the_network(cluster: ClusterArgs) -> None:
+    cluster["control_planes"] = [machine("cp1"), machine("cp2"), machine("cp3")]
+    cluster["workers"] = []
+    cluster["gpus"] = {name: {"resource": "nvidia.com/gpu", "count": 2} for name in ("cp1", "cp3")}
+    cluster["kubernetes"]["untainted"] = ["cp1", "cp3"]
+    engine, outputs = up(cluster)
+    taints = [one.inputs["taint"] for one in engine.seen["bedplate:index:ControlPlane"]]
+    assert taints == [False, True, False]
+    gpus = {one.name: one for one in engine.seen["bedplate:index:GpuReady"]}
+    assert set(gpus) == {"demo-cp1-gpus", "demo-cp3-gpus"}
+    for name, one in gpus.items():
+        assert one.inputs["controlPlane"] == machine("cp1")
+        assert name.removesuffix("-gpus") in one.depends_on
+        assert "demo-flannel-daemonset-kube-flannel-kube-flannel-ds" in one.depends_on
+    assert set(gpus) <= engine.one("bedplate:index:DeletionGuard").depends_on
+    assert outputs["nodes"] == ([], False)
 
 
 def test_flannel_gets_the_sites_pod_network_and_is_else_unchanged() -> None:

@@ -91,6 +91,26 @@ def test_control_plane_is_adopted(engine: Engine, world: World, control_plane: V
     assert len(world.journal("kubeadm init --config")) == 1
 
 
+def test_a_control_plane_takes_pods_as_the_site_says_and_changes_its_mind(
+    engine: Engine, world: World, control_plane: Values
+) -> None:
+    """kubeadm registers the node without the taint; a living node gets or loses it by kubectl."""
+    own = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    made = engine.create("ControlPlane", {**control_plane, "taint": False}).result()
+    assert world.api["nodes"]["cp1"]["taints"] == []
+    assert world.journal("kubectl --kubeconfig=/etc/kubernetes/admin.conf taint") == []
+    difference = engine.diff("ControlPlane", {**control_plane, "taint": False}, control_plane)
+    assert (list(difference.diffs), list(difference.replaces)) == (["taint"], [])
+    api = world.api
+    api["nodes"]["cp1"]["taints"] = [{"key": "another", "effect": "NoSchedule"}]
+    world.write_api(api)
+    engine.update("ControlPlane", made.properties, {**control_plane, "taint": True})
+    assert world.api["nodes"]["cp1"]["taints"] == [{"key": "another", "effect": "NoSchedule"}, *own]
+    engine.update("ControlPlane", made.properties, {**control_plane, "taint": False})
+    assert world.api["nodes"]["cp1"]["taints"] == [{"key": "another", "effect": "NoSchedule"}]
+    assert len(world.journal("kubeadm init --config")) == 1
+
+
 def test_foreign_cluster_is_refused_and_left_alone(
     engine: Engine, world: World, control_plane: Values
 ) -> None:

@@ -70,6 +70,16 @@ def test_the_sites_kubelet_and_proxy_fields_come_through() -> None:
     }
 
 
+def test_a_control_plane_that_takes_pods_is_registered_without_a_taint() -> None:
+    found = documents(kubeadm.init_config(inputs(taint=False)))
+    assert found["InitConfiguration"]["nodeRegistration"]["taints"] == []
+    invited = kubeadm.Invitation("a.b", "sha256:00", "f" * 64)
+    text = kubeadm.join_config(CP1, "k8s.example:6443", invited, taint=False)
+    assert yaml.safe_load(text)["nodeRegistration"]["taints"] == []
+    text = kubeadm.join_config(CP1, "k8s.example:6443", invited)
+    assert "taints" not in yaml.safe_load(text)["nodeRegistration"]
+
+
 def test_behind_a_balancer_the_api_keeps_its_own_port() -> None:
     found = documents(kubeadm.init_config(inputs(endpoint="k8s.example:443")))
     assert found["InitConfiguration"]["localAPIEndpoint"]["bindPort"] == 6443

@@ -22,7 +22,7 @@ from tests.site.cluster import recap
 from tests.unit.bill.made import make
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -107,19 +107,24 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def upgrade(
-    folder: Path, collections: Path, hosts: Mapping[str, Mapping[str, Any]], **variables: Any
+    folder: Path,
+    collections: Path,
+    hosts: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]] | None = None,
+    **variables: Any,
 ) -> Upgrade:
-    """Plan a site of these hosts and run upgrade.yml on it."""
+    """Plan a site of these hosts and run upgrade.yml on it: all in a pool, or in *groups*."""
     site = folder / "site"
     (site / "group_vars").mkdir(parents=True)
     reached = {
         name: {k: v.format(n) if k == "ansible_host" else v for k, v in host.items()}
         for n, (name, host) in enumerate(hosts.items(), 1)
     }
-    pools = {"children": {"pool_one": {"hosts": reached}}}
-    groups = {"control_plane": {"hosts": {}}, "gpu_pools": pools}
+    members = {"control_plane": [], "pool_one": list(hosts), **(groups or {})}
+    of = {group: {"hosts": {name: {} for name in names}} for group, names in members.items()}
+    children = {"gpu_pools": {"children": {"pool_one": of.pop("pool_one")}}, **of}
     site.joinpath("hosts.yml").write_text(
-        yaml.safe_dump({"all": {"children": groups}}, sort_keys=False)
+        yaml.safe_dump({"all": {"hosts": reached, "children": children}}, sort_keys=False)
     )
     site.joinpath("group_vars/all.yml").write_text(yaml.safe_dump(WISHES))
     subprocess.run([BIN / "bedplate", "plan", site], check=True, capture_output=True)
@@ -194,3 +199,30 @@ def test_a_canary_that_fails_ends_the_run_whatever_the_budget(
     assert (done.told, done.failed) == ({SICK["tests_fault"]}, {"one"})
     assert done.asked == {"one": WHOLE[:5], "two": NOTHING, "three": NOTHING}
     assert done.reasons == {"one": SICK["tests_fault"]}
+
+
+def test_control_planes_with_gpus_go_one_by_one_before_the_waves(
+    tmp_path: Path, collections: Path
+) -> None:
+    """And workers without GPUs go with the waves, without a word of a driver."""
+    hosts = dict.fromkeys(("cp1", "cp2", "cp3", "a1", "w1"), HERE)
+    groups = {
+        "control_plane": ["cp1", "cp2", "cp3"],
+        "pool_one": ["cp1", "cp2", "a1"],
+        "workers": ["w1"],
+    }
+    done = upgrade(tmp_path, collections, hosts, groups, upgrade_waves=[4])
+    assert done.status == 0, done.output
+    plain = [entry for entry in WHOLE if not entry.startswith("nvidia")]
+    assert done.asked["a1"] == done.asked["cp1"] == done.asked["cp2"] == WHOLE
+    assert done.asked["w1"] == plain
+    # Who is looked at in which play: a control plane alone, then all others together.
+    turns = re.findall(
+        r"^TASK \[Reach the host\][^\n]*\n((?:ok: \[\w+\]\n)+)", done.output, re.MULTILINE
+    )
+    assert [re.findall(r"\[(\w+)\]", turn) for turn in turns] == [
+        ["cp3"],
+        ["cp1"],
+        ["cp2"],
+        ["a1", "w1"],
+    ]

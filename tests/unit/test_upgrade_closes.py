@@ -16,7 +16,7 @@ KERNEL = "6.1.0-50-amd64"
 
 def test_a_node_that_is_refused_before_it_is_emptied_stays_open(tmp_path: Path) -> None:
     """Nothing was done to it: what it carries goes on, and so do new pods."""
-    waves = yaml.safe_load((PLAYBOOKS / "upgrade.yml").read_text())[-1]["tasks"]
+    waves = yaml.safe_load((PLAYBOOKS / "upgrade_nodes.yml").read_text())[-1]["tasks"]
     (rescue,) = (task["rescue"] for task in waves if "rescue" in task)
     (closes,) = (
         task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bedplate.site.load import CONTROL_PLANE, HYPERVISORS, POOLS
+from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,35 +89,27 @@ def needs_of(lock: Lock, catalogue: Catalogue) -> Needs:
     )
 
 
-def _nodes(lock: Lock) -> bool:
-    """Tell whether the site has Kubernetes nodes."""
-    return any({CONTROL_PLANE, POOLS} & set(host.groups) for host in lock.hosts.values())
-
-
 def _files(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededFile]]:
-    nodes = _nodes(lock)
-    containers = any(HYPERVISORS not in host.groups for host in lock.hosts.values())
-    gpus = any(pool.gpu and pool.kind != "hypervisor" for pool in lock.pools.values())
-    runtimes = {
-        fact.value.runtime.replace("-", "_") for fact in catalogue.container_runtimes.values()
-    }
+    gpus = _gpu_nodes(lock)
     for name, fact in sorted(catalogue.artifacts.items()):
         component = fact.value.component
         part = _part(lock, component)
         if part is None or getattr(part, "source", ARCHIVE) != ARCHIVE:
             continue  # not chosen, or taken from packages
-        if component in runtimes:
-            needed = containers
-        elif component == "nvidia_container_toolkit":
-            needed = gpus
-        else:
-            needed = nodes
-        if needed:
+        if gpus or component != "nvidia_container_toolkit":
             yield name, NeededFile(part.version, fact.value)
+
+
+def _gpu_nodes(lock: Lock) -> bool:
+    """Tell whether nodes of the cluster have GPUs: those of Slurm run no containers."""
+    pools = {host.pool for host in lock.hosts.values() if set(NODES) & set(host.groups)}
+    return any(lock.pools[pool].gpu for pool in pools if pool is not None)
 
 
 def _part(lock: Lock, component: str) -> Any:
     """Return what the lock decided of a component; the network is there under its own name."""
+    if lock.cluster is None:
+        return None
     cni = lock.cluster.cni
     if cni is not None and cni.name == component:
         return cni
@@ -125,7 +117,7 @@ def _part(lock: Lock, component: str) -> Any:
 
 
 def _images(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
-    if not _nodes(lock):
+    if lock.cluster is None:
         return
     for name, fact in sorted(catalogue.images.items()):
         image = fact.value
@@ -136,7 +128,7 @@ def _images(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage
         for field_ in ("version", "image_tag"):
             reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
         yield reference, NeededImage(name, image.hosts, image.moves)
-    if any(pool.gpu for pool in lock.pools.values()) and lock.cluster.nvidia_device_plugin:
+    if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
 
 

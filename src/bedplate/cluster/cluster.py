@@ -35,7 +35,7 @@ class ClusterArgs(TypedDict):
     workers: list[sdk.MachineArgs]
     """Hosts that join as workers, all at the same time."""
     gpus: dict[str, GpuArgs]
-    """What is waited for on each host, by its name."""
+    """What is waited for on each host, control planes included, by its name."""
     gpu_seconds: int
     """How long a node's GPUs are waited for."""
     cni_manifest: str
@@ -85,6 +85,9 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         )
 
         control_planes = list(members)
+        for host, member in zip(args["control_planes"], control_planes, strict=True):
+            # After the network: a device plugin needs none, and pods that ask for its GPUs do.
+            members += self._gpus(name, host, control_plane, [member, network], args)
         joined: list[pulumi.Output[str]] = []
         for host in args["workers"]:
             # After the network, so that nodes leave before it when all is destroyed.
@@ -101,7 +104,7 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
                 after,
             )
             joined.append(node.id)
-            members += [node, *self._gpus(name, host, control_plane, node, args)]
+            members += [node, *self._gpus(name, host, control_plane, [node], args)]
         sdk.DeletionGuard(
             f"{name}-guard",
             {"host": first, "endpoint": args["kubernetes"]["endpoint"]},
@@ -120,9 +123,10 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         name: str,
         host: sdk.MachineArgs,
         control_plane: sdk.ControlPlane,
-        node: sdk.Node,
+        after: list[pulumi.Resource],
         args: ClusterArgs,
     ) -> list[pulumi.Resource]:
+        """Wait for a node's GPUs, if it has any; the node's resource is the first of *after*."""
         expected = args["gpus"].get(str(host["name"]))
         if expected is None:
             return []
@@ -136,9 +140,9 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
             },
             pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[node],
+                depends_on=after,
                 # With the node go its GPUs: then there is nothing to ask any more.
-                deleted_with=node,
+                deleted_with=after[0],
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=f"{args['gpu_seconds']}s", update=f"{args['gpu_seconds']}s"
                 ),
@@ -161,4 +165,5 @@ def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlP
         "kubelet": wished.get("kubelet") or {},
         "kubeProxy": wished.get("kube_proxy") or {},
         "ignorePreflight": wished.get("ignore_preflight") or [],
+        "taint": host["name"] not in wished.get("untainted", ()),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bedplate.site.membership import NODES
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
     """Return the cluster that a lock describes. Raises StackError without a control plane."""
     hosts: dict[str, Any] = lock.model_dump(mode="json")["hosts"]
     control_planes = [name for name, host in hosts.items() if "control_plane" in host["groups"]]
-    if not control_planes:
+    if not control_planes or lock.cluster is None:
         raise StackError(
             "no control plane — the site's hosts — got none / allowed at least one host in the "
             "group control_plane — add one to the inventory and run bedplate plan"
@@ -26,7 +27,7 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
     workers = [
         name
         for name, host in hosts.items()
-        if "gpu_pools" in host["groups"] and name not in control_planes
+        if set(NODES) & set(host["groups"]) and name not in control_planes
     ]
     found = lock.model_dump(mode="json")["cluster"]
     return {

@@ -67,7 +67,7 @@ def cluster_of(site: Path, lock: Lock | None, endpoint: str | None) -> Cluster:
     endpoints = {endpoint} if endpoint else set()
     addresses: set[str] = set()
     if lock:
-        endpoints.add(lock.cluster.kubernetes.endpoint)
+        endpoints |= {lock.cluster.kubernetes.endpoint} if lock.cluster else set()
         # A control plane's kubelet talks to its own API.
         planes = (host for host in lock.hosts.values() if "control_plane" in host.groups)
         addresses = {host.address for host in planes}
@@ -195,8 +195,7 @@ def _same(found: str, locked: str) -> bool:
 
 def _runtimes(facts: Mapping[str, Any], lock: Lock | None) -> Iterator[Finding]:
     choices = {}
-    if lock:
-        cluster = lock.cluster
+    if lock and (cluster := lock.cluster):
         choices = {
             "containerd": cluster.containerd,
             "cri-o": cluster.cri_o,
@@ -238,7 +237,7 @@ def _toolkit(facts: Mapping[str, Any], lock: Lock | None, pool: Pool | None) -> 
     if not found:
         return
     runs = f"{found['version']} ({_program_of(found['owner'])})"
-    if lock is None or pool is None:
+    if lock is None or lock.cluster is None or pool is None:
         yield Finding("container toolkit", "runs", runs)
         return
     wanted = lock.cluster.nvidia_container_toolkit
@@ -277,7 +276,7 @@ def _kubelet(facts: Mapping[str, Any], lock: Lock | None, cluster: Cluster) -> I
         where = "in no cluster"
     else:
         return
-    if lock is None:
+    if lock is None or lock.cluster is None:
         yield Finding("kubelet", "runs", f"{version}, {where}")
         return
     wanted = lock.cluster.kubernetes.version

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 POOL = "pool_"
 #: Groups that give hosts without accelerators their name.
-ROLES = ("control_plane", "hypervisors", "slurm")
+ROLES = ("control_plane", "workers", "hypervisors", "slurm")
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ BY_HAND = (
 BY_HAND_ONLY = {"slurm.node", "baseline.kernel"}
 SLURM = "slurm"
 #: Whom `playbooks/drift.yml` looks at.
-GROUPS = {"control_plane", "gpu_pools", "hypervisors", SLURM}
+GROUPS = {"control_plane", "gpu_pools", "workers", "hypervisors", SLURM}
 AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
 #: The same on a node, of either scheduler: its workload goes first, one node after the other.
 AFTER_REBOOT_OF_NODES = ("driver.nouveau",)

@@ -24,7 +24,10 @@ class Sources(Part):
 
 
 class Kubernetes(Part):
-    """The cluster and its upstream configuration fields."""
+    """The cluster and its upstream configuration fields.
+
+    `untainted` are the control planes that take pods.
+    """
 
     version: str
     endpoint: str
@@ -33,6 +36,7 @@ class Kubernetes(Part):
     kubelet: dict[str, Any]
     kube_proxy: dict[str, Any]
     ignore_preflight: list[str]
+    untainted: list[str] = []
 
 
 class Tagged(Part):
@@ -251,12 +255,16 @@ class Pool(Part):
 
 
 class Lock(Part):
-    """All decisions about a site."""
+    """All decisions about a site. One without nodes of Kubernetes has no cluster.
+
+    `not_yet` is as a pool's, for the hosts of such a site that are in no pool.
+    """
 
     format: Literal[2]
     catalogue: str
     site_digest: str
     sources: Sources
-    cluster: Cluster
+    cluster: Cluster | None = None
     hosts: dict[str, Host]
     pools: dict[str, Pool]
+    not_yet: list[str] = []

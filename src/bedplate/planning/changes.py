@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
-from bedplate.site.load import HYPERVISORS, SLURM
+from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,15 +32,8 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
 }
 #: Parts of a lock that are no component of a host.
 NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
-#: Parts of a cluster that only its nodes have: hosts of Slurm run containers without it.
-OF_KUBERNETES = {
-    "kubernetes",
-    "cni",
-    "cni_plugins",
-    "cri_tools",
-    "pause",
-    "nvidia_device_plugin",
-}
+#: Parts of a cluster that only hosts with GPUs have.
+OF_GPUS = {"nvidia_container_toolkit", "nvidia_device_plugin"}
 
 
 @dataclass(frozen=True)
@@ -88,9 +81,9 @@ def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
     if host not in lock["hosts"]:
         return {}
     pool, groups = lock["hosts"][host].get("pool"), lock["hosts"][host]["groups"]
-    shared = {} if HYPERVISORS in groups else dict(lock["cluster"])
-    if SLURM in groups:
-        shared = {key: value for key, value in shared.items() if key not in OF_KUBERNETES}
+    shared = dict(lock.get("cluster", {})) if set(NODES) & set(groups) else {}
+    if not pool:
+        shared = {key: value for key, value in shared.items() if key not in OF_GPUS}
     parts = shared | (dict(lock["pools"][pool]) if pool else {})
     return {key: value for key, value in parts.items() if key not in NOT_ON_HOSTS}
 

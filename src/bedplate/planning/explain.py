@@ -35,7 +35,7 @@ def run(path: Path, subject: str, asked: str | None) -> int:
         BedplateError: the site cannot be read or is refused, or it has no such pool or component.
     """
     site = load_site(path)
-    known = [CLUSTER, *site.pools]
+    known = [*([CLUSTER] if site.nodes else []), *site.pools]
     if subject not in known:
         raise SiteError([_unknown("no such pool", path, "POOL", subject, known)])
     question = Question(site, load_catalogue(), _previous(path))

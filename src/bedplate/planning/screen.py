@@ -127,12 +127,14 @@ def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[st
 def _rows(planned: Planned) -> list[str]:
     lock = planned.plan.lock
     rows = [("WHERE", "COMPONENT", "VERSION")]
-    for name, part in content_of(lock)["cluster"].items():
+    for name, part in content_of(lock).get("cluster", {}).items():
         if name == "not_yet":
             continue
         for one in part if isinstance(part, list) else [part]:
             shown_as = one.get("name", name) if isinstance(part, list) else name
             rows.append(("cluster", shown_as, one.get("version", one.get("source", ""))))
+    if lock.cluster and (names := lock.cluster.kubernetes.untainted):
+        rows.append(("cluster", "pods on control planes", ", ".join(names)))
     for name, pool in lock.pools.items():
         hosts = sum(host.pool == name for host in lock.hosts.values())
         rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]

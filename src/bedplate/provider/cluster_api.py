@@ -129,6 +129,15 @@ class ClusterApi:
                 await self.kubectl("uncordon", name, deadline=back)
                 raise
 
+    async def taint(self, name: str, *, wanted: bool, deadline: Deadline) -> None:
+        """Set or remove the taint that keeps pods away from a control plane; others stay."""
+        node = await self.node(name)
+        if node is None or has_taint(node) == wanted:
+            return
+        taint = f"{CONTROL_PLANE_LABEL}:NoSchedule{'' if wanted else '-'}"
+        await self.kubectl("taint", "nodes", name, taint, deadline=deadline)
+        self._asked = 0.0
+
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Delete a Node object; one that is gone already is fine."""
         await self.kubectl("delete", "node", name, "--ignore-not-found", deadline=deadline)
@@ -172,6 +181,12 @@ def allocatable(node: dict[str, Any] | None, resource: str) -> int:
     if node is None:
         return 0
     return int(node.get("status", {}).get("allocatable", {}).get(resource, 0))
+
+
+def has_taint(node: dict[str, Any]) -> bool:
+    """Say whether a Node object has the taint of a control plane."""
+    taints = node.get("spec", {}).get("taints") or []
+    return any((one["key"], one["effect"]) == (CONTROL_PLANE_LABEL, "NoSchedule") for one in taints)
 
 
 def is_control_plane(node: dict[str, Any]) -> bool:

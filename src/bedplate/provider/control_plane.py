@@ -50,13 +50,19 @@ class ControlPlane(Resource):
         else:
             first = self.context.cluster(wished.join)
             invitation = await first.invitation(deadline, control_plane=True)
-            config = kubeadm.join_config(wished.host, wished.endpoint, invitation)
+            config = kubeadm.join_config(
+                wished.host, wished.endpoint, invitation, taint=wished.taint
+            )
             authority = await first.authority(deadline)
             request |= {"action": "join", "config": config, "authority": authority}
         answer = await self.context.hosts.ask(wished.host, request, deadline)
         kubeconfig.write(self.context.site, answer["kubeconfig"])
         outputs = self._outputs(values, answer)
         await self._until_it_answers(wished, outputs, deadline)
+        # kubeadm has set it on a new node; one that was there already may have another.
+        await self.context.cluster(wished.host).taint(
+            wished.host.name, wanted=wished.taint, deadline=deadline
+        )
         return outputs
 
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ def init_config(inputs: ControlPlaneInputs) -> str:
             "apiVersion": API,
             "kind": "InitConfiguration",
             "localAPIEndpoint": _api_address(inputs.host, inputs.endpoint),
-            "nodeRegistration": _registration(inputs.host.name),
+            "nodeRegistration": _registration(inputs.host.name, taint=inputs.taint),
         },
         {
             "apiVersion": API,
@@ -68,8 +68,11 @@ def init_config(inputs: ControlPlaneInputs) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
-def join_config(host: Machine, endpoint: str, invitation: Invitation) -> str:
-    """Return the document for `kubeadm join`; with a certificate key as a control plane."""
+def join_config(host: Machine, endpoint: str, invitation: Invitation, *, taint: bool = True) -> str:
+    """Return the document for `kubeadm join`; with a certificate key as a control plane.
+
+    Without *taint* a control plane takes pods; a worker has none in any case.
+    """
     document: dict[str, Any] = {
         "apiVersion": API,
         "kind": "JoinConfiguration",
@@ -80,7 +83,7 @@ def join_config(host: Machine, endpoint: str, invitation: Invitation) -> str:
                 "caCertHashes": [invitation.ca_hash],
             }
         },
-        "nodeRegistration": _registration(host.name),
+        "nodeRegistration": _registration(host.name, taint=taint),
     }
     if invitation.certificate_key:
         document["controlPlane"] = {
@@ -108,8 +111,9 @@ def read_invitation(join_command: str, certificate_key: str | None = None) -> In
     return Invitation(token, ca_hash, certificate_key)
 
 
-def _registration(node: str) -> dict[str, Any]:
-    return {"name": node, "criSocket": CRI_SOCKET}
+def _registration(node: str, *, taint: bool) -> dict[str, Any]:
+    # Only an empty list says "none": without the field kubeadm sets its own taint.
+    return {"name": node, "criSocket": CRI_SOCKET} | ({} if taint else {"taints": []})
 
 
 def _api_address(host: Machine, endpoint: str) -> dict[str, Any]:

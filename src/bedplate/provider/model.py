@@ -80,6 +80,7 @@ class ControlPlaneInputs(Inputs):
     kubelet: dict[str, Any] = Field(default_factory=dict)
     kube_proxy: dict[str, Any] = Field(default_factory=dict)
     ignore_preflight: list[str] = Field(default_factory=list)
+    taint: bool = True
     join: Machine | None = None
 
 

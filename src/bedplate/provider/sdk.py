@@ -21,7 +21,7 @@ class MachineArgs(TypedDict):
 
 
 class ControlPlaneArgs(TypedDict):
-    """Inputs of a ControlPlane. All but `host` and the networks are only read when it is made."""
+    """Inputs of a ControlPlane. All but `host`, `taint` and the networks are only read once."""
 
     host: pulumi.Input[MachineArgs]
     """The host itself."""
@@ -43,6 +43,8 @@ class ControlPlaneArgs(TypedDict):
     """Fields of KubeProxyConfiguration, as upstream spells them."""
     ignorePreflight: NotRequired[pulumi.Input[list[str]]]
     """Preflight checks of kubeadm whose errors become warnings."""
+    taint: NotRequired[pulumi.Input[bool]]
+    """Whether pods are kept away by kubeadm's taint; true by default. It can change at any time."""
     join: NotRequired[pulumi.Input[MachineArgs]]
     """The first control plane, if this is another one."""
 

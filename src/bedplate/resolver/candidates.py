@@ -380,7 +380,7 @@ class Candidates:
         return pool.cuda_toolkit if pool else ()
 
     def _locked_shared(self, component: Name, value: str) -> bool:
-        if self.previous is None:
+        if self.previous is None or self.previous.cluster is None:
             return False
         cluster, content = self.previous.cluster, self.facts[value].value
         if component.startswith("addon("):

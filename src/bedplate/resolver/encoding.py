@@ -79,7 +79,8 @@ class Encoding:
 
     def kubelet(self, host: SiteHost) -> None:
         """Add which releases would still refuse cgroup v1 under the wished kubelet settings."""
-        settings = host.wishes.bedplate_kubernetes.kubelet
+        kubernetes = host.wishes.bedplate_kubernetes
+        settings = kubernetes.kubelet if kubernetes is not None else {}
         for fact in self.catalogue.kubernetes.values():
             field_ = fact.value.cgroup_v1
             if field_ is not None and settings.get(field_.allowed_by) is not False:

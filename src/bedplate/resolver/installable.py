@@ -48,7 +48,8 @@ PLAIN = {"os", "kind", "source", "sharing", "runtime", "cni", "sources", "addon"
 def parts(lock: Lock) -> list[tuple[str, str]]:
     """Return each part that cannot be installed, with the pool (or `cluster`) that has it."""
     found = [(part, name) for name, pool in lock.pools.items() for part in pool.not_yet]
-    return [*((part, "cluster") for part in lock.cluster.not_yet), *found]
+    name, not_yet = ("cluster", lock.cluster.not_yet) if lock.cluster else ("site", lock.not_yet)
+    return [*((part, name) for part in not_yet), *found]
 
 
 def problems(site: Site, lock: Lock, catalogue: Catalogue) -> tuple[Problem, ...]:

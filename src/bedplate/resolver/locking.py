@@ -34,10 +34,17 @@ PARTS = (
 )
 
 
-def cluster(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> locked.Cluster:
+def cluster(
+    subject: Subject,
+    values: Mapping[str, str],
+    candidates: Candidates,
+    untainted: Iterable[str] = (),
+) -> locked.Cluster:
     """Return the lock's shared part from the ids that were decided."""
     facts = candidates.facts
     wished = subject.host.wishes.bedplate_kubernetes
+    if wished is None:
+        raise AssertionError("a cluster without bedplate_kubernetes: reading the site refuses it")
     release = facts[values["kubernetes"]].value
     runtime = facts[values["runtime"]].value
     cni = facts[values["cni"]].value
@@ -48,10 +55,10 @@ def cluster(subject: Subject, values: Mapping[str, str], candidates: Candidates)
     addons = [
         facts[value].value for key, value in sorted(values.items()) if key.startswith("addon(")
     ]
-    settings = wished.model_dump(mode="json", exclude={"cni"})
+    settings = wished.model_dump(mode="json", exclude={"cni", "control_plane_taint"})
     return locked.Cluster.model_validate(
         {
-            "kubernetes": settings | {"version": release.version},
+            "kubernetes": settings | {"version": release.version, "untainted": sorted(untainted)},
             "etcd": release.etcd.model_dump(),
             "coredns": release.coredns.model_dump(),
             "pause": release.pause.model_dump(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.resolver import guests
+from bedplate.resolver import control_planes, guests
 from bedplate.resolver.explanations import refused, unknown, unknown_model, unknown_system
 from bedplate.resolver.wishes import (
     IN_KUBERNETES_ONLY,
@@ -16,7 +16,7 @@ from bedplate.resolver.wishes import (
     shares_of,
     split_named,
 )
-from bedplate.site.load import CONTROL_PLANE, SLURM
+from bedplate.site.load import POOLS, SLURM, WORKERS
 from bedplate.versions import minor
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _passthrough(host)
     yield from guests.check(site, catalogue)
     yield from _shared(hosts[0], catalogue)
-    yield from _control_plane(site, hosts)
+    yield from control_planes.check(site)
     for pool in site.pools.values():
         yield from _pool(pool[0], catalogue)
     firsts = [pool[0] for pool in site.pools.values()]
@@ -85,7 +85,8 @@ def _passthrough(host: SiteHost) -> Iterator[Problem]:
 
 def _shared(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     wishes = host.wishes
-    wanted = wishes.bedplate_kubernetes.version
+    kubernetes = wishes.bedplate_kubernetes
+    wanted = kubernetes.version if kubernetes is not None else None
     if wanted is not None and not any(begins(one, wanted) for one in catalogue.kubernetes):
         known = {minor(version) for version in catalogue.kubernetes} | set(catalogue.kubernetes)
         path: tuple[str | int, ...] = ("bedplate_kubernetes", "version")
@@ -128,30 +129,12 @@ def _named(
     yield unknown(rule, host, path, text, same or names)
 
 
-def _control_plane(site: Site, hosts: Sequence[SiteHost]) -> Iterator[Problem]:
-    members = [host for host in hosts if CONTROL_PLANE in host.groups]
-    path = ("bedplate_kubernetes", "endpoint")
-    if not members and CONTROL_PLANE not in site.groups:
-        allowed = "an odd number of hosts, or an empty group where the cluster is made elsewhere"
-        fix = f"put hosts into the group {CONTROL_PLANE}"
-        yield refused("control-plane", hosts[0], path, f"no group {CONTROL_PLANE}", allowed, fix)
-    elif members and len(members) % 2 == 0:
-        got, allowed = f"{len(members)} hosts in {CONTROL_PLANE}", "an odd number"
-        fix = f"leave {members[-1].name} out of {CONTROL_PLANE}, or add one host"
-        yield refused("control-plane", members[-1], ("ansible_host",), got, allowed, fix)
-    endpoint = hosts[0].wishes.bedplate_kubernetes.endpoint.rsplit(":", 1)[0].strip("[]")
-    for other in hosts:
-        if endpoint in {other.address, other.name} and members and other not in members:
-            allowed = "a control plane host, or a name that reaches all of them"
-            fix = f"write {members[0].address} or a load balancer's name"
-            got = f"{endpoint}, {other.name}"
-            yield refused("endpoint-is-host", hosts[0], path, got, allowed, fix)
-
-
 def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     wishes = host.wishes
     if not wishes.bedplate_gpu and wishes.bedplate_accelerator is None:
         fix = "write {model: …, count: …}; playbooks/discover.yml proposes it"
+        if POOLS in host.groups:
+            fix += f"; nodes without a GPU belong into the group {WORKERS}"
         yield refused("gpu-count", host, ("bedplate_gpu",), "none", "at least one", fix)
     yield from _accelerator(host, catalogue)
     yield from _gpus(host, catalogue)

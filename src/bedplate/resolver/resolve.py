@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
-from bedplate.resolver import installable, locking, plain, warnings
+from bedplate.resolver import control_planes, installable, locking, plain, warnings
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import search
 from bedplate.resolver.encoding import Encoding
@@ -141,11 +141,13 @@ def _plan(
 ) -> Plan:
     (cluster, subjects_), (shared, values) = asked, decided
     catalogue = candidates.catalogue
-    part = locking.cluster(cluster, shared, candidates)
     mode = cluster.host.wishes.bedplate_sources.mode
     systems = [one.host.wishes.bedplate_host.os for one in subjects_ if one.host.pool is None]
-    lacking = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
-    part = part.model_copy(update={"not_yet": lacking})
+    part, elsewhere = None, locking.not_built([("os", one) for one in systems], catalogue)
+    if site.nodes:
+        part = locking.cluster(cluster, shared, candidates, control_planes.untainted(site))
+        lacking = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
+        part, elsewhere = part.model_copy(update={"not_yet": lacking}), []
     pools = {one.name: one for one in subjects_ if one.name in site.pools}
     locked_pools = {}
     for name in site.pools:
@@ -172,8 +174,10 @@ def _plan(
             for name, host in sorted(site.hosts.items())
         },
         pools=locked_pools,
+        not_yet=elsewhere,
     )
-    reasons = list(locking.reasons(CLUSTER, shared, candidates))
+    reasons = list(locking.reasons(CLUSTER, shared, candidates)) if site.nodes else []
+    reasons += control_planes.reasons(site)
     for name in site.pools:
         reasons += locking.reasons(name, values[name], candidates)
     notices = dict.fromkeys(warnings.of(site, lock, candidates, (shared, values), today))

@@ -14,7 +14,7 @@ from bedplate.resolver.wishes import (
     pin_wishes,
     pool_wishes,
 )
-from bedplate.site.load import CONTROL_PLANE, POOLS
+from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -67,7 +67,7 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
 
 def is_node(host: SiteHost) -> bool:
     """Tell whether a host is to be a node of the Kubernetes cluster."""
-    return bool({CONTROL_PLANE, POOLS} & set(host.groups))
+    return bool(set(NODES) & set(host.groups))
 
 
 def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:

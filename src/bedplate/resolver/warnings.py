@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.resolver import locking
+from bedplate.resolver import control_planes, locking
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice
 from bedplate.site.load import CONTROL_PLANE
+from bedplate.site.membership import GROUPS, NODES
 from bedplate.versions import last, minor, number
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.lock.model import Pool
+    from bedplate.lock.model import Cluster, Pool
     from bedplate.resolver.candidates import Candidates
     from bedplate.site import Site
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Grades of facts that are no proof, with what a plan says of them.
 WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
+#: What only a site with nodes of Kubernetes has any use for.
+OF_CLUSTERS = ("bedplate_kubernetes", "bedplate_schedulers", "bedplate_operators")
 ONE_HOST_FIRST = "install one host first (--limit HOST)"
 
 
@@ -43,14 +46,29 @@ def of(
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
         yield from _untried(name, decision, candidates.catalogue)
-    yield from _weak("cluster", shared.values(), candidates)
     systems = {host.wishes.bedplate_host.os for host in site.hosts.values() if host.pool is None}
-    decision = locking.cluster_parts(lock.cluster, lock.sources.mode, sorted(systems))
-    yield from _untried("cluster", decision, candidates.catalogue)
-    if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
-        yield Notice("no host in control_plane: hosts are prepared for a cluster made elsewhere")
-    yield from _unmirrored(site, lock)
-    if lock.sources.mode == "upstream":
+    if lock.cluster is None:
+        others = [("os", system) for system in sorted(systems)]
+        yield from _untried("hosts in no pool", others, candidates.catalogue)
+        wishes = next(iter(site.hosts.values())).wishes
+        if unused := [key for key in OF_CLUSTERS if getattr(wishes, key)]:
+            yield Notice(f"{', '.join(unused)}: not used, since no host is in {', '.join(NODES)}")
+    else:
+        yield from _weak("cluster", shared.values(), candidates)
+        decision = locking.cluster_parts(lock.cluster, lock.sources.mode, sorted(systems))
+        yield from _untried("cluster", decision, candidates.catalogue)
+        if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
+            yield Notice(
+                "no host in control_plane: hosts are prepared for a cluster made elsewhere"
+            )
+        yield from control_planes.notices(site)
+        yield from _unmirrored(site, lock, lock.cluster)
+    if site.outside:
+        yield Notice(
+            f"in no group of Bedplate's, and get nothing: {', '.join(site.outside)}",
+            hint=f"the groups are {', '.join(GROUPS)}",
+        )
+    if lock.sources.mode == "upstream" and lock.cluster is not None:
         facts = candidates.catalogue.artifacts.values()
         if names := sorted(fact.value.artifact for fact in facts if fact.sure == "unproved"):
             yield Notice("upstream addresses are unproved", "cluster", Kind.WEAK, tuple(names))
@@ -64,10 +82,10 @@ def _untried(
         yield Notice(text, name, Kind.UNTRIED, tuple(unseen), ONE_HOST_FIRST)
 
 
-def _unmirrored(site: Site, lock: Lock) -> Iterator[Notice]:
+def _unmirrored(site: Site, lock: Lock, cluster: Cluster) -> Iterator[Notice]:
     """Report a runtime that no mirror has, where its source was not set."""
     wished = next(iter(site.hosts.values())).wishes.bedplate_container_runtime
-    runtime = getattr(lock.cluster, wished.name.replace("-", "_"))
+    runtime = getattr(cluster, wished.name.replace("-", "_"))
     if lock.sources.mode != "mirror" or wished.source is not None:
         return
     if runtime.source == "vendor-repo":

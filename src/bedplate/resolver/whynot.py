@@ -105,6 +105,8 @@ class Question:
         self.cluster, pools = subjects(site, catalogue)
         self.candidates.know(self.cluster, pools)
         self.pools = {pool.name: pool for pool in pools}
+        #: A site without nodes of Kubernetes has no cluster to ask about.
+        self.has_cluster = bool(site.nodes)
         self._free = Candidates(catalogue, None)
         self._free.know(self.cluster, pools)
         refused = any(True for _ in plain.check(site, catalogue))
@@ -132,7 +134,7 @@ class Question:
 
     def asked(self, name: str, subject: str) -> Asked | None:
         """Return the component that a user means, None if nothing like that is decided."""
-        for holder in dict.fromkeys((subject, CLUSTER)):
+        for holder in dict.fromkeys((subject, CLUSTER) if self.has_cluster else (subject,)):
             one = self.cluster if holder == CLUSTER else self.pools[holder]
             for component, chosen in sorted(self.values(holder).items()):
                 wish = next((w for w in one.wishes if w.asks and w.component == component), None)

@@ -127,11 +127,12 @@ def shares_of(host: SiteHost) -> int | None:
 def cluster_wishes(host: SiteHost) -> Iterator[Wish]:
     """Yield what is wished of the shared components, as any one host says it."""
     wishes = host.wishes
-    kubernetes = wishes.bedplate_kubernetes
-    if kubernetes.version is not None:
+    if (kubernetes := wishes.bedplate_kubernetes) is not None:
         path = ("bedplate_kubernetes", "version")
-        yield Wish(host, CLUSTER, path, kubernetes.version, "kubernetes", Name("kubernetes"))
-    yield Wish(host, CLUSTER, ("bedplate_kubernetes", "cni"), kubernetes.cni, "cni", Name("cni"))
+        if kubernetes.version is not None:
+            yield Wish(host, CLUSTER, path, kubernetes.version, "kubernetes", Name("kubernetes"))
+        path = ("bedplate_kubernetes", "cni")
+        yield Wish(host, CLUSTER, path, kubernetes.cni, "cni", Name("cni"))
     runtime = wishes.bedplate_container_runtime
     path = ("bedplate_container_runtime", "name")
     yield Wish(host, CLUSTER, path, runtime.name, "runtime", Name("runtime"))

@@ -43,6 +43,8 @@ def _gpus(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
 
 def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
     kubernetes = wishes.bedplate_kubernetes
+    if kubernetes is None:
+        return
     port = int(kubernetes.endpoint.rpartition(":")[2])
     if not 0 < port <= PORTS:
         path: Path = ("bedplate_kubernetes", "endpoint")

@@ -12,7 +12,16 @@ from pydantic import ValidationError
 from bedplate.errors import Problem, SiteError
 from bedplate.nearest import nearest
 from bedplate.site import addresses, forms, membership, sameness
-from bedplate.site.membership import CONTROL_PLANE, GROUPS, HYPERVISORS, POOL_PREFIX, POOLS, SLURM
+from bedplate.site.membership import (
+    CONTROL_PLANE,
+    GROUPS,
+    HYPERVISORS,
+    NODES,
+    POOL_PREFIX,
+    POOLS,
+    SLURM,
+    WORKERS,
+)
 from bedplate.site.model import ACCESS, KEYS, Wishes
 from bedplate.site.wording import problems_of
 
@@ -24,7 +33,17 @@ if TYPE_CHECKING:
     from bedplate.site.effective import RawHost
     from bedplate.site.places import Places
 
-__all__ = ["CONTROL_PLANE", "HYPERVISORS", "POOLS", "SLURM", "Site", "SiteHost", "load_site"]
+__all__ = [
+    "CONTROL_PLANE",
+    "HYPERVISORS",
+    "NODES",
+    "POOLS",
+    "SLURM",
+    "WORKERS",
+    "Site",
+    "SiteHost",
+    "load_site",
+]
 
 
 @dataclass(frozen=True)
@@ -43,11 +62,12 @@ class SiteHost:
 
 @dataclass(frozen=True)
 class Site:
-    """Every host of a site that Bedplate looks after, by name."""
+    """Every host of a site that Bedplate looks after, by name; `outside` are the others."""
 
     path: Path
     hosts: Mapping[str, SiteHost]
     groups: frozenset[str]
+    outside: tuple[str, ...] = ()
 
     @property
     def pools(self) -> dict[str, list[SiteHost]]:
@@ -57,6 +77,11 @@ class Site:
             if host.pool:
                 found.setdefault(host.pool, []).append(host)
         return dict(sorted(found.items()))
+
+    @property
+    def nodes(self) -> list[SiteHost]:
+        """Return the hosts that are nodes of the Kubernetes cluster, by name."""
+        return [host for _, host in sorted(self.hosts.items()) if set(NODES) & set(host.groups)]
 
     @property
     def digest(self) -> str:
@@ -128,9 +153,10 @@ def checked(path: Path, raw: RawSite) -> Site:
                 wishes,
                 host.places,
             )
-    site = Site(path, hosts, frozenset(raw.groups))
+    site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)))
     problems += addresses.same(hosts)
     problems += membership.of_kinds(hosts)
+    problems += membership.of_cluster(site.nodes)
     problems += sameness.problems_of(site)
     if problems:
         raise SiteError(problems)

@@ -9,15 +9,18 @@ from bedplate.nearest import nearest
 from bedplate.site.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bedplate.site.ansible_adapter import RawSite
     from bedplate.site.effective import RawHost
     from bedplate.site.load import SiteHost
 
-CONTROL_PLANE, POOLS, HYPERVISORS, SLURM = "control_plane", "gpu_pools", "hypervisors", "slurm"
-GROUPS = (CONTROL_PLANE, POOLS, HYPERVISORS, SLURM)
+CONTROL_PLANE, POOLS, WORKERS = "control_plane", "gpu_pools", "workers"
+HYPERVISORS, SLURM = "hypervisors", "slurm"
+GROUPS = (CONTROL_PLANE, POOLS, WORKERS, HYPERVISORS, SLURM)
+#: The groups of the cluster's nodes. Those of `workers` have no GPU: no driver, no toolkit.
+NODES = (CONTROL_PLANE, POOLS, WORKERS)
 #: The groups that pools are in: their hosts are Kubernetes nodes, hypervisors or Slurm nodes.
 PARENTS = (POOLS, HYPERVISORS, SLURM)
 POOL_PREFIX = "pool_"
@@ -55,8 +58,15 @@ def of_site(path: Path, raw: RawSite) -> list[Problem]:
         )
     for pool in sorted(group for group in raw.groups if group.startswith(POOL_PREFIX)):
         place = raw.places.get(pool, home)
-        parents = [group for group in PARENTS if pool in raw.groups.get(group, ())]
-        if len(parents) != 1:
+        above = _nearest_above(pool, raw.groups)
+        parents = [group for group in PARENTS if group in above]
+        outer = [group for group in above if group.startswith(POOL_PREFIX)]
+        if outer:
+            fix = f"list {pool} beside {outer[0]}, or rename one that is no pool of its own"
+            what, got = "pool is below another pool", ", ".join([pool, *outer])
+            allowed = f"groups of other names below {POOL_PREFIX}…"
+            problems.append(at(place, what, pool, got, allowed, fix, "one-pool"))
+        elif len(parents) != 1:
             problems.append(
                 at(
                     place,
@@ -65,8 +75,8 @@ def of_site(path: Path, raw: RawSite) -> list[Problem]:
                     else f"pool is not below {', '.join(PARENTS[:-1])} or {PARENTS[-1]}",
                     pool,
                     ", ".join(parents) or "a group of its own",
-                    f"a child of one of {', '.join(PARENTS)}",
-                    f"list {pool} under the children of one of them alone",
+                    f"below one of {', '.join(PARENTS)}",
+                    f"list {pool} under the children of one of them alone, or of a group below it",
                     "one-pool",
                 )
             )
@@ -76,6 +86,21 @@ def of_site(path: Path, raw: RawSite) -> list[Problem]:
                 at(place, "pool is empty", pool, "no hosts", "at least one host", fix, "hosts")
             )
     return problems
+
+
+def _nearest_above(group: str, children: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the nearest groups above one, on each way up, that are pools or that pools are in."""
+    found: set[str] = set()
+    seen, waiting = {group}, [group]
+    while waiting:
+        below = waiting.pop()
+        for parent in (name for name, its in children.items() if below in its):
+            if parent in PARENTS or parent.startswith(POOL_PREFIX):
+                found.add(parent)
+            elif parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return sorted(found)
 
 
 def _misspelt(raw: RawSite, home: Place) -> list[Problem]:
@@ -115,7 +140,9 @@ def of_host(raw: RawHost) -> list[Problem]:
         allowed = f"a group {POOL_PREFIX}… below {POOLS}"
         fix = f"put {name} into one"
         problems.append(at(place, "GPU host is in no pool", name, POOLS, allowed, fix, "one-pool"))
-    kubernetes = [group for group in (CONTROL_PLANE, POOLS) if group in raw.groups]
+    kubernetes = [group for group in NODES if group in raw.groups]
+    if WORKERS in raw.groups and kubernetes != [WORKERS]:
+        problems.append(_worker_too(raw, kubernetes))
     if SLURM in raw.groups and kubernetes:
         problems.append(
             at(
@@ -144,6 +171,28 @@ def of_host(raw: RawHost) -> list[Problem]:
     return problems
 
 
+def _worker_too(raw: RawHost, groups: Iterable[str]) -> Problem:
+    """Refuse a worker in another group of nodes: workers have no GPU, and are no control plane."""
+    others = [group for group in groups if group != WORKERS]
+    fix = f"remove {raw.name} from {WORKERS}"
+    if POOLS not in others:
+        fix += "; bedplate_kubernetes.control_plane_taint: false lets pods run on control planes"
+    return at(
+        raw.places.fallback,
+        f"host is in {WORKERS} and in another group of nodes",
+        raw.name,
+        ", ".join([WORKERS, *others]),
+        f"{WORKERS} alone, for nodes without a GPU",
+        fix,
+        "worker-alone",
+    )
+
+
+def outside(raw: RawSite) -> list[str]:
+    """Return the hosts that are in none of our groups: they get nothing."""
+    return [host.name for host in raw.hosts if not set(host.groups) & set(GROUPS)]
+
+
 def of_kinds(hosts: Mapping[str, SiteHost]) -> list[Problem]:
     """Return the hosts whose kind is not that of their group."""
     problems = []
@@ -169,6 +218,17 @@ def of_kinds(hosts: Mapping[str, SiteHost]) -> list[Problem]:
             )
         )
     return _first_of_each_place(problems)
+
+
+def of_cluster(nodes: Sequence[SiteHost]) -> list[Problem]:
+    """Return that the cluster's endpoint is not set, once: a site without nodes needs none."""
+    key, fix = "bedplate_kubernetes", "set bedplate_kubernetes in group_vars"
+    allowed = "what only you can know"
+    return [
+        at(host.places.of((key,)), "wish is missing", key, "nothing", allowed, fix, "wish-form")
+        for host in nodes
+        if host.wishes.bedplate_kubernetes is None
+    ][:1]
 
 
 def _first_of_each_place(problems: Iterable[Problem]) -> list[Problem]:

@@ -117,10 +117,15 @@ class Guest(Wish):
 
 
 class Kubernetes(Wish):
-    """The cluster; `kubelet` and `kube_proxy` are configuration fields as upstream spells them."""
+    """The cluster; `kubelet` and `kube_proxy` are configuration fields as upstream spells them.
+
+    `control_plane_taint` keeps pods away from control planes. Left out, only those control planes
+    take pods that are in a GPU pool, or all of them where pods had no node otherwise.
+    """
 
     version: Annotated[str, Field(pattern=r"^1\.[0-9]+(\.[0-9]+)?$")] | None = None
     endpoint: Annotated[str, Field(pattern=ENDPOINT)]
+    control_plane_taint: bool | None = None
     cni: Literal["flannel", "cilium"] = "flannel"
     pod_subnet: Annotated[str, Field(pattern=CIDR)] = "10.244.0.0/16"
     service_subnet: Annotated[str, Field(pattern=CIDR)] = "10.96.0.0/12"
@@ -189,7 +194,7 @@ class Wishes(Wish):
     """The effective wishes of one host: every `bedplate_` variable."""
 
     bedplate_host: Host
-    bedplate_kubernetes: Kubernetes
+    bedplate_kubernetes: Kubernetes | None = None
     bedplate_container_runtime: ContainerRuntime = ContainerRuntime()
     bedplate_gpu: Annotated[list[Gpu], BeforeValidator(_as_list)] = []
     bedplate_driver: Driver = Driver()

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import yaml
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tests.stacks.world import World
 
@@ -35,8 +37,17 @@ def member(**files: str) -> None:
         (kubernetes / file).write_text(text)
     api = world.api
     (kubernetes / "pki/ca.crt").write_text(CERTIFICATE.format(api["authority"]))
-    api["nodes"][host] = {"control_plane": "admin.conf" in files}
+    api["nodes"][host] = {"control_plane": "admin.conf" in files, "taints": taints()}
     world.write_api(api)
+
+
+def taints() -> list[dict[str, str]]:
+    """Return what kubeadm registers the node with: its own taint, unless it is told otherwise."""
+    own = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    config = next(word for word in arguments if word.startswith("--config="))
+    documents = yaml.safe_load_all(Path(config.partition("=")[2]).read_text())
+    registration = next(iter(documents))["nodeRegistration"]
+    return registration.get("taints", own if arguments[0] == "init" else [])
 
 
 def together(count: int) -> None:
@@ -95,6 +106,7 @@ def node(found: str) -> dict[str, object]:
             "name": found,
             "labels": labels if api["nodes"][found]["control_plane"] else {},
         },
+        "spec": {"taints": api["nodes"][found].get("taints", [])},
         "status": {
             "conditions": [{**ready, "reason": "KubeletNotReady", "message": down or ""}],
             "allocatable": {"nvidia.com/gpu": str(its.get("gpus", 0))},
@@ -109,7 +121,13 @@ def kubectl() -> None:
     if not here.exists():
         fail("The connection to the server localhost:8080 was refused")
     api = world.api
-    if rest[0] == "nodes":
+    if verb == "taint":
+        key, _, effect = rest[2].rstrip("-").partition(":")
+        left = [one for one in api["nodes"][rest[1]]["taints"] if one["key"] != key]
+        added = [] if rest[2].endswith("-") else [{"key": key, "effect": effect}]
+        api["nodes"][rest[1]]["taints"] = left + added
+        world.write_api(api)
+    elif rest[0] == "nodes":
         print(json.dumps({"items": [node(found) for found in api["nodes"]]}))
     elif verb == "get" and rest[0] == "node":
         if rest[1] not in api["nodes"]:

@@ -1,0 +1,95 @@
+"""Control planes: how many there are, which of them take pods, and how the cluster is reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.resolver.explanations import refused
+from bedplate.resolver.outcome import Notice, Reason
+from bedplate.resolver.wishes import CLUSTER
+from bedplate.site.load import CONTROL_PLANE, NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bedplate.errors import Problem
+    from bedplate.site import Site, SiteHost
+
+SETTING = "bedplate_kubernetes.control_plane_taint"
+
+
+def check(site: Site) -> Iterator[Problem]:
+    """Yield what is wrong with the control planes and their endpoint, where nodes need any."""
+    nodes = site.nodes
+    members = [host for host in nodes if CONTROL_PLANE in host.groups]
+    if not nodes or (settings := nodes[0].wishes.bedplate_kubernetes) is None:
+        return
+    path = ("bedplate_kubernetes", "endpoint")
+    if not members and CONTROL_PLANE not in site.groups:
+        got = f"no group {CONTROL_PLANE} for {len(nodes)} nodes in {_groups(nodes)}"
+        allowed = "an odd number of hosts, or an empty group where the cluster is made elsewhere"
+        fix = (
+            f"put hosts into the group {CONTROL_PLANE}, or write `{CONTROL_PLANE}: {{}}` into the "
+            "inventory where the cluster is made elsewhere"
+        )
+        yield refused("control-plane", nodes[0], path, got, allowed, fix)
+    elif members and len(members) % 2 == 0:
+        got, allowed = f"{len(members)} hosts in {CONTROL_PLANE}", "an odd number"
+        fix = f"leave {members[-1].name} out of {CONTROL_PLANE}, or add one host"
+        yield refused("control-plane", members[-1], ("ansible_host",), got, allowed, fix)
+    endpoint = settings.endpoint.rsplit(":", 1)[0].strip("[]")
+    for _, other in sorted(site.hosts.items()):
+        if endpoint in {other.address, other.name} and members and other not in members:
+            allowed = "a control plane host, or a name that reaches all of them"
+            fix = f"write {members[0].address} or a load balancer's name"
+            got = f"{endpoint}, {other.name}"
+            yield refused("endpoint-is-host", nodes[0], path, got, allowed, fix)
+
+
+def _groups(nodes: Iterable[SiteHost]) -> str:
+    found = {group for host in nodes for group in host.groups}
+    return " and ".join(group for group in NODES if group in found)
+
+
+def _taint(site: Site) -> bool | None:
+    settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
+    return settings.control_plane_taint if settings is not None else None
+
+
+def untainted(site: Site) -> list[str]:
+    """Return the control planes that take pods: as the site says, or by default.
+
+    By default those that are in a GPU pool take pods, and all where pods had no node otherwise.
+    """
+    nodes = site.nodes
+    members = [host for host in nodes if CONTROL_PLANE in host.groups]
+    wanted = _taint(site)
+    if wanted is not None:
+        return [] if wanted else [host.name for host in members]
+    pooled = [host.name for host in members if host.pool is not None]
+    return [host.name for host in members] if len(members) == len(nodes) and not pooled else pooled
+
+
+def notices(site: Site) -> Iterator[Notice]:
+    """Yield what a reader of the plan should know of pods on control planes."""
+    with_gpus = [host.name for host in site.nodes if CONTROL_PLANE in host.groups and host.pool]
+    if _taint(site) and with_gpus:
+        yield Notice(
+            f"pods get the GPUs of {', '.join(with_gpus)} only if they tolerate the control "
+            "plane's taint",
+            CLUSTER,
+            hint=f"{SETTING}: false lets all pods in",
+        )
+
+
+def reasons(site: Site) -> Iterator[Reason]:
+    """Yield why pods run on control planes, where they do."""
+    names = untainted(site)
+    if not names:
+        return
+    pooled = any(site.hosts[name].pool for name in names)
+    why = "they are in a GPU pool" if pooled else "there is no other node"
+    because = (
+        f"{SETTING} is false" if _taint(site) is False else f"{why}; {SETTING}: true keeps them off"
+    )
+    yield Reason(CLUSTER, "pods on control planes", ", ".join(names), because)

@@ -1,0 +1,160 @@
+"""Sites of every mix: one machine, workers without GPUs, Slurm alone, hypervisors alone, racks."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from bedplate.catalogue import load_catalogue
+from bedplate.cluster.wished import cluster_args
+from bedplate.lock import content_of, load_lock, write_lock
+from bedplate.locked_site import artifacts
+from bedplate.planning import plan
+from bedplate.planning.changes import host_changes
+from bedplate.resolver import Plan, resolve
+from bedplate.site import load_site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TODAY = date(2026, 11, 21)
+T4 = {"bedplate_gpu": {"model": "t4-16gb", "count": 2}}
+KUBERNETES = {"bedplate_kubernetes": {"endpoint": "192.0.2.1:6443"}}
+GIVEN = {
+    "bedplate_host": {"os": "debian-12", "kind": "hypervisor"},
+    "bedplate_passthrough": {"devices": ["0000:17:00.0"], "iommu_groups": [["0000:17:00.0"]]},
+}
+
+type Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """A function that writes a site: its groups, and the variables of groups by name."""
+
+    def write(groups: dict[str, Any], shared: dict[str, Any], **variables: Any) -> Path:
+        folder = tmp_path / "site"
+        (folder / "group_vars").mkdir(parents=True)
+        inventory = {"all": {"children": groups}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False))
+        shared = {"bedplate_host": {"os": "debian-12"}, **shared}
+        for name, wishes in {"all": shared, **variables}.items():
+            (folder / "group_vars" / f"{name}.yml").write_text(yaml.safe_dump(wishes))
+        return folder
+
+    return write
+
+
+def planned(site: Path) -> Plan:
+    """Plan a site, or fail with the reasons."""
+    answer = resolve(load_site(site), load_catalogue(), TODAY)
+    assert isinstance(answer, Plan), [str(problem) for problem in answer.problems]
+    return answer
+
+
+def hosts(*names: str) -> dict[str, Any]:
+    """Return hosts of an inventory."""
+    return {"hosts": {name: {} for name in names}}
+
+
+def test_workers_without_gpus_join_and_get_nothing_of_nvidias(make: Make) -> None:
+    groups = {
+        "control_plane": hosts("cp1"),
+        "gpu_pools": {"children": {"pool_a": hosts("a1")}},
+        "workers": {"children": {"rack_1": hosts("w1", "w2")}},
+    }
+    site = make(groups, KUBERNETES, pool_a=T4)
+    lock = planned(site).lock
+    assert {name: host.pool for name, host in lock.hosts.items()} == {
+        "a1": "pool_a",
+        "cp1": None,
+        "w1": None,
+        "w2": None,
+    }
+    args = cluster_args(lock, "", 1)
+    assert [host["name"] for host in args["workers"]] == ["a1", "w1", "w2"]
+    assert set(args["gpus"]) == {"a1"}
+    changes = host_changes(None, lock)
+    got = {name: {one.component for one in its} for name, its in changes.items()}
+    assert {"kubernetes", "containerd", "cni"} <= got["w1"] == got["cp1"]
+    assert not any(part.startswith("nvidia") for part in got["w1"])
+    assert {"nvidia_container_toolkit", "nvidia_device_plugin"} <= got["a1"]
+    # Pods have a node without the control plane.
+    assert lock.cluster is not None
+    assert lock.cluster.kubernetes.untainted == []
+
+
+def test_hosts_that_end_up_nowhere_are_named(make: Make) -> None:
+    groups = {
+        "control_plane": hosts("cp1"),
+        "gpu_pools": {"children": {"pool_a": hosts("a1")}},
+        "databases": hosts("db1", "db2"),
+    }
+    warnings = planned(make(groups, KUBERNETES, pool_a=T4)).warnings
+    assert [one for one in warnings if "db1" in one] == [
+        "in no group of Bedplate's, and get nothing: db1, db2; "  # noqa: ISC004
+        "the groups are control_plane, gpu_pools, workers, hypervisors, slurm"
+    ]
+
+
+@pytest.mark.parametrize("group", ["slurm", "hypervisors"])
+def test_a_site_without_kubernetes_has_no_word_of_it(make: Make, group: str) -> None:
+    groups = {group: {"children": {"pool_a": hosts("a1", "a2")}}}
+    own = T4 | GIVEN if group == "hypervisors" else T4
+    shared = {"bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.9:5080"}}
+    site = make(groups, shared, pool_a=own)
+    answer = planned(site)
+    assert "cluster" not in content_of(answer.lock)
+    assert answer.lock.not_yet == answer.lock.pools["pool_a"].not_yet == []
+    said = "\n".join([*answer.warnings, *(f"{one.component}" for one in answer.reasons)])
+    assert not [word for word in ("ubernetes", "control", "etcd", "cni") if word in said], said
+    got = {one.component for one in host_changes(None, answer.lock)["a1"]}
+    assert not got & {"kubernetes", "containerd", "nvidia_container_toolkit", "cni"}
+    write_lock(site, answer.lock)
+    assert plan(site, TODAY).up_to_date
+    # Nothing is fetched for it: no mirror has to be filled.
+    assert artifacts(site, load_lock(site)) == {"artifacts": {}, "images": {}}
+
+
+def test_settings_of_a_cluster_that_no_host_is_in_are_warned_of(make: Make) -> None:
+    groups = {"slurm": {"children": {"pool_a": hosts("a1")}}}
+    site = make(groups, KUBERNETES | {"bedplate_schedulers": ["kueue"]}, pool_a=T4)
+    warnings = planned(site).warnings
+    assert (
+        "bedplate_kubernetes, bedplate_schedulers: not used, since no host is in "
+        "control_plane, gpu_pools, workers"
+    ) in warnings
+
+
+def test_pools_may_lie_deep_and_have_groups_below_them(make: Make) -> None:
+    racks = {"children": {"rack_1": hosts("a1"), "rack_2": hosts("a2")}}
+    groups = {
+        "control_plane": hosts("cp1"),
+        "gpu_pools": {"children": {"dc1": {"children": {"row": {"children": {"pool_a": racks}}}}}},
+        "slurm": {"children": {"dc2": {"children": {"pool_b": hosts("b1")}}}},
+    }
+    lock = planned(make(groups, KUBERNETES, pool_a=T4, pool_b=T4)).lock
+    found = {name: (host.pool, host.groups) for name, host in lock.hosts.items()}
+    assert found == {
+        "a1": ("pool_a", ["gpu_pools", "pool_a"]),
+        "a2": ("pool_a", ["gpu_pools", "pool_a"]),
+        "b1": ("pool_b", ["pool_b", "slurm"]),
+        "cp1": (None, ["control_plane"]),
+    }
+
+
+def test_one_machine_needs_no_other_host(make: Make) -> None:
+    groups = {
+        "control_plane": hosts("one"),
+        "gpu_pools": {"children": {"pool_a": hosts("one")}},
+    }
+    lock = planned(make(groups, KUBERNETES, pool_a=T4)).lock
+    args = cluster_args(lock, "", 1)
+    assert [host["name"] for host in args["control_planes"]] == ["one"]
+    assert args["workers"] == []
+    assert args["gpus"] == {"one": {"resource": "nvidia.com/gpu", "count": 2}}
+    assert args["kubernetes"]["untainted"] == ["one"]
