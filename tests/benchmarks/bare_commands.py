@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 
 PROGRAMS = {
     "containerd": ("", "bin/", ["containerd", "containerd-shim-runc-v2", "ctr"]),
-    "nvidia-container-toolkit": (
+    "nvidia-container-toolkit-base": (
         "",
-        "bin/",
-        [
-            "nvidia-ctk",
-            "nvidia-container-runtime",
-            "nvidia-container-runtime-hook",
-            "nvidia-cdi-hook",
-        ],
+        "usr/bin/",
+        ["nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook"],
     ),
+    "nvidia-container-toolkit": ("", "usr/bin/", ["nvidia-container-runtime-hook"]),
     "kubernetes-node": ("--strip-components=3", "", ["kubelet", "kubeadm", "kubectl"]),
     "cri-tools": ("", "", ["crictl"]),
 }  # fmt: skip
@@ -90,9 +86,12 @@ def archive(name: str, source: dict[str, Any]) -> list[str]:
     strip, inside, programs = PROGRAMS.get(name, ("", "", []))
     folder = f"/opt/by-hand/{name}/{source['version']}"
     fetch, packed = "/usr/lib/apt/apt-helper download-file", "/tmp/archive"
+    unpack = f"tar -xf {packed} {strip} -C {folder}"
+    if source["url"].endswith(".deb"):
+        unpack = f"dpkg-deb --extract {packed} {folder}"
     lines = [
         f"{fetch} {source['url']} {packed} SHA256:{source['sha256']}",
-        f"mkdir -p {folder}; tar -xf {packed} {strip} -C {folder}; rm {packed}",
+        f"mkdir -p {folder}; {unpack}; rm {packed}",
     ]
     lines += [
         f"ln -sfn {folder}/{inside}{program} /usr/local/bin/{program}" for program in programs

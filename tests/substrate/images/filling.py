@@ -15,7 +15,7 @@ from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.shell import run
-from tests.substrate.images import recipes
+from tests.substrate.images import deb, recipes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +139,11 @@ class _Filler:
         else:
             made = self.work / "archive"
             prefix = "" if wanted.into == "." else f"{wanted.into}/"
-            oci.pack(made, [(prefix + x, tool.program(x), 0o755) for x in sorted(wanted.files)])
+            programs = [(prefix + name, tool.program(name)) for name in sorted(wanted.files)]
+            if wanted.deb:
+                deb.pack(made, wanted.deb, f"{tool.version}-1", programs)
+            else:
+                oci.pack(made, [(*program, 0o755) for program in programs])
         return self.store.add_file(made, wanted.name, version=tool.version, recipe=recipe)
 
     def _make_image(self, wanted: Image, recipe: str) -> ImageEntry:

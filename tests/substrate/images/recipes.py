@@ -98,6 +98,7 @@ class File:
     into: str = ""
     files: tuple[str, ...] = ()
     as_is: str = ""
+    deb: str = ""
 
 
 def known_tools() -> dict[str, Tool]:
