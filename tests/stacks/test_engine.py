@@ -27,6 +27,7 @@ class Stack:
         self.world = world
         self.workers = ""
         self.forgotten = ""
+        self.kubernetes = "1.36.3"
         # A copy of the program's configuration beside nothing of other tests.
         self.project = tmp_path / "stacks" / "program"
         shutil.copytree(PROGRAM, self.project)
@@ -56,7 +57,12 @@ class Stack:
         return subprocess.Popen(
             ["pulumi", *arguments],
             cwd=self.project,
-            env={**self._environment, "WORKERS": self.workers, "FORGOTTEN": self.forgotten},
+            env={
+                **self._environment,
+                "WORKERS": self.workers,
+                "FORGOTTEN": self.forgotten,
+                "KUBERNETES": self.kubernetes,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -106,6 +112,25 @@ def test_a_cluster_comes_changes_and_goes(stack: Stack) -> None:
     assert not any(
         (stack.world.root(name) / "etc/kubernetes").exists() for name in ("cp1", "w1", "w2", "w3")
     )
+
+
+def test_another_kubernetes_is_refused_in_the_preview(stack: Stack) -> None:
+    stack.workers = "w1"
+    stack.up()
+    stack.kubernetes = "1.37.0"
+    words = (
+        "this version cannot upgrade the Kubernetes of a running cluster — ControlPlane cp1 — got "
+        "1.37.0 / allowed 1.36.3; the host runs 1.36.3"
+    )
+    assert words in " ".join(stack.run("preview", status=1).split())
+    assert words in " ".join(stack.up(status=1).split())
+    stack.kubernetes = "1.36.3"
+    stack.run("preview", "--expect-no-changes")
+    stack.kubernetes = "1.37.0"
+    for name in ("cp1", "w1"):
+        stack.world.set(name, runs="1.37.0")
+    assert "~ 2 updated" in stack.up()
+    stack.run("preview", "--expect-no-changes")
 
 
 def test_a_resource_that_forgot_its_provider_fails(stack: Stack) -> None:

@@ -398,7 +398,6 @@ def test_guard_refuses_before_anything_of_a_used_cluster_goes(
     [
         ("host.address", "elsewhere", [], ["host"]),
         ("host.name", "gpu-b", ["host"], ["host"]),
-        ("version", "1.37.0", [], []),
     ],
 )
 def test_diff_of_a_node(
@@ -421,6 +420,56 @@ def test_diff_refuses_what_a_living_cluster_cannot_change(
         "podSubnet cannot change while the cluster lives — ControlPlane cp1 — got 10.0.0.0/16 / "
         "allowed 10.244.0.0/16 — set it back, or run pulumi destroy and pulumi up for a new cluster"
     )
+
+
+@pytest.mark.parametrize("kind", ["ControlPlane", "Node"])
+def test_diff_refuses_another_kubernetes_on_a_running_cluster(
+    engine: Engine, world: World, control_plane: Values, node: Values, kind: str
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    engine.create("Node", node).result()
+    its = {"ControlPlane": control_plane, "Node": node}[kind]
+    name = its["host"]["name"]
+    done = len(world.journal("kubeadm"))
+    for runs, known in (("1.36.3", "1.36.3"), (None, "an unknown version")):
+        if runs is None:
+            world.write_api({**world.api, "nodes": {}})
+        with pytest.raises(grpc.RpcError) as caught:
+            engine.diff(kind, its, {**its, "version": "1.37.0"})
+        assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert caught.value.details() == (
+            f"this version cannot upgrade the Kubernetes of a running cluster — {kind} {name} — "
+            f"got 1.37.0 / allowed 1.36.3; the host runs {known} — set "
+            'bedplate_kubernetes.version: "1.36.3" and run bedplate plan, or run pulumi destroy '
+            "and pulumi up for a new cluster"
+        )
+        time.sleep(1.1)  # the nodes are asked for again
+    assert len(world.journal("kubeadm")) == done
+
+
+@pytest.mark.parametrize("kind", ["ControlPlane", "Node"])
+def test_diff_takes_the_kubernetes_that_the_host_runs_already(
+    engine: Engine, world: World, control_plane: Values, node: Values, kind: str
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    state = engine.create("Node", node).result().properties
+    its = {"ControlPlane": control_plane, "Node": node}[kind]
+    world.set(its["host"]["name"], runs="1.37.0")
+    time.sleep(1.1)  # the nodes are asked for again
+    news = {**its, "version": "1.37.0"}
+    answer = engine.diff(kind, its, news)
+    assert (list(answer.diffs), list(answer.replaces)) == (["version"], [])
+    if kind == "Node":
+        answer = engine.update("Node", state, news)
+        assert wire.read(answer.properties)["version"] == "1.37.0"
+        assert len(world.journal("kubeadm join --config")) == 1
+
+
+def test_diff_of_the_same_kubernetes_contacts_nothing(
+    engine: Engine, world: World, node: Values
+) -> None:
+    engine.diff("Node", node, {**node, "endpoint": "192.0.2.9:6443"})
+    assert world.journal() == []
 
 
 def test_lost_gpus_are_a_difference(engine: Engine, gpus: Values) -> None:

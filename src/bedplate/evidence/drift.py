@@ -93,7 +93,6 @@ REMEDIES = {
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
     "slurm, rebooting": _PLAY
     + "slurm --limit {hosts} -e slurm_change_nodes=true -e nvidia_driver_reboot_allowed=true",
-    "pulumi up": "pulumi up in stacks/cluster, for {hosts}",
 }
 #: Remedies that make up for a plainer one.
 MORE = {
@@ -150,7 +149,7 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     if slurm and check.id.startswith(HELD_IN_SLURM):
         return "slurm"
     if joined and check.id == "kubelet.version":
-        return "pulumi up"
+        return ""
     if check.id in HELD_AGAIN:
         return "site"
     if joined and check.id in AFTER_REBOOT_OF_NODES:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 #: What changing a component does to a host that carries workloads.
-DRAINED, REBOOTED = "drained", "rebooted"
+DRAINED, REBOOTED, KEPT = "drained", "rebooted", "refused where the cluster runs"
 EFFECTS: Mapping[str, tuple[str, ...]] = {
     "os": (DRAINED, REBOOTED),
     "kind": (DRAINED, REBOOTED),
@@ -24,7 +24,7 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
     "accelerator": (DRAINED, REBOOTED),
     "sharing": (DRAINED,),
     "rdma": (DRAINED, REBOOTED),
-    "kubernetes": (DRAINED,),
+    "kubernetes": (KEPT,),
     "containerd": (DRAINED,),
     "cri_o": (DRAINED,),
     "docker": (DRAINED,),

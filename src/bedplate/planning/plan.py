@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import Lock, differences, load_lock, lock_path
+from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.resolver.outcome import Notice
 from bedplate.site import load_site
@@ -39,8 +40,9 @@ class Planned:
 def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     """Plan a site. Raises SiteError or RefusedError with all problems.
 
-    What is locked already stays where the wishes still allow it, unless an *upgrade* is asked for.
-    A lock that cannot be read keeps nothing where it is, which the plan warns of.
+    What is locked already stays where the settings still allow it, unless an *upgrade* is asked
+    for; the Kubernetes of a running cluster stays also then, and a setting that moves it is
+    refused. A lock that cannot be read keeps nothing where it is, which the plan warns of.
     """
     before: Lock | None = None
     unread: LockError | None = None
@@ -49,9 +51,16 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
             before = load_lock(site)
         except LockError as error:
             unread = error  # planned anew: that is what the message about such a lock asks for
-    outcome = resolve(load_site(site), load_catalogue(), today, None if upgrade else before)
+    running = before if cluster_runs(site) else None
+    kept = before
+    if upgrade:
+        kept = kubernetes_alone(running) if running else None
+    wished = load_site(site)
+    outcome = resolve(wished, load_catalogue(), today, kept)
     if isinstance(outcome, Refusal):
         raise outcome.error()
+    if running is not None:
+        refuse_upgrade(wished, running, outcome.lock)
     if unread is not None:
         lost = (
             Notice(

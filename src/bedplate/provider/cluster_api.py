@@ -189,6 +189,12 @@ def has_taint(node: dict[str, Any]) -> bool:
     return any((one["key"], one["effect"]) == (CONTROL_PLANE_LABEL, "NoSchedule") for one in taints)
 
 
+def kubelet_version(node: dict[str, Any] | None) -> str | None:
+    """Return the version of Kubernetes that a node runs, like 1.36.3."""
+    info = (node or {}).get("status", {}).get("nodeInfo", {})
+    return str(info["kubeletVersion"]).removeprefix("v") if "kubeletVersion" in info else None
+
+
 def is_control_plane(node: dict[str, Any]) -> bool:
     """Say whether a Node object is a control plane's."""
     return CONTROL_PLANE_LABEL in node["metadata"].get("labels", {})

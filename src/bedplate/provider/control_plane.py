@@ -26,7 +26,6 @@ class ControlPlane(Resource):
     fixed = frozenset({"endpoint", "podSubnet", "serviceSubnet"})
     at_creation = frozenset(
         {
-            "version",
             "etcdImageTag",
             "dnsImageTag",
             "kubelet",
@@ -64,6 +63,13 @@ class ControlPlane(Resource):
             wished.host.name, wanted=wished.taint, deadline=deadline
         )
         return outputs
+
+    async def running_version(self, values: dict[str, Any], deadline: Deadline) -> str | None:
+        """Return the version of the host's kubelet, which kubeadm upgrades last."""
+        del deadline
+        known: ControlPlaneInputs = self.typed(values)
+        node = await self.context.cluster(known.join or known.host).node(known.host.name)
+        return cluster_api.kubelet_version(node)
 
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
         """Look at the host: without an administrator's configuration it is no control plane."""

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.provider import kubeadm
-from bedplate.provider.cluster_api import not_ready_reasons
+from bedplate.provider.cluster_api import kubelet_version, not_ready_reasons
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError
 from bedplate.provider.model import Inputs, NodeInputs
 from bedplate.provider.resource import Resource, pause
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Node(Resource):
-    """A host that joins as a worker. Its version is only read when it joins."""
+    """A host that joins as a worker. No other version is taken than the one that it runs."""
 
     token = "bedplate:index:Node"  # noqa: S105 - a type token, not a credential
     inputs: ClassVar[type[Inputs]] = NodeInputs
-    at_creation = frozenset({"version", "endpoint", "ignorePreflight"})
+    at_creation = frozenset({"endpoint", "ignorePreflight"})
 
     async def ensure(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """Join, or take the membership that is there, and wait until the node is Ready."""
@@ -41,6 +41,14 @@ class Node(Resource):
         await self.context.hosts.ask(wished.host, request, deadline)
         await self._until_ready(wished, values, deadline)
         return dict(values)
+
+    async def running_version(self, values: dict[str, Any], deadline: Deadline) -> str | None:
+        """Return the version of the node's kubelet, as the API knows it."""
+        del deadline
+        known: NodeInputs = self.typed(values)
+        return kubelet_version(
+            await self.context.cluster(known.control_plane).node(known.host.name)
+        )
 
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
         """Look at the API, then at the host: a node that either does not know has left."""

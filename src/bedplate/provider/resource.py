@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.provider.cluster_api import ClusterApi
+from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import ProviderError, message
 from bedplate.provider.wire import UNKNOWN, Unknown
 
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from bedplate.provider.deadline import Deadline
     from bedplate.provider.hosts import Hosts
     from bedplate.provider.model import Inputs, Machine
 
 POLL_SECONDS = 1.0
+VERSION = "version"
+VERSION_SECONDS = 30.0
 
 
 @dataclass
@@ -90,6 +92,35 @@ class Resource(ABC):
     def planned(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the outputs as far as a preview can know them."""
         return {**values, **dict.fromkeys(self.computed, UNKNOWN)}
+
+    async def running_version(self, values: dict[str, Any], deadline: Deadline) -> str | None:
+        """Return the version of Kubernetes that the host runs; None where that is not known."""
+        del values, deadline
+        return None
+
+    async def compare(
+        self, state: dict[str, Any], old: dict[str, Any], new: dict[str, Any]
+    ) -> Difference:
+        """Compare inputs as `difference` does; a changed version is compared with the host's."""
+        if VERSION not in self.inputs.model_fields or old.get(VERSION) == new.get(VERSION):
+            return self.difference(state, old, new)
+        deadline = Deadline("asking for the version of Kubernetes", VERSION_SECONDS)
+        try:
+            found = await self.running_version(old, deadline)
+        except ProviderError:
+            found = None  # the host or its API is down: that is no upgrade
+        if found != new[VERSION]:
+            raise ProviderError(
+                message(
+                    "this version cannot upgrade the Kubernetes of a running cluster",
+                    f"{self.token.rsplit(':', 1)[1]} {self.identity(state)}",
+                    new[VERSION],
+                    f"{old[VERSION]}; the host runs {found or 'an unknown version'}",
+                    f'set bedplate_kubernetes.version: "{old[VERSION]}" and run bedplate plan, or '
+                    "run pulumi destroy and pulumi up for a new cluster",
+                )
+            )
+        return self.difference(state, old, new)
 
     def difference(
         self, state: dict[str, Any], old: dict[str, Any], new: dict[str, Any]

@@ -114,7 +114,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         resource = await self._resource(request.urn, context)
         old = request.old_inputs if len(request.old_inputs.fields) else request.olds
         try:
-            found = resource.difference(
+            found = await resource.compare(
                 wire.read(request.olds), wire.read(old), wire.read(request.news)
             )
         except ProviderError as error:

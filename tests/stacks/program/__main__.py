@@ -1,6 +1,6 @@
 """A control plane, and a worker with four GPUs for each name in WORKERS.
 
-FORGOTTEN, if not empty, names a resource that is given no provider.
+FORGOTTEN, if not empty, names a resource that is given no provider. KUBERNETES is its version.
 """
 
 import os
@@ -9,7 +9,7 @@ import pulumi
 
 from bedplate.provider import sdk
 
-VERSION, ENDPOINT = "1.36.3", "192.0.2.1:6443"
+VERSION, ENDPOINT = os.environ["KUBERNETES"], "192.0.2.1:6443"
 
 
 def machine(name: str) -> sdk.MachineArgs:

@@ -110,6 +110,7 @@ def node(found: str) -> dict[str, object]:
         "status": {
             "conditions": [{**ready, "reason": "KubeletNotReady", "message": down or ""}],
             "allocatable": {"nvidia.com/gpu": str(its.get("gpus", 0))},
+            "nodeInfo": {"kubeletVersion": f"v{its.get('runs', '1.36.3')}"},
         },
     }
 

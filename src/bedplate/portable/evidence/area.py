@@ -67,10 +67,16 @@ def version_of(host: Host, argv: List[str]) -> Tuple[str, str]:
 
 
 def version_check(
-    host: Host, to: Collected, name: str, what: str, wished: str, argv: List[str]
+    host: Host,
+    to: Collected,
+    name: str,
+    what: str,
+    wished: str,
+    argv: List[str],
+    fix: str = AGAIN,
 ) -> None:
     if not wished:
         to.checks.append(skipped(name, what, "the lock names no version for this host"))
         return
     found, reason = version_of(host, argv)
-    to.checks.append(check(name, what, wished, found or None, AGAIN, reason))
+    to.checks.append(check(name, what, wished, found or None, fix, reason))
