@@ -51,7 +51,10 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         "site", type=Path, nargs="?", metavar="SITE", help="an Ansible inventory directory"
     )
     parser.add_argument(
-        "--ca", type=Path, metavar="FILE", help="certificates of authorities to trust, in PEM"
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="certificates of the authorities to trust instead of the system's, in PEM",
     )
     parser.add_argument(
         "--check", action="store_true", help="ask nobody; 2 unless the bill is up to date"

@@ -67,10 +67,10 @@ class Web:
         self._session = requests.Session()
         # What is hashed and counted is what was sent: no compression on the way.
         self._session.headers.update({"User-Agent": "bedplate", "Accept-Encoding": "identity"})
-        if ca is not None:
-            self._session.verify = str(ca)
+        self._authorities: str | bool = True if ca is None else str(ca)
         retry = Retry(
             total=ATTEMPTS,
+            other=0,  # such as a certificate that is not trusted: it will not be the next time
             backoff_factor=BACKOFF,
             status_forcelist=LATER,
             respect_retry_after_header=True,
@@ -162,8 +162,14 @@ class Web:
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None) -> Answer:
         body = bytearray()
         try:
+            # Given with each request: the environment's REQUESTS_CA_BUNDLE wins over a session's.
             with self._session.request(
-                method, url, headers=headers, timeout=SECONDS, stream=True, allow_redirects=True
+                method,
+                url,
+                headers=headers,
+                timeout=SECONDS,
+                stream=True,
+                verify=self._authorities,
             ) as answer:
                 for block in answer.iter_content(1 << 16):
                     body += block
