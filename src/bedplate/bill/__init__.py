@@ -2,7 +2,7 @@
 
 from bedplate.bill.file import bill_path, load_bill, render, write_bill
 from bedplate.bill.match import checked_bill
-from bedplate.bill.model import Bill, File, Image, Known, PackageIndex
+from bedplate.bill.model import Bill, File, Image, Known, Packages
 from bedplate.bill.needs import Needs, needs_of
 from bedplate.bill.places import Places
 
@@ -12,7 +12,7 @@ __all__ = [
     "Image",
     "Known",
     "Needs",
-    "PackageIndex",
+    "Packages",
     "Places",
     "bill_path",
     "checked_bill",

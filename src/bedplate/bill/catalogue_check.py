@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bedplate.bill.needs import NeededFile
+from bedplate.bill.needs import NeededFile, Repository
 from bedplate.bill.places import Places, split
 from bedplate.bill.registry import ACCEPT
-from bedplate.bill.repository import Repository, offers
+from bedplate.bill.repository import offers
 from bedplate.bill.web import CONNECTIONS, ResolveError, Web
 from bedplate.lock.file import write_text
 
@@ -86,6 +86,16 @@ def _repositories(catalogue: Catalogue) -> Iterator[Asked]:
         value = fact.value
         repository = Repository(value.url, value.url + value.key, value.fingerprint, value.format)
         yield Asked(fact.id, value.url, "repository", repository)
+    for archive in catalogue.distribution_archives.values():
+        one = archive.value
+        repository = Repository(
+            one.url,
+            one.key,
+            one.fingerprint,
+            suites=tuple(one.suites),
+            components=tuple(one.components),
+        )
+        yield Asked(archive.id, one.url, "repository", repository)
 
 
 def run(catalogue: Catalogue, ca: Path | None, output: Path | None) -> int:

@@ -133,9 +133,11 @@ def _show(site: Path, bill: Bill, *, written: bool) -> None:
     width = max((len(row[0]) for row in rows), default=0)
     for name, version, size, digest in rows:
         print(f"{name:<{width}}  {version:<10} {size / 1e6:>8.1f} MB  {digest[:19]}…")
-    for source, index in bill.packages.items():
-        count = f"{len(index.offered)} of {len(index.offered) + len(index.gone)}"
-        print(f"{source}: {count} packages are offered, signed by {index.fingerprint}")
+    for source, found in bill.packages.items():
+        count = f"{len(found.offered)} of {len(found.offered) + len(found.gone)}"
+        print(f"{source}: {count} packages are offered")
+        for index in found.unread:
+            print(f"{source}: {index} could not be read, so its packages were not looked up")
     total = sum(row[2] for row in rows)
     path = bill_path(site)
     print(
@@ -156,8 +158,8 @@ def _gone(bill: Bill) -> int:
     lines = [
         f"{source}: {name} {gone.locked} is not offered; offered: "
         f"{', '.join(gone.offered) or 'no version of it'}"
-        for source, index in bill.packages.items()
-        for name, gone in index.gone.items()
+        for source, found in bill.packages.items()
+        for name, gone in found.gone.items()
     ]
     if not lines:
         return OK

@@ -54,7 +54,8 @@ def differences(needs: Needs, bill: Bill) -> Iterator[str]:
             yield f"no packages of {source}"
             continue
         versions = listed.offered | {name: gone.locked for name, gone in listed.gone.items()}
-        if versions != wanted.packages or listed.index != wanted.index:
+        asked = {repository.index for repository in wanted.repositories}
+        if asked != set(listed.indexes) or not (listed.unread or versions == wanted.packages):
             yield f"other packages of {source}"
     yield from (f"{name} is not needed" for name in bill.files if name not in needs.files)
     for name, image in bill.images.items():

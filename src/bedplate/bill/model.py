@@ -71,11 +71,18 @@ class Gone(Part):
     offered: list[str]
 
 
-class PackageIndex(Part):
-    """The packages that the lock takes from one repository, as its signed index has them."""
+class Packages(Part):
+    """The packages that the lock takes from some repositories, as their signed indexes have them.
 
-    index: Address
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    Attributes:
+        indexes: the fingerprint of the key that signs each, by the repository's address.
+        unread: those that could not be read; hosts have sources of their own for these packages.
+        offered: version by name.
+        gone: what no index offers. Nothing is said of it where one is unread.
+    """
+
+    indexes: dict[Annotated[str, Field(pattern=r"^https?://\S+$")], str]
+    unread: list[str] = []
     offered: dict[str, str] = {}
     gone: dict[str, Gone] = {}
 
@@ -92,4 +99,4 @@ class Bill(Part):
     format: Literal[1] = 1
     files: dict[str, File] = {}
     images: dict[str, Image] = {}
-    packages: dict[str, PackageIndex] = {}
+    packages: dict[str, Packages] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Artifact
     from bedplate.lock import Lock
 
-ARCHIVE, VENDOR = "archive", "vendor-repo"
+ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
 
 
 @dataclass(frozen=True)
@@ -45,26 +45,37 @@ class NeededImage:
 
 
 @dataclass(frozen=True)
-class NeededPackages:
-    """Exact package versions that hosts take from one signed repository.
+class Repository:
+    """A signed repository.
 
     Attributes:
-        format: deb or rpm.
-        index: the repository's address.
-        suite: apt's suite; empty for a repository without suites.
-        components: apt's components.
-        key: where the repository's key is published.
+        index: its address.
+        key: where its key is published.
         fingerprint: what the key is trusted by.
-        packages: version by name.
+        format: deb or rpm.
+        suites: apt's suites; none for a repository without suites.
+        components: apt's components.
     """
 
-    format: str
     index: str
-    suite: str
-    components: tuple[str, ...]
     key: str
     fingerprint: str
+    format: str = "deb"
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NeededPackages:
+    """Exact package versions that hosts take from signed repositories, any of them.
+
+    Where hosts have sources of their own for them, as for a distribution's packages, the indexes
+    are not `needed`: what cannot be read is left open.
+    """
+
+    repositories: tuple[Repository, ...]
     packages: Mapping[str, str]
+    needed: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,24 +144,33 @@ def _images(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage
 
 
 def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:
-    found: dict[str, dict[str, str]] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for pool in lock.pools.values():
-        if pool.nvidia_driver is not None and pool.nvidia_driver.source == VENDOR:
-            names = found.setdefault(pool.os, {})
-            names |= pool.nvidia_driver.packages
-            if pool.nvidia_fabric is not None:
-                names |= pool.nvidia_fabric.packages
-    for system, names in sorted(found.items()):
-        repository = catalogue.repositories[f"{system}-{VENDOR}"].value
-        yield (
-            f"{system} {VENDOR}",
-            NeededPackages(
-                repository.format,
-                repository.url,
-                "",
-                (),
-                repository.url + repository.key,
-                repository.fingerprint,
-                dict(sorted(names.items())),
-            ),
-        )
+        if pool.nvidia_driver is None:
+            continue
+        source = {"precompiled": DISTRO}.get(pool.nvidia_driver.source, pool.nvidia_driver.source)
+        names = found.setdefault((pool.os, source), {})
+        names |= pool.nvidia_driver.packages
+        if pool.nvidia_fabric is not None:
+            names |= pool.nvidia_fabric.packages
+    for (system, source), names in sorted(found.items()):
+        packages = dict(sorted(names.items()))
+        if source == VENDOR:
+            fact = catalogue.repositories[f"{system}-{VENDOR}"].value
+            one = Repository(fact.url, fact.url + fact.key, fact.fingerprint, fact.format)
+            yield f"{system} {VENDOR}", NeededPackages((one,), packages)
+        elif source == DISTRO and lock.sources.mode == "upstream":
+            archives = [one.value for one in catalogue.distribution_archives.values()]
+            repositories = tuple(
+                Repository(
+                    one.url,
+                    one.key,
+                    one.fingerprint,
+                    suites=tuple(one.suites),
+                    components=tuple(one.components),
+                )
+                for one in archives
+                if one.os == system
+            )
+            if repositories:
+                yield f"{system} {DISTRO}", NeededPackages(repositories, packages, needed=False)

@@ -41,7 +41,7 @@ class Places:
         """Return where a file is fetched: `https://HOST/PATH`, or `MIRROR/files/HOST/PATH`."""
         if self.mirror is None:
             return url
-        return f"{self.mirror}/files/{url.removeprefix(HTTPS)}"
+        return f"{self.mirror}/files/{url.partition('://')[2]}"
 
     def repository(self, reference: str) -> str:
         """Return the address of an image's repository in its registry's API, without a slash."""

@@ -16,6 +16,7 @@ from bedplate.bill.web import refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from bedplate.bill.needs import Repository
     from bedplate.bill.places import Places
     from bedplate.bill.web import Web
 
@@ -42,18 +43,6 @@ class Offer:
     size: int
 
 
-@dataclass(frozen=True)
-class Repository:
-    """Where a repository is, and what it is trusted by; see `needs.NeededPackages`."""
-
-    index: str
-    key: str
-    fingerprint: str
-    format: str = "deb"
-    suite: str = ""
-    components: tuple[str, ...] = ()
-
-
 def offers(
     web: Web, places: Places, repository: Repository, names: Collection[str]
 ) -> dict[str, list[Offer]]:
@@ -74,23 +63,25 @@ def _deb(
     web: Web, places: Places, repository: Repository, key: bytes, names: frozenset[str]
 ) -> Iterator[Offer]:
     base = repository.index
-    top = f"{base}dists/{repository.suite}/" if repository.suite else base
-    where = places.file(f"{top}InRelease")
-    release = signed(
-        web.content(where, "repository's index is not found"), key, repository.fingerprint, where
-    ).decode("utf-8", "replace")
-    listed = dict(_digests(release))
-    folders = [f"{one}/binary-amd64/" for one in repository.components] or [""]
-    for folder in folders:
-        text = _unpacked(web, places, top, f"{folder}Packages", listed)
-        for entry in _paragraphs(text, names):
-            yield Offer(
-                entry["Package"],
-                entry["Version"],
-                base + entry["Filename"].removeprefix("./"),
-                entry["SHA256"],
-                int(entry["Size"]),
-            )
+    for top in [f"{base}dists/{suite}/" for suite in repository.suites] or [base]:
+        where = places.file(f"{top}InRelease")
+        release = signed(
+            web.content(where, "repository's index is not found"),
+            key,
+            repository.fingerprint,
+            where,
+        ).decode("utf-8", "replace")
+        listed = dict(_digests(release))
+        for folder in [f"{one}/binary-amd64/" for one in repository.components] or [""]:
+            text = _unpacked(web, places, top, f"{folder}Packages", listed)
+            for entry in _paragraphs(text, names):
+                yield Offer(
+                    entry["Package"],
+                    entry["Version"],
+                    base + entry["Filename"].removeprefix("./"),
+                    entry["SHA256"],
+                    int(entry["Size"]),
+                )
 
 
 def _digests(release: str) -> Iterator[tuple[str, tuple[str, int]]]:

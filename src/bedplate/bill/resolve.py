@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import yaml
 
-from bedplate.bill.model import Bill, File, Gone, Image, Known, PackageIndex
-from bedplate.bill.needs import NeededImage
+from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
+from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image
-from bedplate.bill.repository import Repository, offers
+from bedplate.bill.repository import offers
 from bedplate.bill.web import CONNECTIONS, ResolveError, refused
 from bedplate.errors import BedplateError, Problem
 from bedplate.portable.fetch import FetchError, named_digest
@@ -60,7 +60,7 @@ class Resolver:
         problems: list[Problem] = []
         files: dict[str, File] = {}
         images: dict[str, Image] = {}
-        packages: dict[str, PackageIndex] = {}
+        packages: dict[str, Packages] = {}
         named: dict[str, str] = {}
 
         def one_file(name: str) -> None:
@@ -155,7 +155,7 @@ class Resolver:
         if not missing:
             return found
         _, first = next(iter(missing.values()))
-        repository = Repository(first.index, first.key, self._fingerprint(first.index, first))
+        repository = self._trusted(Repository(first.index, first.key, first.fingerprint))
         names = {package.name for _, package in missing.values()}
         offered = offers(self.web, self.places, repository, names)
         for name, (needed, package) in missing.items():
@@ -172,34 +172,40 @@ class Resolver:
             found[name] = entry
         return found
 
-    def _packages(self, source: str, needed: NeededPackages) -> PackageIndex:
+    def _packages(self, source: str, needed: NeededPackages) -> Packages:
         key = f"packages {source}"
         if (kept := self.partial.get(key)) and kept["of"] == dict(needed.packages):
-            return PackageIndex.model_validate(kept["answer"])
-        repository = Repository(
-            needed.index,
-            needed.key,
-            self._fingerprint(needed.index, needed),
-            needed.format,
-            needed.suite,
-            needed.components,
-        )
-        found = offers(self.web, self.places, repository, needed.packages)
+            return Packages.model_validate(kept["answer"])
+        there: dict[str, list[str]] = {}
+        indexes: dict[str, str] = {}
+        unread = []
+        for repository in map(self._trusted, needed.repositories):
+            indexes[repository.index] = repository.fingerprint
+            try:
+                found = offers(self.web, self.places, repository, needed.packages)
+            except ResolveError:
+                if needed.needed:
+                    raise
+                unread.append(repository.index)
+                continue
+            for name, its in found.items():
+                there.setdefault(name, []).extend(offer.version for offer in its)
         offered, gone = {}, {}
         for name, version in needed.packages.items():
-            versions = [offer.version for offer in found.get(name, ())]
-            if version in versions:
+            if version in there.get(name, ()):
                 offered[name] = version
-            else:
-                gone[name] = Gone(locked=version, offered=list(dict.fromkeys(reversed(versions))))
-        entry = PackageIndex(
-            index=needed.index, fingerprint=repository.fingerprint, offered=offered, gone=gone
-        )
-        self.partial.keep(key, entry, {"of": dict(needed.packages)})
+            elif not unread:
+                versions = list(dict.fromkeys(reversed(there.get(name, []))))
+                gone[name] = Gone(locked=version, offered=versions)
+        entry = Packages(indexes=indexes, unread=unread, offered=offered, gone=gone)
+        if not unread:
+            self.partial.keep(key, entry, {"of": dict(needed.packages)})
         return entry
 
-    def _fingerprint(self, index: str, fact: Package | NeededPackages) -> str:
-        return self.keys.get(urlsplit(index).netloc, fact.fingerprint)
+    def _trusted(self, repository: Repository) -> Repository:
+        """Return a repository with the key that the site trusts for its host, if it names one."""
+        named = self.keys.get(urlsplit(repository.index).netloc, repository.fingerprint)
+        return replace(repository, fingerprint=named)
 
     def _exchanged(self, bill: Bill) -> Iterable[Problem]:
         """Yield what has another digest than the bill that there is, under the same version."""

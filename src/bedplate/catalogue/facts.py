@@ -128,6 +128,22 @@ class Repository(Value):
     streams: dict[Flavour, str] = {}
 
 
+class DistributionArchive(Value):
+    """Where a distribution publishes its packages, and the key that it signs its index with.
+
+    Only the index is read, to see what is offered: hosts install from their own sources. It is
+    signed, so that its address may be without TLS.
+    """
+
+    archive: str
+    os: str
+    url: Annotated[str, Field(pattern=r"^https?://\S+/$")]
+    suites: Annotated[list[str], Field(min_length=1)]
+    components: Annotated[list[str], Field(min_length=1)]
+    key: Annotated[str, Field(pattern=r"^https?://\S+$")]
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+
+
 class RuntimeRepository(Value):
     """Where a container runtime's packages for a system lie, and the key that they are trusted by.
 

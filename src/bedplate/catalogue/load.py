@@ -47,6 +47,7 @@ KINDS: dict[str, Kind] = {
     "container-runtimes": Kind("runtime", kinds.ContainerRuntime, ("runtime", "version", "os")),
     "cuda-majors": Kind("cuda-major", kinds.CudaMajor, ("major",)),
     "cuda-toolkits": Kind("cuda", kinds.CudaToolkit, ("version",)),
+    "distribution-archives": Kind("archive", kinds.DistributionArchive, ("archive",)),
     "driver-branches": Kind("branch", kinds.DriverBranch, ("branch",)),
     "driver-packages": Kind("driver", kinds.DriverPackages, ("os", "source", "version", "flavour")),
     "fabric-switches": Kind("switch", kinds.FabricSwitch, ("switch",)),
@@ -82,6 +83,7 @@ class Catalogue:
     container_runtimes: dict[str, Fact[kinds.ContainerRuntime]]
     cuda_majors: dict[str, Fact[kinds.CudaMajor]]
     cuda_toolkits: dict[str, Fact[kinds.CudaToolkit]]
+    distribution_archives: dict[str, Fact[kinds.DistributionArchive]]
     driver_branches: dict[str, Fact[kinds.DriverBranch]]
     driver_packages: dict[str, Fact[kinds.DriverPackages]]
     fabric_switches: dict[str, Fact[kinds.FabricSwitch]]
@@ -170,7 +172,7 @@ def _table(file: str, data: bytes) -> tuple[list[Fact[Any]], list[Problem]]:
                         "fact is malformed",
                         file,
                         told,
-                        f"{'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}",
+                        ": ".join(filter(None, (".".join(map(str, detail["loc"])), detail["msg"]))),
                     )
                     for detail in error.errors(include_url=False)
                 ]

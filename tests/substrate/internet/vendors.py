@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LAYOUT = Path(__file__).parent / "vendors.yml"
 FILE = "application/octet-stream"
-ADDRESS = re.compile(r"https://([^/\"\s]+)")
+ADDRESS = re.compile(r"https?://([^/\"\s]+)")
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,9 @@ class Internet:
 
 
 def catalogued() -> set[str]:
-    """Return the hosts of all addresses that the catalogue has for files."""
-    facts = load_catalogue().artifacts.values()
+    """Return the hosts of all addresses that the catalogue has for files and distributions."""
+    catalogue = load_catalogue()
+    facts = [*catalogue.artifacts.values(), *catalogue.distribution_archives.values()]
     return {host for fact in facts for host in ADDRESS.findall(fact.value.model_dump_json())}
 
 

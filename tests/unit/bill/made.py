@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from bedplate.bill import Bill, File, Image, Known, PackageIndex, needs_of, write_bill
+from bedplate.bill import Bill, File, Image, Known, Packages, needs_of, write_bill
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
 
@@ -44,9 +44,8 @@ def make(site: Path) -> Bill:
             for name, needed in needs.images.items()
         },
         packages={
-            source: PackageIndex(
-                index=needed.index,
-                fingerprint=needed.fingerprint,
+            source: Packages(
+                indexes={one.index: one.fingerprint for one in needed.repositories},
                 offered=dict(needed.packages),
             )
             for source, needed in needs.packages.items()

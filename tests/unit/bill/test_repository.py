@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.bill import Bill, Places
-from bedplate.bill.needs import NeededPackages, Needs
+from bedplate.bill import Bill, Packages, Places
+from bedplate.bill.needs import NeededPackages, Needs, Repository
 from bedplate.bill.partial import Partial
-from bedplate.bill.repository import Repository, offers
+from bedplate.bill.repository import offers
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import ResolveError, Web
 from tests.unit.bill.vendors import Key
@@ -82,7 +82,7 @@ def put_rpms(internet: Served, key: Key) -> None:
 
 def test_a_suite_of_apt(internet: Served, key: Key, web: Web) -> None:
     put_suite(internet, key)
-    repository = Repository(INDEX, KEY, key.fingerprint, "deb", "bookworm", ("non-free",))
+    repository = Repository(INDEX, KEY, key.fingerprint, "deb", ("bookworm",), ("non-free",))
     found = offers(web, Places(internet.url, {}), repository, {"nvidia-smi", "other"})
     assert [offer.version for offer in found["nvidia-smi"]] == ["535.1-1", "535.2-1"]
     assert found["nvidia-smi"][0].url == f"{INDEX}pool/n_535.1-1.deb"
@@ -110,18 +110,26 @@ def test_the_bill_names_what_is_gone_and_what_there_is_instead(
     internet: Served, key: Key, web: Web, tmp_path: Path
 ) -> None:
     put_suite(internet, key)
-    needed = NeededPackages(
-        "deb",
-        INDEX,
-        "bookworm",
-        ("non-free",),
-        KEY,
-        key.fingerprint,
-        {"nvidia-smi": "534.9-1", "libcuda1": "535.1-1"},
-    )
-    partial = Partial(tmp_path, {})
-    resolver = Resolver(web, Places(internet.url, {}), {}, Bill(), partial, tmp_path / "bill")
-    found = resolver.bill(Needs(packages={"debian-12 distro": needed})).packages["debian-12 distro"]
+    found = looked_up(internet, key, web, tmp_path)
     assert found.offered == {}
     assert found.gone["nvidia-smi"].offered == ["535.2-1", "535.1-1"]
     assert found.gone["libcuda1"].offered == []
+
+
+def test_an_index_that_hosts_do_not_need_may_stay_unread(
+    internet: Served, key: Key, web: Web, tmp_path: Path
+) -> None:
+    found = looked_up(internet, key, web, tmp_path)
+    assert (found.unread, found.offered, found.gone) == ([INDEX], {}, {})
+
+
+def looked_up(internet: Served, key: Key, web: Web, folder: Path) -> Packages:
+    """Return what the bill has of two packages of the suite."""
+    repository = Repository(INDEX, KEY, key.fingerprint, "deb", ("bookworm",), ("non-free",))
+    packages = {"nvidia-smi": "534.9-1", "libcuda1": "535.1-1"}
+    needs = Needs(
+        packages={"debian-12 distro": NeededPackages((repository,), packages, needed=False)}
+    )
+    partial = Partial(folder, {})
+    resolver = Resolver(web, Places(internet.url, {}), {}, Bill(), partial, folder / "bill")
+    return resolver.bill(needs).packages["debian-12 distro"]

@@ -202,7 +202,10 @@ def test_the_vendors_and_a_mirror_of_them_give_the_same_bill(
     internet.records.forget()
     with internet.names():
         assert resolve(upstream, "--ca", str(internet.authority)) == 0
-    assert bill_path(upstream).read_bytes() == bill_path(site).read_bytes()
+    bills = load_bill(upstream), load_bill(site)
+    assert bills[0] is not None
+    assert bills[1] is not None
+    assert bills[0].model_copy(update={"packages": {}}) == bills[1]
     asked = internet.records.requests()
     assert {"dl.k8s.io", "nvcr.io", "registry-1.docker.io"} <= {one.host for one in asked}
     assert {one.status for one in asked if one.host == "ghcr.io"} == {200, 401}
