@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.connection import Connection
 from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
 from bedplate.site.places import Places
@@ -74,4 +75,4 @@ def _wishes(shared: Mapping[str, Any], own: Mapping[str, Any]) -> Wishes:
 
 
 def _host(name: str, pool: str | None, groups: tuple[str, ...], wishes: Wishes) -> SiteHost:
-    return SiteHost(name, name, 22, "root", pool, groups, wishes, Places())
+    return SiteHost(Connection(name=name, address=name), pool, groups, wishes, Places())

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from bedplate.catalogue import load_catalogue
+from bedplate.connection import Connection
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import SHARED, Wishes
@@ -52,7 +53,7 @@ def site(wishes: Row) -> Site:
 
 
 def _host(name: str, pool: str | None, groups: tuple[str, ...], wishes: Wishes) -> SiteHost:
-    return SiteHost(name, name, 22, "root", pool, groups, wishes, Places())
+    return SiteHost(Connection(name=name, address=name), pool, groups, wishes, Places())
 
 
 def decided(lock: Lock) -> dict[str, set[str]]:

@@ -10,6 +10,7 @@ import pytest
 
 import bedplate.catalogue.load as catalogue_module
 from bedplate.catalogue import load_catalogue
+from bedplate.connection import Connection
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
@@ -36,10 +37,7 @@ def host(name: str, groups: list[str], wishes: dict[str, Any]) -> SiteHost:
     known = {(key,): Place(f"group_vars/{groups[-1]}.yml", 1, 1) for key in wishes}
     typed = Wishes.model_validate(BASE | wishes)
     return SiteHost(
-        name,
-        f"{name}.example",
-        22,
-        "root",
+        Connection(name=name, address=f"{name}.example"),
         pool,
         tuple(groups),
         typed,
@@ -133,7 +131,7 @@ def test_a_pin_for_all_is_no_fault_of_hosts_without_gpus() -> None:
     pins = {"bedplate_pins": {"nvidia_driver": "580.178.04"}}
     at = Places({("bedplate_pins",): Place("group_vars/all.yml", 1, 1)}, Place("hosts"))
     hosts = [
-        SiteHost(one.name, one.address, 22, "root", one.pool, one.groups, one.wishes, at)
+        SiteHost(one.connection, one.pool, one.groups, one.wishes, at)
         for one in (host("cp1", ["control_plane"], pins), node("a", T4 | pins))
     ]
     driver = planned(decide(*hosts)).lock.pools["pool_a"].nvidia_driver

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bedplate.site import load_site, schema
+import pytest
+from ansible import constants
+from ansible.plugins.loader import PluginLoader, become_loader, connection_loader
+
+from bedplate.site import load_site, reach, schema
 from bedplate.site.model import KEYS
 from bedplate.site.places import Place
 
@@ -23,6 +27,27 @@ def test_origin_tags_give_file_line_and_column() -> None:
     assert places.of(("bedplate_kubernetes",)) == Place(str(path), shared, 1)
     assert places.of(("bedplate_kubernetes", "version")) == Place(str(path), shared + 1, 3)
     assert places.of(("bedplate_gpu", "model")).file.endswith("group_vars/pool_class.yml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "loader", "options"),
+    [
+        ("connection", "ssh", connection_loader, reach.SSH),
+        ("become", "sudo", become_loader, reach.SUDO),
+    ],
+)
+def test_documented_options_are_those_that_ansible_loads(
+    kind: str, name: str, loader: PluginLoader, options: tuple[str, ...]
+) -> None:
+    """They are read without importing the plugin."""
+    assert loader.get(name, class_only=True)
+    loaded = constants.config.get_configuration_definitions(kind, name)
+    documented = reach.documented(kind, name)
+    for option in options:
+        for source in ("vars", "env", "ini"):
+            wanted = [entry.items() for entry in loaded[option].get(source, [])]
+            found = [entry.items() for entry in documented[option].get(source, [])]
+            assert found == wanted, (option, source)
 
 
 def test_schema_is_generated_from_the_model() -> None:

@@ -12,7 +12,7 @@ from ansible.vars.manager import VariableManager
 
 from bedplate.errors import SiteError
 from bedplate.site import ansible_adapter, load_site
-from bedplate.site.effective import CONNECTION
+from bedplate.site.reach import Reaches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_variables_are_those_of_ansible(
     loader.set_basedir(str(site))
     inventory = InventoryManager(loader=loader, sources=[str(site)])
     manager = VariableManager(loader=loader, inventory=inventory)
-    compared = 0
+    compared, names = 0, Reaches().names
     raw = {host.name: host for host in ansible_adapter.read(site).hosts}
     assert raw.keys() == inventory.hosts.keys()
     for name, host in inventory.hosts.items():
@@ -80,7 +80,7 @@ def test_variables_are_those_of_ansible(
         wanted = {
             str(key): templar.template(value)
             for key, value in variables.items()
-            if str(key).startswith("bedplate_") or key in CONNECTION
+            if str(key).startswith("bedplate_") or key in names
         }
         assert {**raw[name].wishes, **raw[name].connection} == wanted, name
         compared += len(wanted)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from bedplate.connection import Connection
+
 FORMAT = 2
 
 
@@ -145,14 +147,33 @@ class Vgpu(Part):
 
 
 class Host(Part):
-    """How a host is reached and where it belongs; `guests` are what runs on a hypervisor."""
+    """How a host is reached and where it belongs; `guests` are what runs on a hypervisor.
+
+    What is reached directly, with the user's own keys and SSH configuration, says no more of it
+    than address, port and user. A password is never there.
+    """
 
     address: str
     port: int
     user: str
+    jump: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    config: str | None = None
     pool: str | None
     groups: list[str]
     guests: dict[str, Guest] = {}
+
+    def connection(self, name: str) -> Connection:
+        """Return how the host of this name is reached."""
+        return Connection(
+            name=name,
+            address=self.address,
+            port=self.port,
+            user=self.user,
+            jump=self.jump,
+            keys=self.keys,
+            config=self.config,
+        )
 
 
 class Gpu(Part):

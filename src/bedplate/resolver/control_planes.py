@@ -39,9 +39,10 @@ def check(site: Site) -> Iterator[Problem]:
         yield refused("control-plane", members[-1], ("ansible_host",), got, allowed, fix)
     endpoint = settings.endpoint.rsplit(":", 1)[0].strip("[]")
     for _, other in sorted(site.hosts.items()):
-        if endpoint in {other.address, other.name} and members and other not in members:
+        names = {other.connection.address, other.name}
+        if endpoint in names and members and other not in members:
             allowed = "a control plane host, or a name that reaches all of them"
-            fix = f"write {members[0].address} or a load balancer's name"
+            fix = f"write {members[0].connection.address} or a load balancer's name"
             got = f"{endpoint}, {other.name}"
             yield refused("endpoint-is-host", nodes[0], path, got, allowed, fix)
 

@@ -164,9 +164,7 @@ def _plan(
         cluster=part,
         hosts={
             name: locked.Host(
-                address=host.address,
-                port=host.port,
-                user=host.user,
+                **host.connection.model_dump(exclude={"name"}),
                 pool=host.pool,
                 groups=list(host.groups),
                 guests=locking.guests(host),

@@ -63,6 +63,11 @@ def of(
             )
         yield from control_planes.notices(site)
         yield from _unmirrored(site, lock, lock.cluster)
+    if users := sorted(host.name for host in site.hosts.values() if not host.root):
+        yield Notice(
+            f"ansible_user is not root and ansible_become is not set: {', '.join(users)}",
+            hint="set ansible_become: true, or start ansible-playbook with --become",
+        )
     if site.outside:
         yield Notice(
             f"in no group of Bedplate's, and get nothing: {', '.join(site.outside)}",

@@ -1,34 +1,229 @@
-"""How hosts are reached: each by an address of its own."""
+"""How hosts are reached: over SSH, as Ansible would, and each by an address of its own."""
 
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Any
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bedplate.site.membership import at
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from bedplate.connection import NODE_NAME, NODE_NAME_IS, SSH_PORT, Connection, Hop
+from bedplate.errors import Problem
+from bedplate.site import ssh_arguments
+from bedplate.site.membership import NODES
+from bedplate.site.places import Place
+from bedplate.site.reach import BECOME, ENVIRONMENT, METHOD, NAME, PLUGIN, Option
+from bedplate.site.ssh_arguments import UnsupportedProxyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bedplate.errors import Problem
     from bedplate.site.effective import RawHost
     from bedplate.site.load import SiteHost
 
-SSH = 22
+RULE = "address"
+#: The names under which Ansible has its connection over SSH.
+PLUGINS = frozenset({"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh"})
+SUDO = frozenset({"sudo", "ansible.builtin.sudo", "ansible.legacy.sudo"})
+#: The key that Pulumi's provider takes without being told, from the site's directory.
+OWN_KEY = ".bedplate/ssh/id_ed25519"
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+_ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[^\]\s]+\]|[^\s:]+)(?::(?P<port>\d+))?")
 
 
-def port_of(raw: RawHost) -> tuple[int, list[Problem]]:
-    """Return a host's SSH port, and what is wrong with it."""
-    value: Any = raw.connection.get("ansible_port", SSH)
+@dataclass(frozen=True)
+class Reached:
+    """How a host is reached, and whether Ansible is told to become root there."""
+
+    connection: Connection
+    root: bool
+
+
+@dataclass(frozen=True)
+class _Host:
+    """A host, and how problems with its options are said."""
+
+    raw: RawHost
+    site: Path
+
+    def problem(
+        self, option: Option, key: str, what: str, got: object, allowed: str, fix: str
+    ) -> Problem:
+        """Return a problem at the place where the option is written."""
+        if option.variable is not None:
+            key = option.variable
+            place = self.raw.places.of((key,))
+        elif option.origin.startswith(ENVIRONMENT):
+            key = option.origin.removeprefix(ENVIRONMENT)
+            place = Place("the environment")
+        elif option.origin != "default" and Path(option.origin).is_file():
+            place = Place(os.path.relpath(option.origin))
+        else:
+            place = self.raw.places.fallback
+        return Problem(
+            what, place.file, place.line, place.column, key, str(got), allowed, fix, RULE
+        )
+
+
+def reached(raw: RawHost, site: Path) -> tuple[Reached | None, list[Problem]]:
+    """Return how a host is reached, or what is wrong with it.
+
+    Of hosts that Pulumi never connects to, only address, port and user are judged.
+    """
+    host, node = _Host(raw, site), bool(set(NODES) & set(raw.groups))
+    arguments, problems = _arguments(host, node=node)
+    address, wrong = _address(host)
+    problems += wrong
+    user = raw.reach["remote_user"].value or arguments.user or "root"
+    port, wrong = _port(host, arguments.port)
+    problems += wrong
+    become = boolean(raw.reach.become.value, strict=False)
+    if node:
+        problems += [*_name(host), *_plugin(host), *_become(host, str(user), become=become)]
+    if problems:
+        return None, problems
+    keys = [str(key)] if (key := raw.reach["private_key_file"].value) else []
+    if raw.reach["private_key_file"].origin.startswith(ENVIRONMENT):
+        keys = []  # whoever plans; Pulumi has its own setting for that
+    written = (_path(site, one) for one in (*keys, *arguments.keys))
+    connection = Connection(
+        name=raw.name,
+        address=address,
+        port=port,
+        user=str(user),
+        jump=tuple(str(_known(hop, str(user))) for hop in arguments.jump or ()),
+        keys=tuple(one for one in dict.fromkeys(written) if one != OWN_KEY),
+        config=_path(site, arguments.config) if arguments.config else None,
+    )
+    return Reached(connection, root=become or user == "root"), []
+
+
+def _arguments(host: _Host, *, node: bool) -> tuple[ssh_arguments.Arguments, list[Problem]]:
+    """Return what the arguments of ssh say, in the order in which Ansible hands them over."""
+    options = [host.raw.reach[n] for n in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
+    words: list[str] = []
+    for option in options:
+        try:
+            these = shlex.split(str(option.value or ""))
+            ssh_arguments.read(these)
+        except UnsupportedProxyError as error:
+            if node:
+                what = "connection goes through a command"
+                allowed = "a way through other hosts by SSH: -J, ProxyJump, or ssh -W %h:%p"
+                fix = (
+                    "write -o ProxyJump=USER@BASTION, or put the command into ~/.ssh/config: both "
+                    "Ansible and Pulumi read it"
+                )
+                return ssh_arguments.Arguments(), [
+                    host.problem(option, "ssh_args", what, error, allowed, fix)
+                ]
+        except ValueError as error:
+            allowed, fix = "arguments of ssh", "correct them"
+            return ssh_arguments.Arguments(), [
+                host.problem(option, "ssh_args", "arguments cannot be read", error, allowed, fix)
+            ]
+        else:
+            words += these
+    return ssh_arguments.read(words), []
+
+
+def _address(host: _Host) -> tuple[str, list[Problem]]:
+    option = host.raw.reach["host"]
+    key = "ansible_host" if option.variable in {NAME, None} else str(option.variable)
+    text = str(option.value)
+    if _is_address(text):
+        return text, []
+    bare = text.strip()
+    found = _ADDRESS.fullmatch(bare)
+    fix = f"write the address alone, as {key}: 192.0.2.10"
+    if found and _is_address(only := found["host"].strip("[]")):
+        more = [f"{key}: {only}"]
+        more += [f"ansible_port: {found['port']}"] if found["port"] else []
+        more += [f"ansible_user: {found['user']}"] if found["user"] else []
+        fix = f"write {' and '.join(more)}"
+    said = Option(option.value, "default") if option.variable == NAME else option
+    allowed = "an IP address or a host's name, without brackets, port or blanks"
+    return text, [host.problem(said, key, "no address", repr(text), allowed, fix)]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # Digits and dots alone are an address that is wrong.
+        return bool(_NAME.fullmatch(text)) and not re.fullmatch(r"[0-9.]+", text)
+    return True
+
+
+def _port(host: _Host, argued: str | None) -> tuple[int, list[Problem]]:
+    option = host.raw.reach["port"]
+    value = option.value if option.value is not None else argued
+    if value is None:
+        return SSH_PORT, []
     try:
         port = int(str(value))
         if 0 < port < 2**16:
             return port, []
-    except (TypeError, ValueError):
+    except ValueError:
         pass
-    place = raw.places.of(("ansible_port",))
-    fix = "correct it, or leave it out for 22"
-    return SSH, [at(place, "no port", "ansible_port", str(value), "1 to 65535", fix, "address")]
+    fix = f"correct it, or leave it out for {SSH_PORT}"
+    return SSH_PORT, [host.problem(option, "remote_port", "no port", value, "1 to 65535", fix)]
+
+
+def _name(host: _Host) -> list[Problem]:
+    name = host.raw.name
+    if NODE_NAME.fullmatch(name):
+        return []
+    better = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
+    fix = f"rename the host, to {better} for example; ansible_host keeps its address"
+    option = Option(name, "default")
+    return [host.problem(option, "", "no name for a node", name, NODE_NAME_IS, fix)]
+
+
+def _plugin(host: _Host) -> list[Problem]:
+    option = host.raw.reach.plugin
+    if str(option.value) in PLUGINS:
+        return []
+    what, allowed = "connection is not SSH", "ssh: Pulumi connects to the host too"
+    fix = f"remove {PLUGIN}, or set it to ssh"
+    return [host.problem(option, "transport", what, option.value, allowed, fix)]
+
+
+def _become(host: _Host, user: str, *, become: bool) -> list[Problem]:
+    reach, problems = host.raw.reach, []
+    if become and (whom := reach["become_user"]).value not in {None, "root"}:
+        what, allowed = "tasks run as a user other than root", "root"
+        fix = "remove it: Bedplate's tasks need root"
+        problems.append(host.problem(whom, "become_user", what, whom.value, allowed, fix))
+    if become and user != "root" and str(reach.method.value) not in SUDO:
+        what, allowed = "root by another way than sudo", "sudo, which Pulumi uses too"
+        fix = f"set {METHOD}: sudo, or {BECOME}: false with ansible_user: root"
+        got = reach.method.value
+        problems.append(host.problem(reach.method, "become_method", what, got, allowed, fix))
+    return problems
+
+
+def _known(hop: Hop, user: str) -> Hop:
+    """Return a hop with the one thing in it that ssh fills in: the user of the host behind it."""
+    return Hop(hop.host, user, hop.port) if hop.user == "%r" else hop
+
+
+def _path(site: Path, text: str) -> str:
+    """Return a file as every checkout can name it: from the site if it is inside of it.
+
+    What Ansible takes from the folder that it runs in is named from the site too.
+    """
+    if text.startswith("~"):
+        return text
+    absolute, home = Path.cwd() / text, site.resolve()
+    if Path(text).is_absolute() and not absolute.is_relative_to(home):
+        return text
+    return os.path.relpath(absolute, home)
 
 
 def canonical(address: str) -> str:
@@ -42,19 +237,30 @@ def canonical(address: str) -> str:
 def same(hosts: Mapping[str, SiteHost]) -> list[Problem]:
     """Return the hosts that are reached as another one is."""
     problems = []
-    first: dict[tuple[str, int], SiteHost] = {}
+    first: dict[tuple[object, ...], SiteHost] = {}
     for _, host in sorted(hosts.items()):
-        other = first.setdefault((canonical(host.address), host.port), host)
+        way = host.connection
+        other = first.setdefault((canonical(way.address), way.port, way.jump), host)
         if other is not host:
+            path, others = (_said(host),), (_said(other),)
+            place = host.places.of(path)
             problems.append(
-                at(
-                    host.places.of(("ansible_host",)),
+                Problem(
                     f"hosts {other.name} and {host.name} have the same address",
-                    "ansible_host",
-                    f"{host.address}, also at {other.places.of(('ansible_host',))}",
+                    place.file,
+                    place.line,
+                    place.column,
+                    path[0],
+                    f"{way.address}, also at {other.places.of(others)}",
                     "one address per host",
                     f"correct one of them, or remove {host.name}",
-                    "address",
+                    RULE,
                 )
             )
     return problems
+
+
+def _said(host: SiteHost) -> str:
+    """Return the variable that has a host's address."""
+    written = [str(path[0]) for path in host.places.own if "_host" in str(path[0])]
+    return written[-1] if written else "ansible_host"

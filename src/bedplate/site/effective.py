@@ -24,6 +24,7 @@ from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_
 from bedplate.errors import Problem, SiteError
 from bedplate.site.places import KeyPath, Place, Places, spelt
 from bedplate.site.positions import Positions, is_constant, plain, unreadable
+from bedplate.site.reach import Reach, Reaches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ansible.parsing.dataloader import DataLoader
 
 PREFIX = "bedplate_"
-CONNECTION = ("ansible_host", "ansible_port", "ansible_user")
 #: How alike the first word of a variable must be to be taken for a misspelt prefix.
 ALIKE = 0.8
 #: Ansible's name for when variables are asked for.
@@ -45,13 +45,15 @@ STAGE = "task"
 class RawHost:
     """One host as Ansible sees it: plain values, and where each was written.
 
-    Hosts with the same wishes have the same object as `wishes`: it is looked at once.
+    Hosts with the same wishes have the same object as `wishes`: it is looked at once. `connection`
+    are the variables that decide how the host is reached, `reach` is what Ansible makes of them.
     """
 
     name: str
     groups: tuple[str, ...]
     wishes: Mapping[str, Any]
     connection: Mapping[str, Any]
+    reach: Reach
     places: Places
 
 
@@ -90,6 +92,8 @@ class _Layer:
     names: tuple[str, ...]
     variables: Mapping[str, Any]
     wishes: Mapping[str, _Fragment]
+    #: The variables among them that decide how a host is reached.
+    access: frozenset[str]
 
 
 class Reader:
@@ -102,6 +106,7 @@ class Reader:
         self._loader, self._inventory, self._positions = loader, inventory, positions
         #: Variables of the command line win over those of groups and hosts.
         self._extra: Mapping[str, Any] = load_extra_vars(loader)
+        self._reaches = Reaches()
         self._layers: dict[tuple[str, ...], _Layer] = {}
         self._fragments: dict[tuple[str, int, Place | None], _Fragment] = {}
         self._known: dict[tuple[object, ...], _Wishes] = {}
@@ -119,7 +124,7 @@ class Reader:
         wishes = self._evaluated(fragments, templar)
         connection: dict[str, Any] = {}
         places: dict[KeyPath, Place] = {}
-        for key in CONNECTION:
+        for key in sorted(layer.access | self._reaches.names.intersection(own)):
             for source in (self._extra, own, layer.variables):
                 if key in source:
                     fragment = self._fragment(key, source[key], keep=source is not own)
@@ -132,24 +137,27 @@ class Reader:
             layer.names,
             wishes.values,
             connection,
+            self._reaches.of(str(host.name), connection),
             Places(wishes.places, home, places),
         )
 
     @cached_property
     def _magic(self) -> Mapping[str, Any]:
         """Return Ansible's own and the command line's variables: only templates read them."""
+        from ansible.vars.hostvars import HostVars
         from ansible.vars.manager import VariableManager
 
         manager = VariableManager(loader=self._loader, inventory=self._inventory)
         found: dict[str, Any] = manager.get_vars(include_hostvars=False)
-        return found
+        return {**found, "hostvars": HostVars(self._inventory, manager, self._loader)}
 
     def _layer(self, host: Host) -> _Layer:
         names = tuple(sorted(str(group.name) for group in host.get_groups()))
         if names not in self._layers:
             variables = self._of_groups(host)
             wishes = self._wishes_in(variables, host)
-            self._layers[names] = _Layer(names, variables, wishes)
+            access = self._reaches.names.intersection([*variables, *self._extra])
+            self._layers[names] = _Layer(names, variables, wishes, access)
         return self._layers[names]
 
     def _of_groups(self, host: Host) -> dict[str, Any]:
@@ -256,7 +264,7 @@ class Reader:
             return plain(templar.template(fragment.raw), self._positions, fragment.raw)
         except AnsibleError as error:
             place = fragment.places.get((name,), self._home)
-            what = "wish cannot be evaluated"
+            what = ("wish" if is_wish(name) else "variable") + " cannot be evaluated"
             said = unreadable(error, self._positions, Path(place.file), what)
             raise SiteError(
                 [

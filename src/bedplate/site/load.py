@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from bedplate.connection import Connection
     from bedplate.site.ansible_adapter import RawSite
     from bedplate.site.effective import RawHost
     from bedplate.site.places import Places
@@ -48,16 +49,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SiteHost:
-    """One host: how it is reached, where it belongs, what is wished of it."""
+    """One host: how it is reached, where it belongs, what is wished of it.
 
-    name: str
-    address: str
-    port: int
-    user: str
+    `root` tells whether Ansible works as root there, as far as inventory and ansible.cfg say.
+    """
+
+    connection: Connection
     pool: str | None
     groups: tuple[str, ...]
     wishes: Wishes
     places: Places
+    root: bool = True
+
+    @property
+    def name(self) -> str:
+        """Return the host's name in the inventory."""
+        return self.connection.name
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,7 @@ class Site:
         }
         content = {
             name: {
-                "address": host.address,
-                "port": host.port,
-                "user": host.user,
+                **_way(host.connection),
                 "groups": host.groups,
                 "wishes": dumped[id(host.wishes)],
             }
@@ -106,6 +111,12 @@ class Site:
             separators=(",", ":"),
         )
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _way(connection: Connection) -> dict[str, object]:
+    """Return what a decision depends on: address, port and user, and the rest if there is any."""
+    basic = {"address": connection.address, "port": connection.port, "user": connection.user}
+    return basic | connection.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
 
 
 def load_site(path: Path) -> Site:
@@ -139,19 +150,17 @@ def checked(path: Path, raw: RawSite) -> Site:
         if id(host.wishes) not in typed:
             typed[id(host.wishes)], wrong = _typed(host)
             problems += wrong
-        port, wrong = addresses.port_of(host)
+        reached, wrong = addresses.reached(host, path)
         problems += wrong
-        if (wishes := typed[id(host.wishes)]) is not None:
+        if reached is not None and (wishes := typed[id(host.wishes)]) is not None:
             pools = membership.pools_of(host)
             hosts[host.name] = SiteHost(
-                host.name,
-                str(host.connection.get("ansible_host", host.name)),
-                port,
-                str(host.connection.get("ansible_user", "root")),
+                reached.connection,
                 pools[0] if pools else None,
                 tuple(g for g in host.groups if g in GROUPS or g.startswith(POOL_PREFIX)),
                 wishes,
                 host.places,
+                reached.root,
             )
     site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)))
     problems += addresses.same(hosts)

@@ -1,0 +1,421 @@
+"""How hosts are reached, as Ansible resolves it: what the lock has of it, and what is refused.
+
+Each case is a plan in a process of its own: Ansible reads its settings when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.connection import NODE_NAME, Connection, Hop
+from bedplate.errors import SiteError
+from bedplate.lock import load_lock
+from bedplate.site import load_site, ssh_arguments
+from bedplate.site.ssh_arguments import Arguments, UnsupportedProxyError
+from tests.unit.test_site_broken import broken, plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = "gpu-b: {ansible_host: 10.213.0.22}"
+DIRECT: dict[str, Any] = {"address": "10.213.0.22", "port": 22, "user": "root"}
+
+
+@pytest.fixture(autouse=True)
+def ansible_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing of whoever runs the tests take part."""
+    for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
+        monkeypatch.delenv(name)
+
+
+def site(folder: Path, host: str = OLD, variables: str = "", cfg: str = "") -> Path:
+    """Make the demo's site with its last host so, variables of all hosts, and an ansible.cfg."""
+    made = broken(folder, {"replace": {"hosts.yml": [OLD, host]}})
+    for group in ("gpu_pools", "control_plane"):
+        (made / "group_vars" / f"{group}.yml").write_text(variables)
+    (folder / "ansible.cfg").write_text(cfg)
+    return made
+
+
+def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
+    """Plan the site in *folder* and return how a host is reached: what the lock says of it."""
+    done = plan(folder)
+    assert done.returncode == 0, done.stderr
+    connection = load_lock(folder / "site").hosts[name].connection(name)
+    kept = {"address", "port", "user"}
+    found = connection.model_dump(exclude={"name"})
+    default = Connection(name=name, address="x").model_dump()
+    return {key: value for key, value in found.items() if key in kept or value != default[key]}
+
+
+@pytest.mark.parametrize(
+    ("host", "variables", "cfg", "environment", "wanted"),
+    [
+        pytest.param(OLD, "", "", {}, {}, id="plain"),
+        pytest.param(
+            "gpu-b: {ansible_ssh_host: 10.0.0.1, ansible_ssh_user: ubuntu, ansible_ssh_port: 2222}",
+            "ansible_become: true\n",
+            "",
+            {},
+            {"address": "10.0.0.1", "port": 2222, "user": "ubuntu"},
+            id="A01-older-names",
+        ),
+        pytest.param(
+            "gpu-b: {ansible_host: 10.0.0.1, ansible_ssh_host: 10.0.0.2}",
+            "",
+            "",
+            {},
+            {"address": "10.0.0.2"},
+            id="A01-both-names",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_become: true\n",
+            "[defaults]\nremote_user = ubuntu\nremote_port = 2200\n",
+            {},
+            {"user": "ubuntu", "port": 2200},
+            id="B08-ansible.cfg",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_become: true\n",
+            "[defaults]\nremote_user = ubuntu\nremote_port = 2200\n",
+            {"ANSIBLE_REMOTE_USER": "admin", "ANSIBLE_REMOTE_PORT": "2201"},
+            {"user": "admin", "port": 2201},
+            id="B08-environment-wins",
+        ),
+        pytest.param(
+            "gpu-b: {ansible_host: 10.213.0.22, ansible_user: ops}",
+            "ansible_port: 2202\nansible_become: true\n",
+            "[defaults]\nremote_user = ubuntu\nremote_port = 2200\n",
+            {"ANSIBLE_REMOTE_USER": "admin"},
+            {"user": "ops", "port": 2202},
+            id="B08-variables-win",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_ssh_common_args: -o ProxyJump=bastion.example\n",
+            "",
+            {},
+            {"jump": ("bastion.example",)},
+            id="A18-proxy-jump",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_ssh_extra_args: -J ops@bastion.example:2222,[fd00::1]\n",
+            "",
+            {},
+            {"jump": ("ops@bastion.example:2222", "[fd00::1]")},
+            id="A18-two-hops",
+        ),
+        pytest.param(
+            OLD,
+            "",
+            "[ssh_connection]\nssh_args = -C -o ControlMaster=auto -J bastion.example\n",
+            {},
+            {"jump": ("bastion.example",)},
+            id="A18-ansible.cfg",
+        ),
+        pytest.param(
+            OLD,
+            "bastion: 192.0.2.9\n"
+            "ansible_ssh_common_args: >-\n"
+            '  -o ProxyCommand="ssh -W %h:%p -q -i {{ inventory_dir }}/keys/bastion'
+            ' ops@{{ bastion }}"\n',
+            "",
+            {},
+            {"jump": ("ops@192.0.2.9",), "keys": ("keys/bastion",)},
+            id="A18-proxy-command",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_ssh_common_args: -J {{ hostvars['cp1'].ansible_host }}\n",
+            "",
+            {},
+            {"jump": ("10.213.0.11",)},
+            id="A18-another-hosts-variable",
+        ),
+        pytest.param(
+            "gpu-b: {ansible_host: 10.213.0.22, ansible_ssh_common_args: -o ProxyJump=none}",
+            "ansible_ssh_common_args: -J bastion.example\n",
+            "",
+            {},
+            {},
+            id="A18-none-for-one-host",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_ssh_private_key_file: ~/.ssh/lab\n",
+            "",
+            {},
+            {"keys": ("~/.ssh/lab",)},
+            id="key-of-the-home",
+        ),
+        pytest.param(
+            OLD,
+            'ansible_ssh_private_key_file: "{{ inventory_dir }}/.bedplate/ssh/id_ed25519"\n',
+            "",
+            {},
+            {},
+            id="the-sites-own-key",
+        ),
+        pytest.param(
+            OLD,
+            "",
+            "[defaults]\nprivate_key_file = keys/lab\n[ssh_connection]\nssh_args = -F ssh.cfg\n",
+            {"ANSIBLE_SSH_EXTRA_ARGS": "-i /etc/keys/other"},
+            {"keys": ("../keys/lab", "/etc/keys/other"), "config": "../ssh.cfg"},
+            id="files-beside-ansible.cfg",
+        ),
+        pytest.param(
+            OLD,
+            "",
+            "",
+            {"ANSIBLE_PRIVATE_KEY_FILE": "~/.ssh/mine"},
+            {},
+            id="the-planners-own-key",
+        ),
+        pytest.param(
+            "gpu-b: {ansible_host: 'fd00:0:0::22', ansible_connection: ansible.builtin.ssh}",
+            "",
+            "",
+            {},
+            {"address": "fd00:0:0::22"},
+            id="B10-IPv6",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_user: ops\nansible_become: true\nansible_become_method: sudo\n"
+            "ansible_become_password: \"{{ lookup('file', '/nowhere/secret') }}\"\n",
+            "",
+            {},
+            {"user": "ops"},
+            id="A17-a-password-is-not-looked-at",
+        ),
+    ],
+)
+def test_hosts_are_reached_as_ansible_reaches_them(
+    host: str,
+    variables: str,
+    cfg: str,
+    environment: dict[str, str],
+    wanted: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site(tmp_path, host, variables, cfg)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert reached(tmp_path) == DIRECT | wanted
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        (
+            "gpu-b: {ansible_host: '[fd00::1]'}",
+            (
+                "no address — {} ansible_host — got '[fd00::1]' / allowed an IP "
+                "address or a host's name, without brackets, port or blanks — write ansible_host: "
+                "fd00::1"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_host: '10.0.0.1:2222'}",
+            (
+                "no address — {} ansible_ssh_host — got '10.0.0.1:2222' / allowed an "
+                "IP address or a host's name, without brackets, port or blanks — write "
+                "ansible_ssh_host: 10.0.0.1 and ansible_port: 2222"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_host: ' 10.0.0.1 '}",
+            (
+                "no address — {} ansible_host — got ' 10.0.0.1 ' / allowed an IP "
+                "address or a host's name, without brackets, port or blanks — write ansible_host: "
+                "10.0.0.1"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_host: ops@10.0.0.1}",
+            (
+                "no address — {} ansible_host — got 'ops@10.0.0.1' / allowed an IP "
+                "address or a host's name, without brackets, port or blanks — write ansible_host: "
+                "10.0.0.1 and ansible_user: ops"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_host: 10.0.0.256}",
+            (
+                "no address — {} ansible_host — got '10.0.0.256' / allowed an IP "
+                "address or a host's name, without brackets, port or blanks — write the address "
+                "alone, as ansible_host: 192.0.2.10"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_connection: docker}",
+            (
+                "connection is not SSH — {} ansible_connection — got docker / "
+                "allowed ssh: Pulumi connects to the host too — remove ansible_connection, or set "
+                "it to ssh"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_become_method: su, ansible_user: ops, ansible_become: true}",
+            (
+                "root by another way than sudo — {} ansible_become_method — got su / "
+                "allowed sudo, which Pulumi uses too — set ansible_become_method: sudo, or "
+                "ansible_become: false with ansible_user: root"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_become_user: ops, ansible_become: true}",
+            (
+                "tasks run as a user other than root — {} ansible_become_user — got "
+                "ops / allowed root — remove it: Bedplate's tasks need root"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_common_args: -o ProxyCommand='nc -X 5 -x p:1080 %h %p'}",
+            (
+                "connection goes through a command — {} ansible_ssh_common_args — "
+                "got nc -X 5 -x p:1080 %h %p / allowed a way through other hosts by SSH: -J, "
+                "ProxyJump, or ssh -W %h:%p — write -o ProxyJump=USER@BASTION, or put the command "
+                "into ~/.ssh/config: both Ansible and Pulumi read it"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_common_args: -J a:b:c}",
+            (
+                "arguments cannot be read — {} ansible_ssh_common_args — got a:b:c "
+                "is not user@host:port / allowed arguments of ssh — correct them"
+            ),
+        ),
+        (
+            "gpu_B2: {ansible_host: 10.0.0.1}",
+            (
+                "no name for a node — site/hosts.yml:14:13 — got gpu_B2 / allowed a node name of "
+                "lower-case letters, digits, '-' and '.' — rename the host, to gpu-b2 for example; "
+                "ansible_host keeps its address"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_host: 10.213.0.21}",
+            (
+                "hosts gpu-a and gpu-b have the same address — {} ansible_ssh_host — "
+                "got 10.213.0.21, also at site/hosts.yml:11:21 / allowed one address per host — "
+                "correct one of them, or remove gpu-b"
+            ),
+        ),
+    ],
+)
+def test_what_ansible_and_pulumi_cannot_both_do_is_refused(
+    host: str, message: str, tmp_path: Path
+) -> None:
+    made = site(tmp_path, host)
+    with pytest.raises(SiteError) as caught:
+        load_site(made)
+    found = str(caught.value).replace(str(made), "site")
+    assert found == message.replace("{}", "site/hosts.yml:14:21")
+
+
+def test_a_setting_is_named_where_it_stands(tmp_path: Path) -> None:
+    made = site(tmp_path, cfg="[defaults]\ntransport = local\nremote_port = 70000\n")
+    (made / "group_vars" / "control_plane.yml").write_text("ansible_port: 22\n")
+    done = plan(tmp_path)
+    assert done.returncode == 3
+    for line in (
+        "no port — ansible.cfg remote_port — got 70000 / allowed 1 to 65535 — correct it, or ",
+        "connection is not SSH — ansible.cfg transport — got local / allowed ssh: Pulumi ",
+    ):
+        assert line in done.stderr
+
+
+def test_the_same_private_address_behind_two_bastions_is_two_hosts(tmp_path: Path) -> None:
+    made = site(tmp_path, "gpu-b: {ansible_host: 10.213.0.21, ansible_ssh_common_args: -J b.lab}")
+    assert load_site(made).hosts["gpu-b"].connection.jump == ("b.lab",)
+
+
+def test_hosts_that_are_no_nodes_are_ansibles_alone(tmp_path: Path) -> None:
+    """Pulumi does not connect to hosts of Slurm: their names and connections may be any."""
+    made = site(tmp_path)
+    with (made / "hosts.yml").open("a") as out:
+        out.write("    slurm: {children: {pool_s: {hosts: {Batch_1: {ansible_host: 10.9.9.9}}}}}\n")
+    (made / "group_vars" / "slurm.yml").write_text(
+        "ansible_connection: community.docker.docker\nbedplate_gpu: {model: t4-16gb, count: 1}\n"
+    )
+    assert load_site(made).hosts["Batch_1"].connection.address == "10.9.9.9"
+
+
+def test_a_user_who_does_not_become_root_is_warned_of(tmp_path: Path) -> None:
+    site(tmp_path, "gpu-b: {ansible_host: 10.213.0.22, ansible_user: ops}")
+    done = plan(tmp_path)
+    assert done.returncode == 0
+    said = "ansible_user is not root and ansible_become is not set: gpu-b"
+    assert said in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("-C -o ControlMaster=auto -o ControlPersist=60s", Arguments()),
+        ("-l me -p 33 -ia -i b -o Port=44", Arguments("me", "33", keys=("a", "b"))),
+        ("-o 'ProxyJump b' -J other", Arguments(jump=(Hop("b"),))),
+        ("-4tJ ssh://u@b:22/", Arguments(jump=(Hop("b", "u", 22),))),
+        ("-o ProxyCommand=none -J b", Arguments(jump=())),
+        (
+            "-o ProxyCommand='exec ssh -q -p 2222 -l u -F cfg bastion nc %h %p'",
+            Arguments(jump=(Hop("bastion", "u", 2222),), config="cfg"),
+        ),
+        (
+            "-o ProxyCommand='/usr/bin/ssh -W [%h]:%p -J first fd00::2'",
+            Arguments(jump=(Hop("first"), Hop("fd00::2"))),
+        ),
+    ],
+)
+def test_arguments_of_ssh(words: str, wanted: Arguments) -> None:
+    assert ssh_arguments.read(shlex.split(words)) == replace(wanted)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["nc %h %p", "ssh bastion", "ssh -W %h:22 bastion", "ssh bastion socat - %h:%p", "'ssh"],
+)
+def test_other_proxy_commands(command: str) -> None:
+    with pytest.raises(UnsupportedProxyError):
+        ssh_arguments.read(["-o", f"ProxyCommand={command}"])
+
+
+@pytest.mark.parametrize("text", ["b", "u@b", "u@b:2", "[fd00::1]:2", "u@[fe80::1%eth0]"])
+def test_hops_are_read_as_they_are_written(text: str) -> None:
+    assert str(Hop.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "u@", "a b", "b:0", "b:65536", "a@b@c", "fd00::1"])
+def test_what_is_no_hop(text: str) -> None:
+    with pytest.raises(ValueError, match="is not user@host:port"):
+        Hop.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("gpu-1.rack2.example", True),
+        ("1", True),
+        ("GPU-1", False),
+        ("gpu_1", False),
+        ("gpü2", False),
+        ("a..b", False),
+        ("a-.b", False),
+        ("-a", False),
+        ("a" * 253, True),
+        ("a" * 254, False),
+    ],
+)
+def test_names_of_nodes(name: str, *, fits: bool) -> None:
+    assert bool(NODE_NAME.fullmatch(name)) is fits
