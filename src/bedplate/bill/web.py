@@ -25,6 +25,8 @@ CONNECTIONS = 16
 #: How often an answer that says "later" is asked for again; the waits double from half a second,
 #: unless the server names its own.
 ATTEMPTS, BACKOFF = 4, 0.5
+#: A server that wants a longer wait is asked again after this one, in seconds, and then given up.
+LONGEST_WAIT = 20
 LATER = (429, 500, 502, 503, 504)
 OK, UNAUTHORISED = 200, 401
 #: No small file is larger: a whole index of packages has a few megabytes.
@@ -74,6 +76,7 @@ class Web:
             backoff_factor=BACKOFF,
             status_forcelist=LATER,
             respect_retry_after_header=True,
+            retry_after_max=LONGEST_WAIT,
             raise_on_status=False,
         )
         adapter = HTTPAdapter(max_retries=retry, pool_maxsize=CONNECTIONS)
@@ -176,7 +179,16 @@ class Web:
                     if len(body) > LARGEST:
                         raise refused("answer is too large", url, f"more than {LARGEST} bytes")
         except (requests.RequestException, OSError) as error:
-            raise refused("no answer", url, _reason(error)) from error
+            # One problem a host, however many of its addresses were asked.
+            place = urlsplit(url)
+            raise refused(
+                "host does not answer",
+                place.netloc,
+                _reason(error),
+                "an answer",
+                f"see that this machine reaches it: curl -I {place.scheme}://{place.netloc}/; "
+                "behind a proxy, set https_proxy",
+            ) from error
         with self._lock:
             self.traffic.requests += 1 + len(answer.history)
             self.traffic.received += len(body)
@@ -203,9 +215,10 @@ def refused(what: str, where: str, got: str, allowed: str = "", fix: str = "") -
 def _reason(error: BaseException) -> str:
     """Return the innermost reason: urllib3 wraps it several times."""
     while True:
+        # urllib3 puts what it was connected to before its reason.
         inner = getattr(error, "reason", None) or next(
             (one for one in error.args if isinstance(one, BaseException)), None
         )
         if not isinstance(inner, BaseException):
-            return str(error)
+            return str(error).partition("): ")[2] or str(error)
         error = inner
