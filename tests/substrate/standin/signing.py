@@ -29,6 +29,10 @@ class Key:
         """Return a text with its signature around it."""
         return self._gpg("--clearsign", stdin=text)
 
+    def detached(self, content: bytes) -> bytes:
+        """Return a signature by itself, as dnf's index has it."""
+        return self._gpg("--armor", "--detach-sign", stdin=content)
+
     def close(self) -> None:
         """End the agent that GnuPG started for this home."""
         subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=False)

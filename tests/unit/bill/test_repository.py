@@ -15,7 +15,7 @@ from bedplate.bill.partial import Partial
 from bedplate.bill.repository import offers
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import ResolveError, Web
-from tests.unit.bill.vendors import Key
+from tests.substrate.standin.signing import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +41,11 @@ REPOMD = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
-    """The repository's key."""
-    return Key(tmp_path_factory.mktemp("gpg") / "home")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
+    """A key that signs what the vendors' keys sign elsewhere."""
+    made = Key(tmp_path_factory.mktemp("gpg") / "home")
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -66,7 +68,9 @@ def put_suite(internet: Served, key: Key) -> None:
     line = f" {sha256} {len(packed)} non-free/binary-amd64/Packages.xz"
     top = f"{INDEX}dists/bookworm/"
     internet.tree.put(KEY, key.public)
-    internet.tree.put(f"{top}InRelease", key.clearsigned(f"Suite: stable\nSHA256:\n{line}\n"))
+    internet.tree.put(
+        f"{top}InRelease", key.clear_signed(f"Suite: stable\nSHA256:\n{line}\n".encode())
+    )
     internet.tree.put(f"{top}non-free/binary-amd64/Packages.xz", packed)
 
 

@@ -14,9 +14,12 @@ from bedplate.bill.partial import PLACE
 from bedplate.cli import main
 from bedplate.lock import load_lock
 from tests.substrate.internet.faults import Fault
-from tests.unit.bill.vendors import FLANNEL, Key, put, put_repository
+from tests.substrate.standin.signing import Key
+from tests.unit.bill.vendors import FLANNEL, put, put_repository
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.substrate.internet.fixtures import Served
 
 DEMO = Path(__file__).parents[3] / "inventories" / "demo"
@@ -26,9 +29,11 @@ PAUSE = "*/pause/manifests/3.10.2"
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
     """A key that signs what the vendors' keys sign elsewhere."""
-    return Key(tmp_path_factory.mktemp("gpg") / "home")
+    made = Key(tmp_path_factory.mktemp("gpg") / "home")
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -159,6 +164,7 @@ def test_a_repository_that_another_key_signs_is_refused(
 ) -> None:
     other = Key(tmp_path / "other")
     put_repository(internet.tree, TOOLKIT, other, [{"Package": "x"}])
+    other.close()
     assert resolve(site) == 3
     assert "repository's index is not signed by its key" in capsys.readouterr().err
     internet.tree.put("https://nvidia.github.io/libnvidia-container/gpgkey", other.public)

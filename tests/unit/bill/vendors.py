@@ -4,46 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from typing import TYPE_CHECKING
 
 from bedplate.bill import needs_of
 from bedplate.catalogue import load_catalogue
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bedplate.lock import Lock
     from tests.substrate.internet.tree import Tree
+    from tests.substrate.standin.signing import Key
 
 FLANNEL = "ghcr.io/flannel-io/flannel:v0.28.4"
-
-
-class Key:
-    """An OpenPGP key of a test's own."""
-
-    def __init__(self, home: Path) -> None:
-        home.mkdir(mode=0o700)
-        self._gpg = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--no-tty"]
-        name = "Test <test@example.com>"
-        self._run("--passphrase", "", "--quick-gen-key", name, "rsa2048", "sign", "never")
-        listed = self._run("--list-keys", "--with-colons").decode()
-        self.fingerprint = next(
-            line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr")
-        )
-        self.public = self._run("--armor", "--export", self.fingerprint)
-
-    def _run(self, *words: str, given: bytes = b"") -> bytes:
-        done = subprocess.run([*self._gpg, *words], input=given, capture_output=True, check=True)
-        return done.stdout
-
-    def clearsigned(self, text: str) -> bytes:
-        """Return a text with its signature around it."""
-        return self._run("--clearsign", given=text.encode())
-
-    def detached(self, content: bytes) -> bytes:
-        """Return a signature by itself."""
-        return self._run("--armor", "--detach-sign", given=content)
 
 
 def put_repository(tree: Tree, index: str, key: Key, packages: list[dict[str, str]]) -> None:
@@ -56,7 +27,7 @@ def put_repository(tree: Tree, index: str, key: Key, packages: list[dict[str, st
         "Origin: test\nMD5Sum:\n 0 0 Packages\nSHA256:\n "
         f"{hashlib.sha256(body).hexdigest()} {len(body)} Packages\n"
     )
-    tree.put(f"{index}InRelease", key.clearsigned(release))
+    tree.put(f"{index}InRelease", key.clear_signed(release.encode()))
     tree.put(f"{index}Packages", body)
 
 
