@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bedplate import cli
+from bedplate import bill, cli
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock, write_lock
 from bedplate.resolver import locking
@@ -337,11 +337,14 @@ def test_a_lock_that_is_out_of_date_counts_before_what_cannot_be_installed(
 
 
 def test_a_site_that_can_be_installed_names_the_next_command(
-    site: Path, capsys: pytest.CaptureFixture[str]
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wish(site, "pool_class", {key: CLASS[key] for key in ("bedplate_gpu",)})
     status, text = plan(site, capsys)
     assert status == 0
+    assert text.splitlines()[-1] == f"next: bedplate mirror resolve {site}"
+    monkeypatch.setattr(bill, "checked_bill", lambda *_: bill.Bill())
+    _, text = plan(site, capsys)
     assert text.splitlines()[-1] == f"next: ansible-playbook -i {site} bedplate.gpu.site"
 
 

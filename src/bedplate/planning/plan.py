@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
+    from bedplate.catalogue import Catalogue
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -24,6 +26,7 @@ class Planned:
 
     plan: Plan
     before: Lock | None
+    catalogue: Catalogue
     unread: LockError | None = None
 
     @property
@@ -56,7 +59,8 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     if upgrade:
         kept = kubernetes_alone(running) if running else None
     wished = load_site(site)
-    outcome = resolve(wished, load_catalogue(), today, kept)
+    catalogue = load_catalogue()
+    outcome = resolve(wished, catalogue, today, kept)
     if isinstance(outcome, Refusal):
         raise outcome.error()
     if running is not None:
@@ -70,4 +74,4 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
             for problem in unread.problems
         )
         outcome = replace(outcome, notices=(*lost, *outcome.notices))
-    return Planned(outcome, before, unread)
+    return Planned(outcome, before, catalogue, unread)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from bedplate.errors import LockError
 from bedplate.lock import content_of, lock_path
 from bedplate.planning.changes import host_changes, shown
 from bedplate.resolver import installable
@@ -76,8 +77,14 @@ def not_installable(planned: Planned) -> list[str]:
     return [f"Not installable by this version: {', '.join(found)}."] if found else []
 
 
-def next_command(site: Path) -> str:
+def next_command(site: Path, planned: Planned) -> str:
     """Return the command that follows a plan that can be installed."""
+    from bedplate.bill import checked_bill  # not where JSON is printed, or a site is refused
+
+    try:
+        checked_bill(site, planned.plan.lock, planned.catalogue)
+    except LockError:
+        return f"bedplate mirror resolve {site}"
     return f"ansible-playbook -i {site} bedplate.gpu.site"
 
 
@@ -92,7 +99,7 @@ def _end(site: Path, planned: Planned, *, check: bool, written: bool, why: bool)
         return [f"{path} is out of date.", *not_installable(planned), f"next: bedplate plan {site}"]
     state = f"Wrote {path}." if written else f"{path} is up to date."
     more = "" if why else " Reasons: --why."
-    return [state + more, *(not_installable(planned) or [f"next: {next_command(site)}"])]
+    return [state + more, *(not_installable(planned) or [f"next: {next_command(site, planned)}"])]
 
 
 def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[str]:
@@ -110,9 +117,9 @@ def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[st
         if noun := COUNTED.get(same[0].kind):
             count = len({item for one in same for item in one.items})
             hint = f"; {same[0].hint}" if same[0].hint else ""
-            about = listed if len(subjects) == 1 else "POOL"
+            about, owners = ("POOL", f" of {listed}") if len(subjects) > 1 else (listed, "")
             command = f"bedplate explain {site} {about}".replace(" ", UNBROKEN)
-            line = f"{text}: {count} {noun}{'s' if count > 1 else ''} of {listed}{hint}; "
+            line = f"{text}: {count} {noun}{'s' if count > 1 else ''}{owners}{hint}; "
             line += f"see: {command}"
         yield textwrap.fill(
             line,
