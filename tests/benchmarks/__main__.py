@@ -37,6 +37,7 @@ def measure(site: MeasuredCommands) -> dict[str, float]:
     """Go through the site's life and return the ratios."""
     site.substrate("up")
     site.plan()
+    site.resolve()
     site.playbook()
     first = timed(site, "site.yml, first")
     site.playbook()

@@ -106,8 +106,9 @@ def fresh(site: SiteCommands) -> None:
     """Begin with two bare hosts and a lock that fits."""
     substrate(site, "down")
     substrate(site, "up")
-    done = site.run("plan", ["bedplate", "plan", str(site.site)], quiet=True, check=False)
-    assert done.returncode == 0, done.stdout
+    for verb in (["plan"], ["mirror", "resolve"]):
+        done = site.run("plan", ["bedplate", *verb, str(site.site)], quiet=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,9 @@
 """One substrate and one cluster for all end-to-end tests: a copy of the demo's site with a fourth
-host, on a network of its own, so that a running demo is not disturbed."""
+host, on a network of its own, so that a running demo is not disturbed.
+
+The demo has a mirror; this site takes everything from the vendors' own addresses, which lead to a
+stand-in. Its hosts reach nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import yaml
 
 from tests.site import footprint
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
+from tests.substrate.internet.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +28,7 @@ NETWORK = "bedplate-e2e"
 
 
 def copy_site(folder: Path) -> Path:
-    """Copy the demo's wishes to *folder* on the other subnet, with `gpu-c` beside `gpu-b`."""
+    """Copy the demo's settings to *folder*: other subnet, no mirror, and `gpu-c` as `gpu-b`."""
     source = ROOT / "inventories" / "demo"
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns(".bedplate*"))
     for path in folder.rglob("*.yml"):
@@ -32,6 +37,11 @@ def copy_site(folder: Path) -> Path:
     pool = hosts["all"]["children"]["gpu_pools"]["children"]["pool_class"]["hosts"]
     pool[EXTRA] = {"ansible_host": f"{SUBNET}23"}
     (folder / "hosts.yml").write_text(yaml.safe_dump(hosts, sort_keys=False))
+    settings = folder / "group_vars/all/bedplate.yml"
+    content = yaml.safe_load(settings.read_text())
+    content["bedplate_sources"] |= {"mode": "upstream"}
+    del content["bedplate_sources"]["url"]
+    settings.write_text(yaml.safe_dump(content, sort_keys=False))
     return folder
 
 
@@ -60,7 +70,10 @@ def site(
     Afterwards the machine has nothing of the hosts any more, and its own kernel settings.
     """
     folder = tmp_path_factory.mktemp("site")
-    commands = SiteCommands(copy_site(folder / "e2e"), copy_description(folder / "e2e.yml"))
+    internet = Service(NETWORK, f"{SUBNET}1")
+    commands = SiteCommands(
+        copy_site(folder / "e2e"), copy_description(folder / "e2e.yml"), internet=internet
+    )
     # The user's own backend, if there is one, is not for stacks that live as long as a test.
     state = folder / "state"
     state.mkdir()

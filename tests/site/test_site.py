@@ -38,18 +38,76 @@ from tests.substrate.gpu.models import slots
 from tests.substrate.gpu.replug import plugged, replug
 from tests.substrate.hosts.description import load
 from tests.substrate.hosts.faults import cable_pulled, little_room, port_taken
+from tests.substrate.internet.egress import denied
+from tests.substrate.internet.faults import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.substrate.commands import SiteCommands
+    from tests.substrate.internet.faults import Records
 
 PLUGIN_CONFIG = "/etc/bedplate/device-plugin-config.yaml"
+#: Nobody is there, wherever it is tried from (RFC 5737).
+ELSEWHERE = "198.51.100.7"
+
+
+def records(site: SiteCommands) -> Records:
+    """Return the access log and the faults of the site's stand-in."""
+    assert site.internet is not None
+    return site.internet.records
+
+
+def billed(site: SiteCommands) -> dict[str, Any]:
+    """Return the site's bill of materials."""
+    content: dict[str, Any] = yaml.safe_load((site.site / ".bedplate.bill.yml").read_text())
+    return content
+
+
+def test_hosts_reach_the_stand_in_and_nothing_else(site: SiteCommands) -> None:
+    """An address that hosts know is refused by the rule that denies it, which counts that."""
+    description = load(site.description)
+    for name in ("cp1", *GPUS):
+        container = description.container(description.host(name))
+        before = denied(container)
+        asked = on_host(site, name, f"curl -sS -m 20 https://{ELSEWHERE}/ 2>&1 || true")
+        assert "Failed to connect" in asked
+        assert denied(container) > before
+        known = on_host(
+            site, name, "curl -sS -m 20 -o /dev/null -w '%{http_code}' https://ghcr.io/v2/"
+        )
+        assert known == "401"
+
+
+def test_a_site_without_a_bill_is_refused_before_any_host(site: SiteCommands) -> None:
+    site.plan()
+    before = {name: snapshot(site, name) for name in ("cp1", *GPUS)}
+    records(site).forget()
+    done = site.playbook(check=False)
+    assert done.returncode != 0
+    assert f"run: bedplate mirror resolve {site.site}" in unwrapped(done.stdout)
+    assert records(site).requests() == []
+    assert {name: snapshot(site, name) for name in ("cp1", *GPUS)} == before
+
+
+def test_resolve_asks_for_little(site: SiteCommands, figures: dict[str, dict[str, float]]) -> None:
+    site.resolve()
+    asked = records(site).requests()
+    figures["bedplate mirror resolve"] = {
+        "requests": float(len(asked)),
+        "kB": sum(one.size for one in asked if one.method == "GET") / 1e3,
+        "seconds": site.phases["mirror resolve"],
+    }
+    assert {one.status for one in asked} <= {200, 302, 307, 401}
+    assert sum(one.size for one in asked if one.method == "GET") < 1_000_000
+    first = (site.site / ".bedplate.bill.yml").read_bytes()
+    site.resolve()
+    assert (site.site / ".bedplate.bill.yml").read_bytes() == first
+    site.resolve("--check")
 
 
 def test_bad_hosts_are_named_and_set_aside_while_the_others_go_on(site: SiteCommands) -> None:
     """Three bad GPU hosts at once, each in its own way, beside a good control plane."""
-    site.plan()
     description = load(site.description)
     names = {name: description.container(description.host(name)) for name in GPUS}
     cards = {name: plugged(container) for name, container in names.items()}
@@ -135,6 +193,27 @@ def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) 
     assert set(killed) ^ set(undisturbed) == set()
 
 
+def test_one_changed_byte_at_the_vendor_changes_no_host(site: SiteCommands) -> None:
+    """A host that lacks an archive, and one that lacks an image: neither takes what has changed."""
+    image = next(name for name in billed(site)["images"] if "/kube-proxy:" in name)
+    on_host(site, "gpu-b", "rm -r /opt/bedplate/cri-tools")
+    on_host(site, "gpu-c", f"crictl rmi {image}")
+    before = {name: snapshot(site, name) for name in ("cp1", *GPUS)}
+    images = on_host(site, "gpu-c", "crictl images --no-trunc")
+    archive = Fault(host="*.githubusercontent.com", path="*/crictl-*.tar.gz*", flip=-1)
+    layer = Fault(host="*.amazonaws.com", flip=-1)
+    with records(site).fault(archive, layer):
+        done = site.playbook("site.yml", "--limit", "gpu-b,gpu-c", check=False)
+    assert done.returncode != 0
+    assert "the download has another digest — https://github.com/" in set_aside(site, "gpu-b")
+    assert image.partition(":")[0] in set_aside(site, "gpu-c")
+    assert {name: snapshot(site, name) for name in ("cp1", *GPUS)} == before
+    assert on_host(site, "gpu-c", "crictl images --no-trunc") == images
+    done = site.playbook("site.yml", "--limit", "gpu-b,gpu-c")
+    assert {row["failed"] for row in recap(done.stdout).values()} == {0}
+    assert image.partition(":")[0] in on_host(site, "gpu-c", "crictl images")
+
+
 def test_a_bare_hosts_packages_come_in_one_transaction(site: SiteCommands) -> None:
     for host in ("gpu-a", "gpu-b"):  # the third was killed in the middle of its own
         history = on_host(site, host, "grep ^Install: /var/log/apt/history.log").splitlines()
@@ -189,10 +268,10 @@ def test_a_pod_names_the_right_model(site: SiteCommands, tmp_path: Path) -> None
         assert gpus_in_pod(site, name, tmp_path).startswith(f"GPU 0: {model} (UUID: GPU-")
 
 
-def test_every_image_on_a_node_is_the_mirrors_by_digest(site: SiteCommands) -> None:
-    """What came another way, from the official registry or by an import, has another or none."""
-    index = json.loads((site.site / ".bedplate/mirror.json").read_text())["images"]
-    served = {f"{name.rpartition(':')[0]}@{entry['digest']}" for name, entry in index.items()}
+def test_every_image_on_a_node_is_the_bills_by_digest(site: SiteCommands) -> None:
+    """What came another way, by a tag that has moved or by an import, has another or none."""
+    images = billed(site)["images"]
+    served = {f"{name.rpartition(':')[0]}@{entry['digest']}" for name, entry in images.items()}
     for name in ("cp1", *GPUS):
         for image in node(site, name)["status"]["images"]:
             assert served & set(image.get("names", [])), f"{name}: {image}"
@@ -225,9 +304,11 @@ def test_second_run_changes_nothing(
 ) -> None:
     up = site.substrate("up").stdout
     assert f"hosts {', '.join(('cp1', *GPUS))} are running" in up
-    assert "[mirror] serving" not in up
+    assert "a stand-in for the internet at" not in up
     site.plan("--check")
+    records(site).forget()
     done = site.playbook("site.yml", "-vvv")
+    assert records(site).requests() == []
     rows = recap(done.stdout)
     assert set(rows) >= {"cp1", *GPUS}
     assert {name: row["changed"] for name, row in rows.items()} == dict.fromkeys(rows, 0)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bedplate.errors import BedplateError
-from bedplate.mirror.index import LOCATION
 from bedplate.mirror.service import run_directory
+from bedplate.mirror.store import Store, cache
 from tests.substrate import images
 from tests.substrate.gpu import SimulationError
 from tests.substrate.hosts import description, lifecycle, machine, network
 from tests.substrate.hosts.errors import SubstrateError
 from tests.substrate.hosts.shell import say, step
+from tests.substrate.internet.plug import plug
+from tests.substrate.internet.service import Service
+
+if TYPE_CHECKING:
+    from tests.substrate.hosts.description import Description
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,9 +41,15 @@ def parser() -> argparse.ArgumentParser:
         "--site",
         type=Path,
         required=True,
-        help="inventory directory: SSH key, known hosts and mirror index go to its .bedplate/",
+        help="inventory directory: SSH key and known hosts go to its .bedplate/",
     )
-    up.add_argument("--no-mirror", action="store_true", help="hosts only")
+    without = up.add_mutually_exclusive_group()
+    without.add_argument("--no-mirror", action="store_true", help="hosts only")
+    without.add_argument(
+        "--internet",
+        action="store_true",
+        help="no mirror: the vendors' own names lead to a stand-in, and nowhere else",
+    )
     which = down.add_mutually_exclusive_group(required=True)
     which.add_argument("description", type=Path, nargs="?", help=example)
     which.add_argument("--all", action="store_true", help="every substrate on this machine")
@@ -51,9 +63,19 @@ def up(arguments: argparse.Namespace) -> int:
     wanted = description.load(arguments.description)
     with machine.exclusive(wanted.network):
         lifecycle.up(wanted, arguments.site)
-        if not arguments.no_mirror:
-            images.up(wanted.network, wanted.gateway, arguments.site)
+        if arguments.internet:
+            _plug(wanted)
+        elif not arguments.no_mirror:
+            images.up(wanted.network, wanted.gateway)
     return 0
+
+
+def _plug(wanted: Description) -> None:
+    images.fill(Store(cache() / "mirror"), images.known_tools())
+    internet = Service(wanted.network, wanted.gateway)
+    if internet.start():
+        say(f"a stand-in for the internet at {internet.address}, log {internet.records.log}")
+    lifecycle.together(lambda host: plug(internet, wanted, host), wanted.hosts)
 
 
 def down(arguments: argparse.Namespace) -> int:
@@ -66,17 +88,19 @@ def down(arguments: argparse.Namespace) -> int:
     for name in names:
         with machine.exclusive(name), step(f"taking {name} down"):
             site = arguments.site or network.site(name)
+            Service(name, "").stop()
             images.down(name)
             lifecycle.down(name)
             if site:
                 lifecycle.forget(site)
-                (site / LOCATION).unlink(missing_ok=True)
     return 0
 
 
 def mirrored() -> list[str]:
-    """Return the networks that a mirror was started for, should the network itself be gone."""
-    return [path.parent.name for path in run_directory("any").parent.glob("*/mirror.json")]
+    """Return the networks that something was started for, should the network itself be gone."""
+    runs = run_directory("any").parent
+    found = [*runs.glob("*/mirror.json"), *runs.glob("*/internet")]
+    return sorted({path.parent.name for path in found})
 
 
 def reboot(arguments: argparse.Namespace) -> int:

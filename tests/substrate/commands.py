@@ -12,8 +12,12 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.substrate.pulumi import environment
+
+if TYPE_CHECKING:
+    from tests.substrate.internet.service import Service
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -28,11 +32,13 @@ class SiteCommands:
         site: the site's directory (an Ansible inventory).
         description: the substrate's description of the hosts that stand for the site's hardware.
         phases: seconds that each finished command took, by its label, in order.
+        internet: the stand-in that the vendors' names lead to, instead of a mirror.
     """
 
     site: Path
     description: Path
     phases: dict[str, float] = field(default_factory=dict)
+    internet: Service | None = None
 
     @property
     def stack_name(self) -> str:
@@ -42,6 +48,8 @@ class SiteCommands:
     def environment(self) -> dict[str, str]:
         """Return the variables that put this checkout's programs and the Pulumi parts on PATH."""
         prepared = os.environ | environment(self.site)
+        if self.internet:
+            prepared |= self.internet.trust()
         return prepared | {
             "PATH": f"{BIN}:{prepared['PATH']}",
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
@@ -57,11 +65,18 @@ class SiteCommands:
         """Start, stop or reboot the hosts."""
         site = ["--site", self.show(self.site)] if verb in {"up", "down"} else []
         command = ["python", "-m", "tests.substrate", verb, self.show(self.description), *site]
+        if self.internet and verb == "up":
+            command.append("--internet")
         return self.run(f"hosts {verb}", [*command, *arguments])
 
     def plan(self, *arguments: str, **options: bool) -> subprocess.CompletedProcess[str]:
         """Decide every version: writes the site's lock."""
         return self.run("plan", ["bedplate", "plan", self.show(self.site), *arguments], **options)
+
+    def resolve(self, *arguments: str, **options: bool) -> subprocess.CompletedProcess[str]:
+        """Look up address and digest of all that the lock installs: writes the site's bill."""
+        command = ["bedplate", "mirror", "resolve", self.show(self.site), *arguments]
+        return self.run("mirror resolve", command, **options)
 
     def playbook(
         self, playbook: str = "site.yml", *arguments: str, **options: bool
@@ -114,7 +129,7 @@ class SiteCommands:
             print(f"\n$ {shlex.join(command)}", flush=True)
         started = time.monotonic()
         process = subprocess.Popen(
-            command,
+            self.placed(command),
             cwd=ROOT,
             env=self.environment() | (self._temporary() if command[0] == "pulumi" else {}),
             stdin=subprocess.DEVNULL,
@@ -134,6 +149,11 @@ class SiteCommands:
         if check:
             done.check_returncode()
         return done
+
+    def placed(self, command: list[str]) -> list[str]:
+        """Return a command as it runs: those that fetch see the vendors' names at the stand-in."""
+        fetches = command[0] in {"bedplate", "pulumi"}
+        return self.internet.command(command) if self.internet and fetches else command
 
     @staticmethod
     def show(path: Path) -> str:

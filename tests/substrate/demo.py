@@ -48,6 +48,7 @@ def main() -> int:
     try:
         demo.substrate("up")
         demo.plan()
+        demo.resolve()
         demo.playbook()
         for stack in STACKS:
             demo.select(stack)

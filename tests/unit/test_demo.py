@@ -14,6 +14,7 @@ UP = "pulumi up --yes --skip-preview"
 COMMANDS = [
     "python -m tests.substrate up tests/substrate/hosts/demo.yml --site inventories/demo",
     "bedplate plan inventories/demo",
+    "bedplate mirror resolve inventories/demo",
     "ansible-playbook -i inventories/demo site.yml",
     "pulumi stack select --create demo -C stacks/cluster",
     f"{UP} -C stacks/cluster --stack demo",

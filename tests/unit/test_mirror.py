@@ -14,40 +14,53 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.mirror import Contents, MirrorError, atomic, load_index, oci, processes, render
-from bedplate.mirror.index import FileEntry, ImageEntry, write_index
+from bedplate.mirror import Contents, MirrorError, atomic, oci, processes, render
 from bedplate.mirror.store import Store
 from tests.substrate.images import recipes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedplate.mirror import FileEntry
+
 RECIPE = "sha256:" + "a" * 64
+
+
+ADDRESS = "dl.k8s.io/v1/tool.tgz"
 
 
 def filled(tmp_path: Path, content: bytes = b"content") -> tuple[Store, FileEntry]:
     made = tmp_path / "made"
     made.write_bytes(content)
     store = Store(tmp_path / "root")
-    return store, store.add_file(made, "tool.tgz", version="1.0", recipe=RECIPE)
+    return store, store.add_file(made, ADDRESS, recipe=RECIPE)
 
 
-def test_a_file_lies_under_its_digest(tmp_path: Path) -> None:
+def test_a_file_lies_at_its_vendors_path(tmp_path: Path) -> None:
     store, entry = filled(tmp_path)
     sha256 = hashlib.sha256(b"content").hexdigest()
-    assert entry.path == f"/files/sha256/{sha256}/tool.tgz"
-    assert (store.root / entry.path[1:]).read_bytes() == b"content"
+    assert (store.root / "files" / ADDRESS).read_bytes() == b"content"
     assert (entry.sha256, entry.size) == (sha256, 7)
-    assert store.file_is_intact(entry)
+    assert store.file_is_intact(ADDRESS, entry)
 
 
 @pytest.mark.parametrize("damage", [b"CONTENT", b"conten", b""])
 def test_damage_is_found_and_adding_again_mends_it(tmp_path: Path, damage: bytes) -> None:
     store, entry = filled(tmp_path)
-    (store.root / entry.path[1:]).write_bytes(damage)
-    assert not store.file_is_intact(entry)
+    store.place(ADDRESS).write_bytes(damage)
+    assert not store.file_is_intact(ADDRESS, entry)
     assert filled(tmp_path)[1] == entry
-    assert store.file_is_intact(entry)
+    assert store.file_is_intact(ADDRESS, entry)
+
+
+def test_a_small_file_that_is_there_stays(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    entry = store.add_text(b"text", "dl.k8s.io/text")
+    before = store.place("dl.k8s.io/text").stat().st_ino
+    assert store.add_text(b"text", "dl.k8s.io/text") == entry
+    assert store.place("dl.k8s.io/text").stat().st_ino == before
+    assert store.add_text(b"TEXT", "dl.k8s.io/text") != entry
+    assert store.place("dl.k8s.io/text").read_bytes() == b"TEXT"
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
@@ -65,46 +78,19 @@ def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_files_of_older_recipes_go(tmp_path: Path) -> None:
-    store, old = filled(tmp_path, b"old")
-    _, new = filled(tmp_path, b"new")
-    assert store.remove_unlisted_files(Contents(files={"tool": new})) == [old.sha256]
-    assert store.file_is_intact(new)
-
-
-def test_index_round_trip(tmp_path: Path) -> None:
-    _, entry = filled(tmp_path)
-    image = ImageEntry(digest=RECIPE, size=5, recipe=RECIPE)
-    index = Contents(files={"tool": entry}, images={"registry.k8s.io/pause:3": image}).at(
-        "http://192.0.2.1:5080"
-    )
-    assert write_index(tmp_path, index)
-    assert not write_index(tmp_path, index)
-    assert load_index(tmp_path) == index
-    assert index.file_url("tool") == f"http://192.0.2.1:5080{entry.path}"
-    with pytest.raises(MirrorError, match=r"lacks an artifact .* got other / allowed tool"):
-        index.file_url("other")
-
-
-def test_a_missing_index_says_how_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(MirrorError) as error:
-        load_index(tmp_path)
-    path = tmp_path / ".bedplate" / "mirror.json"
-    assert str(error.value) == (
-        f"the site's sources are a mirror that has not been made — {path} — got no such file /"
-        " allowed the index that filling and starting the mirror writes — run 'python -m"
-        f" tests.substrate up DESCRIPTION --site {tmp_path}' for the demo, or set"
-        " bedplate_sources.mode to upstream"
-    )
-
-
-def test_a_wrong_index_names_the_place(tmp_path: Path) -> None:
-    index = Contents(files={"tool": filled(tmp_path)[1]}).at("http://192.0.2.1:5080")
-    broken = json.loads(index.model_dump_json())
-    broken["files"]["tool"]["sha256"] = "0"
-    atomic.write(tmp_path / ".bedplate/mirror.json", json.dumps(broken))
-    with pytest.raises(MirrorError, match=r"mirror\.json: files\.tool\.sha256 — got '0'"):
-        load_index(tmp_path)
+def test_files_that_nothing_lists_go(tmp_path: Path) -> None:
+    store, kept = filled(tmp_path)
+    made = tmp_path / "made"
+    for older in ("dl.k8s.io/v0/tool.tgz", "dl.k8s.io/v0/tool.tgz.sha256", "sha256/00/tool.tgz"):
+        store.add_file(made, older, recipe=RECIPE)
+    assert store.remove_unlisted_files(Contents(files={ADDRESS: kept})) == [
+        "dl.k8s.io/v0/tool.tgz",
+        "dl.k8s.io/v0/tool.tgz.sha256",
+        "sha256/00/tool.tgz",
+    ]
+    assert store.file_is_intact(ADDRESS, kept)
+    assert [path.name for path in store.files.iterdir()] == ["dl.k8s.io"]
+    assert not (store.files / "dl.k8s.io/v0").exists()
 
 
 def test_nginx_serves_and_takes_no_pushes(tmp_path: Path) -> None:

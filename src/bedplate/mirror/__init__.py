@@ -1,6 +1,6 @@
-"""The local mirror: files and images by digest, served to hosts at one address."""
+"""The local mirror: files at their vendors' paths and images, served at one address."""
 
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.index import Contents, FileEntry, ImageEntry, MirrorIndex, load_index
+from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 
-__all__ = ["Contents", "FileEntry", "ImageEntry", "MirrorError", "MirrorIndex", "load_index"]
+__all__ = ["Contents", "FileEntry", "ImageEntry", "MirrorError"]

@@ -8,16 +8,16 @@ import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedplate.bill import command as bill
+from bedplate.bill import command as resolving
+from bedplate.bill import load_bill
+from bedplate.bill.places import HTTPS
+from bedplate.lock import load_lock
 from bedplate.mirror import service
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.index import load_index
 from bedplate.mirror.store import Store, cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from bedplate.mirror.index import MirrorIndex
 
 
 VERBS = {
@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "mirror", help="look up a site's files and images, serve them from here"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    bill.add_parser(verbs)
+    resolving.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
@@ -45,58 +45,74 @@ def main(arguments: argparse.Namespace) -> int:
     """Run one verb; ``status`` ends with 1 when hosts are not served.
 
     Raises:
-        MirrorError: no mirror has been made for the site, or it can't be started.
+        MirrorError: the site has no mirror, or it can't be started.
     """
-    index = load_index(arguments.site)
+    site: Path = arguments.site
+    url = _url(site)
     match arguments.verb:
         case "serve":
-            return _serve(index)
+            mirror = _mirror(url)
+            _refuse_other_contents(site, mirror.store)
+            started = mirror.start(_registry())
+            print(f"{url}: {'serving' if started else 'already serving'} {mirror.store.root}")
+            return 0
         case "stop":
-            name = service.find(index.url)
+            name = service.find(url)
             stopped = service.stop(name) if name else []
-            print(
-                f"{index.url}: " + (f"stopped {', '.join(stopped)}" if stopped else "not running")
-            )
+            print(f"{url}: " + (f"stopped {', '.join(stopped)}" if stopped else "not running"))
             return 0
         case "status":
-            mirror = _mirror(index)
+            mirror = _mirror(url)
             healthy = mirror.healthy()
-            print(f"{index.url}: {'serving' if healthy else 'not serving'}, logs in {mirror.run}")
+            print(f"{url}: {'serving' if healthy else 'not serving'}, logs in {mirror.run}")
             return 0 if healthy else 1
         case _:
-            for name, file in sorted(index.files.items()):
-                print(f"file   {name:55} {file.version:12} {file.size:>12} sha256:{file.sha256}")
-            for name, image in sorted(index.images.items()):
-                print(f"image  {name:68} {image.size:>12} {image.digest}")
+            contents = _mirror(url).store.contents()
+            for address, file in sorted(contents.files.items()):
+                print(f"file   {file.size:>12} sha256:{file.sha256} https://{address}")
+            for name, image in sorted(contents.images.items()):
+                print(f"image  {image.size:>12} {image.digest} {name}")
             return 0
 
 
-def _serve(index: MirrorIndex) -> int:
-    mirror = _mirror(index)
-    _refuse_other_contents(index, mirror.store)
-    started = mirror.start(_registry())
-    print(f"{index.url}: {'serving' if started else 'already serving'} {mirror.store.root}")
-    return 0
+def _url(site: Path) -> str:
+    sources = load_lock(site).sources
+    if sources.mode == "mirror" and sources.url:
+        return sources.url.rstrip("/")
+    raise MirrorError(
+        "site has no mirror",
+        str(site),
+        f"bedplate_sources.mode {sources.mode}",
+        "mode mirror, with its url",
+        f"set bedplate_sources, and run: bedplate plan {site}",
+    )
 
 
-def _refuse_other_contents(index: MirrorIndex, store: Store) -> None:
+def _refuse_other_contents(site: Path, store: Store) -> None:
+    bill = load_bill(site)
+    if bill is None:
+        return  # it is written from what the mirror serves
     here = store.contents()
-    lacking = [name for name, entry in index.files.items() if here.files.get(name) != entry]
-    lacking += [name for name, entry in index.images.items() if here.images.get(name) != entry]
+    files = {file.url.removeprefix(HTTPS): file.sha256 for file in bill.files.values()}
+    found = {address: entry.sha256 for address, entry in here.files.items()}
+    lacking = [address for address, sha256 in files.items() if found.get(address) != sha256]
+    digests = {name: entry.digest for name, entry in here.images.items()}
+    lacking += [name for name, image in bill.images.items() if digests.get(name) != image.digest]
     if lacking:
         raise MirrorError(
-            "the mirror no longer holds what the site's index promises",
+            "mirror does not hold what the site's bill lists",
             str(store.root),
             f"without or with another {', '.join(sorted(lacking))}",
-            "every entry of the index",
-            "fill the mirror again and plan the site anew",
+            "every file and image of the bill",
+            "fill the mirror again; where the change is intended, remove the bill and run: "
+            f"bedplate mirror resolve {site}",
         )
 
 
-def _mirror(index: MirrorIndex) -> service.Mirror:
-    address = urllib.parse.urlsplit(index.url)
+def _mirror(url: str) -> service.Mirror:
+    address = urllib.parse.urlsplit(url)
     host, port = address.hostname or "", address.port or 80
-    name = service.find(index.url) or f"{host}-{port}"
+    name = service.find(url) or f"{host}-{port}"
     return service.Mirror(name, host, Store(cache() / "mirror"), port)
 
 

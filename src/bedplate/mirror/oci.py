@@ -13,7 +13,7 @@ import json
 import shutil
 import tarfile
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from bedplate.mirror.errors import MirrorError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -120,22 +121,30 @@ class Registry:
         return status == 200
 
     def is_intact(self, name: str, digest: str) -> bool:
-        """Say whether an image is there whole: tag, manifest, and each blob's very bytes."""
+        """Say whether an image is there whole: tag, index, manifest, and each blob's very bytes."""
         repository, tag = split(name)
-        status, headers, body = self._ask("GET", f"/v2/{repository}/manifests/{tag}")
-        if status != 200 or headers.get("Docker-Content-Digest") != digest:
-            return False
-        if f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
-            return False
-        manifest = json.loads(body)
-        return all(
+        index = self._manifest(repository, tag, digest)
+        chosen = index["manifests"][0]["digest"] if index else ""
+        manifest = self._manifest(repository, chosen, chosen) if index else None
+        return manifest is not None and all(
             self._blob_digest(repository, blob["digest"]) == blob["digest"]
             for blob in [manifest["config"], *manifest["layers"]]
         )
 
-    def push(self, name: str, layers: list[Layer], config: Mapping[str, object]) -> tuple[str, int]:
-        """Push an image under its official name; return its digest and its size in bytes.
+    def _manifest(self, repository: str, reference: str, digest: str) -> dict[str, Any] | None:
+        """Return a manifest whose bytes have this digest; None if there is no such."""
+        status, headers, body = self._ask("GET", f"/v2/{repository}/manifests/{reference}")
+        if status != 200 or headers.get("Docker-Content-Digest") != digest:
+            return None
+        if f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
+            return None
+        found: dict[str, Any] = json.loads(body)
+        return found
 
+    def push(self, name: str, layers: list[Layer], config: Mapping[str, object]) -> tuple[str, int]:
+        """Push an image under its official name; return its index's digest, its size in bytes.
+
+        As vendors do, the tag names an index of platforms; here it has one.
         *config* is the image configuration's ``config`` object: entrypoint, environment, labels.
         """
         repository, tag = split(name)
@@ -165,12 +174,23 @@ class Registry:
                 ],
             }
         )
-        self._drop_damaged(f"sha256:{hashlib.sha256(manifest).hexdigest()}")
-        path = f"/v2/{repository}/manifests/{tag}"
-        status, _, said = self._ask("PUT", path, manifest, {"Content-Type": MANIFEST})
+        entry = {
+            "mediaType": MANIFEST,
+            "digest": self._push_manifest(repository, manifest, MANIFEST),
+            "size": len(manifest),
+            "platform": {"architecture": "amd64", "os": "linux"},
+        }
+        index = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
+        top = self._push_manifest(repository, index, INDEX, tag)
+        return top, sum(layer.size for layer in layers)
+
+    def _push_manifest(self, repository: str, content: bytes, kind: str, tag: str = "") -> str:
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        self._drop_damaged(digest)
+        path = f"/v2/{repository}/manifests/{tag or digest}"
+        status, _, said = self._ask("PUT", path, content, {"Content-Type": kind})
         self._expect(201, status, path, said)
-        size = sum(layer.size for layer in layers)
-        return f"sha256:{hashlib.sha256(manifest).hexdigest()}", size
+        return digest
 
     def _push_blob(self, repository: str, digest: str, size: int, file: IO[bytes]) -> None:
         if self._blob_digest(repository, digest) == digest:
@@ -221,7 +241,7 @@ class Registry:
     ) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
-            accept = {"Accept": MANIFEST}
+            accept = {"Accept": f"{INDEX}, {MANIFEST}"}
             connection.request(method, path, body, accept | dict(headers or {}))
             response = connection.getresponse()
             return response.status, dict(response.getheaders()), response.read()

@@ -30,7 +30,7 @@ http {{
   server {{
     listen {address}:{port};
     location = /healthz {{ return 200 "ok\\n"; }}
-    location /files/sha256/ {{
+    location /files/ {{
       limit_except GET {{ deny all; }}
       default_type application/octet-stream;
       types {{ }}

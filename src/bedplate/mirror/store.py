@@ -1,13 +1,13 @@
-"""The mirror's root on disk: files by digest, the registry's data, and the record of both."""
+"""The mirror's root on disk: files by host and path, the registry's data, the record of both."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
-import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import BufferedReader
+    from typing import IO
 
 
 def cache() -> Path:
@@ -59,32 +60,41 @@ class Store:
         """Replace the record."""
         atomic.write(self.root / "contents.json", contents.model_dump_json(indent=2) + "\n")
 
-    def add_file(self, made: Path, name: str, *, version: str, recipe: str) -> FileEntry:
-        """Copy a file in under its digest and return its entry.
+    def place(self, address: str) -> Path:
+        """Return where the file of a vendor's address (``HOST/PATH``) lies."""
+        return self.files / address
+
+    def add_file(self, made: Path, address: str, *, recipe: str) -> FileEntry:
+        """Copy a file to a vendor's address (``HOST/PATH``) and return its entry.
 
         What is written is what was hashed: the bytes are read once.
         """
-        incoming = self.files / "incoming" / name
-        running = hashlib.sha256()
-        with made.open("rb") as source, atomic.writing(incoming) as target:
-            while block := source.read(1 << 20):
-                running.update(block)
-                target.write(block)
-        sha256 = running.hexdigest()
-        final = self.files / "sha256" / sha256 / name
-        final.parent.mkdir(parents=True, exist_ok=True)
-        incoming.replace(final)
-        return FileEntry(
-            version=version,
-            path=f"/files/sha256/{sha256}/{name}",
-            sha256=sha256,
-            size=final.stat().st_size,
-            recipe=recipe,
+        with made.open("rb") as source:
+            return self._add(source, address, recipe)
+
+    def add_text(self, content: bytes, address: str) -> FileEntry:
+        """Write a small file, whose own digest is its recipe's; one that is there already stays."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        entry = FileEntry(sha256=sha256, size=len(content), recipe=f"sha256:{sha256}")
+        return (
+            entry
+            if self.file_is_intact(address, entry)
+            else self._add(BytesIO(content), address, entry.recipe)
         )
 
-    def file_is_intact(self, entry: FileEntry) -> bool:
+    def _add(self, source: IO[bytes], address: str, recipe: str) -> FileEntry:
+        running = hashlib.sha256()
+        size = 0
+        with atomic.writing(self.place(address)) as target:
+            while block := source.read(1 << 20):
+                running.update(block)
+                size += len(block)
+                target.write(block)
+        return FileEntry(sha256=running.hexdigest(), size=size, recipe=recipe)
+
+    def file_is_intact(self, address: str, entry: FileEntry) -> bool:
         """Say whether a file is there with the bytes of its entry (reads all of it)."""
-        path = self.root / entry.path.removeprefix("/")
+        path = self.place(address)
         if not path.is_file() or path.stat().st_size != entry.size:
             return False
         with path.open("rb") as file:
@@ -97,12 +107,16 @@ class Store:
 
     def remove_unlisted_files(self, contents: Contents) -> list[str]:
         """Remove files that no entry names, so that the root does not grow with every version."""
-        kept = {entry.sha256 for entry in contents.files.values()}
-        folder = self.files / "sha256"
-        gone = [path for path in sorted(folder.glob("*")) if path.name not in kept]
-        for path in gone:
-            shutil.rmtree(path)
-        return [path.name for path in gone]
+        gone = []
+        for folder, _, names in self.files.walk(top_down=False):
+            for name in sorted(names):
+                address = str((folder / name).relative_to(self.files))
+                if address not in contents.files:
+                    (folder / name).unlink()
+                    gone.append(address)
+            if folder != self.files and not any(folder.iterdir()):
+                folder.rmdir()
+        return sorted(gone)
 
     @contextmanager
     def filling(self) -> Iterator[None]:

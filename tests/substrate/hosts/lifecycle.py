@@ -8,8 +8,10 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate.lock_place import BILL
 from tests.substrate import gpu
 from tests.substrate.hosts import containers, image, machine, network, ssh
 from tests.substrate.hosts.errors import SubstrateError
@@ -17,7 +19,6 @@ from tests.substrate.hosts.shell import run, say, step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from tests.substrate.hosts.containers import State
     from tests.substrate.hosts.description import Description, Host
@@ -68,9 +69,9 @@ def up(description: Description, site: Path) -> list[str]:
     if waiting:
         machine.await_watchers(len(waiting))
         with step(f"hosts {', '.join(waiting)}"):
-            _together(bring, description.hosts)
+            together(bring, description.hosts)
     else:
-        _together(bring, description.hosts)
+        together(bring, description.hosts)
         say(f"hosts {', '.join(host.name for host in description.hosts)} are running")
     ssh.write_known_hosts(site, ssh.render_known_hosts(_host_keys(description)))
     return waiting
@@ -82,12 +83,12 @@ def down(name: str) -> None:
     found = set(run(["podman", "ps", "--all", *ours, "{{.Names}}"]).split())
     volumes = run(["podman", "volume", "ls", *ours, "{{.Name}}"]).split()
     found |= {volume.removesuffix("-var") for volume in volumes}
-    _together(containers.remove, sorted(found))
+    together(containers.remove, sorted(found))
     network.remove(name)
 
 
 def forget(site: Path) -> None:
-    """Remove what is left of a site whose hosts are gone: keys, evidence, and the stacks' state.
+    """Remove what is left of a site whose hosts are gone: keys, evidence, bill, the stacks' state.
 
     State of a cluster that is no more would make the next `pulumi up` find nothing to do. The
     passphrase stays: the salts of the stacks' configuration belong to it.
@@ -95,7 +96,8 @@ def forget(site: Path) -> None:
     shutil.rmtree(ssh.folder(site), ignore_errors=True)
     for name in ("pulumi", "evidence", "tmp"):
         shutil.rmtree(site / ".bedplate" / name, ignore_errors=True)
-    (site / ".bedplate" / "kubeconfig").unlink(missing_ok=True)
+    for name in (BILL, Path(".bedplate", "kubeconfig"), Path(".bedplate", "resolve.json")):
+        (site / name).unlink(missing_ok=True)
 
 
 def reboot(description: Description, host: Host) -> float:
@@ -241,7 +243,7 @@ def _host_keys(description: Description) -> dict[str, list[str]]:
     }
 
 
-def _together[T](action: Callable[[T], object], items: Iterable[T]) -> None:
+def together[T](action: Callable[[T], object], items: Iterable[T]) -> None:
     """Do something to all items at once; raise the first error after all have ended."""
     with ThreadPoolExecutor(max_workers=8) as pool:
         futures = [pool.submit(action, item) for item in items]

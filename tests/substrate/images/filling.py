@@ -16,6 +16,7 @@ from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.shell import run
 from tests.substrate.images import deb, recipes
+from tests.substrate.images.published import Made, published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +79,7 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
         for image in wanted_images:
             if not set(image.tools) & set(absent):
                 filler.image(image)
+        filler.publish()
         store.record(filler.done)
         store.remove_unlisted_files(filler.done)
     count = f"{len(filler.done.files)} files, {len(filler.done.images)} images"
@@ -96,18 +98,35 @@ class _Filler:
         self.done = Contents()
         self.made = 0
         self.layers: dict[str, oci.Layer] = {}
+        self.files: list[Made] = []
 
     def file(self, wanted: File) -> None:
         recipe = recipes.digest(wanted, self.tools)
-        entry = self.before.files.get(wanted.artifact)
-        if entry is None or entry.recipe != recipe or not self.store.file_is_intact(entry):
+        entry = self.before.files.get(wanted.name)
+        if (
+            entry is None
+            or entry.recipe != recipe
+            or not self.store.file_is_intact(wanted.name, entry)
+        ):
             started = time.monotonic()
             entry = self._make_file(wanted, recipe)
             self.made += 1
-            _say(f"file {wanted.artifact}: {_size(entry.size)} in {_since(started)}")
-        self._keep(
-            self.done.model_copy(update={"files": {**self.done.files, wanted.artifact: entry}})
-        )
+            _say(f"file {wanted.name}: {_size(entry.size)} in {_since(started)}")
+        self._keep_file(wanted.name, entry)
+        version = self.tools[wanted.tool].version
+        control = ""
+        if wanted.fact.package:
+            place = str(self.store.place(wanted.name))
+            control = run(["dpkg-deb", "--field", place], fix="install dpkg")
+        self.files.append(Made(wanted.fact, version, entry, wanted.checksum, control))
+
+    def publish(self) -> None:
+        """Write what vendors publish beside their files: checksum files, indexes, signatures."""
+        for address, content in published(self.files).items():
+            self._keep_file(address, self.store.add_text(content, address))
+
+    def _keep_file(self, address: str, entry: FileEntry) -> None:
+        self._keep(self.done.model_copy(update={"files": {**self.done.files, address: entry}}))
 
     def image(self, wanted: Image) -> None:
         base = _base_digest(recipes.bases()[wanted.base]) if wanted.base else ""
@@ -144,7 +163,7 @@ class _Filler:
                 deb.pack(made, wanted.deb, f"{tool.version}-1", programs)
             else:
                 oci.pack(made, [(*program, 0o755) for program in programs])
-        return self.store.add_file(made, wanted.name, version=tool.version, recipe=recipe)
+        return self.store.add_file(made, wanted.name, recipe=recipe)
 
     def _make_image(self, wanted: Image, recipe: str) -> ImageEntry:
         layers = [self._base(wanted.base)] if wanted.base else []

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from bedplate.catalogue import load_catalogue
 from bedplate.mirror.errors import MirrorError
+from tests.substrate.images.published import address
 from tests.substrate.tools import build
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bedplate.catalogue.facts import Artifact
+
 FOLDER = Path(__file__).parent
 # Part of every recipe's digest: raise it when the assembler makes something else of a recipe.
-ASSEMBLER = 1
+ASSEMBLER = 2
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,18 @@ class Image:
 
 @dataclass(frozen=True)
 class File:
-    """A file recipe with its names resolved; `files.yml` says what the fields mean."""
+    """A file recipe; `files.yml` says what the fields mean. Its name is ``HOST/PATH``."""
 
     artifact: str
+    fact: Artifact
+    name: str
     text: str
     tool: str
-    name: str
     into: str = ""
     files: tuple[str, ...] = ()
     as_is: str = ""
     deb: str = ""
+    checksum: str = ""
 
 
 def known_tools() -> dict[str, Tool]:
@@ -144,21 +150,21 @@ def images(tools: Mapping[str, Tool]) -> list[Image]:
 
 
 def files(tools: Mapping[str, Tool]) -> list[File]:
-    """Return the file artifacts."""
-    return [
-        File(
-            artifact=artifact,
-            text=json.dumps(entry, sort_keys=True),
-            **(
-                entry
-                | {
-                    "name": entry["name"].format(version=tools[entry["tool"]].version),
-                    "files": tuple(entry.get("files", ())),
-                }
-            ),
+    """Return the files, each at the address that the catalogue has for it."""
+    facts = load_catalogue().artifacts
+    found = []
+    for artifact, entry in _read("files.yml").items():
+        fact = facts[artifact].value
+        found.append(
+            File(
+                artifact=artifact,
+                fact=fact,
+                name=address(fact, tools[entry["tool"]].version),
+                text=json.dumps(entry, sort_keys=True),
+                **(entry | {"files": tuple(entry.get("files", ()))}),
+            )
         )
-        for artifact, entry in _read("files.yml").items()
-    ]
+    return found
 
 
 def _resolve(name: str, tools: Mapping[str, Tool]) -> str:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+#: What Python's own client and requests read; a folder of certificates counts beside the first.
+TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+
 
 @dataclass(frozen=True)
 class Served:
@@ -58,10 +61,8 @@ class Served:
                 raise socket.gaierror(socket.EAI_NONAME, f"{host} is no host of the stand-in")
             return real("127.0.0.1", port, *arguments, **options)
 
-        before = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
-        os.environ.update(
-            SSL_CERT_FILE=str(self.authority), SSL_CERT_DIR=str(self.authority.parent)
-        )
+        before = {name: os.environ.get(name) for name in TRUST}
+        os.environ.update(dict.fromkeys(TRUST, str(self.authority)))
         socket.getaddrinfo = here
         try:
             yield
