@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from bedplate.lock_place import BILL
 from bedplate.mirror import processes
-from bedplate.mirror.index import LOCATION
 from bedplate.mirror.service import run_directory
 from tests.site import footprint
 from tests.substrate import __main__ as substrate
@@ -31,14 +31,21 @@ def mirror(name: str) -> processes.Identity:
     return processes.start(run / "nginx.json", ["sleep", "300"], run / "nginx.log", {})
 
 
+def internet(name: str) -> processes.Identity:
+    """Start what stands for a network's stand-in for the internet."""
+    run = run_directory(name) / "internet"
+    run.mkdir(parents=True)
+    return processes.start(run / "internet.json", ["sleep", "300"], run / "internet.log", {})
+
+
 def test_down_all_takes_every_network_its_mirror_and_its_sites_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One network is there with its site; of another only the mirror was left."""
+    """One network is there with its site; of others only a mirror or a stand-in was left."""
     monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
     site = tmp_path / "site"
     gone = ("ssh/id_ed25519", "pulumi/state", "evidence/host-a.json", "tmp/copy", "kubeconfig")
-    for path in (*(f".bedplate/{name}" for name in gone), str(LOCATION), PASSPHRASE):
+    for path in (*(f".bedplate/{name}" for name in gone), BILL, PASSPHRASE):
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         (site / path).write_text("x")
     taken: list[str] = []
@@ -47,10 +54,10 @@ def test_down_all_takes_every_network_its_mirror_and_its_sites_state(
     monkeypatch.setattr(network, "site", lambda name: site if name == "demo" else None)
     monkeypatch.setattr(lifecycle, "down", taken.append)
     monkeypatch.setattr(sys, "argv", ["substrate", "down", "--all"])
-    mirrors = [mirror("demo"), mirror("lost")]
+    mirrors = [mirror("demo"), mirror("lost"), internet("away")]
     assert substrate.main() == 0
-    assert taken == ["demo", "lost"]
-    assert [processes.identity(each.pid) for each in mirrors] == [None, None]
+    assert taken == ["away", "demo", "lost"]
+    assert [processes.identity(each.pid) for each in mirrors] == [None] * 3
     assert list((tmp_path / "cache/run").iterdir()) == []
     assert [str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()] == [
         PASSPHRASE
