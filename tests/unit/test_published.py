@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.bill.needs import Repository
 from bedplate.bill.places import Places
-from bedplate.bill.repository import Repository, offers
+from bedplate.bill.repository import offers
 from bedplate.bill.signatures import signed
 from bedplate.bill.web import ResolveError, Web
 from bedplate.catalogue import load_catalogue
