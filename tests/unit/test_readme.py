@@ -1,23 +1,55 @@
-"""What the README shows of a refusal is what `bedplate plan` says."""
+"""What README and pages show is real: the refusal, every command of ours, playbooks and links."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bedplate import cli
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [
+    *PAGES,
+    *sorted((ROOT / "templates" / "site").iterdir()),
+    *sorted(path for path in (ROOT / "inventories" / "example").rglob("*.yml")),
+]
 COMMAND = "$ bedplate plan inventories/mysite\n"
 WISHES = """\
 bedplate_gpu: {model: v100-sxm2-32gb, count: 4}
 bedplate_driver: {branch: "595"}
 bedplate_sharing: {mode: mps, replicas: 50}
 """
+#: A line of a console or of an indented block, without its comment; or a command in a sentence.
+LINE = re.compile(r"^(?:\$ |    )(bedplate .*?)(?:  +#.*)?$", re.MULTILINE)
+INLINE = re.compile(r"`(bedplate [^`\n]+)`")
+PLAYBOOK = re.compile(r"bedplate\.gpu\.([a-z_]+)\b(?!/)")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def commands(path: Path) -> Iterator[str]:
+    """Yield every command line of ours in a file."""
+    text = path.read_text(encoding="utf-8")
+    yield from (*LINE.findall(text), *INLINE.findall(text))
+
+
+def mistake(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what the parser has against a command; one in a sentence may lack what it is about."""
+    try:
+        cli.parser(with_mirror=True).parse_args(shlex.split(line)[1:])
+    except SystemExit as ended:
+        told = capsys.readouterr().err.splitlines()
+        lacks = bool(told) and "the following arguments are required" in told[-1]
+        return "" if ended.code == 0 or lacks else f"{line}: {told[-1]}"
+    return ""
 
 
 def test_the_refusal_is_real(
@@ -31,3 +63,33 @@ def test_the_refusal_is_real(
     assert cli.main(["plan", "inventories/mysite"]) == 3
     shown = (ROOT / "README.md").read_text().split(COMMAND)[1].split("$ ")[0]
     assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_is_one_that_we_have(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [told for line in commands(path) if (told := mistake(line, capsys))] == []
+
+
+def test_the_commands_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = list(commands(ROOT / "README.md"))
+    verbs = {line.split()[1] for line in readme}
+    assert {"init", "gpus", "plan", "explain", "mirror", "report", "drift"} <= verbs
+    assert len(list(commands(ROOT / "templates" / "site" / "README.md.j2"))) >= 3
+    assert "unrecognized arguments: --chek" in mistake("bedplate plan SITE --chek", capsys)
+    assert "invalid choice: 'paln'" in mistake("bedplate paln SITE", capsys)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_playbook_and_link_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    roles_too = {*(ROOT / "roles").iterdir(), *(ROOT / "plugins").rglob("*.py")}
+    known = {one.stem for one in (*(ROOT / "playbooks").glob("*.yml"), *roles_too)}
+    assert set(PLAYBOOK.findall(text)) <= known
+    links = [link for link in LINK.findall(text) if not (path.parent / link).exists()]
+    assert links == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
+    there = {page.name for page in PAGES if page.parent.name == "docs"} - {"README.md"}
+    assert there <= listed

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.load import Catalogue
 
-BEGIN, END = "<!-- support table: written by bedplate.catalogue.matrix -->", "<!-- end of it -->"
 GRADES = {"vendor": "vendor", "tested": "tested", "secondary": "unproved", "unproved": "unproved"}
 #: The weakest first: a cell of several facts is as sure as the weakest.
 WEAKEST = ("unproved", "vendor", "tested")
 NONE = "none"
 HEAD = """# The supported matrix
 
-Written from the catalogue by `python -m bedplate.catalogue.matrix`; a test keeps it in step. Each
-cell says how it is known: *vendor* (its maker says so), *tested* (run for real by this project's
-tests, on the hosts that the README names), *stand-in* (run with packages that have the maker's
-names, versions and dependencies and nothing else of theirs) or *unproved* (a secondary source, or
-nobody yet). The plan prints the facts that a decision leans on and that are not proved.
+Written from the catalogue by `python -m bedplate.catalogue.matrix`; a test keeps it up to date.
+Each cell says how it is known: *vendor* (its maker says so), *tested* (run for real by this
+project's tests, on the hosts that the README names), *stand-in* (run with packages that have the
+maker's names, versions and dependencies and nothing else of theirs) or *unproved* (a secondary
+source, or nobody yet). The plan counts the facts that it relies on and that are no vendor's and not
+tested; `bedplate explain` lists them. What the first table lacks is planned, and not installable.
 """
 
 
@@ -192,33 +192,17 @@ def document(catalogue: Catalogue) -> str:
     return HEAD + "".join(f"\n## {title}\n\n{table}\n" for title, table in parts_)
 
 
-def readme(catalogue: Catalogue, text: str) -> str:
-    """Return the README with its support table brought up to date.
-
-    Raises:
-        ValueError: the README has no place for it.
-    """
-    before, found, rest = text.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not (found and closed):
-        raise ValueError(f"README.md lacks {BEGIN!r} or {END!r}")
-    return f"{before}{BEGIN}\n{drivers(catalogue)}\n{END}{after}"
-
-
 def main(root: Path | None = None) -> int:
-    """Write docs/matrix.md and the README's table in the checkout that is the working directory."""
-    folder, catalogue = root or Path(), load_catalogue()
-    page = folder / "README.md"
+    """Write docs/matrix.md of the checkout that is the working directory."""
+    page = (root or Path()) / "docs" / "matrix.md"
     try:
-        text = readme(catalogue, page.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        page.write_text(document(load_catalogue()), encoding="utf-8")
+    except OSError as error:
         print(
-            f"no support table to write — README.md — got {error} — run it in a checkout",
+            f"matrix cannot be written — {page} — got {error} — run it in a checkout",
             file=sys.stderr,
         )
         return 1
-    page.write_text(text, encoding="utf-8")
-    (folder / "docs" / "matrix.md").write_text(document(catalogue), encoding="utf-8")
     return 0
 
 
