@@ -49,10 +49,10 @@ def test_another_version_is_named_with_what_it_takes(tmp_path: Path) -> None:
     driver, kubelet = found(machine, lock())
     assert driver[1].endswith("; needs: drain, reboot where the GPUs are in use")
     assert kubelet == (
-        "change",
+        "runs",
         (
-            "kubelet 1.35.2 → 1.36.3, in this site's cluster, https://k8s.example:6443; "
-            "by the cluster stack (`pulumi up`); needs: drain"
+            "kubelet 1.35.2, in this site's cluster, https://k8s.example:6443; the lock has "
+            "1.36.3, and this version upgrades no running cluster: plan 1.35.2"
         ),
     )
 
@@ -148,7 +148,7 @@ def test_kubelets_of_other_clusters(tmp_path: Path) -> None:
     ]  # fmt: skip
     # A control plane's kubelet talks to its own API.
     machines.joined(machine, "https://192.0.2.9:6443")
-    assert found(machine, lock())[0][0] == "change"
+    assert found(machine, lock())[0][0] == "runs"
     machine.put("/var/lib/rancher/k3s/agent/kubelet.kubeconfig", "server: https://127.0.0.1:6444")
     (tmp_path / "etc/kubernetes/kubelet.conf").unlink()
     assert found(machine, lock())[0] == (
@@ -165,7 +165,7 @@ def test_the_authority_says_more_than_an_address(tmp_path: Path) -> None:
     config = {"clusters": [{"cluster": {"certificate-authority-data": mine}}]}
     machine = machines.joined(machines.Machine(tmp_path), "https://k8s.example:6443")
     machine.put("/.bedplate/kubeconfig", yaml.safe_dump(config))
-    assert found(machine, lock())[0][0] == "change"
+    assert found(machine, lock())[0][0] == "runs"
     other = base64.b64encode(b"CA TWO\n").decode()
     machines.joined(machine, "https://k8s.example:6443", other)
     assert found(machine, lock())[0][0] == "foreign"

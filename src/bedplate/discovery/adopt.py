@@ -34,7 +34,7 @@ class Finding:
 
     `adopted`: as the lock has it. `change`: site.yml or the stack that is named changes it.
     `foreign`: somebody else looks after it, and has to let go first. `runs`: nothing to compare
-    with, or the lock wants none.
+    with, the lock has none, or it stays.
     """
 
     component: str
@@ -282,10 +282,14 @@ def _kubelet(facts: Mapping[str, Any], lock: Lock | None, cluster: Cluster) -> I
     wanted = lock.cluster.kubernetes.version
     if version == wanted:
         yield Finding("kubelet", "adopted", f"{version}, {where}, as locked")
+    elif membership:
+        kept = (
+            f"the lock has {wanted}, and this version upgrades no running cluster: plan {version}"
+        )
+        yield Finding("kubelet", "runs", f"{version}, {where}; {kept}")
     else:
-        by = "the cluster stack (`pulumi up`)" if membership else "site.yml"
-        needs = _needs(facts)
-        yield Finding("kubelet", "change", f"{version} → {wanted}, {where}; by {by}{needs}")
+        text = f"{version} → {wanted}, {where}; by site.yml{_needs(facts)}"
+        yield Finding("kubelet", "change", text)
 
 
 def _kernel(facts: Mapping[str, Any], pool: Pool | None) -> Iterator[Finding]:
