@@ -10,6 +10,7 @@ import pulumi_kubernetes as kubernetes
 from bedplate.cluster import flannel
 from bedplate.cluster.manifest import Manifest
 from bedplate.provider import sdk
+from bedplate.stackconfig import StackError
 
 
 class GpuArgs(TypedDict):
@@ -78,7 +79,7 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         network = Manifest(
             f"{name}-flannel",
             {
-                "objects": flannel.objects(args["cni_manifest"], args["kubernetes"]["pod_subnet"]),
+                "objects": _network(args),
                 "cluster": control_plane,
             },
             pulumi.ResourceOptions(parent=self, provider=provider),
@@ -149,6 +150,19 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
             ),
         )
         return [ready]
+
+
+def _network(args: ClusterArgs) -> list[dict[str, Any]]:
+    """Return flannel's objects. Raises StackError where it cannot be configured."""
+    subnet = args["kubernetes"]["pod_subnet"]
+    try:
+        return flannel.objects(args["cni_manifest"], subnet)
+    except ValueError as error:
+        raise StackError(
+            f"flannel cannot be configured — bedplate_kubernetes.pod_subnet {subnet} — got {error} "
+            "/ allowed flannel's own manifest and an IPv4 subnet — correct the subnet, and plan "
+            "the site again"
+        ) from error
 
 
 def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:

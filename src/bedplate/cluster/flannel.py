@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from typing import Any
 
@@ -13,8 +14,11 @@ SKIP_AWAIT = "pulumi.com/skipAwait"
 def objects(manifest: str, pod_subnet: str) -> list[dict[str, Any]]:
     """Return the objects of flannel's manifest for a pod network.
 
-    Raises ValueError if the manifest has no network configuration: then it is not flannel's.
+    Raises ValueError if the manifest has no network configuration: then it is not flannel's. The
+    same for a pod network of IPv6, which flannel takes by keys of its own that are not set here.
     """
+    if ipaddress.ip_network(pod_subnet).version != 4:
+        raise ValueError(f"pod network {pod_subnet} is not IPv4")
     found = [item for item in yaml.safe_load_all(manifest) if item]
     configured = False
     for item in found:

@@ -57,6 +57,11 @@ def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
             subnets[key] = ipaddress.ip_network(text)
         except ValueError as error:
             yield path, "no subnet", text, "a subnet like 10.244.0.0/16", f"correct it: {error}"
+    pod_network = subnets.get("pod_subnet")
+    if pod_network is not None and pod_network.version != 4 and kubernetes.cni == "flannel":
+        path, allowed = ("bedplate_kubernetes", "pod_subnet"), "an IPv4 subnet like 10.244.0.0/16"
+        fix = "choose an IPv4 subnet: flannel is configured for IPv4 alone"
+        yield path, "flannel has no IPv6 pod network", str(pod_network), allowed, fix
     if len(subnets) == 2:
         pods, services = subnets.values()
         if pods.version == services.version and pods.overlaps(services):
