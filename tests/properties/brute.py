@@ -146,6 +146,7 @@ def _pools(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
                 rest = {"version": driver["version"], "packages": driver["fabric"]}
                 pool["nvidia_fabric"] = {"kind": model["fabric"], **rest}
         rank = (
+            *_not_by_default(driver, wishes),
             *_driver_rank(facts, driver, wished["policy"]),
             [_newest(row["version"]) for row in toolkits],
             [_build_rank(facts, r) for r in sorted(chosen, key=lambda r: str(r["framework"]))],
@@ -156,6 +157,15 @@ def _pools(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
 
 def _gpus(facts: Facts, wishes: Row, hosts: Mapping[str, Row]) -> list[tuple[Row, int]]:
     return View(facts, "", hosts, wishes, {}, {}).gpus
+
+
+def _not_by_default(driver: Row, wishes: Row) -> tuple[bool, bool]:
+    """Rank last what is taken only where it is named: an installer, packages nobody has seen."""
+    wished = wishes["bedplate_driver"]
+    pins = {"nvidia_driver", "nvidia_fabric"} & set(wishes["bedplate_pins"])
+    if pins or (wished["branch"] and wished["source"]):
+        return True, True
+    return driver["source"] != "runfile", driver["sure"] != "unproved"
 
 
 def _driver_rank(facts: Facts, driver: Row, policy: str) -> tuple[Any, ...]:

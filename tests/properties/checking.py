@@ -35,7 +35,10 @@ def facts_of(catalogue: Catalogue) -> Facts:
     tables, read = {}, {}
     for file, table in catalogue.tables().items():
         facts = list(table.values())
-        tables[file] = [fact.value.model_dump(mode="json", by_alias=True) for fact in facts]
+        tables[file] = [
+            fact.value.model_dump(mode="json", by_alias=True) | {"sure": fact.sure}
+            for fact in facts
+        ]
         read[file] = [fact.source.read.isoformat() for fact in facts]
     return Facts(tables, read)
 

@@ -70,6 +70,30 @@ PREFERRED = {
         {f"{DRIVER}.flavour": "proprietary"},
     ),
     "distribution's-own-first": (one(), {f"{DRIVER}.source": "distro"}),
+    # What nobody has confirmed, and what has to be brought, is taken where it is named.
+    "confirmed-before-supported": (
+        one("v100", os=DEBIAN, pins=pins(nvidia_container_toolkit="1.17.8")),
+        {f"{DRIVER}.version": "535.309.01", "pools.pool_a.not_yet": []},
+    ),
+    "unconfirmed-and-named": (
+        one("v100", os=DEBIAN, driver={"branch": "580", "source": "vendor-repo"}),
+        {f"{DRIVER}.version": "580.178.04", "pools.pool_a.not_yet": ["source vendor-repo"]},
+    ),
+    "unconfirmed-and-pinned": (
+        one("v100", os=DEBIAN, pins=pins(nvidia_driver="580.178.04")),
+        {f"{DRIVER}.version": "580.178.04", "pools.pool_a.not_yet": ["source vendor-repo"]},
+    ),
+    "unconfirmed-where-nothing-else-is-left": (
+        one("v100", os=DEBIAN, driver={"branch": "580"}),
+        {
+            f"{DRIVER}.version": "580.178.04",
+            "pools.pool_a.not_yet": ["source vendor-repo", "unconfirmed 580.178.04"],
+        },
+    ),
+    "a-runfile-that-is-named": (
+        one(driver={"branch": "595", "source": "runfile"}),
+        {f"{DRIVER}.source": "runfile"},
+    ),
     "packages-before-a-runfile": (
         one(driver={"branch": "595"}),
         {f"{DRIVER}.source": "vendor-repo"},

@@ -18,7 +18,7 @@ TWO_POOLS = Path(__file__).with_name("two_pools")
 TODAY = ["--today", "2026-11-21"]
 CLASS = {
     "bedplate_gpu": {"model": "v100-sxm2-32gb", "count": 8},
-    "bedplate_driver": {"source": "vendor-repo"},
+    "bedplate_driver": {"branch": "580", "source": "vendor-repo"},
     "bedplate_sharing": {"mode": "mps", "replicas": 16},
     "bedplate_frameworks": ["pytorch-2.10"],
 }
@@ -52,6 +52,8 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 def test_why_not_a_branch_that_does_not_know_the_board(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    wish(site, "pool_class", CLASS | {"bedplate_driver": {"source": "vendor-repo"}})
+    said(capsys, "plan", site, *TODAY)
     before = (site / ".bedplate.lock.yml").read_bytes()
     text = said(capsys, "explain", site, "pool_class", "nvidia_driver=595.91.07")
     version = load_lock(site).pools["pool_class"].nvidia_driver
@@ -296,7 +298,7 @@ def test_what_cannot_be_installed_comes_first_and_last(
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [
         f"{what} — {shared}:5:1 bedplate_schedulers — got kueue — remove it",
-        f"{what} — {pool}:3:1 bedplate_frameworks — got frameworks — remove it",
+        f"{what} — {pool}:4:1 bedplate_frameworks — got frameworks — remove it",
         "",
     ]
     assert lines[3].startswith("WHERE ")
@@ -305,6 +307,32 @@ def test_what_cannot_be_installed_comes_first_and_last(
         "Not installable by this version: addon kueue (cluster), part frameworks (pool_class).",
     ]
     assert load_lock(site).cluster.not_yet == ["addon kueue"]
+
+
+def test_a_driver_that_nobody_has_confirmed_is_no_default(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing else is left, the lock cannot be installed until the settings name it."""
+    wish(site, "pool_class", CLASS | {"bedplate_driver": {"source": "vendor-repo"}})
+    status, text = plan(site, capsys)
+    assert status == 4
+    assert text.splitlines()[0] == (
+        "no index has confirmed the driver's packages — "
+        f"{site}/group_vars/pool_class.yml:1:1 bedplate_driver — got 580.178.04 from vendor-repo "
+        "for debian-12 / allowed a driver whose packages are confirmed, or one that the settings "
+        'name — write branch: "580" and source: vendor-repo to take it all the same, or choose '
+        "another branch, source or system"
+    )
+    assert "unconfirmed 580.178.04 (pool_class)." in text.splitlines()[-1]
+    named = {"bedplate_driver": {"branch": "580", "source": "vendor-repo"}}
+    wish(site, "pool_class", {"bedplate_gpu": CLASS["bedplate_gpu"], **named})
+    assert plan(site, capsys)[0] == 0
+    newer = {"bedplate_gpu": {"model": "t4-16gb", "count": 8}}
+    wish(site, "pool_class", newer | {"bedplate_driver": {"source": "vendor-repo"}})
+    assert plan(site, capsys)[0] == 0
+    text = said(capsys, "explain", site, "pool_class", "nvidia_driver=580.178.04")
+    why = "possible, and no index has confirmed its packages, and the settings do not name it"
+    assert f"580.178.04: {why}" in text
 
 
 @pytest.mark.parametrize("options", [(), ("--check",), ("--diff",), ("--why",)])

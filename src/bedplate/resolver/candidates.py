@@ -14,6 +14,7 @@ from bedplate.resolver.wishes import (
     IN_KUBERNETES_ONLY,
     Wish,
     begins,
+    names_driver,
     shares_of,
     split_named,
 )
@@ -40,6 +41,7 @@ class Candidates:
         self.catalogue = catalogue
         self.previous = previous
         self.policies: dict[str, str] = {}
+        self.named: set[str] = set()
         self.mirrored = False
         self.positions: dict[tuple[str, str], int] = {}
 
@@ -47,6 +49,7 @@ class Candidates:
         """Learn what preferences depend on: policies, a mirror, the order of what is asked for."""
         self.mirrored = cluster.host.wishes.bedplate_sources.mode == "mirror"
         self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
+        self.named = {pool.name for pool in pools if names_driver(pool.wishes)}
         for subject in (cluster, *pools):
             asked = [wish for wish in subject.wishes if wish.asks and wish.component]
             asked.sort(
@@ -326,12 +329,12 @@ class Candidates:
         """Yield what a choice costs, as level and cost."""
         kind = component.partition("(")[0]
         if kind == "driver":
-            driver = self.facts[str(value)].value
-            branch = self.catalogue.driver_branches[driver.branch].value
+            fact = self.facts[str(value)]
+            branch = self.catalogue.driver_branches[fact.value.branch].value
             yield from prefer.driver_costs(
-                driver,
+                fact,
                 branch,
-                self.policies[subject],
+                (self.policies[subject], subject in self.named),
                 self._locked_driver(subject),
                 self._driver_ranks,
             )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
+    from bedplate.lock.model import Pool
     from bedplate.site import Site, SiteHost
     from bedplate.site.places import KeyPath
 
@@ -41,6 +42,8 @@ PARTS: dict[str, KeyPath] = {
     "rdma": ("bedplate_rdma",),
     "frameworks": ("bedplate_frameworks",),
 }
+#: A driver that nobody named, whose packages may not exist under their names.
+UNCONFIRMED = "unconfirmed"
 #: Dimensions whose values are the setting's own.
 PLAIN = {"os", "kind", "source", "sharing", "runtime", "cni", "sources", "addon", "part"}
 
@@ -60,6 +63,9 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> tuple[Problem, ...
 def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
     for part, name in parts(lock):
         dimension, _, value = part.partition(" ")
+        if dimension == UNCONFIRMED:
+            yield _unconfirmed(site.pools[name][0], lock.pools[name], value)
+            continue
         host = _host(site, name, dimension, value)
         path = _path(dimension, value)
         place = host.places.of(path)
@@ -77,6 +83,26 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
             "choose one of these" if allowed else "remove it",
             "installable",
         )
+
+
+def _unconfirmed(host: SiteHost, pool: Pool, version: str) -> Problem:
+    """Nothing that is confirmed goes with the settings, and nobody named this driver."""
+    path: KeyPath = ("bedplate_driver",)
+    place, driver = host.places.of(path), pool.nvidia_driver
+    if driver is None:
+        raise AssertionError(f"no driver is locked, and {version} is unconfirmed")
+    return Problem(
+        "no index has confirmed the driver's packages",
+        place.file,
+        place.line,
+        place.column,
+        spelt(path),
+        f"{version} from {driver.source} for {pool.os}",
+        "a driver whose packages are confirmed, or one that the settings name",
+        f'write branch: "{driver.branch}" and source: {driver.source} to take it all the same, '
+        "or choose another branch, source or system",
+        "installable",
+    )
 
 
 def _host(site: Site, name: str, dimension: str, value: str) -> SiteHost:

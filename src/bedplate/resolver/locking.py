@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
+from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import MODES_WITH_REPLICAS
 from bedplate.resolver.outcome import Reason
 from bedplate.resolver.wishes import shares_of
@@ -250,6 +251,14 @@ def not_built(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[
     return sorted(
         {f"{kind} {value}" for kind, value in decided if value not in known.get(kind, ())}
     )
+
+
+def unconfirmed(name: str, values: Mapping[str, str], candidates: Candidates) -> list[str]:
+    """Return a pool's driver where no index has confirmed its packages and nobody named them."""
+    fact = candidates.facts.get(values.get("driver", ""))
+    if fact is None or name in candidates.named or not prefer.defaults(fact)[1]:
+        return []
+    return [f"unconfirmed {fact.value.version}"]
 
 
 def not_run(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:

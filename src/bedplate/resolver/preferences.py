@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import DriverBranch, DriverPackages, FrameworkBuild
+    from bedplate.catalogue.facts import DriverBranch, DriverPackages, Fact, FrameworkBuild
 
 #: Kinds of branch, best first, by the policy that is wished.
 POLICIES = {
@@ -32,7 +32,9 @@ LOCKED_SHARED, MIRRORED, KUBERNETES, RUNTIME, SHARED, ADDON = (
     16000,
     15000,
 )
-SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_NAME = (
+BROUGHT, CONFIRMED, SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_NAME = (
+    9200,
+    9100,
     9000,
     8900,
     8800,
@@ -65,16 +67,33 @@ def supported(branch: DriverBranch, day: date) -> bool:
     return branch.end_of_life is not None and branch.end_of_life >= day
 
 
+def defaults(fact: Fact[DriverPackages]) -> tuple[bool, bool]:
+    """Tell what keeps a driver from being a default: its file must be brought; it is unconfirmed.
+
+    NVIDIA's installer is a file that the user brings. Packages are unconfirmed where no index and
+    no host has shown that they exist under these names.
+    """
+    return fact.value.source == "runfile", fact.sure == "unproved"
+
+
 def driver_costs(
-    driver: DriverPackages,
+    fact: Fact[DriverPackages],
     branch: DriverBranch,
-    policy: str,
+    wished: tuple[str, bool],
     locked: tuple[str, str] | None,
     ranks: tuple[Mapping[str, int], Mapping[str, int], date],
 ) -> Costs:
-    """Return what choosing a driver costs. `ranks` are those of versions and names, and the day."""
-    versions, names, day = ranks
+    """Return what choosing a driver costs.
+
+    `wished` are the policy, and whether the settings name the driver. `ranks` are those of versions
+    and names, and the day.
+    """
+    (policy, is_named), (versions, names, day) = wished, ranks
+    driver = fact.value
+    brought, unconfirmed = (not is_named and one for one in defaults(fact))
     return [
+        (BROUGHT, int(brought)),
+        (CONFIRMED, int(unconfirmed)),
         (SUPPORTED, int(not supported(branch, day))),
         (POLICY, POLICIES[policy].index(branch.type)),
         (LOCKED, int((driver.version, driver.flavour) != locked)),
@@ -122,6 +141,8 @@ MEANINGS = {
     KUBERNETES: "a newer release goes as well",
     RUNTIME: "a newer runtime goes as well",
     ADDON - 1000: "a newer version goes as well",
+    BROUGHT: "NVIDIA's installer is taken only where it is named",
+    CONFIRMED: "no index has confirmed its packages, and the settings do not name it",
     SUPPORTED: "its branch is not supported any more",
     POLICY: "its branch is of another kind than the policy prefers",
     LOCKED: "another version is locked already",

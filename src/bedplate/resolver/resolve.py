@@ -153,6 +153,7 @@ def _plan(
     for name in site.pools:
         pool = locking.pool(pools[name], values[name], candidates)
         lacking = locking.not_built(locking.pool_parts(pool, catalogue), catalogue)
+        lacking += locking.unconfirmed(name, values[name], candidates)
         locked_pools[name] = pool.model_copy(update={"not_yet": lacking})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None

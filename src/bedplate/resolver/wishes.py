@@ -207,6 +207,12 @@ def host_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
         )
 
 
+def names_driver(wishes: Sequence[Wish]) -> bool:
+    """Tell whether a pool's wishes name its driver: by its version, or by branch and source."""
+    kinds = {wish.kind for wish in wishes if wish.component == Name("driver")}
+    return "pin" in kinds or {"branch", "source"} <= kinds
+
+
 def pool_wishes(subject: str, hosts: Sequence[SiteHost], catalogue: Catalogue) -> Iterator[Wish]:
     """Yield what is wished of a pool, boards first."""
     host = hosts[0]
