@@ -67,7 +67,8 @@ def measure_site() -> tuple[dict[str, float], dict[str, float]]:
     """Measure the site's life on hosts that are taken down after it."""
     with tempfile.TemporaryDirectory(prefix="bedplate-benchmark-") as folder:
         site = MeasuredCommands(
-            copy_site(Path(folder) / "e2e"), copy_description(Path(folder) / "e2e.yml")
+            copy_site(Path(folder) / "e2e", upstream=False),
+            copy_description(Path(folder) / "e2e.yml"),
         )
         site.substrate("down")
         forget_stacks()

@@ -29,7 +29,7 @@ def write(site: SiteCommands, host: str, path: str, text: str) -> None:
 def make_cluster(site: SiteCommands) -> float:
     """Initialise, join all at once, wait for the GPUs; return the seconds it took."""
     lock = load_lock(site.site)
-    args = cluster_args(lock, artifact.mirrored(site.site, "flannel-manifest"), 300)
+    args = cluster_args(lock, artifact.manifest(site.site, lock, "flannel-manifest"), 300)
     (first,) = args["control_planes"]
     inputs = ControlPlaneInputs.model_validate(control_plane_args(args, first))
     name = str(first["name"])
@@ -59,7 +59,8 @@ def make_cluster(site: SiteCommands) -> float:
 
 def assert_same_network(site: SiteCommands) -> None:
     """Fail if the stack changes flannel's manifest so much that the yardstick measures another."""
-    text = artifact.mirrored(site.site, "flannel-manifest")
-    subnet = load_lock(site.site).model_dump(mode="json")["cluster"]["kubernetes"]["pod_subnet"]
+    lock = load_lock(site.site)
+    text = artifact.manifest(site.site, lock, "flannel-manifest")
+    subnet = lock.model_dump(mode="json")["cluster"]["kubernetes"]["pod_subnet"]
     kinds = {item["kind"] for item in flannel.objects(text, subnet)}
     assert "DaemonSet" in kinds, kinds

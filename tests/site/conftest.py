@@ -27,8 +27,8 @@ EXTRA = "gpu-c"
 NETWORK = "bedplate-e2e"
 
 
-def copy_site(folder: Path) -> Path:
-    """Copy the demo's settings to *folder*: other subnet, no mirror, and `gpu-c` as `gpu-b`."""
+def copy_site(folder: Path, *, upstream: bool = True) -> Path:
+    """Copy the demo's settings to *folder*: other subnet, `gpu-c` as `gpu-b`, and no mirror."""
     source = ROOT / "inventories" / "demo"
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns(".bedplate*"))
     for path in folder.rglob("*.yml"):
@@ -37,6 +37,8 @@ def copy_site(folder: Path) -> Path:
     pool = hosts["all"]["children"]["gpu_pools"]["children"]["pool_class"]["hosts"]
     pool[EXTRA] = {"ansible_host": f"{SUBNET}23"}
     (folder / "hosts.yml").write_text(yaml.safe_dump(hosts, sort_keys=False))
+    if not upstream:
+        return folder
     settings = folder / "group_vars/all/bedplate.yml"
     content = yaml.safe_load(settings.read_text())
     content["bedplate_sources"] |= {"mode": "upstream"}

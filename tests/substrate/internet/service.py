@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import getproxies
 
 from bedplate.mirror import processes
 from bedplate.mirror.service import run_directory
@@ -71,6 +72,14 @@ class Service:
         """
         if processes.running(self.folder / "internet.json"):
             return False
+        if getproxies().keys() & {"http", "https"}:
+            raise SubstrateError(
+                "hosts behind a proxy can't have a stand-in for the internet",
+                "the environment",
+                "http_proxy or https_proxy",
+                "none: the proxy would be a way past it",
+                "use a mirror ('up' without --internet)",
+            )
         self.authority.ensure()
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "ready").unlink(missing_ok=True)
