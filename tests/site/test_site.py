@@ -98,7 +98,9 @@ def test_resolve_asks_for_little(site: SiteCommands, figures: dict[str, dict[str
         "kB": sum(one.size for one in asked if one.method == "GET") / 1e3,
         "seconds": site.phases["mirror resolve"],
     }
-    assert {one.status for one in asked} <= {200, 302, 307, 401}
+    # The distribution's own indexes are no part of the stand-in, and the bill says so.
+    vendors = {one.status for one in asked if not one.host.endswith(".debian.org")}
+    assert vendors <= {200, 302, 307, 401}
     assert sum(one.size for one in asked if one.method == "GET") < 1_000_000
     first = (site.site / ".bedplate.bill.yml").read_bytes()
     site.resolve()
