@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
         """Replace the host's evidence by one failed check that gives the reason."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         wish = self._task.args
-        playbook = wish.get("playbook") or "site.yml"
+        playbook = wish.get("playbook") or "bedplate.gpu.site"
         check = evidence.failed(
             "site.finished",
             f"{playbook} came to its end on this host",

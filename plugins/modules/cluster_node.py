@@ -30,7 +30,7 @@ options:
   reason:
     description: Why the node is out of service, for people who find it so.
     type: str
-    default: taken out of service by upgrade.yml
+    default: taken out of service by bedplate.gpu.upgrade
   expects:
     description: Number by resource that a ready node offers.
     type: dict
@@ -117,7 +117,7 @@ def main() -> None:
             "choices": ["drained", "closed", "open", "ready"],
             "required": True,
         },
-        "reason": {"type": "str", "default": "taken out of service by upgrade.yml"},
+        "reason": {"type": "str", "default": "taken out of service by bedplate.gpu.upgrade"},
         "expects": {"type": "dict", "default": {}},
         "timeout": {"type": "int", "default": 600},
         "delete_emptydir_data": {"type": "bool", "default": False},

@@ -27,7 +27,7 @@ options:
   playbook:
     description: What is to be run again once the reason is mended.
     type: str
-    default: site.yml
+    default: bedplate.gpu.site
   evidence_dir:
     description: Folder on the control side that takes the evidence.
     type: str
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 - name: Forget old evidence
   bedplate.gpu.evidence_unfinished:
     name: "{{ inventory_hostname }}"
-    reason: site.yml has not come to its end
+    reason: bedplate.gpu.site has not come to its end
     evidence_dir: "{{ inventory_dir }}/.bedplate/evidence"
 """
 

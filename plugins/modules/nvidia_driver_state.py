@@ -175,7 +175,7 @@ def main() -> None:
                 ", ".join(users),
                 "no process that holds a GPU",
                 "End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
-                " and run upgrade.yml again.",
+                " and run bedplate.gpu.upgrade again.",
             )
         )
     try:

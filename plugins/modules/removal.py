@@ -123,7 +123,7 @@ def main() -> None:
                 os.uname().nodename,
                 str(error),
                 "every command ends well",
-                "Mend what it says and run reset.yml again: it goes on where it ended.",
+                "Mend what it says and run bedplate.gpu.reset again: it goes on where it ended.",
             )
         )
     module.exit_json(

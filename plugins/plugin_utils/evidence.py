@@ -67,7 +67,7 @@ def compare_hardware(document: dict[str, Any], last: Mapping[str, Any], *, drift
     if not drift:
         return
     what = "machine and GPUs are those of the last evidence, without differences"
-    fix = "If that was meant, run site.yml for this host again: it takes them in."
+    fix = "If that was meant, run bedplate.gpu.site for this host again: it takes them in."
     if evidence.comparable(before, found):
         check = evidence.check("hardware.same", what, [], swapped, fix)
     else:

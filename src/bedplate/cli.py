@@ -127,7 +127,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     drift = commands.add_parser(
         "drift",
         help="what has changed on the hosts since, and what to run",
-        description="Show what playbooks/drift.yml found last: what has changed on the hosts since "
+        description="Show what bedplate.gpu.drift found last: what has changed on the hosts since "
         "they were set up, and what to run about it. No host is contacted.",
         epilog="Exit status: 0 no drift, 2 drift, 3 no drift seen but not every host is known "
         "(never looked at, not reached, or looked at under another lock), or refused, 1 internal "

@@ -91,7 +91,7 @@ def test_back_without_a_network(changed: Machine) -> None:
     assert changed.refused(NEW, playbook="rollback.yml") == (
         f"there is no driver to go back to — node — got: {OLD} (proprietary) alone; allowed: a"
         " driver that worked before it — Choose one in the site and run 'bedplate plan' and"
-        " site.yml."
+        " bedplate.gpu.site."
     )
 
 
@@ -160,7 +160,7 @@ def test_a_module_in_use_waits_for_a_reboot_that_was_allowed(changed: Machine) -
     said = (
         "reboot required — node — rmmod nvidia_uvm: rmmod: ERROR: Module nvidia_uvm is in use —"
         f" module {OLD} stays loaded; allowed: {NEW} — Set nvidia_driver_reboot_allowed for this"
-        " host, or reboot it yourself, and run site.yml again."
+        " host, or reboot it yourself, and run bedplate.gpu.site again."
     )
     assert changed.refused(NEW) == said
     assert changed.refused(NEW) == said, "the second run is to say the same"
@@ -171,7 +171,7 @@ def test_a_module_in_use_waits_for_a_reboot_that_was_allowed(changed: Machine) -
     assert (
         "loaded kernel module at the lock's version — node [driver.loaded_version] — got:"
         f" {OLD} (reboot required); allowed: {NEW} — Reboot the host, or set"
-        " nvidia_driver_reboot_allowed and run site.yml."
+        " nvidia_driver_reboot_allowed and run bedplate.gpu.site."
     ) in unwrapped(output)
 
     code, _, output = changed.play(NEW, nvidia_driver_reboot_allowed=True)

@@ -135,9 +135,11 @@ def test_of_four_hosts_a_bad_one_is_set_aside(fleet: SiteCommands) -> None:
 
 
 def goes_back(fleet: SiteCommands) -> None:
-    """Take one host back with rollback.yml; the others stay, and nobody goes unasked."""
+    """Take one host back with bedplate.gpu.rollback; the others stay, and nobody goes unasked."""
     done = fleet.playbook("playbooks/rollback.yml", check=False)
-    assert "no hosts are named — rollback.yml — got: no --limit; " in unwrapped(done.stdout)
+    assert "no hosts are named — bedplate.gpu.rollback — got: no --limit; " in unwrapped(
+        done.stdout
+    )
     done = fleet.playbook("playbooks/rollback.yml", "--limit", BAD, check=False)
     assert done.returncode == 2
     told = unwrapped(done.stdout)

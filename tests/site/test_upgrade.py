@@ -175,7 +175,7 @@ def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
     closed = {name: node(site, name)["spec"].get("unschedulable", False) for name in GPUS}
     assert closed == {"gpu-a": False, "gpu-b": False, "gpu-c": True}
     reason = node(site, "gpu-c")["metadata"]["annotations"]["bedplate.gpu/out-of-service"]
-    assert reason.startswith("set aside by upgrade.yml: no uncorrected memory errors")
+    assert reason.startswith("set aside by bedplate.gpu.upgrade: no uncorrected memory errors")
     assert allocatable(site)["gpu-b"] == GPUS["gpu-b"]
     wait_for("the workload has moved", lambda: "Running" in phases(site))
     evidence = json.loads((site.site / ".bedplate/evidence/host-gpu-c.json").read_text())

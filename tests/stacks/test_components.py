@@ -336,7 +336,7 @@ def test_hosts_without_labels_are_named_all_at_once(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"no labels of GPU feature discovery — {tmp_path}/.bedplate/evidence — got none for "
         "gpu-a, gpu-b / allowed labels for every GPU host — run `ansible-playbook "
-        "playbooks/verify.yml` on the site first"
+        "bedplate.gpu.verify` on the site first"
     )
 
 

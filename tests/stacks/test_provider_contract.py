@@ -205,7 +205,8 @@ def test_wrong_version_on_the_host_is_refused(
     with pytest.raises(grpc.RpcError) as caught:
         engine.create("ControlPlane", control_plane).result()
     assert caught.value.details() == (
-        "cp1: kubeadm on this host is 1.35.0, the lock says 1.36.3: run ansible-playbook site.yml "
+        "cp1: kubeadm on this host is 1.35.0, the lock says 1.36.3: "
+        "run ansible-playbook bedplate.gpu.site "
         "for this host, then pulumi up"
     )
 

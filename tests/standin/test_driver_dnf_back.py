@@ -216,7 +216,7 @@ def test_there_is_one_way_back(site: Path) -> None:
     assert changed == -1
     assert (
         f"there is no driver to go back to — one — got: {OLD} (open) alone; allowed: a driver that"
-        " worked before it — Choose one in the site and run 'bedplate plan' and site.yml."
+        " worked before it — Choose one in the site and run 'bedplate plan' and bedplate.gpu.site."
     ) in said
     assert state(site) == before
 
@@ -229,7 +229,7 @@ def test_reset_refuses_to_take_what_is_somebodys_with_the_driver(site: Path) -> 
     assert (
         f"not everything could be taken away — {os.uname().nodename} — got: packages of yours need"
         f" the driver: {TOOL.name}; allowed: every command ends well — Mend what it says and run"
-        " reset.yml again: it goes on where it ended."
+        " bedplate.gpu.reset again: it goes on where it ended."
     ) in said
     assert state(site) == before
     assert on.run(["dnf", "--assumeyes", "remove", TOOL.name], 300).code == 0

@@ -146,7 +146,7 @@ def test_a_look_from_before_the_last_run_says_nothing(
     write(site, "host", "gpu-b", check(result="pass"), checked=LATER)
     status, lines, _ = drift(site, capsys)
     assert status == 3
-    reason = f"site.yml or verify.yml has run since it was looked at ({NOW})"
+    reason = f"bedplate.gpu.site or bedplate.gpu.verify has run since it was looked at ({NOW})"
     assert f"gpu-b: not known — {reason}" in lines
 
 

@@ -38,7 +38,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def drift(site: Path, capsys: pytest.CaptureFixture[str], *names: str) -> tuple[int, list[str]]:
-    """Leave what drift.yml leaves where these checks fail, and run the command."""
+    """Leave what bedplate.gpu.drift leaves where these checks fail, and run the command."""
     document = {
         "format": 1,
         "subject": {"kind": "host", "name": "hv1", "pool": None},

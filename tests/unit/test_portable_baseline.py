@@ -113,7 +113,7 @@ def test_a_pair_that_a_drop_in_of_ours_outdoes_is_not_called_enrolled(tmp_path: 
         """
         the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got:
         /etc/dkms/framework.conf.d/bedplate.conf has DKMS sign with another pair than your own;
-        allowed: /k — Run site.yml for this host again.
+        allowed: /k — Run bedplate.gpu.site for this host again.
         """
     )
     Path(on.path(secure_boot.DROP_IN)).unlink()
@@ -243,12 +243,12 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
         """
         kernel settings as role host_baseline keeps them, without differences — gpu-1
         [baseline.settings] — got: /etc/sysctl.d/99-zz-bedplate-host.conf differs, fs.a is unknown
-        instead of 2; allowed: nothing — Run site.yml for this host again, and reboot it if a
-        blacklisted module is loaded.
+        instead of 2; allowed: nothing — Run bedplate.gpu.site for this host again, and reboot it if
+        a blacklisted module is loaded.
 
         the initramfs carries the blacklist and the module options — gpu-1 [baseline.initramfs]
         — got: of old (a run was cut off before it refreshed it); allowed: refreshed — Run
-        site.yml for this host again.
+        bedplate.gpu.site for this host again.
 
         the running kernel is the site's — gpu-1 [baseline.kernel] — got: RUNNING; allowed:
         6.1.0-1-amd64 — Reboot the host into that kernel; where a newer one is installed, make
@@ -256,8 +256,8 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
 
         kernel packages held against upgrades, without differences — gpu-1
         [baseline.kernel_held] — got: linux-headers-6.1.0-1-amd64 is missing,
-        linux-image-6.1.0-1-amd64 is not held; allowed: nothing — Run site.yml for this host
-        again.
+        linux-image-6.1.0-1-amd64 is not held; allowed: nothing — Run bedplate.gpu.site for this
+        host again.
 
         headers of the running kernel, to build modules with — gpu-1 [baseline.headers] — got:
         no /lib/modules/RUNNING/build; allowed: /lib/modules/RUNNING/build — Install
@@ -270,7 +270,7 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
 
         the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got:
         there is no /var/lib/dkms/mok.key with /var/lib/dkms/mok.pub; allowed: enrolled — Run
-        site.yml for this host again.
+        bedplate.gpu.site for this host again.
 
         the clock is synchronised — gpu-1 [baseline.clock] — got: no; allowed: yes — Run chrony,
         ntpd or systemd-timesyncd on the host, with servers that it can reach.
@@ -354,12 +354,15 @@ def test_a_kernel_that_is_there_and_held_passes(tmp_path: Path) -> None:
     [
         (
             KUBELET_CONFIG,
-            "Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first.",
+            (
+                "Run bedplate.gpu.upgrade with -e upgrade_reboot_allowed=true, which drains"
+                " the node first."
+            ),
         ),
         (
             SLURM_NODE,
             (
-                "Run slurm.yml with -e slurm_change_nodes=true"
+                "Run bedplate.gpu.slurm with -e slurm_change_nodes=true"
                 " -e host_baseline_reboot_allowed=true, which lets jobs end first."
             ),
         ),
@@ -384,8 +387,8 @@ def test_a_node_is_told_the_only_way_to_another_kernel(tmp_path: Path, sign: str
         6.1.0-1-amd64 — WAY
 
         kernel packages held against upgrades, without differences — gpu-1
-        [baseline.kernel_held] — got: linux-image-amd64 is not held; allowed: nothing — Run site.yml
-        for this host again.
+        [baseline.kernel_held] — got: linux-image-amd64 is not held; allowed: nothing — Run
+        bedplate.gpu.site for this host again.
         """.replace("WAY", way)
     )
 

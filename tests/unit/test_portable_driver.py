@@ -42,7 +42,8 @@ def test_a_module_that_comes_built_wants_its_own_kernel_and_no_headers(tmp_path:
     on = Host(str(tmp_path))
     assert driver.way_out(on, RELEASE, "precompiled", "6.1.0-50-amd64") == (
         "The module comes built for kernel 6.1.0-50-amd64, and 6.1.0-37-amd64 runs: boot the host"
-        " into that kernel (a node: run upgrade.yml with -e upgrade_reboot_allowed=true), and run"
+        " into that kernel (a node: run bedplate.gpu.upgrade with -e "
+        "upgrade_reboot_allowed=true), and run"
         " the playbook again."
     )
     for kernel in ("", RELEASE):

@@ -49,11 +49,11 @@ def test_an_older_loaded_module_asks_for_a_reboot(machine: Machine) -> None:
         (
             "loaded kernel module at the lock's version — gpu-b [driver.loaded_version] —"
             " got: 535.183.01 (reboot required); allowed: 535.261.03 —"
-            " Reboot the host, or set nvidia_driver_reboot_allowed and run site.yml."
+            " Reboot the host, or set nvidia_driver_reboot_allowed and run bedplate.gpu.site."
         ),
         (
             "library and loaded kernel module are of one version — gpu-b [driver.library] —"
-            " got: 535.261.03; allowed: 535.183.01 — Run site.yml for this host again."
+            " got: 535.261.03; allowed: 535.183.01 — Run bedplate.gpu.site for this host again."
         ),
     ]
 
@@ -75,7 +75,7 @@ def test_options_that_the_loaded_module_lacks_are_named(machine: Machine) -> Non
     assert told == (
         "options of the loaded kernel module as wished — gpu-b [driver.options] —"
         " got: NVreg_DeviceFileMode=438; allowed: NVreg_DeviceFileMode=432 —"
-        " Run site.yml for this host again."
+        " Run bedplate.gpu.site for this host again."
     )
     (passed,) = options_check(machine, "nvidia", NVreg_EnableGpuFirmware=0)
     assert passed[0] == "pass"
@@ -342,16 +342,20 @@ def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: 
     closed["metadata"] = {
         "name": "gpu-a",
         "labels": {},
-        "annotations": {"bedplate.gpu/out-of-service": "set aside by upgrade.yml: it burns"},
+        "annotations": {
+            "bedplate.gpu/out-of-service": "set aside by bedplate.gpu.upgrade: it burns"
+        },
     }
     # Its user's own.
     cordoned = node("cp1", gpus=None) | {"spec": {"unschedulable": True}}
     checks = cluster(tmp_path, [cordoned, closed])
     (told,) = evidence.failures(checks, "demo")
     assert told == (
-        "node gpu-a is not kept out of service by upgrade.yml — demo [node.gpu-a.in_service] —"
-        " got: out of service (set aside by upgrade.yml: it burns); allowed: in service —"
-        " Mend what it says, run upgrade.yml with --limit gpu-a, and then verify.yml."
+        "node gpu-a is not kept out of service by "
+        "bedplate.gpu.upgrade — demo [node.gpu-a.in_service] —"
+        " got: out of service (set aside by bedplate.gpu.upgrade: it burns); allowed: in service —"
+        " Mend what it says, run bedplate.gpu.upgrade with --limit "
+        "gpu-a, and then bedplate.gpu.verify."
     )
 
 

@@ -198,7 +198,7 @@ def test_nothing_is_touched_while_a_process_holds_a_card(cards: Cards) -> None:
     assert str(caught.value) == (
         "GPUs are in use, so that their MIG layout stays — node — got: 4711 (python3);"
         " allowed: no process that holds a GPU —"
-        " End them, or drain the node by upgrade.yml, and run the play again."
+        " End them, or drain the node by bedplate.gpu.upgrade, and run the play again."
     )
     assert cards.commands == []
     # The compute mode counts for programs to come: who computes now is not disturbed.

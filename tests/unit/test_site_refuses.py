@@ -45,7 +45,7 @@ def run(site: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(site: Path) -> str:
-    """Run site.yml and return what it says, once: it ends in its first play, before any host."""
+    """Run the playbook and return what it says, once: it ends in its first play."""
     done = run(site, "ansible-playbook", "site.yml")
     assert done.returncode == FAILED, done.stdout + done.stderr
     assert done.stdout.count("PLAY [") == 1

@@ -264,7 +264,7 @@ def test_the_controller_is_to_know_every_node(tmp_path: Path) -> None:
     assert failures(checks) == [
         (
             "Slurm has the nodes that the site declares — b1 [slurm.nodes] —"
-            " got: b1; allowed: b1, b2 — Run site.yml for this host again."
+            " got: b1; allowed: b1, b2 — Run bedplate.gpu.site for this host again."
         )
     ]
 

@@ -113,7 +113,7 @@ def upgrade(
     groups: Mapping[str, Sequence[str]] | None = None,
     **variables: Any,
 ) -> Upgrade:
-    """Plan a site of these hosts and run upgrade.yml on it: all in a pool, or in *groups*."""
+    """Plan a site of these hosts and run the upgrade on it: all in a pool, or in *groups*."""
     site = folder / "site"
     (site / "group_vars").mkdir(parents=True)
     reached = {
@@ -182,8 +182,9 @@ def test_no_wave_begins_once_more_hosts_are_set_aside_than_the_budget_allows(
     )
     ends = (
         "the upgrade ends here — {} and the hosts after it — got: 2 set aside (two, four);"
-        " allowed: 1 (upgrade_failure_budget) — Mend those, or go back with rollback.yml, and run"
-        " upgrade.yml again."
+        " allowed: 1 (upgrade_failure_budget) — Mend those, or go "
+        "back with bedplate.gpu.rollback, and run"
+        " bedplate.gpu.upgrade again."
     )
     assert done.told == {lost, SICK["tests_fault"], ends.format("five"), ends.format("six")}
     assert done.failed == {"two", "four", "five", "six"}

@@ -37,7 +37,7 @@ def test_who_holds_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         f"the GPUs are in use, so that the driver stays — {os.uname().nodename} —"
         " got: 88 (dcgm-exporter); allowed: no process that holds a GPU —"
         " End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
-        " and run upgrade.yml again."
+        " and run bedplate.gpu.upgrade again."
     )
 
 

@@ -288,7 +288,7 @@ def _kubelet(facts: Mapping[str, Any], lock: Lock | None, cluster: Cluster) -> I
         )
         yield Finding("kubelet", "runs", f"{version}, {where}; {kept}")
     else:
-        text = f"{version} → {wanted}, {where}; by site.yml{_needs(facts)}"
+        text = f"{version} → {wanted}, {where}; by bedplate.gpu.site{_needs(facts)}"
         yield Finding("kubelet", "change", text)
 
 

@@ -184,7 +184,10 @@ def _judge(
     if found.lock != lock_digest:
         unknown = "was looked at under another lock than the present one"
     elif verified > found.checked:
-        unknown = f"site.yml or verify.yml has run since it was looked at ({found.checked})"
+        unknown = (
+            "bedplate.gpu.site or bedplate.gpu.verify has run since it "
+            f"was looked at ({found.checked})"
+        )
     elif unseen:
         unknown = f"{UNSEEN[unseen[0].id]}: {unseen[0].reason}"
     elif not any(c.result is not Result.SKIPPED for c in found.checks):

@@ -125,7 +125,7 @@ def _registry() -> Path:
             f"{cache() / 'tools'} and PATH",
             "no program 'registry'",
             "the CNCF Distribution registry",
-            "run 'python tests/substrate/tools/build.py registry' in Bedplate's checkout",
+            "put its program `registry` on PATH",
         )
     return Path(found)
 

@@ -276,7 +276,7 @@ def refusal(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
             where,
             ", ".join(busy),
             "no process that holds a GPU",
-            "End them, or drain the node by upgrade.yml, and run the play again.",
+            "End them, or drain the node by bedplate.gpu.upgrade, and run the play again.",
         )
     return ""
 

@@ -99,7 +99,10 @@ class GpuReady(Resource):
         except ProviderError as error:
             return [short, f"its device plugin cannot be asked: {error}"]
         if not plugin["found"]:
-            fix = "run ansible-playbook site.yml for it, then see `journalctl -u kubelet` there"
+            fix = (
+                "run ansible-playbook bedplate.gpu.site for it, then see "
+                "`journalctl -u kubelet` there"
+            )
             return [short, f"no {PLUGIN} container has run on {name}: {fix}"]
         state = plugin["state"].removeprefix("CONTAINER_").lower()
         return [

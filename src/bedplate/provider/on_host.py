@@ -86,7 +86,7 @@ class Host:
         except FileNotFoundError as error:
             raise RefusalError(
                 f"{argv[0]} is not installed on this host: prepare it with ansible-playbook "
-                "site.yml first"
+                "bedplate.gpu.site first"
             ) from error
 
     def run(self, *argv: str, stdin: str = "") -> str:
@@ -220,7 +220,7 @@ def check_tools(host: Host, version: str) -> None:
     if found != version:
         raise RefusalError(
             f"kubeadm on this host is {found}, the lock says {version}: "
-            "run ansible-playbook site.yml for this host, then pulumi up"
+            "run ansible-playbook bedplate.gpu.site for this host, then pulumi up"
         )
 
 

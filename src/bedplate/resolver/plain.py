@@ -79,7 +79,7 @@ def _passthrough(host: SiteHost) -> Iterator[Problem]:
     for index, address in enumerate(given.devices):
         if address not in known:
             path = ("bedplate_passthrough", "devices", index)
-            fix = "turn the IOMMU on, and copy the groups that discover.yml found"
+            fix = "turn the IOMMU on, and copy the groups that bedplate.gpu.discover found"
             yield refused("iommu-groups", host, path, address, "an address in an IOMMU group", fix)
 
 
@@ -132,7 +132,7 @@ def _named(
 def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     wishes = host.wishes
     if not wishes.bedplate_gpu and wishes.bedplate_accelerator is None:
-        fix = "write {model: …, count: …}; playbooks/discover.yml proposes it"
+        fix = "write {model: …, count: …}; bedplate.gpu.discover proposes it"
         if POOLS in host.groups:
             fix += f"; nodes without a GPU belong into the group {WORKERS}"
         yield refused("gpu-count", host, ("bedplate_gpu",), "none", "at least one", fix)

@@ -86,6 +86,6 @@ def discovered(site: Path, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
         raise StackError(
             f"no labels of GPU feature discovery — {site}/.bedplate/evidence — got none for "
             f"{', '.join(missing)} / allowed labels for every GPU host — run `ansible-playbook "
-            "playbooks/verify.yml` on the site first"
+            "bedplate.gpu.verify` on the site first"
         )
     return found

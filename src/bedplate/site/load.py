@@ -129,7 +129,7 @@ def load_site(path: Path) -> Site:
                     str(path),
                     got="a file" if path.exists() else "nothing",
                     allowed="an inventory directory",
-                    fix="copy inventories/example",
+                    fix="make one with `bedplate init DIR`",
                 )
             ]
         )

@@ -239,7 +239,8 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
             {"vm1": guest(vgpu=["grid_t4-16c"])},
             (
                 "guest's shares of cards were not made — hv1, guest vm1 — got: none; "
-                "allowed: grid_t4-16c — Write bedplate_vgpu for this hypervisor and run site.yml, "
+                "allowed: grid_t4-16c — Write bedplate_vgpu for this "
+                "hypervisor and run bedplate.gpu.site, "
                 "or write the guest out for vSphere (entry point artefacts)."
             ),
         ),

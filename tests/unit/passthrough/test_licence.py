@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).parents[3]
-SITE = "Run site.yml for this host again."
+SITE = "Run bedplate.gpu.site for this host again."
 #: One share, as the guide shows it.
 SHARE = """
     vGPU Software Licensed Product
@@ -211,7 +211,8 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
             (
                 "guest has a token of its licence server — vm1 [licence.token] — got: no .tok file "
                 "in /etc/nvidia/ClientConfigToken; allowed: a token — Set "
-                "gpu_passthrough_licence_token and run site.yml, or have it in the guest's image."
+                "gpu_passthrough_licence_token and run bedplate.gpu.site, or "
+                "have it in the guest's image."
             ),
         ),
         (

@@ -120,7 +120,8 @@ def test_groups_that_changed_since_the_plan_are_told(tmp_path: Path) -> None:
     (said,) = passthrough.problems(present, pair, [["0000:27:00.0"], ["0000:28:00.0"]], "hv1")
     assert said == (
         "other IOMMU groups than the lock's — hv1 — got: 0000:27:00.0 0000:28:00.0; allowed: "
-        "0000:27:00.0; 0000:28:00.0 — Run discover.yml, take its iommu_groups over, and run "
+        "0000:27:00.0; 0000:28:00.0 — Run bedplate.gpu.discover, "
+        "take its iommu_groups over, and run "
         "'bedplate plan' again."
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CARD = ["0000:25:00.0", "0000:25:00.1"]
 GUEST = {"devices": CARD, "cpus": 1, "memory_gib": 4, "disk": "/srv/vm1", "network": "br0"}
 PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
-AGAIN = "Run site.yml for this host again."
+AGAIN = "Run bedplate.gpu.site for this host again."
 REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
 
 
@@ -276,7 +276,8 @@ def test_a_card_that_is_no_longer_given_away_is_told_until_the_boot(tmp_path: Pa
     said = (
         "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
         "{0}=vfio-pci, {1}=vfio-pci (reboot required); "
-        "allowed: {0}=no longer given away, {1}=no longer given away — Run site.yml for this "
+        "allowed: {0}=no longer given away, {1}=no longer given away "
+        "— Run bedplate.gpu.site for this "
         "host again, and reboot it or set gpu_passthrough_reboot_allowed."
     )
     assert machine.failures() == [said.format(*other)]

@@ -295,7 +295,7 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             (
                 "network cards reach GPU memory by dma-buf — node1 [rdma.gpudirect] — got: "
                 "kernel 6.1.0-50-amd64 is built without CONFIG_PCI_P2PDMA; allowed: dma-buf — "
-                "Run site.yml for this host again."
+                "Run bedplate.gpu.site for this host again."
             ),
         ),
         (
@@ -305,7 +305,7 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             (
                 "network cards reach GPU memory by dma-buf — node1 [rdma.gpudirect] — got: the "
                 "loaded module is proprietary; DMA-BUF is the open one's; allowed: dma-buf — "
-                "Run site.yml for this host again."
+                "Run bedplate.gpu.site for this host again."
             ),
         ),
         (
@@ -314,7 +314,8 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             {"method": "peermem"},
             (
                 "network cards reach GPU memory by peermem — node1 [rdma.gpudirect] — got: "
-                "nvidia_peermem is not loaded; allowed: peermem — Run site.yml for this host again."
+                "nvidia_peermem is not loaded; allowed: peermem — Run "
+                "bedplate.gpu.site for this host again."
             ),
         ),
         (
@@ -334,7 +335,7 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             (
                 "NCCL's settings are the lock's — node1 [rdma.nccl] — got: NCCL_IB_TC=106; "
                 "allowed: NCCL_IB_GID_INDEX=3, NCCL_IB_HCA==mlx5_0, NCCL_IB_TC=104 — Run "
-                "site.yml for this host again."
+                "bedplate.gpu.site for this host again."
             ),
         ),
     ],

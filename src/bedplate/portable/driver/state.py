@@ -162,7 +162,8 @@ def way_out(host: Host, release: str, source: str = "", kernel: str = "") -> str
     if source == PRECOMPILED and kernel not in ("", release):
         return (
             f"The module comes built for kernel {kernel}, and {release} runs: boot the host into"
-            " that kernel (a node: run upgrade.yml with -e upgrade_reboot_allowed=true), and run"
+            " that kernel (a node: run bedplate.gpu.upgrade with -e "
+            "upgrade_reboot_allowed=true), and run"
             " the playbook again."
         )
     if source == PRECOMPILED:
@@ -173,7 +174,7 @@ def way_out(host: Host, release: str, source: str = "", kernel: str = "") -> str
     if not host.exists(HEADERS.format(release)):
         return (
             f"Install linux-headers-{release}, which DKMS needs to build the module for the running"
-            " kernel, and run site.yml again."
+            " kernel, and run bedplate.gpu.site again."
         )
     return (
         "See 'dkms status' and the kernel's log on the host: the module may not have been built"

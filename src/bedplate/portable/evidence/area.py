@@ -6,7 +6,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 from ..host import Host
 from .checks import AGAIN, Checks, check, skipped
 
-PENDING = "A node keeps its driver while it is in a cluster: run upgrade.yml, which drains it."
+PENDING = (
+    "A node keeps its driver while it is in a cluster: run bedplate.gpu.upgrade, which drains it."
+)
 NO_VERSION = "the lock names no version for this host"
 VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+.~][0-9A-Za-z.+~-]+)?)")
 

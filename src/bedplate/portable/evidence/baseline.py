@@ -15,9 +15,11 @@ SHARED = "the host is a container: its {} is that of the machine below"
 NO_KERNEL = "the site names no kernel"
 NOT_BUILT = "no module is built on this host"
 #: A node is given another kernel only where its workload has left.
-DRAINED = "Run upgrade.yml with -e upgrade_reboot_allowed=true, which drains the node first."
+DRAINED = (
+    "Run bedplate.gpu.upgrade with -e upgrade_reboot_allowed=true, which drains the node first."
+)
 DRAINED_BY_SLURM = (
-    "Run slurm.yml with -e slurm_change_nodes=true -e host_baseline_reboot_allowed=true,"
+    "Run bedplate.gpu.slurm with -e slurm_change_nodes=true -e host_baseline_reboot_allowed=true,"
     " which lets jobs end first."
 )
 
@@ -41,7 +43,10 @@ def _settings(host: Host, wished: Mapping[str, Any], to: Collected) -> None:
     settings = kernel.resolve(host, kernel.Settings(**fields))
     found = kernel.compare(host, "host", settings)
     told = found._replace(stale_initramfs=False).told(settings)
-    fix = "Run site.yml for this host again, and reboot it if a blacklisted module is loaded."
+    fix = (
+        "Run bedplate.gpu.site for this host again, and reboot it if "
+        "a blacklisted module is loaded."
+    )
     what = "kernel settings as role host_baseline keeps them, without differences"
     to.checks.append(check("baseline.settings", what, [], told, fix))
     what = (

@@ -11,7 +11,7 @@ FAIL = "fail"
 SKIPPED = "skipped"
 
 Checks = List[Dict[str, Any]]
-AGAIN = "Run site.yml for this host again."
+AGAIN = "Run bedplate.gpu.site for this host again."
 
 
 def check(

@@ -85,10 +85,11 @@ def _in_service(node: Object, name: str, to: Checks) -> None:
     to.append(
         check(
             f"node.{name}.in_service",
-            f"node {name} is not kept out of service by upgrade.yml",
+            f"node {name} is not kept out of service by bedplate.gpu.upgrade",
             "in service",
             "in service" if reason is None else "out of service",
-            f"Mend what it says, run upgrade.yml with --limit {name}, and then verify.yml.",
+            "Mend what it says, run bedplate.gpu.upgrade with --limit "
+            f"{name}, and then bedplate.gpu.verify.",
             reason or "",
         )
     )

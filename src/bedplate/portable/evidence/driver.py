@@ -49,7 +49,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "loaded kernel module at the lock's version",
             wish.driver_version,
             loaded.version if loaded else None,
-            "Reboot the host, or set nvidia_driver_reboot_allowed and run site.yml."
+            "Reboot the host, or set nvidia_driver_reboot_allowed and run bedplate.gpu.site."
             if loaded and same
             else fix,
             "reboot required"
@@ -123,7 +123,8 @@ def _given_up(host: Host, wish: Wishes, to: Collected) -> None:
             "the lock's driver was not taken back after a failure",
             "kept",
             "taken back" if back else "kept",
-            "Mend the cause and run site.yml for this host again, or choose another driver and run"
+            "Mend the cause and run bedplate.gpu.site for this host "
+            "again, or choose another driver and run"
             " 'bedplate plan'.",
             record.reason,
         )
@@ -141,5 +142,8 @@ def _kernel(host: Host, to: Collected) -> None:
     if not recorded:
         to.checks.append(skipped("driver.kernel", what, "no driver was seen to work yet"))
         return
-    fix = "Run site.yml for this host again if that was meant, else boot the kernel of before."
+    fix = (
+        "Run bedplate.gpu.site for this host again if that was "
+        "meant, else boot the kernel of before."
+    )
     to.checks.append(check("driver.kernel", what, recorded, platform.release(), fix))

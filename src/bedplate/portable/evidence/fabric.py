@@ -12,7 +12,7 @@ from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
 _ABSENT = ("[N/A]", "N/A", "[Not Supported]", "")
-LOG = "See 'journalctl -u nvidia-fabricmanager' on the host, and run site.yml again."
+LOG = "See 'journalctl -u nvidia-fabricmanager' on the host, and run bedplate.gpu.site again."
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:

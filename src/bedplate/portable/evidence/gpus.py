@@ -78,7 +78,8 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "GPUs kept initialised by the persistence daemon",
             [],
             idle,
-            "See 'systemctl status nvidia-persistenced' on the host, and run site.yml again.",
+            "See 'systemctl status nvidia-persistenced' on the host, and "
+            "run bedplate.gpu.site again.",
             "persistence mode is off on these GPUs",
         )
     )

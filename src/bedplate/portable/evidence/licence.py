@@ -31,7 +31,10 @@ def _asks(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     if tokens:
         to.checks.append(check("licence.token", what, tokens, tokens, ""))
     else:
-        fix = "Set gpu_passthrough_licence_token and run site.yml, or have it in the guest's image."
+        fix = (
+            "Set gpu_passthrough_licence_token and run "
+            "bedplate.gpu.site, or have it in the guest's image."
+        )
         reason = f"no .tok file in {TOKENS}"
         to.checks.append(failed("licence.token", what, reason, fix, "a token"))
 

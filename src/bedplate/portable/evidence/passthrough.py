@@ -11,7 +11,10 @@ from .checks import AGAIN, check, failed, skipped
 
 REBOOT = "Reboot the host, or set gpu_passthrough_reboot_allowed and run the play again."
 #: A boot gives what is listed to vfio-pci again: the list comes first.
-RELEASE = "Run site.yml for this host again, and reboot it or set gpu_passthrough_reboot_allowed."
+RELEASE = (
+    "Run bedplate.gpu.site for this host again, and reboot it or "
+    "set gpu_passthrough_reboot_allowed."
+)
 
 
 def _next_boot(host: Host, boot_loader: str, arguments: List[str]) -> Dict[str, Any]:
@@ -135,7 +138,7 @@ def _shares(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     to.checks.append(check("passthrough.manager", what, version, found, REBOOT))
     what = "vGPU manager's service runs"
     state = host.run(["systemctl", "is-active", vgpu.SERVICE]).out.strip() or "absent"
-    fix = f"See 'journalctl -u {vgpu.SERVICE}' on the host, and run site.yml again."
+    fix = f"See 'journalctl -u {vgpu.SERVICE}' on the host, and run bedplate.gpu.site again."
     to.checks.append(check("passthrough.service", what, "active", state, fix))
     made = [share for share in vgpu.recorded(host) if vgpu.there(host, share)]
     names = [f"{guest}/{number} {profile}" for guest, number, profile in wished]

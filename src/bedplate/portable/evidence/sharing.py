@@ -15,7 +15,9 @@ ENABLED = "/etc/systemd/system/multi-user.target.wants/" + UNIT
 MPS_ROOT = "/run/nvidia/mps"
 RESOURCE = "nvidia.com/gpu"
 DAEMON = "nvidia-cuda-mps"
-PENDING = "A node keeps its sharing while it is in a cluster: run upgrade.yml, which drains it."
+PENDING = (
+    "A node keeps its sharing while it is in a cluster: run bedplate.gpu.upgrade, which drains it."
+)
 #: Our own configuration file, so its form is known; the host may have no YAML library.
 _REPLICAS = re.compile(r"^\s+replicas: (\d+)$", re.MULTILINE)
 _KIND = re.compile(r"^  (timeSlicing|mps):$", re.MULTILINE)

@@ -43,7 +43,8 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "slurm.controller",
             "the controller answers this host",
             silence,
-            "See whether munge's keys are the same and slurmctld is up, and run site.yml again.",
+            "See whether munge's keys are the same and slurmctld is up, "
+            "and run bedplate.gpu.site again.",
             "Slurmctld is UP",
         )
         if silence
@@ -57,7 +58,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
 
 def _service(host: Host, name: str) -> Dict[str, Any]:
     found = services.state(host, f"{name}.service").get("ActiveState") or "unknown"
-    fix = f"See 'journalctl --unit {name}' on the host, and run site.yml again."
+    fix = f"See 'journalctl --unit {name}' on the host, and run bedplate.gpu.site again."
     return check(f"slurm.{name}", f"{name} is active", "active", found, fix)
 
 
@@ -70,7 +71,9 @@ def _munge(host: Host, slurm: Mapping[str, Any], to: Collected) -> None:
     # unmunge reads no argument; a shell passes it on. A credential is no secret, and serves once.
     pipe = 'printf %s "$0" | unmunge --no-output'
     answer = host.run(["sh", "-c", pipe, str(slurm["credential"])])
-    fix = "Run site.yml again: it gives this host the controller's key. See its clock, too."
+    fix = (
+        "Run bedplate.gpu.site again: it gives this host the controller's key. See its clock, too."
+    )
     found = "valid" if answer.code == 0 else answer.said
     to.checks.append(check("slurm.credential", what, "valid", found, fix))
 
@@ -100,7 +103,7 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
         to.checks.append(failed(*later[0], str(error), AGAIN, "an answer"))
         return
     if state is None:
-        fix = "Run site.yml without --limit, or with the controller and this host in it."
+        fix = "Run bedplate.gpu.site without --limit, or with the controller and this host in it."
         to.checks.append(failed(*later[0], "Slurm knows no such node", fix, wished.name))
         return
     ready = state.usable and bool(state.flags)
@@ -146,7 +149,10 @@ def _isolation(host: Host, to: Collected, name: str, what: str) -> None:
     wished = dict(CONSTRAINTS, TaskPlugin="task/cgroup")
     plugins = config.get("TaskPlugin", "none").split(",")
     found["TaskPlugin"] = "task/cgroup" if "task/cgroup" in plugins else ",".join(plugins)
-    fix = "Remove what overrides it from slurm_settings or local.conf, and run site.yml again."
+    fix = (
+        "Remove what overrides it from slurm_settings or local.conf, "
+        "and run bedplate.gpu.site again."
+    )
     to.checks.append(check(name, what, wished, found, fix))
 
 

@@ -38,7 +38,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     """Look for timers that install upgrades."""
     del wish  # the same on every host
     found = unattended(host)
-    fix = "Turn it off on the host ({}), so that kernel and driver move by upgrade.yml only."
+    fix = (
+        "Turn it off on the host ({}), so that kernel and driver move by bedplate.gpu.upgrade only."
+    )
     commands = ["systemctl disable --now " + timer for timer in found]
     to.checks.append(
         check(

@@ -202,7 +202,7 @@ def _moved(
     if not locked or real == wished:
         return []
     shown = ["; ".join(" ".join(group) for group in one) or "none" for one in (real, wished)]
-    fix = "Run discover.yml, take its iommu_groups over, and run 'bedplate plan' again."
+    fix = "Run bedplate.gpu.discover, take its iommu_groups over, and run 'bedplate plan' again."
     return [problem("other IOMMU groups than the lock's", where, shown[0], shown[1], fix)]
 
 

@@ -102,7 +102,8 @@ def wrong(
         if wanted and not check and [share.profile for share in shares] != list(wanted):
             got, allowed = ", ".join(share.profile for share in shares), ", ".join(wanted)
             fix = (
-                "Write bedplate_vgpu for this hypervisor and run site.yml, or write the guest out"
+                "Write bedplate_vgpu for this hypervisor and run "
+                "bedplate.gpu.site, or write the guest out"
                 " for vSphere (entry point artefacts)."
             )
             what = "guest's shares of cards were not made"
