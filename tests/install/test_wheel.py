@@ -7,6 +7,7 @@ the language host of tests/substrate/pulumi stands in for the official one.
 from __future__ import annotations
 
 import re
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,28 +17,44 @@ import yaml
 
 from bedplate.lock import load_lock
 from tests.substrate.pulumi import HERE, built
-from tests.unit.bill.vendors import Key, serve, serving
+from tests.install.tunnel import tunnel
+from tests.unit.bill.vendors import Key, put
 
 if TYPE_CHECKING:
     from tests.install.conftest import Runs
+    from tests.substrate.internet.fixtures import Served
 
 ROOT = Path(__file__).parents[2]
+
+
+COLLECTION = "ansible_collections/bedplate/gpu/"
+
+
+def tracked(*folders: str) -> set[str]:
+    """Name the files that git tracks below some folders."""
+    listing = subprocess.run(
+        ["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(listing.stdout.split())
 
 
 def test_what_the_wheel_carries(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    for stack in ("cluster", "schedulers", "frameworks"):
-        files = {n.rpartition("/")[2] for n in names if n.startswith(f"bedplate/stacks/{stack}/")}
-        assert files == {"Pulumi.yaml", "__main__.py"}
-    for folder in ("templates/report", "templates/site", "stacks"):
-        there = {f"bedplate/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*.j2")}
-        assert there <= names
-    gpu = "ansible_collections/bedplate/gpu"
-    assert {f"{gpu}/galaxy.yml", f"{gpu}/playbooks/site.yml", f"{gpu}/meta/runtime.yml"} <= names
-    assert f"{gpu}/plugins/module_utils/portable/host.py" in names
-    assert not [n for n in names if "molecule/" in n or n.startswith(("tests/", "docs/"))]
-    assert [n for n in names if n.endswith(".dist-info/licenses/LICENSE")]
+    wanted = {name.removeprefix("src/") for name in tracked("src/bedplate")}
+    wanted |= {f"bedplate/{name}" for name in tracked("stacks", "templates")}
+    portable = "plugins/module_utils/portable"
+    parts = tracked("roles", "plugins", "playbooks", "meta", "galaxy.yml") - {portable}
+    # The scenarios need the test tree; the link to the portable part is a folder of its own.
+    wanted |= {f"{COLLECTION}{name}" for name in parts if "/molecule/" not in name}
+    source = "src/bedplate/portable"
+    copies = {Path(name).relative_to(source) for name in tracked(source)}
+    wanted |= {f"{COLLECTION}{portable}/{name}" for name in copies}
+    assert len(wanted) > 600
+    assert wanted - names == set()
+    others = {name for name in names - wanted if ".dist-info/" not in name}
+    assert others == set(), "nothing else"
+    assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
 
 
 @pytest.fixture(scope="module")
@@ -46,32 +63,35 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
     return Key(tmp_path_factory.mktemp("gpg") / "home")
 
 
-def test_init_to_preview(installed: Path, key: Key, user: Runs, tmp_path: Path) -> None:
-    with serving() as server:
-        user(installed, "bedplate", "init", "lab", "--hosts", "cp=192.0.2.1", "--hosts",
-             "gpu=192.0.2.[11:12]", "--gpu", "h100-pcie-80gb:8")  # fmt: skip
-        site = tmp_path / "lab"
-        steps = re.findall(
-            r"^    (.*?)(?:  +#.*)?$", (site / "README.md").read_text(), re.MULTILINE
-        )
-        assert "pip install -r requirements.txt" in steps[0]
-        # The vendors are a server of this test, under the site's own address for all of them.
-        settings = site / "inventory/group_vars/all/bedplate.yml"
-        content = yaml.safe_load(settings.read_text())
-        assert content["bedplate_sources"] == {"mode": "upstream"}
-        keys = {"nvidia.github.io": key.fingerprint}
-        content["bedplate_sources"] = {"mode": "mirror", "url": server.url, "keys": keys}
-        settings.write_text(yaml.safe_dump(content))
+def test_init_to_preview(
+    installed: Path, key: Key, internet: Served, user: Runs, tmp_path: Path
+) -> None:
+    """The vendors are a stand-in behind a proxy, with their own names and TLS."""
+    hosts = ["--hosts", "cp=192.0.2.1", "--hosts", "gpu=192.0.2.[11:12]"]
+    user(installed, "bedplate", "init", "lab", *hosts, "--gpu", "h100-pcie-80gb:8")
+    site = tmp_path / "lab"
+    readme = (site / "README.md").read_text()
+    steps = re.findall(r"^    (.*?)(?:  +#.*)?$", readme, re.MULTILINE)
+    assert "pip install -r requirements.txt" in steps[0]
+    # NVIDIA's key is not at hand to sign with: the site names another one.
+    settings = site / "inventory/group_vars/all/bedplate.yml"
+    content = yaml.safe_load(settings.read_text())
+    assert content["bedplate_sources"] == {"mode": "upstream"}
+    content["bedplate_sources"]["keys"] = {"nvidia.github.io": key.fingerprint}
+    settings.write_text(yaml.safe_dump(content))
 
-        def step(words: str, *more: str, **variables: str) -> str:
-            assert any(words in line for line in steps), f"{words} is in no line of the README"
-            done = user(installed, *words.split(), *more, cwd=site, **variables)
-            assert "Traceback" not in done.stdout + done.stderr
-            return done.stdout
+    def step(words: str, *more: object, **variables: str) -> str:
+        assert any(words in line for line in steps), f"{words} is in no line of the README"
+        done = user(installed, *words.split(), *more, cwd=site, **variables)
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.stdout
 
-        assert "Wrote inventory/.bedplate.lock.yml" in step("bedplate plan inventory")
-        serve(server, load_lock(site / "inventory"), key)
-        assert "Wrote inventory/.bedplate.bill.yml" in step("bedplate mirror resolve inventory")
+    assert "Wrote inventory/.bedplate.lock.yml" in step("bedplate plan inventory")
+    put(internet.tree, load_lock(site / "inventory"), key)
+    with tunnel(int(internet.url.rpartition(":")[2])) as proxy:
+        vendors = {"https_proxy": proxy, "SSL_CERT_FILE": str(internet.authority)}
+        shown = step("bedplate mirror resolve inventory", "--ca", internet.authority, **vendors)
+        assert "Wrote inventory/.bedplate.bill.yml" in shown
         step("ansible-playbook -i inventory bedplate.gpu.site", "--syntax-check")
         listed = step("ansible-playbook -i inventory bedplate.gpu.site", "--list-hosts")
         assert {"cp1", "gpu1", "gpu2"} <= set(listed.split())
@@ -79,7 +99,7 @@ def test_init_to_preview(installed: Path, key: Key, user: Runs, tmp_path: Path) 
         (site / "state").mkdir()
         programs = [built("pulumi"), built("pulumi-kubernetes"), HERE]
         assert all(programs), "the tools are not built: tests/substrate/tools/build.py"
-        pulumi = {
+        vendors |= {
             "PATH": ":".join(map(str, programs)),
             "PULUMI_BACKEND_URL": f"file://{site}/state",
             "PULUMI_CONFIG_PASSPHRASE": "of this test",
@@ -88,10 +108,9 @@ def test_init_to_preview(installed: Path, key: Key, user: Runs, tmp_path: Path) 
         select = "stack select --create main"
         assert any(select in line for line in steps)
         words = ["pulumi", "-C", "stacks/cluster"]
-        user(installed, *words, *select.split(), cwd=site, **pulumi)
-        shown = user(installed, *words, "preview", cwd=site, **pulumi).stdout
-        assert f"using pulumi-resource-bedplate from $PATH at {installed}" in shown
-        created = re.search(r"\+ (\d+) to create", shown)
-        assert created is not None
-        assert int(created[1]) > 6, shown
-        assert not (site / "stacks/cluster/.venv").exists()
+        user(installed, *words, *select.split(), cwd=site, **vendors)
+        shown = user(installed, *words, "preview", cwd=site, **vendors).stdout
+    assert f"using pulumi-resource-bedplate from $PATH at {installed}" in shown
+    created = re.search(r"\+ (\d+) to create", shown)
+    assert created is not None
+    assert int(created[1]) > 6, shown

@@ -15,6 +15,26 @@ if TYPE_CHECKING:
     from tests.substrate.standin.signing import Key
 
 FLANNEL = "ghcr.io/flannel-io/flannel:v0.28.4"
+#: The objects of flannel's own manifest that a stack looks into, and no more of them.
+MANIFEST_OF_FLANNEL = f"""\
+apiVersion: v1
+kind: Namespace
+metadata: {{name: kube-flannel}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: kube-flannel-cfg, namespace: kube-flannel}}
+data: {{net-conf.json: '{{"Network": "10.244.0.0/16", "Backend": {{"Type": "vxlan"}}}}'}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: kube-flannel-ds, namespace: kube-flannel}}
+spec:
+  selector: {{matchLabels: {{app: flannel}}}}
+  template:
+    metadata: {{labels: {{app: flannel}}}}
+    spec: {{containers: [{{name: kube-flannel, image: "{FLANNEL}"}}]}}
+"""
 
 
 def put_repository(tree: Tree, index: str, key: Key, packages: list[dict[str, str]]) -> None:
@@ -39,7 +59,7 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
         fact = needed.artifact
         content = f"{name} {needed.version}\n".encode()
         if fact.names_images:
-            content = f"spec:\n  containers:\n    - image: {FLANNEL}\n".encode()
+            content = MANIFEST_OF_FLANNEL.encode()
             tree.image(FLANNEL)
         if (package := fact.package) is not None:
             tree.put(package.key, key.public)
