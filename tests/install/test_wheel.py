@@ -16,11 +16,14 @@ import pytest
 import yaml
 
 from bedplate.lock import load_lock
-from tests.substrate.pulumi import HERE, built
 from tests.install.tunnel import tunnel
-from tests.unit.bill.vendors import Key, put
+from tests.substrate.pulumi import HERE, built
+from tests.substrate.standin.signing import Key
+from tests.unit.bill.vendors import put
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.install.conftest import Runs
     from tests.substrate.internet.fixtures import Served
 
@@ -58,9 +61,11 @@ def test_what_the_wheel_carries(wheel: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
     """A key that signs the stand-in's index of packages."""
-    return Key(tmp_path_factory.mktemp("gpg") / "home")
+    signing = Key(tmp_path_factory.mktemp("gpg") / "home")
+    yield signing
+    signing.close()
 
 
 def test_init_to_preview(
@@ -89,7 +94,9 @@ def test_init_to_preview(
     assert "Wrote inventory/.bedplate.lock.yml" in step("bedplate plan inventory")
     put(internet.tree, load_lock(site / "inventory"), key)
     with tunnel(int(internet.url.rpartition(":")[2])) as proxy:
-        vendors = {"https_proxy": proxy, "SSL_CERT_FILE": str(internet.authority)}
+        # Pulumi's parts speak to each other on this machine, past any proxy.
+        vendors = {"https_proxy": proxy, "no_proxy": "127.0.0.1,localhost"}
+        vendors["SSL_CERT_FILE"] = str(internet.authority)
         shown = step("bedplate mirror resolve inventory", "--ca", internet.authority, **vendors)
         assert "Wrote inventory/.bedplate.bill.yml" in shown
         step("ansible-playbook -i inventory bedplate.gpu.site", "--syntax-check")
