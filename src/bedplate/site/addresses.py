@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,11 +107,11 @@ def reached(raw: RawHost, site: Path) -> tuple[Reached | None, list[Problem]]:
 def _arguments(host: _Host, *, node: bool) -> tuple[ssh_arguments.Arguments, list[Problem]]:
     """Return what the arguments of ssh say, in the order in which Ansible hands them over."""
     options = [host.raw.reach[n] for n in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
-    words: list[str] = []
+    words: tuple[str, ...] = ()
     for option in options:
         try:
-            these = shlex.split(str(option.value or ""))
-            ssh_arguments.read(these)
+            these = _split(str(option.value or ""))
+            _read(these)
         except UnsupportedProxyError as error:
             if node:
                 what = "connection goes through a command"
@@ -129,7 +130,18 @@ def _arguments(host: _Host, *, node: bool) -> tuple[ssh_arguments.Arguments, lis
             ]
         else:
             words += these
-    return ssh_arguments.read(words), []
+    return _read(words), []
+
+
+@cache
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text))
+
+
+@cache
+def _read(words: tuple[str, ...]) -> ssh_arguments.Arguments:
+    """Read arguments once: those of a thousand hosts are mostly the same."""
+    return ssh_arguments.read(words)
 
 
 def _address(host: _Host) -> tuple[str, list[Problem]]:

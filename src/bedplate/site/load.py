@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -76,7 +77,7 @@ class Site:
     groups: frozenset[str]
     outside: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def pools(self) -> dict[str, list[SiteHost]]:
         """Return the hosts of each pool, by name."""
         found: dict[str, list[SiteHost]] = {}
