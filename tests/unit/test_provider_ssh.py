@@ -53,15 +53,6 @@ async def test_commands_run_with_their_input_and_status(served: Any) -> None:
     await transport.close()
 
 
-async def test_only_root_goes_without_sudo(served: Any) -> None:
-    host, key, known = served
-    transport = SshTransport(key, known)
-    user = host.model_copy(update={"user": "admin"})
-    done = await transport.run(user, ["id"], stdin="", seconds=10)
-    assert done.output == "sudo -n id|"
-    await transport.close()
-
-
 async def test_many_commands_share_one_connection(served: Any) -> None:
     host, key, known = served
     transport = SshTransport(key, known)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bedplate.site.membership import NODES
+from bedplate.site.membership import CONTROL_PLANE, NODES
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -17,25 +17,24 @@ STACK = "cluster"
 
 def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
     """Return the cluster that a lock describes. Raises StackError without a control plane."""
-    hosts: dict[str, Any] = lock.model_dump(mode="json")["hosts"]
-    control_planes = [name for name, host in hosts.items() if "control_plane" in host["groups"]]
-    if not control_planes or lock.cluster is None:
+    cluster = lock.cluster
+    control_planes = [name for name, host in lock.hosts.items() if CONTROL_PLANE in host.groups]
+    if not control_planes or cluster is None:
         raise StackError(
             "no control plane — the site's hosts — got none / allowed at least one host in the "
             "group control_plane — add one to the inventory and run bedplate plan"
         )
     workers = [
         name
-        for name, host in hosts.items()
-        if set(NODES) & set(host["groups"]) and name not in control_planes
+        for name, host in lock.hosts.items()
+        if set(NODES) & set(host.groups) and name not in control_planes
     ]
-    found = lock.model_dump(mode="json")["cluster"]
     return {
-        "kubernetes": found["kubernetes"],
-        "etcd_image_tag": found["etcd"]["image_tag"],
-        "dns_image_tag": found["coredns"]["image_tag"],
-        "control_planes": [_machine(name, hosts[name]) for name in sorted(control_planes)],
-        "workers": [_machine(name, hosts[name]) for name in sorted(workers)],
+        "kubernetes": cluster.kubernetes.model_dump(mode="json"),
+        "etcd_image_tag": cluster.etcd.image_tag,
+        "dns_image_tag": cluster.coredns.image_tag,
+        "control_planes": [_machine(lock, name) for name in sorted(control_planes)],
+        "workers": [_machine(lock, name) for name in sorted(workers)],
         "gpus": gpus(lock),
         "gpu_seconds": gpu_seconds,
         "cni_manifest": manifest,
@@ -44,20 +43,28 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
 
 def gpus(lock: Lock, stack: str = STACK) -> dict[str, GpuArgs]:
     """Return what a stack has to wait for on each host."""
-    found = lock.model_dump(mode="json")
     return {
-        name: {"resource": expects["resource"], "count": expects["count"]}
-        for name, host in sorted(found["hosts"].items())
-        if host["pool"] is not None
-        and (expects := found["pools"][host["pool"]].get("expects"))
-        and expects["by"] == stack
+        name: {"resource": expects.resource, "count": expects.count}
+        for name, host in sorted(lock.hosts.items())
+        if host.pool is not None
+        and (expects := lock.pools[host.pool].expects)
+        and expects.by == stack
     }
 
 
-def _machine(name: str, host: dict[str, Any]) -> MachineArgs:
-    return {
+def _machine(lock: Lock, name: str) -> MachineArgs:
+    """Return how a host is reached; what is as usual is left out, but for port and user."""
+    connection = lock.hosts[name].connection(name)
+    machine: MachineArgs = {
         "name": name,
-        "address": host["address"],
-        "port": host["port"],
-        "user": host["user"],
+        "address": connection.address,
+        "port": connection.port,
+        "user": connection.user,
     }
+    if connection.jump:
+        machine["jump"] = list(connection.jump)
+    if connection.keys:
+        machine["keys"] = list(connection.keys)
+    if connection.config is not None:
+        machine["config"] = connection.config
+    return machine

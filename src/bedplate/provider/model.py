@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from bedplate.connection import NODE_NAME, NODE_NAME_IS, Connection
 from bedplate.provider.wire import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:\d{1,5}")
 NETWORK = re.compile(r"[0-9a-fA-F.:]+/\d{1,3}(,[0-9a-fA-F.:]+/\d{1,3})?")
 PATTERNS = {
-    HOST_NAME: "a node name of lower-case letters, digits, '-' and '.'",
+    NODE_NAME: NODE_NAME_IS,
     VERSION: "a full version as in the lock, like 1.36.3",
     ENDPOINT: "HOST:PORT, like 192.0.2.10:6443",
     NETWORK: "a network, like 10.244.0.0/16",
@@ -34,7 +34,7 @@ def _like(pattern: re.Pattern[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-HostName = Annotated[str, _like(HOST_NAME)]
+HostName = Annotated[str, _like(NODE_NAME)]
 Version = Annotated[str, _like(VERSION)]
 Endpoint = Annotated[str, _like(ENDPOINT)]
 Network = Annotated[str, _like(NETWORK)]
@@ -48,13 +48,10 @@ class Inputs(BaseModel):
     )
 
 
-class Machine(Inputs):
-    """How a host is reached, from the lock."""
+class Machine(Connection):
+    """How a node is reached, from the lock."""
 
     name: HostName
-    address: Annotated[str, Field(min_length=1)]
-    port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: Annotated[str, Field(min_length=1)] = "root"
 
 
 class ProviderInputs(Inputs):

@@ -17,7 +17,13 @@ class MachineArgs(TypedDict):
     port: NotRequired[pulumi.Input[int]]
     """Port of SSH; 22 by default."""
     user: NotRequired[pulumi.Input[str]]
-    """User who is root or may use sudo without a password; root by default."""
+    """User who is root or becomes root by sudo; root by default. The site has sudo's password."""
+    jump: NotRequired[pulumi.Input[list[str]]]
+    """Hosts to go through, as USER@HOST:PORT, the first one first."""
+    keys: NotRequired[pulumi.Input[list[str]]]
+    """Files of private keys for the host and those to go through; relative to the site."""
+    config: NotRequired[pulumi.Input[str]]
+    """SSH's configuration instead of the user's own; relative to the site."""
 
 
 class ControlPlaneArgs(TypedDict):

@@ -31,7 +31,7 @@ LIMITS = (
 
 
 async def serve(
-    transport: Callable[[Path | None, Path | None], Transport] | None = None,
+    transport: Callable[[Path | None, Path | None, Path], Transport] | None = None,
 ) -> None:
     """Serve on a free loopback port, print it, and end on a signal or with the engine.
 

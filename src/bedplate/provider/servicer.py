@@ -39,7 +39,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(
         self,
-        transport: Callable[[Path | None, Path | None], Transport] = SshTransport,
+        transport: Callable[[Path | None, Path | None, Path], Transport] = SshTransport,
         *,
         version: str = "",
     ) -> None:
@@ -99,7 +99,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                         f"correct it with `pulumi config set bedplate:{option} PATH`",
                     ),
                 )
-        self._transport = self._make_transport(key, known)
+        self._transport = self._make_transport(key, known, site)
         force = wished.force or os.environ.get("BEDPLATE_FORCE", "").lower() in {"1", "true"}
         self._context = Context(Hosts(self._transport), site, force)
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)

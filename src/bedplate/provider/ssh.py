@@ -1,21 +1,23 @@
-"""Commands on hosts over SSH: one connection a host, host keys always checked."""
+"""Commands on hosts over SSH: one connection a host, one a bastion, host keys always checked."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncssh
 
-from bedplate.provider.errors import UnreachableError, message
+from bedplate.provider import sudo
+from bedplate.provider.errors import ProviderError, UnreachableError, message
+from bedplate.provider.passwords import Passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Coroutine, Sequence
 
-    from bedplate.provider.model import Machine
+    from bedplate.connection import Connection
 
 CONNECT_SECONDS = 20.0
 # sshd's MaxSessions is 10 by default, and it counts a session for a moment after its end.
@@ -36,7 +38,7 @@ class Transport(Protocol):
     """Runs commands on hosts; tests bring their own."""
 
     async def run(
-        self, host: Machine, argv: Sequence[str], *, stdin: str, seconds: float
+        self, host: Connection, argv: Sequence[str], *, stdin: str, seconds: float
     ) -> Completed:
         """Run a command as root and return what it did.
 
@@ -48,42 +50,49 @@ class Transport(Protocol):
 
 
 class SshTransport:
-    """asyncssh, with the user's own agent, configuration and known hosts unless told otherwise."""
+    """asyncssh, with the user's own agent, configuration and known hosts unless told otherwise.
 
-    def __init__(self, private_key: Path | None = None, known_hosts: Path | None = None) -> None:
-        self._options: dict[str, Any] = {}
-        if private_key is not None:
-            self._options["client_keys"] = [str(private_key)]
-        if known_hosts is not None:
-            self._options["known_hosts"] = str(known_hosts)
-        self._connections: dict[Machine, asyncio.Task[asyncssh.SSHClientConnection]] = {}
-        self._sessions: dict[Machine, asyncio.Semaphore] = {}
+    Relative paths of keys start at the site, which also has the passwords of sudo.
+    """
+
+    def __init__(
+        self,
+        private_key: Path | None = None,
+        known_hosts: Path | None = None,
+        site: Path | None = None,
+    ) -> None:
+        self._private_key, self._known_hosts = private_key, known_hosts
+        self._site = site or Path()
+        self._passwords = Passwords(site) if site else None
+        self._connections: dict[object, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._sessions: dict[Connection, asyncio.Semaphore] = {}
+        self._refused: dict[Connection, str] = {}
 
     async def run(
-        self, host: Machine, argv: Sequence[str], *, stdin: str, seconds: float
+        self, host: Connection, argv: Sequence[str], *, stdin: str, seconds: float
     ) -> Completed:
-        """Run a command as root; see `Transport.run`."""
-        words = list(argv) if host.user == "root" else ["sudo", "-n", *argv]
+        """Run a command as root; see `Transport.run`. Raises ProviderError if sudo refuses."""
         async with asyncio.timeout(seconds):
             connection = await self._connection(host)
             async with self._sessions.setdefault(host, asyncio.Semaphore(SESSIONS)):
                 try:
-                    done = await _run(connection, shlex.join(words), stdin)
+                    done = await self._run(connection, host, argv, stdin)
                 except (asyncssh.Error, OSError) as error:
                     self._connections.pop(host, None)
                     raise UnreachableError(
                         message(
                             f"connection to {host.name} broke",
-                            f"{host.user}@{host.address}:{host.port}",
+                            str(host),
                             error,
                             "an answer over SSH",
                             "see that the host is up, then run pulumi up again: it goes on",
                         )
                     ) from error
-        if done.exit_status is None or done.exit_status < 0:
+        status, output, errors = done
+        if status is None or status < 0:
             self._connections.pop(host, None)
-            raise UnreachableError(f"{host.name} went away while `{words[0]}` ran on it")
-        return Completed(done.exit_status, str(done.stdout or ""), str(done.stderr or ""))
+            raise UnreachableError(f"{host.name} went away while `{argv[0]}` ran on it")
+        return Completed(status, output, errors)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -94,39 +103,124 @@ class SshTransport:
                 opening.cancel()
         self._connections.clear()
 
-    async def _connection(self, host: Machine) -> asyncssh.SSHClientConnection:
-        opening = self._connections.get(host)
+    async def _run(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        host: Connection,
+        argv: Sequence[str],
+        stdin: str,
+    ) -> tuple[int | None, str, str]:
+        if host.user == "root":
+            return await _with_a_session(connection, lambda: _plain(connection, argv, stdin))
+        if host in self._refused:
+            # Asking again would not help, and might lock the account.
+            raise ProviderError(self._refused[host])
+
+        async def password() -> str | None:
+            return await self._passwords.of(host.name) if self._passwords else None
+
+        try:
+            return await _with_a_session(
+                connection, lambda: sudo.run(connection, argv, stdin, password)
+            )
+        except sudo.SudoError as error:
+            self._refused[host] = _refusal(host, error)
+            raise ProviderError(self._refused[host]) from error
+
+    async def _connection(self, host: Connection) -> asyncssh.SSHClientConnection:
+        return await self._shared(host, lambda: self._connect(host))
+
+    async def _shared(
+        self,
+        key: object,
+        connect: Callable[[], Coroutine[Any, Any, asyncssh.SSHClientConnection]],
+    ) -> asyncssh.SSHClientConnection:
+        opening = self._connections.get(key)
         if opening is None or (opening.done() and _lost(opening)):
-            opening = asyncio.ensure_future(self._connect(host))
-            self._connections[host] = opening
+            opening = asyncio.ensure_future(connect())
+            self._connections[key] = opening
         # One caller's timeout must not end the connection that others wait for.
         return await asyncio.shield(opening)
 
-    async def _connect(self, host: Machine) -> asyncssh.SSHClientConnection:
-        where = f"{host.user}@{host.address}:{host.port}"
-        try:
-            return await asyncssh.connect(
-                host.address,
-                port=host.port,
-                username=host.user,
-                connect_timeout=CONNECT_SECONDS,
-                keepalive_interval=15,
-                **self._options,
+    async def _connect(self, host: Connection) -> asyncssh.SSHClientConnection:
+        options = self._options(host)
+        if keys := self._keys(host):
+            options["client_keys"] = keys
+        if host.jump:
+            options["tunnel"] = await self._hop(host, len(host.jump))
+        options |= {"port": host.port, "username": host.user}
+        gone = (
+            "start the host or correct its address; if it is gone for good, set "
+            "BEDPLATE_FORCE=true to forget it"
+        )
+        return await self._open(host.name, str(host), gone, host.address, options)
+
+    async def _hop(self, host: Connection, count: int) -> asyncssh.SSHClientConnection:
+        """Return the connection to the last of a host's first hops: hosts behind it share it."""
+
+        async def connect() -> asyncssh.SSHClientConnection:
+            hop, options = host.hops[count - 1], self._options(host)
+            named = {"port": hop.port, "username": hop.user}
+            options |= {name: value for name, value in named.items() if value is not None}
+            if keys := self._keys(host):
+                # With those that SSH's configuration has for the bastion, or the user's own.
+                known = asyncssh.SSHClientConnectionOptions(host=hop.host, **options).client_keys
+                options["client_keys"] = [*keys, *(known or ())]
+            if count > 1:
+                options["tunnel"] = await self._hop(host, count - 1)
+            fix = "start the bastion, or correct it in the inventory or in ~/.ssh/config"
+            return await self._open(f"bastion {hop.host}", str(hop), fix, hop.host, options)
+
+        return await self._shared((host.jump[:count], host.keys, host.config), connect)
+
+    def _options(self, host: Connection) -> dict[str, Any]:
+        options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "keepalive_interval": 15}
+        if self._known_hosts is not None:
+            options["known_hosts"] = str(self._known_hosts)
+        if host.config is not None:
+            options["config"] = [str(self._path(host.config))]
+        return options
+
+    def _keys(self, host: Connection) -> list[str]:
+        """Return the key files that are there. Raises UnreachableError if none of several is."""
+        named = [self._path(text) for text in host.keys]
+        if self._private_key is not None:
+            named.append(self._private_key)
+        found = [str(path) for path in named if path.is_file()]
+        if named and not found:
+            raise UnreachableError(
+                message(
+                    f"key for {host.name} is not there",
+                    str(host),
+                    f"no file {', '.join(map(str, named))}",
+                    "a private key",
+                    "put it there, or set bedplate:privateKey to another",
+                )
             )
+        return found
+
+    def _path(self, text: str) -> Path:
+        return self._site / Path(text).expanduser()
+
+    async def _open(
+        self, name: str, where: str, gone: str, address: str, options: dict[str, Any]
+    ) -> asyncssh.SSHClientConnection:
+        try:
+            return await asyncssh.connect(address, **options)
         except asyncssh.HostKeyNotVerifiable as error:
             raise UnreachableError(
                 message(
-                    f"host key of {host.name} is not known",
+                    f"host key of {name} is not known",
                     where,
                     error.reason,
-                    f"a key in {self._options.get('known_hosts', '~/.ssh/known_hosts')}",
+                    f"a key in {self._known_hosts or '~/.ssh/known_hosts'}",
                     "compare the host's key with its console, then add it there",
                 )
             ) from error
         except asyncssh.PermissionDenied as error:
             raise UnreachableError(
                 message(
-                    f"{host.name} refuses the login",
+                    f"{name} refuses the login",
                     where,
                     error.reason,
                     "public key authentication",
@@ -136,29 +230,50 @@ class SshTransport:
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise UnreachableError(
                 message(
-                    f"{host.name} cannot be reached",
+                    f"{name} cannot be reached",
                     where,
                     str(error) or type(error).__name__,
                     "an answer over SSH",
-                    "start the host or correct its address; if it is gone for good, set "
-                    "BEDPLATE_FORCE=true to forget it",
+                    gone,
                 )
             ) from error
 
 
-async def _run(
-    connection: asyncssh.SSHClientConnection, command: str, stdin: str
-) -> asyncssh.SSHCompletedProcess:
-    # An empty input is not ended by asyncssh: a command that reads would wait for ever.
-    given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
+def _refusal(host: Connection, error: sudo.SudoError) -> str:
+    """Return what sudo's refusal means for the user."""
+    if error.given:
+        what, allowed = f"sudo on {host.name} refuses the password", f"{host.user}'s password there"
+        fix = "correct ansible_become_password of this host"
+    elif error.asked:
+        what = f"sudo on {host.name} wants a password, and the site has none"
+        allowed = "ansible_become_password in the site, best in a vault; or sudo without one"
+        fix = "set it for this host, or ANSIBLE_BECOME_PASS in the environment of pulumi"
+    else:
+        what, allowed = f"sudo on {host.name} runs no command", "commands as root, without a tty"
+        fix = f"correct sudoers there: {host.user} ALL=(ALL) ALL, and no requiretty"
+    return message(what, str(host), error.said or "no word from sudo", allowed, fix)
+
+
+async def _with_a_session[T](
+    connection: asyncssh.SSHClientConnection, start: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
     while True:
         try:
-            return await connection.run(command, check=False, **given)
+            return await start()
         except asyncssh.ChannelOpenError:
             # The server has no session to spare: nothing was started, so asking again is safe.
             if connection.is_closed():
                 raise
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _plain(
+    connection: asyncssh.SSHClientConnection, argv: Sequence[str], stdin: str
+) -> tuple[int | None, str, str]:
+    # An empty input is not ended by asyncssh: a command that reads would wait for ever.
+    given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
+    done = await connection.run(shlex.join(argv), check=False, **given)
+    return done.exit_status, str(done.stdout or ""), str(done.stderr or "")
 
 
 def _lost(opening: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:

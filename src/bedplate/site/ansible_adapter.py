@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible import constants
 from ansible.errors import AnsibleError
+from ansible.inventory.host import Host
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
@@ -29,7 +30,7 @@ from bedplate.site.places import Place
 from bedplate.site.positions import Positions, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 
@@ -198,8 +199,19 @@ def _collections() -> None:
         init_plugin_loader()
 
 
-def read(site: Path) -> RawSite:
-    """Read an inventory directory. Raises SiteError with everything that cannot be read."""
+@dataclass(frozen=True)
+class _Opened:
+    """An inventory whose files are read and checked."""
+
+    positions: Positions
+    inventory: InventoryManager
+    reader: Reader
+    written: Written
+    wishes: list[tuple[files.SiteFile, str]]
+
+
+def _open(site: Path) -> _Opened:
+    """Open an inventory directory. Raises SiteError with everything that cannot be read."""
     _collections()
     positions = Positions(site)
     try:
@@ -214,21 +226,47 @@ def read(site: Path) -> RawSite:
     except AnsibleError as error:
         what = "inventory cannot be read"
         raise SiteError([unreadable(error, positions, site, what)]) from error
+    return _Opened(positions, inventory, reader, written, wishes)
+
+
+def _each[T](site: Path, opened: _Opened, read: Callable[[Host], T]) -> list[T]:
+    """Read something of every host. Raises SiteError with everything that cannot be read."""
     problems: list[Problem] = []
-    hosts = []
-    for name in sorted(inventory.hosts):
+    found = []
+    for name in sorted(opened.inventory.hosts):
         try:
-            hosts.append(reader.host(inventory.hosts[name]))
+            found.append(read(opened.inventory.hosts[name]))
         except SiteError as error:
             problems += error.problems
         except AnsibleError as error:
             what = f"variables of host {name} cannot be read"
-            problems.append(unreadable(error, positions, site, what))
+            problems.append(unreadable(error, opened.positions, site, what))
     if problems:
         raise SiteError(problems)
+    return found
+
+
+def read(site: Path) -> RawSite:
+    """Read an inventory directory. Raises SiteError with everything that cannot be read."""
+    opened = _open(site)
+    hosts = _each(site, opened, opened.reader.host)
     groups = {
         str(name): tuple(sorted(str(child.name) for child in group.child_groups))
-        for name, group in inventory.groups.items()
+        for name, group in opened.inventory.groups.items()
     }
-    nobodys = _of_nobody(wishes, inventory, positions)
-    return RawSite(tuple(hosts), groups, written.groups, tuple(nobodys))
+    nobodys = _of_nobody(opened.wishes, opened.inventory, opened.positions)
+    return RawSite(tuple(hosts), groups, opened.written.groups, tuple(nobodys))
+
+
+def passwords(site: Path) -> tuple[dict[str, str], str | None]:
+    """Return sudo's password of each host that has one, and what any other host would have.
+
+    Raises SiteError if one cannot be evaluated.
+    """
+    opened = _open(site)
+    names = sorted(opened.inventory.hosts)
+    found = _each(site, opened, opened.reader.password)
+    other = Host("no host of the site")
+    other.add_group(opened.inventory.groups["all"])
+    known = {str(name): one for name, one in zip(names, found, strict=True) if one is not None}
+    return known, opened.reader.password(other)

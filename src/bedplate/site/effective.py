@@ -27,7 +27,7 @@ from bedplate.site.positions import Positions, is_constant, plain, unreadable
 from bedplate.site.reach import Reach, Reaches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ansible.inventory.group import Group
     from ansible.inventory.host import Host
@@ -122,15 +122,8 @@ class Reader:
             fragments = self._wishes_in(variables, host)
         templar = _Templates(lambda: self._magic, self._loader, layer.variables, own)
         wishes = self._evaluated(fragments, templar)
-        connection: dict[str, Any] = {}
-        places: dict[KeyPath, Place] = {}
-        for key in sorted(layer.access | self._reaches.names.intersection(own)):
-            for source in (self._extra, own, layer.variables):
-                if key in source:
-                    fragment = self._fragment(key, source[key], keep=source is not own)
-                    connection[key] = self._value(key, fragment, templar)
-                    places.update(fragment.places)
-                    break
+        names = sorted(layer.access | self._reaches.names.intersection(own))
+        connection, places = self._variables(names, own, layer, templar)
         home = self._positions.place(host.name) or self._home
         return RawHost(
             str(host.name),
@@ -140,6 +133,29 @@ class Reader:
             self._reaches.of(str(host.name), connection),
             Places(wishes.places, home, places),
         )
+
+    def password(self, host: Host) -> str | None:
+        """Return sudo's password on a host. Raises SiteError if it cannot be evaluated."""
+        layer = self._layer(host)
+        own = combine_vars(host.get_vars(), self._of_plugins([host]))
+        templar = _Templates(lambda: self._magic, self._loader, layer.variables, own)
+        values, _ = self._variables(self._reaches.passwords, own, layer, templar)
+        return self._reaches.password(values)
+
+    def _variables(
+        self, names: Iterable[str], own: Mapping[str, Any], layer: _Layer, templar: _Templates
+    ) -> tuple[dict[str, Any], dict[KeyPath, Place]]:
+        """Return those of some variables that a host has, and where they are written."""
+        values: dict[str, Any] = {}
+        places: dict[KeyPath, Place] = {}
+        for key in names:
+            for source in (self._extra, own, layer.variables):
+                if key in source:
+                    fragment = self._fragment(key, source[key], keep=source is not own)
+                    values[key] = self._value(key, fragment, templar)
+                    places.update(fragment.places)
+                    break
+        return values, places
 
     @cached_property
     def _magic(self) -> Mapping[str, Any]:

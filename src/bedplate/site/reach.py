@@ -31,7 +31,7 @@ SSH = (
     "ssh_extra_args",
     "private_key_file",
 )
-SUDO = ("become_user",)
+SUDO = ("become_user", "become_pass")
 #: What decides which plugin it is: variables that every connection has.
 PLUGIN, BECOME, METHOD = "ansible_connection", "ansible_become", "ansible_become_method"
 #: The host's name, which is its address where nothing else is.
@@ -114,6 +114,7 @@ class Reaches:
     def __init__(self) -> None:
         ssh, sudo = _defined("connection", "ssh", SSH), _defined("become", "sudo", SUDO)
         self._address = frozenset(str(entry["name"]) for entry in ssh["host"]["vars"])
+        self.passwords = tuple(str(entry["name"]) for entry in sudo["become_pass"]["vars"])
         #: Variables that decide how a host is reached. No password is among them.
         self.names = frozenset(
             {
@@ -126,7 +127,7 @@ class Reaches:
                     for entry in option.get("vars", ())
                 ),
             }
-        ) - {NAME}
+        ) - {NAME, *self.passwords}
         self._shared: dict[tuple[object, ...], Reach] = {}
 
     def of(self, name: str, values: Mapping[str, Any]) -> Reach:
@@ -141,9 +142,14 @@ class Reaches:
         host = _option("connection", "ssh", "host", variables)
         return replace(shared, options={**shared.options, "host": host})
 
+    def password(self, values: Mapping[str, Any]) -> str | None:
+        """Return sudo's password of a host that has these of `passwords` as variables."""
+        value = _option("become", "sudo", "become_pass", values).value
+        return None if value is None else str(value)
+
     def _resolved(self, values: Mapping[str, Any]) -> Reach:
         options = {name: _option("connection", "ssh", name, values) for name in SSH}
-        options |= {name: _option("become", "sudo", name, values) for name in SUDO}
+        options["become_user"] = _option("become", "sudo", "become_user", values)
         return Reach(
             _plain(values, PLUGIN, "DEFAULT_TRANSPORT"),
             _plain(values, BECOME, "DEFAULT_BECOME"),

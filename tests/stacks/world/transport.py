@@ -30,8 +30,8 @@ COMMANDS = (
 class WorldTransport:
     """Takes the place of SSH."""
 
-    def __init__(self, private_key: Path | None = None, known_hosts: Path | None = None) -> None:
-        del private_key, known_hosts
+    def __init__(self, private_key: Path | None, known_hosts: Path | None, site: Path) -> None:
+        del private_key, known_hosts, site
         self._world = World.from_environment()
         self._bin = self._world.directory / "bin"
         self._bin.mkdir(exist_ok=True)

@@ -1,0 +1,65 @@
+"""sudo's passwords, from the site at the moment they are asked for: they are in no state.
+
+Reading a site is Ansible's work, in a process of its own: with the ansible.cfg that is nearest
+above the site, since Pulumi runs elsewhere, unless ANSIBLE_CONFIG names another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from bedplate.provider.errors import ProviderError, message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Passwords:
+    """The passwords of a site's hosts; the site is read once, when the first one is needed."""
+
+    def __init__(self, site: Path) -> None:
+        self._site = site
+        self._reading: asyncio.Task[dict[str, Any]] | None = None
+
+    async def of(self, name: str) -> str | None:
+        """Return a host's password; of a host that has left the site, what all hosts have.
+
+        Raises ProviderError if the site cannot be read.
+        """
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read())
+        found = await asyncio.shield(self._reading)
+        password: str | None = found["hosts"].get(name, found["others"])
+        return password
+
+    async def _read(self) -> dict[str, Any]:
+        folders = (self._site, *self._site.parents)
+        home = next((one for one in folders if (one / "ansible.cfg").is_file()), self._site)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bedplate.site.become",
+            str(self._site),
+            cwd=home,
+            env=os.environ | {"PYTHONSAFEPATH": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        if process.returncode:
+            raise ProviderError(
+                message(
+                    "sudo's password cannot be read",
+                    str(self._site),
+                    errors.decode(errors="replace").strip()[-600:],
+                    "a site that `bedplate plan` can read, with its vault password",
+                    "correct it, or set ANSIBLE_VAULT_PASSWORD_FILE",
+                )
+            )
+        found: dict[str, Any] = json.loads(output)
+        return found
