@@ -7,6 +7,7 @@ does with `-S` and `-p`. It reads a byte at a time, as sudo does.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -148,7 +149,9 @@ async def test_no_password_is_given_to_who_does_not_ask(served: Any, tmp_path: P
     assert (done.status, done.output) == (0, "text")
 
 
-async def test_a_wrong_password_is_tried_once(served: Any, tmp_path: Path) -> None:
+async def test_a_wrong_password_is_tried_once(
+    served: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     host, transport = served
     give(tmp_path, {"ansible_become_password": "wr0ng-secret"})
     for _ in range(2):
@@ -159,6 +162,8 @@ async def test_a_wrong_password_is_tried_once(served: Any, tmp_path: Path) -> No
             "allowed ops's password there — correct ansible_become_password of this host"
         )
     assert (tmp_path / "tries").read_text() == "try\n"
+    gc.collect()
+    assert "never retrieved" not in caplog.text, "asyncio would show a traceback for it"
 
 
 async def test_no_password_in_the_site(served: Any) -> None:

@@ -69,18 +69,21 @@ async def run(
     words = ["sudo", "-S", "-p", prompt, "--", "sh", "-c", BEGUN, begun, *argv]
     process = await connection.create_process(shlex.join(words))
     heard = _Heard()
-    listening = asyncio.gather(
-        heard.listen(process.stdout, errors=False), heard.listen(process.stderr, errors=True)
-    )
+    listening = [
+        asyncio.ensure_future(heard.listen(process.stdout, errors=False)),
+        asyncio.ensure_future(heard.listen(process.stderr, errors=True)),
+    ]
     try:
         await _until_root(process, heard, f"{begun}\n", prompt, password)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(stdin)
             process.stdin.write_eof()
-        await listening
+        await asyncio.gather(*listening)
         await process.wait(check=False)
     finally:
-        listening.cancel()
+        for one in listening:
+            one.cancel()
+        await asyncio.gather(*listening, return_exceptions=True)
         process.close()
     output = heard.output.partition(f"{begun}\n")[2]
     return process.exit_status, output, heard.errors.rpartition(prompt)[2]
