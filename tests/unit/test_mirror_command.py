@@ -1,0 +1,73 @@
+"""`bedplate mirror serve|status|list`: by the lock's address, against the bill."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bedplate.bill import Bill, File, Known, write_bill
+from bedplate.mirror import Contents, MirrorError
+from bedplate.mirror.command import run
+from bedplate.mirror.store import Store, cache
+
+DEMO = Path(__file__).parents[2] / "inventories/demo"
+ADDRESS = "dl.k8s.io/v1/node.tar.gz"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's lock in a folder, and a cache with nothing in it."""
+    monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "site").mkdir()
+    shutil.copy(DEMO / ".bedplate.lock.yml", tmp_path / "site")
+    return tmp_path / "site"
+
+
+def filled() -> Contents:
+    store = Store(cache() / "mirror")
+    contents = Contents(files={ADDRESS: store.add_text(b"content", ADDRESS)})
+    store.record(contents)
+    return contents
+
+
+def test_a_site_without_a_mirror_is_refused(site: Path) -> None:
+    lock = site / ".bedplate.lock.yml"
+    text = re.sub(r"(?m)^  mode: mirror\n  url: .*\n", "  mode: upstream\n", lock.read_text())
+    lock.write_text(text)
+    with pytest.raises(MirrorError, match=r"no mirror — .* — got bedplate_sources\.mode up"):
+        run(["serve", str(site)])
+
+
+def test_serve_refuses_what_the_bill_does_not_list(site: Path) -> None:
+    contents = filled()
+    known = Known(checksum_file=f"https://{ADDRESS}.sha256")
+    sha256 = contents.files[ADDRESS].sha256
+    entries = {
+        "node": File(version="1", url=f"https://{ADDRESS}", sha256=sha256, size=7, known=known),
+        "other": File(version="1", url="https://ghcr.io/o", sha256=sha256, size=7, known=known),
+    }
+    write_bill(site, Bill(files=entries))
+    with pytest.raises(MirrorError, match=r"without or with another ghcr\.io/o / allowed"):
+        run(["serve", str(site)])
+    entries["node"] = entries["node"].model_copy(update={"sha256": "0" * 64})
+    write_bill(site, Bill(files={"node": entries["node"]}))
+    with pytest.raises(MirrorError, match=f"without or with another {ADDRESS} / allowed"):
+        run(["serve", str(site)])
+
+
+def test_list_names_every_file_by_its_address(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sha256 = filled().files[ADDRESS].sha256
+    assert run(["list", str(site)]) == 0
+    assert capsys.readouterr().out == f"file   {7:>12} sha256:{sha256} https://{ADDRESS}\n"
+
+
+def test_status_of_a_mirror_that_does_not_run(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["status", str(site)]) == 1
+    assert "not serving" in capsys.readouterr().out
