@@ -201,11 +201,11 @@ def test_the_password_of_an_address_is_not_on_the_page(
     """The proxy is among the wishes that the page shows, and no part of the decision."""
     for name in ("pool_train", "pool_class"):
         file = site / "group_vars" / f"{name}.yml"
-        proxy = "bedplate_proxy: {url: 'http://ops:pl@nted@192.0.2.1:3128'}\n"
+        proxy = "bedplate_proxy: {url: 'http://ops:pl@zq9w@192.0.2.1:3128'}\n"
         file.write_text(file.read_text() + proxy)
     report(site, capsys)
     page = (site / ".bedplate/report.html").read_text()
-    assert "nted" not in page.replace("wanted", "")
+    assert "zq9w" not in page
     assert "url http://…@192.0.2.1:3128" in cells(site, "Pool pool_train")[0]
 
 
