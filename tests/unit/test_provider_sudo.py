@@ -162,6 +162,8 @@ async def test_a_wrong_password_is_tried_once(
             "allowed ops's password there — correct ansible_become_password of this host"
         )
     assert (tmp_path / "tries").read_text() == "try\n"
+    del caught
+    await asyncio.sleep(0.1)
     gc.collect()
     assert "never retrieved" not in caplog.text, "asyncio would show a traceback for it"
 
