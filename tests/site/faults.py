@@ -31,7 +31,7 @@ def kill_when(
         What the command had printed. The test fails if the command ends by itself first.
     """
     process = subprocess.Popen(
-        command,
+        site.placed(command),
         cwd=ROOT,
         env=site.environment() | {"PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL,
