@@ -32,6 +32,7 @@ WISHES = {
     "container_runtime": "bedplate_pins.containerd or bedplate_sources",
     "nvidia_container_toolkit": "bedplate_pins.nvidia_container_toolkit",
     "kubernetes_node": "bedplate_kubernetes",
+    "control_plane_endpoint": "bedplate_kubernetes.endpoint and endpoint_by",
     "nvidia_device_plugin": "bedplate_sharing or bedplate_pins.nvidia_device_plugin",
     "gpu_verify": "none: it follows from the other wishes",
 }

@@ -35,13 +35,18 @@ class Plain:
     pools: Mapping[str, Pool]
     control_plane: int = 1
     control_plane_wishes: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether control planes are known by addresses, from 192.0.2.1 on, or by their names.
+    numbered: bool = False
 
     def site(self, order: Callable[[list[str]], Iterable[str]] = lambda names: names) -> Site:
         """Return the site, its hosts in an order."""
         hosts = {}
         for number in range(self.control_plane):
             wishes = _wishes(self.shared, self.control_plane_wishes)
-            hosts[f"cp{number}"] = _host(f"cp{number}", None, ("control_plane",), wishes)
+            one = _host(f"cp{number}", None, ("control_plane",), wishes)
+            hosts[one.name] = (
+                replace(one, address=f"192.0.2.{number + 1}") if self.numbered else one
+            )
         for pool, its in self.pools.items():
             wishes = _wishes(self.shared, its.wishes)
             for number in range(its.hosts):

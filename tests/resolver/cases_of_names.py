@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.resolver.cases import Case, driver, one, pins
 
 MI300X = {"vendor": "amd", "model": "mi300x", "count": 8}
@@ -11,6 +13,12 @@ MIRROR = {"mode": "mirror", "url": "http://mirror.example:5080"}
 def reached(endpoint: str):
     """Return a site whose cluster is reached by an endpoint."""
     return one(shared={"kubernetes": {"endpoint": endpoint}})
+
+
+def shared_by(endpoint: str, by: str = "keepalived", *, numbered: bool = True):
+    """Return a site whose endpoint is an address that moves between its control planes."""
+    wished = {"kubernetes": {"endpoint": endpoint, "endpoint_by": by}}
+    return replace(one(shared=wished), numbered=numbered)
 
 
 def board(model: str, count: int):
@@ -64,6 +72,22 @@ NAMES = [
 
 SITES = [
     Case("endpoint-is-host", "a-node", reached("cp0:6443"), reached("a00:6443")),
+    Case("endpoint-address", "a-name", shared_by("192.0.2.9:6443"), shared_by("api.example:6443")),
+    Case("endpoint-address", "a-hosts", shared_by("192.0.2.9:6443"), shared_by("192.0.2.1:6443")),
+    Case("endpoint-address", "a-pods", shared_by("192.0.2.9:6443"), shared_by("10.244.0.9:6443")),
+    Case("endpoint-address", "port", shared_by("192.0.2.9:6443"), shared_by("192.0.2.9:8443")),
+    Case(
+        "endpoint-address",
+        "control-planes-by-name",
+        shared_by("192.0.2.9:6443"),
+        shared_by("192.0.2.9:6443", numbered=False),
+    ),
+    Case(
+        "endpoint-address",
+        "port-of-an-api-server",
+        shared_by("192.0.2.9:8443", "haproxy"),
+        shared_by("192.0.2.9:6443", "haproxy"),
+    ),
     Case(
         "upstream-url",
         "without-a-mirror",

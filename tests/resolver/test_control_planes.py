@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.lock import content_of
 from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 def kubernetes(**settings: Any) -> dict[str, Any]:
     """Return a setting of the cluster, for every host of a site."""
-    return {"bedplate_kubernetes": {"endpoint": "k8s.example:6443", **settings}}
+    return {"bedplate_kubernetes": {"endpoint": "k8s.example:6443"} | settings}
 
 
 def with_gpus(name: str, **settings: Any) -> SiteHost:
@@ -69,3 +71,11 @@ def test_gpus_behind_a_taint_that_is_asked_for_are_warned_of() -> None:
         "cluster: pods get the GPUs of one only if they tolerate the control plane's taint; "
         "bedplate_kubernetes.control_plane_taint: false lets all pods in"
     )
+
+
+def test_who_brings_the_endpoint_is_in_the_lock_and_only_where_it_is_not_the_user() -> None:
+    settings = kubernetes(endpoint="192.0.2.9:6443", endpoint_by="keepalived")
+    lone = replace(host("cp1", ["control_plane"], settings), address="192.0.2.1")
+    lock = planned(decide(lone, node("a", T4 | settings))).lock
+    assert content_of(lock)["cluster"]["kubernetes"]["endpoint_by"] == "keepalived"
+    assert "endpoint_by" not in content_of(planned(decide(CP)).lock)["cluster"]["kubernetes"]

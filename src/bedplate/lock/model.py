@@ -39,6 +39,7 @@ class Kubernetes(Part):
     kube_proxy: dict[str, Any]
     ignore_preflight: list[str]
     untainted: list[str] = []
+    endpoint_by: Literal["external", "keepalived", "haproxy"] = "external"
 
 
 class Tagged(Part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from bedplate.resolver.explanations import refused
@@ -11,10 +12,16 @@ from bedplate.site.load import CONTROL_PLANE, NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from ipaddress import IPv4Address, IPv6Address
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
+    from bedplate.site.model import Kubernetes
 
+#: kubeadm's defaults: the API servers' port, and what else control planes listen on.
+API_PORT = 6443
+PORTS = {API_PORT, 2379, 2380, 10250, 10257, 10259}
+NODE_PORTS = range(30000, 32768)
 SETTING = "bedplate_kubernetes.control_plane_taint"
 
 
@@ -45,6 +52,59 @@ def check(site: Site) -> Iterator[Problem]:
             fix = f"write {members[0].connection.address} or a load balancer's name"
             got = f"{endpoint}, {other.name}"
             yield refused("endpoint-is-host", nodes[0], path, got, allowed, fix)
+    yield from _virtual(site, settings, members)
+
+
+def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Iterator[Problem]:
+    """Yield why keepalived could not move the endpoint between the control planes."""
+    by, path = settings.endpoint_by, ("bedplate_kubernetes", "endpoint")
+    if by == "external" or not site.nodes:
+        return
+    host = site.nodes[0]
+    name, _, port = settings.endpoint.rpartition(":")
+    address = _address(name.strip("[]"))
+    if not members:
+        fix = "write endpoint_by: external"
+        got = f"{by} without a host in {CONTROL_PLANE}"
+        where = ("bedplate_kubernetes", "endpoint_by")
+        yield refused("endpoint-address", host, where, got, "control planes of the site", fix)
+    if address is None:
+        fix = "write an unused address of the control planes' network"
+        yield refused("endpoint-address", host, path, name, f"an address, for {by} to move", fix)
+        return
+    for other in site.hosts.values():
+        if _address(other.address) == address:
+            fix = "write an unused address of that network, or endpoint_by: external"
+            got = f"{name}, the address of {other.name}"
+            yield refused("endpoint-address", host, path, got, "an address of no host", fix)
+    for subnet in (settings.pod_subnet, settings.service_subnet):
+        if address in ip_network(subnet):
+            got, fix = f"{name}, in {subnet}", "write an unused address of the hosts' network"
+            yield refused("endpoint-address", host, path, got, "an address of the hosts'", fix)
+    if by == "keepalived" and int(port) != API_PORT:
+        fix = f"write {name}:{API_PORT}, or endpoint_by: haproxy"
+        got = f"port {port} with keepalived"
+        allowed = f"{API_PORT}, where the API servers listen"
+        yield refused("endpoint-address", host, path, got, allowed, fix)
+    if by == "haproxy" and (int(port) in PORTS or int(port) in NODE_PORTS):
+        fix = f"write another port, for example {name}:8443, or endpoint_by: keepalived"
+        got = f"port {port} with haproxy"
+        allowed = "a port that Kubernetes leaves free on its control planes"
+        yield refused("endpoint-address", host, path, got, allowed, fix)
+    for member in members:
+        own = _address(member.address)
+        if own is None or own.version != address.version:
+            fix = f"set ansible_host of {member.name} to its IPv{address.version} address"
+            got = f"{member.address} for {member.name}"
+            allowed = f"IPv{address.version} addresses of control planes, which {by} names"
+            yield refused("endpoint-address", member, ("ansible_host",), got, allowed, fix)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
 
 
 def _groups(nodes: Iterable[SiteHost]) -> str:

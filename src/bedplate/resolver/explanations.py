@@ -34,6 +34,7 @@ WHAT = {
     "cuda-known": "unknown CUDA toolkit",
     "cuda-twice": "two CUDA toolkits in one place",
     "driver-packaged": "no package brings such a driver",
+    "endpoint-address": "endpoint is no address that control planes can share",
     "endpoint-is-host": "endpoint is a host outside of the control plane",
     "fabric-packaged": "no Fabric Manager at the driver's version",
     "framework-driver": "driver is too old for this framework's CUDA",

@@ -121,10 +121,14 @@ class Kubernetes(Wish):
 
     `control_plane_taint` keeps pods away from control planes. Left out, only those control planes
     take pods that are in a GPU pool, or all of them where pods had no node otherwise.
+
+    `endpoint_by` is who brings the endpoint: the user (`external`), or a virtual address that
+    `keepalived` moves between the control planes, with `haproxy` in front of their API servers.
     """
 
     version: Annotated[str, Field(pattern=r"^1\.[0-9]+(\.[0-9]+)?$")] | None = None
     endpoint: Annotated[str, Field(pattern=ENDPOINT)]
+    endpoint_by: Literal["external", "keepalived", "haproxy"] = "external"
     control_plane_taint: bool | None = None
     cni: Literal["flannel", "cilium"] = "flannel"
     pod_subnet: Annotated[str, Field(pattern=CIDR)] = "10.244.0.0/16"

@@ -1,0 +1,107 @@
+"""A site that is made for a test, with its bare hosts running, and taken down afterwards."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.site import footprint
+from tests.substrate.commands import ROOT, STACKS, SiteCommands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+DEMO = ROOT / "inventories/demo/group_vars/all/bedplate.yml"
+OS = "debian-12"
+GPU = {"model": "t4-16gb", "count": 2}
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A site's hosts by address, those with GPUs, and the groups that they are in.
+
+    Attributes:
+        name: of the site, its stacks and its network.
+        subnet: the network's, with its prefix length.
+        gateway: this machine's address on it.
+        hosts: addresses by name.
+        gpus: hosts with GPUs: those of the one pool.
+        groups: further groups with their hosts.
+        kubernetes: settings of the cluster beside the demo's.
+    """
+
+    name: str
+    subnet: str
+    gateway: str
+    hosts: Mapping[str, str]
+    gpus: Sequence[str]
+    groups: Mapping[str, Sequence[str]]
+    kubernetes: Mapping[str, Any]
+
+    def write(self, folder: Path) -> SiteCommands:
+        """Write inventory, settings and the description of the hardware; return its commands."""
+        site = folder / self.name
+        (site / "group_vars").mkdir(parents=True)
+        members = {
+            group: {"hosts": {name: {} for name in names}} for group, names in self.groups.items()
+        }
+        pool = {"pool_gpu": {"hosts": {name: {} for name in self.gpus}}}
+        inventory = {
+            "hosts": {name: {"ansible_host": address} for name, address in self.hosts.items()},
+            "children": {**members, "gpu_pools": {"children": pool}},
+        }
+        _dump(site / "hosts.yml", {"all": inventory})
+        settings = yaml.safe_load(DEMO.read_text())
+        settings["bedplate_kubernetes"] |= self.kubernetes
+        settings["bedplate_sources"] = {"mode": "mirror", "url": f"http://{self.gateway}:5080"}
+        _dump(site / "group_vars/all.yml", settings)
+        _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": GPU})
+        hardware = {
+            name: {"address": address, "os": OS} | ({"gpus": GPU} if name in self.gpus else {})
+            for name, address in self.hosts.items()
+        }
+        description = folder / f"{self.name}.yml"
+        network = {"name": f"bedplate-{self.name}", "subnet": self.subnet}
+        _dump(description, {"network": network, "hosts": hardware})
+        return SiteCommands(site, description)
+
+
+def _dump(path: Path, content: object) -> None:
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@contextmanager
+def living(mix: Mix, folder: Path) -> Iterator[SiteCommands]:
+    """Run a site's bare hosts; afterwards the machine has nothing of them any more."""
+    commands, network = mix.write(folder), f"bedplate-{mix.name}"
+    state = folder / "state"
+    state.mkdir()
+    before = os.environ.get("PULUMI_BACKEND_URL")
+    os.environ["PULUMI_BACKEND_URL"] = f"file://{state}"
+    commands.substrate("down")
+    try:
+        commands.substrate("up")
+        yield commands
+        marks = footprint.marks_of(network)
+    finally:
+        commands.substrate("down")
+        for stack in STACKS:
+            (ROOT / "stacks" / stack / f"Pulumi.{mix.name}.yaml").unlink(missing_ok=True)
+        if before is None:
+            del os.environ["PULUMI_BACKEND_URL"]
+        else:
+            os.environ["PULUMI_BACKEND_URL"] = before
+    footprint.assert_gone(network, mix.subnet, marks)
+
+
+def installed(site: SiteCommands) -> None:
+    """Take a site from bare hosts to its cluster, as a user does."""
+    site.plan()
+    site.playbook()
+    site.select("cluster")
+    site.up("cluster")
