@@ -11,12 +11,13 @@ import yaml
 
 from tests.site import footprint
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
+from tests.substrate.internet.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-DEMO = ROOT / "inventories/demo/group_vars/all/bedplate.yml"
+DEMO = ROOT / "inventories/demo/group_vars"
 OS = "debian-12"
 GPU = {"model": "t4-16gb", "count": 2}
 
@@ -56,9 +57,10 @@ class Mix:
             "children": {**members, "gpu_pools": {"children": pool}},
         }
         _dump(site / "hosts.yml", {"all": inventory})
-        settings = yaml.safe_load(DEMO.read_text())
+        settings = yaml.safe_load((DEMO / "all/bedplate.yml").read_text())
+        settings |= yaml.safe_load((DEMO / "control_plane.yml").read_text())  # keys of the run
         settings["bedplate_kubernetes"] |= self.kubernetes
-        settings["bedplate_sources"] = {"mode": "mirror", "url": f"http://{self.gateway}:5080"}
+        settings["bedplate_sources"] = {"mode": "upstream"}
         _dump(site / "group_vars/all.yml", settings)
         _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": GPU})
         hardware = {
@@ -68,7 +70,8 @@ class Mix:
         description = folder / f"{self.name}.yml"
         network = {"name": f"bedplate-{self.name}", "subnet": self.subnet}
         _dump(description, {"network": network, "hosts": hardware})
-        return SiteCommands(site, description)
+        internet = Service(network["name"], self.gateway)
+        return SiteCommands(site, description, internet=internet)
 
 
 def _dump(path: Path, content: object) -> None:
@@ -102,6 +105,7 @@ def living(mix: Mix, folder: Path) -> Iterator[SiteCommands]:
 def installed(site: SiteCommands) -> None:
     """Take a site from bare hosts to its cluster, as a user does."""
     site.plan()
+    site.resolve()
     site.playbook()
     site.select("cluster")
     site.up("cluster")

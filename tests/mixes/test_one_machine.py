@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.mixes.living import Mix, installed, living
-from tests.site.cluster import allocatable, gpus_in_pod, node, node_names, wait_for
+from tests.site.cluster import allocatable, gpus_in_pod, node, node_names, unwrapped, wait_for
 from tests.site.hosts import on_host
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def test_a_bare_machine_becomes_a_cluster_that_runs_gpu_pods(tmp_path: Path) -> 
         content = yaml.safe_load(before)
         content["bedplate_kubernetes"]["control_plane_taint"] = True
         wishes.write_text(yaml.safe_dump(content))
-        assert "only if they tolerate the control plane's taint" in site.plan().stdout
+        assert "only if they tolerate the control plane's taint" in unwrapped(site.plan().stdout)
+        site.resolve()
         site.up("cluster")
         (taint,) = node(site, "one")["spec"]["taints"]
         assert (taint["key"], taint["effect"]) == (
@@ -57,6 +58,7 @@ def test_a_bare_machine_becomes_a_cluster_that_runs_gpu_pods(tmp_path: Path) -> 
         )
         wishes.write_text(before)
         site.plan()
+        site.resolve()
         site.up("cluster")
         assert node(site, "one")["spec"].get("taints") is None
         assert node(site, "one")["metadata"]["uid"] == made

@@ -43,10 +43,8 @@ class Plain:
         hosts = {}
         for number in range(self.control_plane):
             wishes = _wishes(self.shared, self.control_plane_wishes)
-            one = _host(f"cp{number}", None, ("control_plane",), wishes)
-            hosts[one.name] = (
-                replace(one, address=f"192.0.2.{number + 1}") if self.numbered else one
-            )
+            address = f"192.0.2.{number + 1}" if self.numbered else None
+            hosts[f"cp{number}"] = _host(f"cp{number}", None, ("control_plane",), wishes, address)
         for pool, its in self.pools.items():
             wishes = _wishes(self.shared, its.wishes)
             for number in range(its.hosts):
@@ -79,5 +77,11 @@ def _wishes(shared: Mapping[str, Any], own: Mapping[str, Any]) -> Wishes:
     return Wishes.model_validate({f"bedplate_{key}": value for key, value in merged.items()})
 
 
-def _host(name: str, pool: str | None, groups: tuple[str, ...], wishes: Wishes) -> SiteHost:
-    return SiteHost(Connection(name=name, address=name), pool, groups, wishes, Places())
+def _host(
+    name: str,
+    pool: str | None,
+    groups: tuple[str, ...],
+    wishes: Wishes,
+    address: str | None = None,
+) -> SiteHost:
+    return SiteHost(Connection(name=name, address=address or name), pool, groups, wishes, Places())

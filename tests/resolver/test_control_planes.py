@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.connection import Connection
 from bedplate.lock import content_of
 from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned
 
@@ -75,7 +76,8 @@ def test_gpus_behind_a_taint_that_is_asked_for_are_warned_of() -> None:
 
 def test_who_brings_the_endpoint_is_in_the_lock_and_only_where_it_is_not_the_user() -> None:
     settings = kubernetes(endpoint="192.0.2.9:6443", endpoint_by="keepalived")
-    lone = replace(host("cp1", ["control_plane"], settings), address="192.0.2.1")
+    numbered = Connection(name="cp1", address="192.0.2.1")
+    lone = replace(host("cp1", ["control_plane"], settings), connection=numbered)
     lock = planned(decide(lone, node("a", T4 | settings))).lock
     assert content_of(lock)["cluster"]["kubernetes"]["endpoint_by"] == "keepalived"
     assert "endpoint_by" not in content_of(planned(decide(CP)).lock)["cluster"]["kubernetes"]

@@ -73,7 +73,7 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
         yield refused("endpoint-address", host, path, name, f"an address, for {by} to move", fix)
         return
     for other in site.hosts.values():
-        if _address(other.address) == address:
+        if _address(other.connection.address) == address:
             fix = "write an unused address of that network, or endpoint_by: external"
             got = f"{name}, the address of {other.name}"
             yield refused("endpoint-address", host, path, got, "an address of no host", fix)
@@ -92,10 +92,10 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
         allowed = "a port that Kubernetes leaves free on its control planes"
         yield refused("endpoint-address", host, path, got, allowed, fix)
     for member in members:
-        own = _address(member.address)
+        own = _address(member.connection.address)
         if own is None or own.version != address.version:
             fix = f"set ansible_host of {member.name} to its IPv{address.version} address"
-            got = f"{member.address} for {member.name}"
+            got = f"{member.connection.address} for {member.name}"
             allowed = f"IPv{address.version} addresses of control planes, which {by} names"
             yield refused("endpoint-address", member, ("ansible_host",), got, allowed, fix)
 
