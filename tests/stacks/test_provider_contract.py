@@ -253,6 +253,25 @@ def test_missing_gpus_leave_the_plugins_last_words(
     assert wire.read(mended.properties)["allocatable"] == 8
 
 
+def test_gpus_of_a_node_that_takes_no_pods_yet_are_waited_for(
+    engine: Engine, world: World, control_plane: Values, gpus: Values
+) -> None:
+    """kubelet offers them before the network is there: a pod that asks for them would not start."""
+    engine.create("ControlPlane", control_plane).result()
+    name = gpus["host"]["name"]
+    api = world.api
+    api["nodes"][name] = {"control_plane": False, "taints": []}
+    world.write_api(api)
+    world.set(name, gpus=gpus["count"], not_ready="cni plugin not initialized")
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("GpuReady", gpus, timeout=3).result()
+    assert list(half_made(caught.value).reasons) == [
+        f"node {name} is not Ready: KubeletNotReady: cni plugin not initialized"
+    ]
+    world.set(name, not_ready="")
+    assert engine.create("GpuReady", gpus).result().id
+
+
 def test_cancel_ends_the_wait_and_keeps_the_node(
     engine: Engine, world: World, control_plane: Values, node: Values
 ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any, ClassVar
 
-from bedplate.provider.cluster_api import allocatable
+from bedplate.provider.cluster_api import allocatable, not_ready_reasons
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import HalfMade, ProviderError
 from bedplate.provider.model import GpuReadyInputs, Inputs
@@ -34,15 +34,19 @@ class GpuReady(Resource):
         api = self.context.cluster(wished.control_plane)
         found, hopeless, looked = 0, False, time.monotonic()
         before: int | None = None
+        not_ready: list[str] = []
         try:
             while True:
                 try:
-                    found = allocatable(await api.node(wished.host.name), wished.resource)
+                    node = await api.node(wished.host.name)
+                    found = allocatable(node, wished.resource)
+                    # kubelet offers them before the network lets any pod in.
+                    not_ready = not_ready_reasons(node, wished.host.name)
                 except ProviderError:
                     # The API may be away for a moment (a control plane that restarts).
                     if deadline.over():
                         raise
-                if found >= wished.count:
+                if found >= wished.count and not not_ready:
                     return {**values, "allocatable": found}
                 if deadline.over() or hopeless:
                     break
@@ -57,7 +61,8 @@ class GpuReady(Resource):
                 {**values, "allocatable": found},
                 [f"cancelled while {wished.resource} was {found} of {wished.count}"],
             ) from None
-        reasons = await self._reasons(wished, found)
+        enough = found >= wished.count
+        reasons = not_ready if enough else await self._reasons(wished, found)
         raise HalfMade(wished.host.name, {**values, "allocatable": found}, reasons)
 
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
