@@ -54,6 +54,19 @@ def test_the_vendors_repositories_are_the_catalogues(figures: dict[str, dict[str
     assert compared["repositories"] == len(load_catalogue().systems)
 
 
+def test_the_toolkits_repository_is_the_catalogues() -> None:
+    path = ROOT / "roles/nvidia_container_toolkit/vars/main.yml"
+    said: dict[str, Any] = yaml.safe_load(path.read_text())
+    signed = said["__nvidia_container_toolkit_signed"]
+    names = ("nvidia-container-toolkit-base", "nvidia-container-toolkit")
+    for name in names:
+        package = load_catalogue().artifacts[name].value.package
+        assert package is not None
+        assert said["__nvidia_container_toolkit_repositories"]["Debian"]["url"] == package.index
+        assert (signed["key"], signed["fingerprint"]) == (package.key, package.fingerprint)
+    assert set(names) < set(said["__nvidia_container_toolkit_names"])
+
+
 def test_the_runtimes_repositories_are_the_catalogues(
     figures: dict[str, dict[str, float]],
 ) -> None:

@@ -101,6 +101,13 @@ def distribution(site: Path, packages: Iterable[StandIn]) -> None:
 
 def planned(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:
     """Write and plan a site of one host, the system in `work`/host; more wishes may be given."""
+    place = written(os_name, work, wishes)
+    subprocess.run([BIN / "bedplate", "plan", place], check=True, capture_output=True)
+    return place
+
+
+def written(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:
+    """Write a site of one host, for a role that needs no lock."""
     place = work / "site"
     (place / "group_vars").mkdir(parents=True)
     host = {
@@ -118,7 +125,6 @@ def planned(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:
     }
     (place / "hosts.yml").write_text(yaml.safe_dump(hosts))
     (place / "group_vars/all.yml").write_text(yaml.safe_dump(every | dict(wishes)))
-    subprocess.run([BIN / "bedplate", "plan", place], check=True, capture_output=True)
     return place
 
 

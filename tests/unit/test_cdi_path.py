@@ -19,7 +19,11 @@ PASSED_BY = ("/etc/cdi/nvidia.yml", "/etc/cdi/nvidia", "/etc/cdi/a/nvidia.yaml",
 
 def test_a_specification_that_runtimes_would_not_find_is_refused(tmp_path: Path) -> None:
     """Validation touches nothing: each path is one host, and all of them are this machine."""
-    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    here = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "nvidia_container_toolkit_source": "vendor-repo",  # which needs no packages by digest
+    }
     hosts = {
         f"h{number}": {**here, "nvidia_container_toolkit_cdi_spec": path}
         for number, path in enumerate([*FOUND, *PASSED_BY])
