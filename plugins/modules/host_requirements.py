@@ -58,6 +58,13 @@ options:
     type: list
     elements: int
     default: []
+  firewall_ports:
+    description:
+      - Ports that an active firewalld or ufw must let in, as V(6443/tcp).
+      - Not checked on a host that has joined a cluster.
+    type: list
+    elements: str
+    default: []
   gpus:
     description: GPUs that the site declares. Empty skips this check.
     type: list
@@ -117,6 +124,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    firewall,
     os_release,
     pci,
     requirements,
@@ -145,6 +153,7 @@ def main() -> None:
             "secure_boot": {"type": "bool"},
             "disks": {"type": "list", "elements": "dict", "default": [], "options": disk},
             "ports": {"type": "list", "elements": "int", "default": []},
+            "firewall_ports": {"type": "list", "elements": "str", "default": []},
             "gpus": {"type": "list", "elements": "dict", "default": [], "options": gpu},
         },
         supports_check_mode=True,
@@ -172,6 +181,7 @@ def main() -> None:
     if not host.joined:
         problems += requirements.check_disks(host, wish["disks"], where)
         problems += requirements.check_ports(host, wish["ports"], where)
+        problems += firewall.check(host, wish["firewall_ports"], where)
     if wish["gpus"]:
         problems += pci.compare(present, wish["gpus"], where)
     result = {
