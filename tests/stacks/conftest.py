@@ -33,11 +33,9 @@ class Engine:
 
     def configure(self, site: Path, **more: Any) -> Any:
         """Shake hands and configure."""
-        self.stub.Handshake(
-            provider_pb2.ProviderHandshakeRequest(program_directory=str(site.parent))
-        )
+        self.stub.Handshake(provider_pb2.ProviderHandshakeRequest(program_directory="/nowhere/bin"))
         return self.stub.Configure(
-            provider_pb2.ConfigureRequest(args=wire.write({"site": site.name, **more}))
+            provider_pb2.ConfigureRequest(args=wire.write({"site": str(site), **more}))
         )
 
     @staticmethod

@@ -51,10 +51,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self._running: set[asyncio.Task[Any]] = set()
 
     async def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Take the program's directory: the site's path is relative to it."""
-        del context
-        if request.HasField("program_directory"):
-            self._directory = Path(request.program_directory)
+        """Accept secrets. What it calls the program's directory is where the provider lies.
+
+        The site's path is relative to the project's, which is where the engine starts providers.
+        """
+        del request, context
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
