@@ -39,7 +39,10 @@ def test_a_bare_machine_becomes_a_cluster_that_runs_gpu_pods(tmp_path: Path) -> 
         assert said.count("GPU ") == 1
         site.playbook("playbooks/verify.yml")
         told = json.loads((site.site / ".bedplate/evidence/cluster.json").read_text())
-        assert {check["result"] for check in told["checks"]} == {"pass"}
+        # What the upper stacks bring is skipped: they have not been brought up.
+        results = [check["result"] for check in told["checks"]]
+        assert "pass" in results
+        assert "fail" not in results
 
         # The site changes its mind: the same cluster gets the taint, and loses it again.
         made = node(site, "one")["metadata"]["uid"]
