@@ -166,7 +166,7 @@ def checked(path: Path, raw: RawSite) -> Site:
     site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)))
     problems += addresses.same(hosts)
     problems += membership.of_kinds(hosts)
-    problems += membership.of_cluster(site.nodes)
+    problems += membership.of_cluster(raw.hosts)
     problems += sameness.problems_of(site)
     if problems:
         raise SiteError(problems)

@@ -9,7 +9,7 @@ from bedplate.nearest import nearest
 from bedplate.site.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from bedplate.site.ansible_adapter import RawSite
@@ -220,14 +220,14 @@ def of_kinds(hosts: Mapping[str, SiteHost]) -> list[Problem]:
     return _first_of_each_place(problems)
 
 
-def of_cluster(nodes: Sequence[SiteHost]) -> list[Problem]:
+def of_cluster(hosts: Iterable[RawHost]) -> list[Problem]:
     """Return that the cluster's endpoint is not set, once: a site without nodes needs none."""
     key, fix = "bedplate_kubernetes", "set bedplate_kubernetes in group_vars"
     allowed = "what only you can know"
     return [
         at(host.places.of((key,)), "wish is missing", key, "nothing", allowed, fix, "wish-form")
-        for host in nodes
-        if host.wishes.bedplate_kubernetes is None
+        for host in hosts
+        if set(NODES) & set(host.groups) and host.wishes.get(key) is None
     ][:1]
 
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import certifi
 import pytest
 import yaml
 
@@ -219,10 +220,15 @@ def test_the_vendors_and_a_mirror_of_them_give_the_same_bill(
 
 
 def test_a_stranger_in_the_vendors_place_is_not_believed(
-    tmp_path: Path, internet: Served, key: Key, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    internet: Served,
+    key: Key,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     upstream = planned(tmp_path / "upstream", internet, key, {"mode": "upstream"})
-    with internet.names():
+    with internet.names(), monkeypatch.context() as trust:
+        trust.setenv("REQUESTS_CA_BUNDLE", certifi.where())
         assert resolve(upstream) == 3
     assert "certificate verify failed" in capsys.readouterr().err
     assert [one for one in internet.records.requests() if one.status == 200] == []
