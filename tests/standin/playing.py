@@ -19,6 +19,7 @@ from bedplate.portable.packages import rpm as rpm_state
 from tests.substrate.standin import deb, rpm, system
 from tests.substrate.standin.packages import ORIGIN, StandIn, format_of
 from tests.substrate.standin.signing import PUBLIC, Key
+from tests.unit.bill.made import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -103,6 +104,7 @@ def planned(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:
     """Write and plan a site of one host, the system in `work`/host; more wishes may be given."""
     place = written(os_name, work, wishes)
     subprocess.run([BIN / "bedplate", "plan", place], check=True, capture_output=True)
+    make(place)  # the stand-in repositories have what the roles install
     return place
 
 
@@ -110,12 +112,7 @@ def written(os_name: str, work: Path, wishes: Mapping[str, Any]) -> Path:
     """Write a site of one host, for a role that needs no lock."""
     place = work / "site"
     (place / "group_vars").mkdir(parents=True)
-    host = {
-        "ansible_connection": "community.general.chroot",
-        "ansible_host": str(work / "host"),
-        "ansible_python_interpreter": "/usr/bin/python3",
-    }
-    pool = {"pool_one": {"hosts": {"one": host}}}
+    pool = {"pool_one": {"hosts": {"one": {}}}}
     hosts = {"all": {"children": {"control_plane": {"hosts": {}}, "gpu_pools": {"children": pool}}}}
     every = {
         "bedplate_host": {"os": os_name, "kind": "bare-metal"},
@@ -138,7 +135,21 @@ def play(
         {"ansible.builtin.meta": "end_play"},
     ]
     books = [str(ROOT / "playbooks/vars/from_lock.yml")]
-    book = [{"hosts": "one", "gather_facts": False, "vars_files": books, "tasks": tasks}]
+    # The play's own: the site is one of hosts over SSH, as the plan wants it.
+    reached = {
+        "ansible_host": str(site.parent / "host"),
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    book = [
+        {
+            "hosts": "one",
+            "connection": "community.general.chroot",
+            "vars": reached,
+            "gather_facts": False,
+            "vars_files": books,
+            "tasks": tasks,
+        }
+    ]
     path = site.parent / "play.yml"
     path.write_text(yaml.safe_dump(book, sort_keys=False))
     done = subprocess.run(
