@@ -60,7 +60,8 @@ class Mix:
         settings = yaml.safe_load((DEMO / "all/bedplate.yml").read_text())
         settings |= yaml.safe_load((DEMO / "control_plane.yml").read_text())  # keys of the run
         settings["bedplate_kubernetes"] |= self.kubernetes
-        settings["bedplate_sources"] = {"mode": "upstream"}
+        settings["bedplate_sources"] |= {"mode": "upstream"}
+        del settings["bedplate_sources"]["url"]
         _dump(site / "group_vars/all.yml", settings)
         _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": GPU})
         hardware = {
