@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.portable.host import Host, Result
+from bedplate.portable.runtime import images
 from bedplate.portable.runtime.images import ImageError, ensure_images
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Runtime:
     def __init__(self, *, serves: bool = True, tags: bool = True) -> None:
         self.serves, self.can_tag = serves, tags
         self.images: dict[str, set[str]] = {}
+        self.busy = self.unheard = 0
         self.ran: list[tuple[str, ...]] = []
         self.lock = threading.Lock()
 
@@ -36,12 +38,18 @@ class Runtime:
     def _run(self, argv: list[str]) -> Result:
         self.ran.append(tuple(argv))
         if argv[:2] == ["crictl", "images"]:
+            tagged = any(self.images.values())
+            self.unheard -= tagged
             listed = [
                 {"repoDigests": [digest], "repoTags": sorted(tags)}
                 for digest, tags in self.images.items()
+                if not (tagged and self.unheard >= 0)
             ]
             return Result(0, json.dumps({"images": listed}), "")
         if argv[:2] == ["crictl", "pull"]:
+            if self.busy:
+                self.busy -= 1
+                return Result(1, "", "unexpected status: 429 Too Many Requests")
             if not self.serves:
                 return Result(1, "", f"{argv[2]}: not found")
             if "@" in argv[2]:
@@ -113,6 +121,34 @@ def test_what_fails_says_why(runtime: Runtime, said: str) -> None:
     with pytest.raises(ImageError) as caught:
         ensure_images(Host("/", runtime), {PAUSE: ONE})
     assert str(caught.value) == said
+
+
+def test_a_pull_that_a_busy_registry_refuses_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "AGAIN", (0.0, 0.0))
+    runtime = Runtime()
+    runtime.busy = 2
+    assert ensure_images(Host("/", runtime), {PAUSE: ONE}) == [PAUSE]
+    assert runtime.verbs() == ["pull", "pull", "pull", "tag"]
+
+
+def test_a_tag_that_the_runtime_hears_of_later_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "SETTLING", (0.0, 0.0, 0.0))
+    runtime = Runtime()
+    runtime.unheard = 2
+    assert ensure_images(Host("/", runtime), {PAUSE: ONE}) == [PAUSE]
+
+
+def test_check_mode_on_a_bare_host_foresees_all() -> None:
+    def bare(
+        argv: Sequence[str], _timeout: float, _environment: dict[str, str] | None = None
+    ) -> Result:
+        return Result(127, "", f"{argv[0]}: command not found")
+
+    assert ensure_images(Host("/", bare), {PAUSE: ONE}, check=True) == [PAUSE]
 
 
 def test_a_runtime_that_does_not_answer_is_named() -> None:

@@ -1,6 +1,8 @@
 """Images in the node's runtime, asked for and pulled as kubelet would, each by its digest."""
 
 import json
+import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Mapping, NamedTuple, Set
 
@@ -10,6 +12,13 @@ from ..message import problem
 #: How many images come at once.
 AT_ONCE = 4
 SECONDS = 900
+#: Seconds before a pull is tried again that failed for what passes: many hosts ask one registry.
+AGAIN = (5.0, 15.0)
+TRANSIENT = re.compile(
+    r"429|50[0234]|too many requests|timeout|timed out|connection re(set|fused)|EOF", re.IGNORECASE
+)
+#: Seconds between looks at the list of images after tags were set.
+SETTLING = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: containerd's own client: crictl cannot tag. Kubernetes' images have a namespace of their own.
 TAG = ("ctr", "--namespace", "k8s.io", "images", "tag", "--force")
 
@@ -65,13 +74,18 @@ def ensure_images(host: Host, images: Mapping[str, str], check: bool = False) ->
     Raises:
         ImageError: a pull failed, or gave another digest, or a tag could not be set.
     """
-    known = known_images(host)
+    try:
+        known = known_images(host)
+    except ImageError:
+        if check:  # a bare host has no runtime yet, and no images
+            return sorted(images)
+        raise
     lacking = [name for name in sorted(images) if not _there(known, name, images[name])]
     if check or not lacking:
         return lacking
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda name: _have(host, known, name, images[name]), lacking))
-    after = known_images(host)
+    after = _settled(host, {name: images[name] for name in lacking})
     for name in lacking:
         if not _there(after, name, images[name]):
             raise ImageError(
@@ -86,6 +100,16 @@ def ensure_images(host: Host, images: Mapping[str, str], check: bool = False) ->
     return lacking
 
 
+def _settled(host: Host, images: Mapping[str, str]) -> Known:
+    """What the runtime has once it knows the new tags: it hears of them by an event."""
+    for pause in (*SETTLING, None):
+        known = known_images(host)
+        if pause is None or all(_there(known, name, images[name]) for name in images):
+            break
+        time.sleep(pause)
+    return known
+
+
 def _there(known: Known, name: str, digest: str) -> bool:
     return name in known.tags and (not digest or digest in known.tags[name])
 
@@ -93,7 +117,11 @@ def _there(known: Known, name: str, digest: str) -> bool:
 def _have(host: Host, known: Known, name: str, digest: str) -> None:
     wanted = by_digest(name, digest)
     if not digest or wanted not in known.digests:
-        answer = host.run(["crictl", "pull", wanted], SECONDS)
+        for pause in (*AGAIN, None):
+            answer = host.run(["crictl", "pull", wanted], SECONDS)
+            if answer.code == 0 or pause is None or not TRANSIENT.search(answer.err + answer.out):
+                break
+            time.sleep(pause)
         if answer.code != 0:
             raise ImageError(
                 problem(
