@@ -15,7 +15,7 @@ import pytest
 from bedplate import cli
 from bedplate.errors import BedplateError
 from bedplate.evidence.model import Evidence, Result, load_evidence
-from bedplate.lock import digest, load_lock
+from bedplate.lock import digest, load_lock, write_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,6 +193,19 @@ def test_every_pool_is_shown_with_its_wishes_and_its_decision(
         assert f"version {lock.pools[pool].nvidia_driver.version}" in decided
     cluster = cells(site, "Cluster")
     assert f"version {lock.cluster.kubernetes.version}" in cluster[cluster.index("kubernetes") + 1]
+
+
+def test_a_site_without_a_cluster_has_a_page_without_one(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one of Slurm or of hypervisors alone."""
+    lock = load_lock(site)
+    write_lock(site, lock.model_copy(update={"cluster": None}))
+    (site / ".bedplate/evidence/cluster.json").unlink()
+    report(site, capsys)
+    page = (site / ".bedplate/report.html").read_text()
+    assert "<h2>Cluster</h2>" not in page
+    assert "Pool pool_train" in page
 
 
 def test_the_password_of_an_address_is_not_on_the_page(

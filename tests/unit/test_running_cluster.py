@@ -101,6 +101,15 @@ def test_a_cluster_that_is_gone_holds_nothing(site: Path) -> None:
     assert version(site) == NEW
 
 
+def test_an_empty_kubeconfig_is_no_cluster(site: Path) -> None:
+    """As a shell leaves it whose command failed: `pulumi stack output … > kubeconfig`."""
+    bring_up(site)
+    (site / ".bedplate" / "kubeconfig").write_text("")
+    ask_for(site, NEW)
+    assert cli.main(["plan", *TODAY, str(site)]) == 0
+    assert version(site) == NEW
+
+
 def test_the_same_kubernetes_is_planned_as_ever(site: Path) -> None:
     bring_up(site)
     ask_for(site, OLD)

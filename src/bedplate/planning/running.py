@@ -25,7 +25,10 @@ def cluster_runs(path: Path) -> bool:
     with that. Evidence outlives a cluster, so it says nothing. On a machine without the kubeconfig
     the stack's preview refuses what the plan could not know.
     """
-    return (path / ".bedplate" / "kubeconfig").is_file()
+    try:
+        return (path / ".bedplate" / "kubeconfig").stat().st_size > 0
+    except OSError:
+        return False
 
 
 def kubernetes_alone(lock: Lock) -> Lock:
