@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -60,11 +61,19 @@ def manifest(site: Path, lock: Lock, artifact: str) -> str:
     """Return a manifest of the bill, with the digest of each image beside its tag.
 
     Raises:
-        StackError: as `fetched`.
+        StackError: as `fetched`; or an image of the bill is not there to be pinned.
     """
     text = fetched(site, lock, artifact)
-    for name, image_ in sorted(bill_of(site, lock).images.items()):
-        text = text.replace(f"image: {name}\n", f"image: {name}@{image_.digest}\n")
+    for name, entry in sorted(bill_of(site, lock).images.items()):
+        if entry.needed_by != artifact:
+            continue
+        written = re.compile(rf"""(image:\s*["']?{re.escape(name)})(?=["']?\s*$)""", re.MULTILINE)
+        text, count = written.subn(rf"\1@{entry.digest}", text)
+        if not count:
+            raise StackError(
+                f"image of a manifest has no digest — {artifact} — got no line `image: {name}` / "
+                f"allowed each image of the bill — run: bedplate mirror resolve {site}"
+            )
     return text
 
 

@@ -104,7 +104,8 @@ def _refuse_other_contents(site: Path, store: Store) -> None:
             str(store.root),
             f"without or with another {', '.join(sorted(lacking))}",
             "every file and image of the bill",
-            "fill the mirror again; where the change is intended, remove the bill and run: "
+            "copy each file to files/HOST/PATH below it, and each image into its registry as "
+            "HOST/NAME; where the change is intended, remove the bill and run: "
             f"bedplate mirror resolve {site}",
         )
 
