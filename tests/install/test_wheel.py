@@ -77,7 +77,7 @@ def test_init_to_preview(
     site = tmp_path / "lab"
     readme = (site / "README.md").read_text()
     steps = re.findall(r"^    (.*?)(?:  +#.*)?$", readme, re.MULTILINE)
-    assert "pip install -r requirements.txt" in steps[0]
+    assert ". .venv/bin/activate" in steps[0]
     # NVIDIA's key is not at hand to sign with: the site names another one.
     settings = site / "inventory/group_vars/all/bedplate.yml"
     content = yaml.safe_load(settings.read_text())
