@@ -29,11 +29,12 @@ class Partial:
 
     def _kept(self) -> dict[str, Any]:
         try:
-            if time.time() - self._path.stat().st_mtime > SECONDS:
-                return {}
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            return dict(content["found"]) if content["asked"] == self._asked else {}
-        except (OSError, ValueError, KeyError, TypeError):
+            if content["asked"] != self._asked:
+                return {}
+            oldest = time.time() - SECONDS
+            return {name: one for name, one in content["found"].items() if one["at"] > oldest}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}  # nothing that can be used: everything is asked
 
     def get(self, name: str) -> Any:
@@ -44,7 +45,7 @@ class Partial:
         """Keep an answer, with what else of it the run needs."""
         content = answer.model_dump(mode="json", exclude_defaults=True)
         with self._lock:
-            self._found[name] = {"answer": content, **(extra or {})}
+            self._found[name] = {"answer": content, "at": time.time(), **(extra or {})}
             self._path.parent.mkdir(mode=0o755, exist_ok=True)
             write_text(self._path, json.dumps({"asked": self._asked, "found": self._found}))
 

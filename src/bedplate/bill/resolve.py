@@ -91,6 +91,7 @@ class Resolver:
             raise ResolveError(problems)
         bill = Bill(files=files, images=images, packages=packages)
         if changed := list(self._exchanged(bill)):
+            self.partial.done()  # asked again next time: it may be put right by then
             raise ResolveError(changed)
         return bill
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import ssl
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -69,7 +71,7 @@ class Web:
         self._session = requests.Session()
         # What is hashed and counted is what was sent: no compression on the way.
         self._session.headers.update({"User-Agent": "bedplate", "Accept-Encoding": "identity"})
-        self._authorities: str | bool = True if ca is None else str(ca)
+        self._authorities = str(ca) if ca is not None else _authorities()
         retry = Retry(
             total=ATTEMPTS,
             other=0,  # such as a certificate that is not trusted: it will not be the next time
@@ -165,7 +167,7 @@ class Web:
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None) -> Answer:
         body = bytearray()
         try:
-            # Given with each request: the environment's REQUESTS_CA_BUNDLE wins over a session's.
+            # Given with each request: the environment wins over what a session has.
             with self._session.request(
                 method,
                 url,
@@ -181,6 +183,14 @@ class Web:
         except (requests.RequestException, OSError) as error:
             # One problem a host, however many of its addresses were asked.
             place = urlsplit(url)
+            if isinstance(error, requests.exceptions.SSLError):
+                raise refused(
+                    "host is not trusted",
+                    place.netloc,
+                    _reason(error),
+                    "a certificate of a known authority",
+                    "where an authority of your own signs it, name its certificate with --ca",
+                ) from error
             raise refused(
                 "host does not answer",
                 place.netloc,
@@ -194,6 +204,12 @@ class Web:
             self.traffic.received += len(body)
             self.traffic.hosts.add(urlsplit(answer.url).netloc)
         return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+
+
+def _authorities() -> str | bool:
+    """Return the authorities that this machine trusts, not those of a Python package."""
+    paths = ssl.get_default_verify_paths()
+    return os.environ.get("REQUESTS_CA_BUNDLE") or paths.cafile or paths.capath or True
 
 
 def refused(what: str, where: str, got: str, allowed: str = "", fix: str = "") -> ResolveError:
