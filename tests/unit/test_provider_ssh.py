@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
@@ -29,6 +31,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Machine, Path, Path]]:
     """How to reach a server, the client's key and the known hosts."""
     host_key, key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     key.write_private_key(tmp_path / "key")
+    (tmp_path / "key").chmod(0o600)
     key.write_public_key(tmp_path / "authorized")
     listener = await asyncssh.listen(
         "127.0.0.1",
@@ -118,4 +121,70 @@ async def test_a_host_that_does_not_answer_is_named(served: Any) -> None:
     assert str(caught.value).endswith(
         "/ allowed an answer over SSH — start the host or correct its address; if it is gone for "
         "good, set BEDPLATE_FORCE=true to forget it"
+    )
+
+
+def encrypt(key: Path) -> None:
+    """Give a key file a passphrase, as the user's own tool does."""
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", key], check=True)
+
+
+@pytest.fixture
+async def agent(served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """An SSH agent that has the client's key."""
+    _, key, _ = served
+    path = tmp_path / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    try:
+        async with asyncio.timeout(10):
+            while not path.exists():
+                await asyncio.sleep(0.02)
+        loaded = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+        subprocess.run(["ssh-add", "-q", key], check=True, env=loaded)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+        yield str(path)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.parametrize("through", [False, True])
+async def test_a_key_with_a_passphrase_comes_from_the_agent(
+    through: bool, served: Any, agent: str
+) -> None:
+    host, key, known = served
+    encrypt(key)
+    transport = SshTransport(key, known)
+    if through:
+        jump = (f"root@127.0.0.1:{host.port}",)
+        await transport._hop(host.model_copy(update={"jump": jump}), 1)
+    else:
+        assert (await transport.run(host, ["id"], stdin="", seconds=10)).output == "id|"
+    await transport.close()
+
+
+async def test_a_key_with_a_passphrase_and_no_agent(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, key, known = served
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    encrypt(key)
+    with pytest.raises(UnreachableError) as caught:
+        await SshTransport(key, known).run(host, ["id"], stdin="", seconds=10)
+    assert str(caught.value).startswith("h refuses the login — ")
+    assert str(caught.value).endswith("or load the key into your SSH agent")
+
+
+@pytest.mark.parametrize("jump", [(), ("bastion",)])
+async def test_a_file_that_is_no_key(jump: tuple[str, ...], served: Any, tmp_path: Path) -> None:
+    host, _, known = served
+    (tmp_path / "other").write_text("no key")
+    reached = host.model_copy(update={"jump": jump})
+    with pytest.raises(UnreachableError) as caught:
+        await SshTransport(tmp_path / "other", known).run(reached, ["id"], stdin="", seconds=10)
+    name, where = ("bastion bastion", "bastion") if jump else ("h", str(host))
+    assert str(caught.value) == (
+        f"settings of SSH for {name} cannot be used — {where} — got Invalid private key "
+        f"({tmp_path / 'other'}) / allowed private keys, known hosts and a configuration of SSH "
+        "that can be read — correct the file, or load the key into your SSH agent and name no file"
     )

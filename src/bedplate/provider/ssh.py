@@ -164,8 +164,11 @@ class SshTransport:
             options |= {name: value for name, value in named.items() if value is not None}
             if keys := self._keys(host):
                 # With those that SSH's configuration has for the bastion, or the user's own.
-                known = asyncssh.SSHClientConnectionOptions(host=hop.host, **options).client_keys
-                options["client_keys"] = [*keys, *(known or ())]
+                try:
+                    known = asyncssh.SSHClientConnectionOptions(host=hop.host, **options)
+                except (ValueError, OSError) as error:
+                    raise _unusable(f"bastion {hop.host}", str(hop), error, options) from error
+                options["client_keys"] = [*keys, *(known.client_keys or ())]
             if count > 1:
                 options["tunnel"] = await self._hop(host, count - 1)
             fix = "start the bastion, or correct it in the inventory or in ~/.ssh/config"
@@ -174,7 +177,12 @@ class SshTransport:
         return await self._shared((host.jump[:count], host.keys, host.config), connect)
 
     def _options(self, host: Connection) -> dict[str, Any]:
-        options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "keepalive_interval": 15}
+        options: dict[str, Any] = {
+            "connect_timeout": CONNECT_SECONDS,
+            "keepalive_interval": 15,
+            # The agent has the key of a file with a passphrase, as for Ansible.
+            "ignore_encrypted": True,
+        }
         if self._known_hosts is not None:
             options["known_hosts"] = str(self._known_hosts)
         if host.config is not None:
@@ -227,6 +235,8 @@ class SshTransport:
                     "set bedplate:privateKey, or load the key into your SSH agent",
                 )
             ) from error
+        except ValueError as error:
+            raise _unusable(name, where, error, options) from error
         except (asyncssh.Error, OSError, TimeoutError) as error:
             raise UnreachableError(
                 message(
@@ -237,6 +247,20 @@ class SshTransport:
                     gone,
                 )
             ) from error
+
+
+def _unusable(name: str, where: str, error: Exception, options: dict[str, Any]) -> UnreachableError:
+    """Return what a file that asyncssh cannot read means for the user."""
+    keys = [key for key in options.get("client_keys", ()) if isinstance(key, str)]
+    return UnreachableError(
+        message(
+            f"settings of SSH for {name} cannot be used",
+            where,
+            f"{error} ({', '.join(keys)})" if keys else error,
+            "private keys, known hosts and a configuration of SSH that can be read",
+            "correct the file, or load the key into your SSH agent and name no file",
+        )
+    )
 
 
 def _refusal(host: Connection, error: sudo.SudoError) -> str:
