@@ -25,6 +25,14 @@ CACHE = "locked-site.json"
 OF_THE_PACKAGE = ("*.py", "*/*.py", "resolver/*.lp", "catalogue/facts/*.yml")
 #: The configuration of an inventory plugin, and values that a template fetches.
 ELSEWHERE = re.compile(rb"""^\s*["']?plugin["']?\s*:|\b(lookup|query|q)\s*\(""", re.MULTILINE)
+#: Settings of Ansible by which hosts are reached, in the environment.
+OF_ANSIBLE = (
+    "ANSIBLE_BECOME",
+    "ANSIBLE_PRIVATE_KEY",
+    "ANSIBLE_REMOTE",
+    "ANSIBLE_SSH",
+    "ANSIBLE_TRANSPORT",
+)
 _known: dict[str, tuple[str, dict[str, Any]]] = {}
 
 
@@ -63,7 +71,7 @@ def locked_site(site: Path) -> dict[str, Any]:
 def _fingerprint(site: Path) -> str:
     """Digest name, time and size of everything that the answer depends on."""
     package = Path(__file__).parent
-    files = [lock_path(site), site / BILL]
+    files = [lock_path(site), site / BILL, *_configurations()]
     for pattern in OF_THE_PACKAGE:
         files += sorted(package.glob(pattern))
     digest = hashlib.sha256()
@@ -74,7 +82,16 @@ def _fingerprint(site: Path) -> str:
             digest.update(f"{path} -\n".encode())
         else:
             digest.update(f"{path} {status.st_mtime_ns} {status.st_size}\n".encode())
+    named = {name: value for name, value in os.environ.items() if name.startswith(OF_ANSIBLE)}
+    digest.update(json.dumps(named, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _configurations() -> list[Path]:
+    """Return where Ansible looks for its configuration, which says how hosts are reached too."""
+    named = os.environ.get("ANSIBLE_CONFIG")
+    here = [Path("ansible.cfg").absolute(), Path.home() / ".ansible.cfg"]
+    return [*([Path(named)] if named else here), Path("/etc/ansible/ansible.cfg")]
 
 
 def _files_of(site: Path) -> Iterator[Path]:

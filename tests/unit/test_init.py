@@ -181,6 +181,8 @@ def test_everything_wrong_is_said_at_once_and_nothing_written(
         (["--hosts", "cp=c1"], "no pool of GPU hosts — --hosts — got none"),
         (["--hosts", "cp=c[1:3]", "--hosts", "gpu=g1"], "no endpoint for several control planes"),
         (["--one-machine", "a,b"], "wrong hosts — --one-machine — got a,b / allowed one host"),
+        (["--one-machine", "localhost"], "address is of this machine alone — --one-machine"),
+        (["--one-machine", "127.0.0.1"], "got 127.0.0.1 / allowed an address that the cluster's"),
         (["--one-machine", "gpu[1:2]"], "got gpu[1:2] / allowed one host"),
         (["--hosts", "cp=c1", "--hosts", "a=g1", "--hosts", "b=g1"], "got g1 in a and in b"),
         (["--hosts", "cp=c1", "--hosts", "a=g1", "--hosts", "pool_a=g2"], "group is named twice"),

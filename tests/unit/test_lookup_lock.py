@@ -54,6 +54,14 @@ def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) ->
         locked_site(site)
 
 
+def test_ansibles_own_settings_are_asked_again(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say as whom and where hosts are reached, and the lock has that."""
+    locked_site(site)
+    monkeypatch.setenv("ANSIBLE_REMOTE_PORT", "2200")
+    with pytest.raises(LockError, match=r"hosts\.cp1\.port"):
+        locked_site(site)
+
+
 #: As a worker of Ansible's: it has what Ansible imports, and no more.
 ANSWER = """
 import sys

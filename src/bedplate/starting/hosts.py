@@ -56,6 +56,17 @@ def entries(text: str, prefix: str, option: str) -> tuple[list[Entry], list[Prob
                     rule="init",
                 )
             )
+        elif any(_loops_back(host) for host in hosts):
+            problems.append(
+                Problem(
+                    "address is of this machine alone",
+                    key=option,
+                    got=word,
+                    allowed="an address that the cluster's other hosts and its pods reach",
+                    fix="name the machine's address on its network, with SSH to it set up",
+                    rule="init",
+                )
+            )
         elif _is_address(hosts[0]):
             addresses += hosts
         else:
@@ -92,6 +103,10 @@ def _is_address(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _loops_back(word: str) -> bool:
+    return word == "localhost" or (_is_address(word) and ip_address(word).is_loopback)
 
 
 def twice(groups: Sequence[tuple[str, Sequence[Entry]]], option: str) -> list[Problem]:
