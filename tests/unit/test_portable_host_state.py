@@ -270,6 +270,29 @@ def test_check_ports_names_who_holds_one(host: Host) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("configuration", "program", "accepted"),
+    [
+        ("# Managed by Bedplate (role control_plane_endpoint).\n{}", "haproxy", True),
+        ("# Managed by Bedplate (role control_plane_endpoint).\n{}", "nginx", False),
+        ("# Ours.\n{}", "haproxy", False),
+        ("# Managed by Bedplate (role control_plane_endpoint).\n", "haproxy", False),
+    ],
+)
+def test_the_port_that_our_own_haproxy_holds_is_free(
+    host: Host, configuration: str, program: str, accepted: bool
+) -> None:
+    put(host, "/proc/net/tcp", TCP)
+    put(host, "/proc/812/comm", f"{program}\n")
+    folder = Path(host.path("/proc/812/fd"))
+    folder.mkdir()
+    (folder / "4").symlink_to("socket:[4711]")
+    bind = "frontend api\n    bind *:6443\n"
+    put(host, "/etc/haproxy/haproxy.cfg", configuration.format(bind))
+    said = requirements.check_ports(host, [6443], "cp1")
+    assert [f"used by {program} (pid 812)" in line for line in said] == [True] * (not accepted)
+
+
 def test_check_disks_looks_at_the_folder_that_is_there(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:

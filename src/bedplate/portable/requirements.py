@@ -1,14 +1,19 @@
 """What a host must have before anything is changed on it: system, room, free ports."""
 
 import os
+import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import os_release
+from . import os_release, owned
 from .host import Host
 from .kernel import secure_boot
 from .message import problem
 
 _LISTEN = "0A"
+#: What the role writes for the haproxy that it starts, and the port that this one listens on.
+HAPROXY = "/etc/haproxy/haproxy.cfg"
+HAPROXY_ROLE = "control_plane_endpoint"
+_BIND = re.compile(r"^\s*bind \S*:(\d+)\b", re.MULTILINE)
 
 
 def listening(host: Host) -> Dict[int, str]:
@@ -37,6 +42,13 @@ def holder(host: Host, inode: str) -> Optional[str]:
                 name = (host.read(f"/proc/{pid}/comm") or "").strip()
                 return "{} (pid {})".format(name or "a process", pid)
     return None
+
+
+def _balanced(host: Host) -> List[int]:
+    """The ports of the haproxy that Bedplate has configured here, which stay its own."""
+    text = host.read(HAPROXY) or ""
+    ours = owned.role_of(text) == HAPROXY_ROLE
+    return [int(port) for port in _BIND.findall(text)] if ours else []
 
 
 def free_mib(host: Host, folder: str) -> int:
@@ -128,9 +140,12 @@ def check_disks(host: Host, disks: Sequence[Mapping[str, Any]], where: str) -> L
 def check_ports(host: Host, ports: Sequence[int], where: str) -> List[str]:
     """Problems with ports that kubeadm will want, on a host that has not joined yet."""
     taken = listening(host)
+    balanced = _balanced(host)
     problems = []
     for port in sorted(set(ports) & set(taken)):
         by = holder(host, taken[port]) or "another process"
+        if port in balanced and by.startswith("haproxy (pid "):
+            continue
         problems.append(
             problem(
                 "a port that Kubernetes needs is taken",
