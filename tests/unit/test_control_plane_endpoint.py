@@ -1,0 +1,60 @@
+"""What the role control_plane_endpoint decides, on a host that need not have its services."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ROLE = ROOT / "roles" / "control_plane_endpoint"
+PLAY = Path(sys.executable).with_name("ansible-playbook")
+HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+
+
+def play(folder: Path, tasks: list[Any], **words: Any) -> str:
+    """Run tasks on this host with the role's variables; return what was printed."""
+    book = {
+        "hosts": "cp1",
+        "gather_facts": False,
+        "vars_files": [str(ROLE / "defaults" / "main.yml"), str(ROLE / "vars" / "main.yml")],
+        "tasks": tasks,
+    }
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"cp1": HERE}}}))
+    (folder / "play.yml").write_text(yaml.safe_dump([book], sort_keys=False))
+    done = subprocess.run(
+        [PLAY, "-i", folder / "hosts.yml", folder / "play.yml", "-e", json.dumps(words)],
+        cwd=ROOT,
+        env=os.environ | {"NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "bind"), [("192.0.2.10", "*:8443"), ("2001:db8::10", ":::8443 v4v6")]
+)
+def test_haproxy_needs_ipv6_for_an_endpoint_of_ipv6_alone(
+    tmp_path: Path, address: str, bind: str
+) -> None:
+    """A kernel with ipv6.disable=1 has no socket of that family."""
+    written = tmp_path / "haproxy.cfg"
+    template = {"src": str(ROLE / "templates" / "haproxy.cfg.j2"), "dest": str(written)}
+    said = play(
+        tmp_path,
+        [{"ansible.builtin.template": template}],
+        control_plane_endpoint_by="haproxy",
+        control_plane_endpoint_address=address,
+        control_plane_endpoint_port=8443,
+        control_plane_endpoint_peers=[{"name": "cp1", "address": "192.0.2.1"}],
+    )
+    assert written.exists(), said
+    assert f"\n    bind {bind}\n" in written.read_text()
