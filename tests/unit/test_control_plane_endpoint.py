@@ -58,3 +58,24 @@ def test_haproxy_needs_ipv6_for_an_endpoint_of_ipv6_alone(
     )
     assert written.exists(), said
     assert f"\n    bind {bind}\n" in written.read_text()
+
+
+def test_a_named_interface_does_not_make_an_address_the_hosts_own(tmp_path: Path) -> None:
+    """The peers hear its own address alone; 127.0.0.1 is one that every host has."""
+    role = {"name": "bedplate.gpu.control_plane_endpoint", "tasks_from": "validate"}
+    for address, refused in (("192.0.2.1", True), ("127.0.0.1", False)):
+        said = play(
+            tmp_path,
+            [{"ansible.builtin.include_role": role}],
+            control_plane_endpoint_by="keepalived",
+            control_plane_endpoint_address="192.0.2.10",
+            control_plane_endpoint_peers=[{"name": "cp1", "address": address}],
+            control_plane_endpoint_interface="lo",
+        )
+        assert f"failed={int(refused)} " in said
+        message = (
+            "no interface has the control plane's own address — cp1 — got: 192.0.2.1; allowed: an "
+            "address of this host — Set ansible_host to the address that the other control planes "
+            "reach."
+        )
+        assert (message in said) == refused, said
