@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,34 @@ def test_a_named_interface_does_not_make_an_address_the_hosts_own(tmp_path: Path
             "reach."
         )
         assert (message in said) == refused, said
+
+
+@pytest.mark.parametrize(
+    ("files", "stopped"),
+    [
+        ({}, []),
+        ({"check": "", "cfg": "# Ours.\n"}, ["keepalived"]),
+        (
+            {"check": "", "cfg": "# Managed by Bedplate (role control_plane_endpoint).\n"},
+            ["keepalived", "haproxy"],
+        ),
+    ],
+)
+def test_what_is_removed_stops_and_what_is_the_users_runs_on(
+    tmp_path: Path, files: dict[str, str], stopped: list[str]
+) -> None:
+    """The real questions of files below another root; the units to stop are printed instead."""
+    for name, text in files.items():
+        path = tmp_path / {"check": "check", "cfg": "etc/haproxy/haproxy.cfg"}[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    text = (ROLE / "tasks" / "remove.yml").read_text().replace(" /etc/", f" {tmp_path}/etc/")
+    tasks = [task for task in yaml.safe_load(text) if "bedplate.gpu.removal" not in task]
+    for task in tasks:
+        stop = task.pop("ansible.builtin.systemd_service", None)
+        if stop:
+            assert (stop["state"], stop["enabled"]) == ("stopped", False)
+            task["ansible.builtin.debug"] = {"msg": f"<{stop['name']}>"}
+    said = play(tmp_path, tasks, __control_plane_endpoint_check=str(tmp_path / "check"))
+    assert "failed=0 " in said, said
+    assert re.findall(r"<(\w+)\.service>", said) == stopped
