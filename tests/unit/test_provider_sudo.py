@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "hunter2 $(reboot) 'ü"
+#: secure_path of sudo on RHEL and Rocky.
+SECURE = "/sbin:/bin:/usr/sbin:/usr/bin"
 #: Reads as sudo does: a byte at a time, no further than the line's end.
 SUDO = """#!{python}
 import os, sys
@@ -52,6 +54,7 @@ for _ in range(3 if mode == "password" else 0):
 else:
     if mode == "password":
         sys.exit("sudo: 3 incorrect password attempts")
+os.environ["PATH"] = {secure!r}
 os.execvp(words[4], words[4:])
 """
 
@@ -63,7 +66,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Connection, SshTransport
     site.mkdir()
     (site / "hosts.yml").write_text("all: {children: {control_plane: {hosts: {h: {}}}}}\n")
     (tmp_path / "sudo").write_text(
-        SUDO.format(python=sys.executable, folder=str(tmp_path), secret=SECRET)
+        SUDO.format(python=sys.executable, folder=str(tmp_path), secret=SECRET, secure=SECURE)
     )
     (tmp_path / "sudo").chmod(0o755)
     (tmp_path / "mode").write_text("password")
@@ -147,6 +150,15 @@ async def test_no_password_is_given_to_who_does_not_ask(served: Any, tmp_path: P
     (tmp_path / "mode").write_text("free")
     done = await transport.run(host, ["cat"], stdin="text", seconds=60)
     assert (done.status, done.output) == (0, "text")
+
+
+@pytest.mark.parametrize("mode", ["password", "free"])
+async def test_programs_in_usr_local_are_found(mode: str, served: Any, tmp_path: Path) -> None:
+    host, transport = served
+    give(tmp_path, {"ansible_become_password": SECRET})
+    (tmp_path / "mode").write_text(mode)
+    done = await transport.run(host, ["sh", "-c", 'echo "$PATH"'], stdin="", seconds=60)
+    assert done.output == f"/usr/local/sbin:/usr/local/bin:{SECURE}\n"
 
 
 async def test_a_wrong_password_is_tried_once(

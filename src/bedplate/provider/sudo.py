@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     import asyncssh
 
-#: As root: say that sudo is done, then be the command.
-BEGUN = 'printf "%s\\n" "$0" && exec "$@"'
+#: As root: say that sudo is done, then be the command. The secure_path of sudo on RHEL and Rocky
+#: has no /usr/local, where kubeadm and crictl are.
+BEGUN = (
+    'PATH="/usr/local/sbin:/usr/local/bin:$PATH" && export PATH && printf "%s\\n" "$0" && exec "$@"'
+)
 
 
 class SudoError(Exception):
