@@ -18,7 +18,7 @@ import pytest
 
 from bedplate.connection import Connection
 from bedplate.provider.errors import ProviderError
-from bedplate.provider.ssh import SshTransport
+from bedplate.provider.ssh import SESSIONS, SshTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -178,6 +178,32 @@ async def test_a_wrong_password_is_tried_once(
     await asyncio.sleep(0.1)
     gc.collect()
     assert "never retrieved" not in caplog.text, "asyncio would show a traceback for it"
+
+
+async def test_commands_at_once_try_a_wrong_password_once(served: Any, tmp_path: Path) -> None:
+    """Six wrong answers would lock the account; so might a prompt that is left."""
+    host, transport = served
+    give(tmp_path, {"ansible_become_password": "wr0ng-secret"})
+    runs = (transport.run(host, ["cat"], stdin="text", seconds=60) for _ in range(SESSIONS))
+    for refused in await asyncio.gather(*runs, return_exceptions=True):
+        assert isinstance(refused, ProviderError)
+        assert str(refused).startswith("sudo on h refuses the password — ")
+    assert (tmp_path / "tries").read_text() == "try\n"
+    assert len((tmp_path / "argv").read_text().splitlines()) == 1
+
+
+async def test_commands_run_at_once_as_soon_as_the_first_is_root(
+    served: Any, tmp_path: Path
+) -> None:
+    host, transport = served
+    give(tmp_path, {"ansible_become_password": SECRET})
+    waits = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.1; done', str(tmp_path / "there")]
+    first = asyncio.ensure_future(transport.run(host, waits, stdin="", seconds=30))
+    async with asyncio.timeout(30):
+        while not (tmp_path / "argv").exists():
+            await asyncio.sleep(0.1)
+    await transport.run(host, ["touch", str(tmp_path / "there")], stdin="", seconds=30)
+    assert (await first).status == 0
 
 
 async def test_no_password_in_the_site(served: Any) -> None:

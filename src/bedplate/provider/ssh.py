@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from bedplate.provider.errors import ProviderError, UnreachableError, message
 from bedplate.provider.passwords import Passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from bedplate.connection import Connection
 
@@ -66,6 +67,8 @@ class SshTransport:
         self._passwords = Passwords(site) if site else None
         self._connections: dict[object, asyncio.Task[asyncssh.SSHClientConnection]] = {}
         self._sessions: dict[Connection, asyncio.Semaphore] = {}
+        self._becoming_root: dict[Connection, asyncio.Lock] = {}
+        self._let_in: set[Connection] = set()
         self._refused: dict[Connection, str] = {}
 
     async def run(
@@ -112,20 +115,31 @@ class SshTransport:
     ) -> tuple[int | None, str, str]:
         if host.user == "root":
             return await _with_a_session(connection, lambda: _plain(connection, argv, stdin))
-        if host in self._refused:
-            # Asking again would not help, and might lock the account.
-            raise ProviderError(self._refused[host])
 
         async def password() -> str | None:
             return await self._passwords.of(host.name) if self._passwords else None
 
-        try:
-            return await _with_a_session(
-                connection, lambda: sudo.run(connection, argv, stdin, password)
-            )
-        except sudo.SudoError as error:
-            self._refused[host] = _refusal(host, error)
-            raise ProviderError(self._refused[host]) from error
+        return await _with_a_session(
+            connection,
+            lambda: sudo.run(connection, argv, stdin, password, self._becoming(host)),
+        )
+
+    @contextlib.asynccontextmanager
+    async def _becoming(self, host: Connection) -> AsyncIterator[None]:
+        """Hold other commands back until sudo has let one in: a wrong password is tried once."""
+        async with contextlib.AsyncExitStack() as alone:
+            if host not in self._let_in:
+                lock = self._becoming_root.setdefault(host, asyncio.Lock())
+                await alone.enter_async_context(lock)
+            if host in self._refused:
+                # Asking again would not help, and might lock the account.
+                raise ProviderError(self._refused[host])
+            try:
+                yield
+            except sudo.SudoError as error:
+                self._refused[host] = _refusal(host, error)
+                raise ProviderError(self._refused[host]) from error
+            self._let_in.add(host)
 
     async def _connection(self, host: Connection) -> asyncssh.SSHClientConnection:
         return await self._shared(host, lambda: self._connect(host))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     import asyncssh
 
@@ -62,34 +63,42 @@ async def run(
     argv: Sequence[str],
     stdin: str,
     password: Callable[[], Awaitable[str | None]],
+    becoming: AbstractAsyncContextManager[None],
 ) -> tuple[int | None, str, str]:
     """Run a command as root: its exit status, its output, its errors.
 
-    `password` is asked only if sudo asks. Raises SudoError if sudo does not run the command,
+    `password` is asked only if sudo asks; `becoming` is entered before sudo starts and left once
+    the command is root, or with the SudoError. Raises SudoError if sudo does not run the command,
     asyncssh's errors if the connection breaks.
     """
     begun, prompt = secrets.token_hex(16), f"[{secrets.token_hex(16)}]"
     words = ["sudo", "-S", "-p", prompt, "--", "sh", "-c", BEGUN, begun, *argv]
-    process = await connection.create_process(shlex.join(words))
     heard = _Heard()
-    listening = [
-        asyncio.ensure_future(heard.listen(process.stdout, errors=False)),
-        asyncio.ensure_future(heard.listen(process.stderr, errors=True)),
-    ]
-    try:
-        await _until_root(process, heard, f"{begun}\n", prompt, password)
+    async with contextlib.AsyncExitStack() as last:
+        async with becoming:
+            process = await connection.create_process(shlex.join(words))
+            listening = [
+                asyncio.ensure_future(heard.listen(process.stdout, errors=False)),
+                asyncio.ensure_future(heard.listen(process.stderr, errors=True)),
+            ]
+            last.push_async_callback(_end, process, listening)
+            await _until_root(process, heard, f"{begun}\n", prompt, password)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(stdin)
             process.stdin.write_eof()
         await asyncio.gather(*listening)
         await process.wait(check=False)
-    finally:
-        for one in listening:
-            one.cancel()
-        await asyncio.gather(*listening, return_exceptions=True)
-        process.close()
     output = heard.output.partition(f"{begun}\n")[2]
     return process.exit_status, output, heard.errors.rpartition(prompt)[2]
+
+
+async def _end(
+    process: asyncssh.SSHClientProcess[str], listening: Sequence[asyncio.Future[None]]
+) -> None:
+    for one in listening:
+        one.cancel()
+    await asyncio.gather(*listening, return_exceptions=True)
+    process.close()
 
 
 async def _until_root(
