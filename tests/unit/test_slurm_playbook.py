@@ -206,6 +206,7 @@ def test_a_node_of_slurm_is_refused_before_anything_is_changed_on_it() -> None:
     assert names(needs) == [
         "host_baseline validate",
         "nvidia_driver validate",
+        "control_plane_endpoint validate",
         "kubernetes_node validate",
     ]
     first = ["tasks/reach.yml", "tasks/requirements.yml"]
