@@ -273,6 +273,26 @@ def test_evidence_asks_for_the_holds_of_the_runtimes_packages(tmp_path: Path) ->
     assert [distro["containerd"], distro["docker"]] == [found["distro"], found["docker"]]
 
 
+def test_evidence_asks_for_no_runtime_of_a_site_of_slurm_alone(tmp_path: Path) -> None:
+    cluster = {"containerd": {"source": "distro"}, "pause": {"version": "3.10.2"}}
+    hosts = {
+        "slurm": HERE | {"__tests_cluster": {}},
+        "kubernetes": HERE | {"__tests_cluster": cluster},
+    }
+    words = (
+        "<{{ gpu_verify_containers.runtime if gpu_verify_containers | length > 0 else 'none' }}>"
+    )
+    tasks = [
+        {
+            "ansible.builtin.debug": {"msg": words},
+            "vars": {"__bedplate_cluster": "{{ __tests_cluster }}"},
+        }
+    ]
+    said = play(tmp_path, hosts, tasks)
+    found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", said))
+    assert found == {"slurm": "none", "kubernetes": "containerd"}, said
+
+
 def test_a_compute_mode_is_set_on_cards_that_nobody_shares_too(tmp_path: Path) -> None:
     stack = yaml.safe_load((PLAYBOOKS / "tasks" / "nvidia_stack.yml").read_text())
     (asks,) = (task["block"] for task in stack if task["name"] == "What asks the driver")
