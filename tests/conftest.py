@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.plugins.loader import init_plugin_loader
 from xdist.scheduler import LoadScopeScheduling
 
 # Each has one set of hosts, or of environments, and a life of its own.
@@ -26,6 +27,8 @@ ONE_WORKER = (
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
 ROOT = Path(__file__).parents[1]
+# Before any test imports a plugin of the collection: only what its finder imports is known.
+init_plugin_loader()
 pytest_plugins = ["tests.substrate.internet.fixtures"]
 LEFT_OUT = pytest.StashKey[set[str]]()
 FIGURES = pytest.StashKey[dict[str, dict[str, float | str]]]()

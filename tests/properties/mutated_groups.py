@@ -87,10 +87,10 @@ def groups_misplaced(base: str, files: Mapping[str, str], _: random.Random) -> I
     for name in ("pool_x", "pool_lonely"):
         new = f"{text}    {name}: {{hosts: {{x1: {{}}}}}}\n"
         yield bad("pool in no group", f"{name} below all", new, lines + 1, name)
-        new = re.sub(r"( +)(gpu_pools:\n +children:\n)", rf"\1\2\1    {name}: {{}}\n", text)
+        new = re.sub(r"( +)(gpu_pools:\n +children:.*\n)", rf"\1\2\1    {name}: {{}}\n", text)
         yield bad("empty pool", f"{name} without hosts", new, line_of(new, f"{name}:"), name)
         new = re.sub(
-            r"( +)(gpu_pools:\n +children:\n)", rf"\1\2\1    {name}: {{hosts: {{}}}}\n", text
+            r"( +)(gpu_pools:\n +children:.*\n)", rf"\1\2\1    {name}: {{hosts: {{}}}}\n", text
         )
         yield bad("empty pool", f"{name} with no hosts", new, line_of(new, f"{name}:"), name)
     for pool in pools_of(files):

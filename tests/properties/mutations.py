@@ -6,6 +6,7 @@ Sites are mutated as text, at the positions that PyYAML reports: nothing here is
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 #: Upstream's own fields and names of components: nothing misspelt in them is the loader's to find.
-FREE = ("kubelet", "kube_proxy", "bedplate_pins")
+FREE = ("kubelet", "kube_proxy", "bedplate_pins", "keys")
+#: What the example offers in a comment.
+OFFERED = re.compile(r"^( *)# (pool_class:|bedplate_)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ def bases() -> dict[str, dict[str, str]]:
             for path in sorted(folder.rglob("*.yml"))
             if not any(part.startswith(".") for part in path.relative_to(folder).parts)
         }
+    for file in ("hosts.yml", "group_vars/pool_class.yml"):
+        # With its second pool, as its comments tell one to have it.
+        found["example"][file] = OFFERED.sub(r"\1\2", found["example"][file])
     return found
 
 
