@@ -33,7 +33,10 @@ spec:
   selector: {{matchLabels: {{app: flannel}}}}
   template:
     metadata: {{labels: {{app: flannel}}}}
-    spec: {{containers: [{{name: kube-flannel, image: "{FLANNEL}"}}]}}
+    spec:
+      containers:
+      - name: kube-flannel
+        image: {FLANNEL}
 """
 
 
