@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict
 from bedplate.connection import Connection
 
 FORMAT = 2
+#: What holds a share back: the scheduler's sum alone, software, or the hardware.
+Word = Literal["counted", "limited", "isolated"]
 
 
 class Part(BaseModel):
@@ -101,6 +103,9 @@ class Addon(Part):
 class Cluster(Part):
     """What all hosts share. Exactly one of `containerd`, `cri_o` and `docker` is there.
 
+    `nvidia_dra_driver` is there where a pool's sharing mode is `dra`: it owns the GPUs of that
+    pool's nodes, and no device plugin runs on them.
+
     `not_yet` is as a pool's.
     """
 
@@ -117,6 +122,7 @@ class Cluster(Part):
     cri_tools: Versioned
     nvidia_container_toolkit: Sourced
     nvidia_device_plugin: Image
+    nvidia_dra_driver: Versioned | None = None
     addons: list[Addon] = []
     not_yet: list[str] = []
 
@@ -206,12 +212,28 @@ class Fabric(Part):
     packages: dict[str, str]
 
 
-class Sharing(Part):
-    """How pods share a GPU: shares of a card, or the MIG profile that it is cut into."""
+class Layout(Part):
+    """What some GPUs of each host are cut into: instances by MIG profile; none is a whole GPU."""
 
-    mode: Literal["none", "time-slicing", "mps", "mig", "hami"]
+    cards: list[int]
+    profiles: dict[str, int] = {}
+
+
+class Sharing(Part):
+    """How pods share a GPU, and what holds back a share's memory and compute.
+
+    `profile` is the one MIG profile of all GPUs. Where they differ, or one has several profiles,
+    `layout` has each GPU once, by its number on the host. `share_memory` is the size of a share
+    that claims of mode `dra` name where they name none of their own.
+    """
+
+    mode: Literal["none", "time-slicing", "mps", "mig", "hami", "dra"]
     replicas: int | None = None
     profile: str | None = None
+    layout: list[Layout] = []
+    share_memory: str | None = None
+    memory: Word | None = None
+    compute: Word | None = None
 
 
 class Framework(Part):
@@ -244,11 +266,16 @@ class Accelerator(Part):
 
 
 class Expects(Part):
-    """What a node of the pool offers once the named stack is up; `by` slurm is no node at all."""
+    """What a node of the pool offers once the named stack is up; `by` slurm is no node at all.
+
+    `also` are the further resources of a node whose GPUs are not all alike. `by` dra are devices in
+    the node's ResourceSlices; pods ask for them by claims, or for whole ones by the resource.
+    """
 
     resource: str
     count: int
-    by: Literal["cluster", "schedulers", "slurm"]
+    also: dict[str, int] = {}
+    by: Literal["cluster", "schedulers", "slurm", "dra"]
 
 
 class Pool(Part):

@@ -1,0 +1,27 @@
+"""What pods can ask for of a pool: the one place that teams, queues and simulation count by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bedplate.lock.model import Lock, Pool
+
+
+def offers(pool: Pool) -> dict[str, int]:
+    """Return what one host of a pool offers: GPUs, shares or MIG devices, by resource.
+
+    Of mode `dra` these are whole GPUs, for which pods ask by the resource as everywhere; shares by
+    memory are claims and no count. A pool that offers nothing (hypervisors) has an empty answer.
+    """
+    expected = pool.expects
+    if expected is None:
+        return {}
+    found = {expected.resource: expected.count, **expected.also}
+    return {resource: count for resource, count in found.items() if count}
+
+
+def offered(lock: Lock, name: str) -> dict[str, int]:
+    """Return what all hosts of a pool offer together, by resource."""
+    hosts = sum(host.pool == name for host in lock.hosts.values())
+    return {resource: count * hosts for resource, count in offers(lock.pools[name]).items()}
