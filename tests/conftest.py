@@ -24,6 +24,8 @@ ONE_WORKER = (
     "tests/install/",
     "tests/catalogue/test_gpu_sources.py",
 )
+# Each file has nodes of its own on a control plane that its worker starts once.
+FILE = re.compile(r"^tests/schedulers/[^:]+")
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
 ROOT = Path(__file__).parents[1]
@@ -40,6 +42,8 @@ class FolderScheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if scenario := SCENARIO.match(nodeid):
             return f"hosts of {scenario_hosts(scenario['folder'])}"
+        if file := FILE.match(nodeid):
+            return file[0]
         return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), nodeid)
 
 

@@ -1,0 +1,145 @@
+"""A double of the kubelets: it says of each bound pod that it runs, and later that it is done.
+
+No container is ever started. A pod with the annotation `tests.bedplate/seconds` succeeds after that
+time (0: at once); one without runs until it is deleted. Deleted pods are gone at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import heapq
+import itertools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Self
+
+import requests
+
+from tests.schedulers.api import THREADS, Api, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECONDS = "tests.bedplate/seconds"
+
+
+def now() -> str:
+    """Return the time as the API writes it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class KubeletDouble:
+    """Watches all pods from entering to leaving; `started` has the name of each pod it started."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._stopped = threading.Event()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._changed = threading.Condition()
+        self._number = itertools.count()
+        self._known: set[str] = set()
+        self._pool = ThreadPoolExecutor(THREADS)
+        self.started: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        for work in (self._watch, self._clock):
+            threading.Thread(target=work, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _watch(self) -> None:
+        path = self._api.path("pods")
+        while not self._stopped.is_set():
+            with contextlib.suppress(ApiError, requests.RequestException):
+                listed = self._api.call("GET", path)
+                for pod in listed["items"]:
+                    self._seen(pod)
+                for event in self._api.watch(path, listed["metadata"]["resourceVersion"]):
+                    if self._stopped.is_set() or event["type"] == "ERROR":
+                        break
+                    if event["type"] != "DELETED":
+                        self._seen(event["object"])
+            self._stopped.wait(0.2)
+
+    def _seen(self, pod: dict[str, Any]) -> None:
+        meta = pod["metadata"]
+        uid = meta["uid"]
+        if not pod["spec"].get("nodeName"):
+            return
+        if "deletionTimestamp" in meta and f"{uid} gone" not in self._known:
+            self._known.add(f"{uid} gone")
+            self._do(lambda: self._delete(meta))
+        elif uid not in self._known and pod["status"]["phase"] == "Pending":
+            self._known.add(uid)
+            self.started[uid] = meta["name"]
+            self._do(lambda: self._run(pod))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if not self._stopped.is_set():
+            with contextlib.suppress(RuntimeError):  # stopped in between
+                self._pool.submit(self._tolerating, work)
+
+    @staticmethod
+    def _tolerating(work: Callable[[], None]) -> None:
+        with contextlib.suppress(ApiError, requests.RequestException):  # the pod is gone
+            work()
+
+    def _run(self, pod: dict[str, Any]) -> None:
+        seconds = pod["metadata"].get("annotations", {}).get(SECONDS)
+        if seconds is None or float(seconds) > 0:
+            self._status(pod, "Running", ready=True)
+        if seconds is not None:
+            self._after(float(seconds), lambda: self._status(pod, "Succeeded", ready=False))
+
+    def _status(self, pod: dict[str, Any], phase: str, *, ready: bool) -> None:
+        meta = pod["metadata"]
+        state: dict[str, Any] = {"running": {"startedAt": now()}}
+        if phase == "Succeeded":
+            state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now()}}
+        status = {
+            "phase": phase,
+            "startTime": now(),
+            "conditions": [
+                {"type": kind, "status": str(ready), "lastTransitionTime": now()}
+                for kind in ("Ready", "ContainersReady")
+            ],
+            "containerStatuses": [
+                {
+                    "name": one["name"],
+                    "image": one["image"],
+                    "imageID": "",
+                    "ready": ready,
+                    "restartCount": 0,
+                    "state": state,
+                }
+                for one in pod["spec"]["containers"]
+            ],
+        }
+        path = self._api.path("pods", "v1", meta["namespace"], meta["name"])
+        change = {"metadata": {"uid": meta["uid"]}, "status": status}
+        self._api.patch(path, change, "status")
+
+    def _delete(self, meta: dict[str, Any]) -> None:
+        path = self._api.path("pods", "v1", meta["namespace"], meta["name"])
+        self._api.delete(path, gracePeriodSeconds=0, preconditions={"uid": meta["uid"]})
+
+    def _after(self, seconds: float, work: Callable[[], None]) -> None:
+        with self._changed:
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._number), work))
+            self._changed.notify()
+
+    def _clock(self) -> None:
+        with self._changed:
+            while not self._stopped.is_set():
+                wait = self._due[0][0] - time.monotonic() if self._due else None
+                if wait is None or wait > 0:
+                    self._changed.wait(wait)
+                else:
+                    self._do(heapq.heappop(self._due)[2])
