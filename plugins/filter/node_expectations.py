@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
 
 DOCUMENTATION = r"""
 name: node_expectations
@@ -35,7 +38,10 @@ _value:
 
 
 def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Map node names to ``{kubernetes[, resource, count]}``."""
+    """Map node names to ``{kubernetes[, resource, count]}``.
+
+    Where a DRA driver owns a node's GPUs, the resource is the driver's name.
+    """
     expected = {}
     for name, host in lock["hosts"].items():
         if not {"control_plane", "gpu_pools", "workers"} & set(host["groups"]):
@@ -44,8 +50,10 @@ def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         wish: dict[str, Any] = {"kubernetes": lock["cluster"]["kubernetes"]["version"]}
         # Another stack's plugin may provide the resource: then its GPUs are not the cluster's yet.
         expects = lock["pools"][host["pool"]].get("expects") if host["pool"] else None
-        if expects and expects["by"] == "cluster":
-            wish |= {"resource": expects["resource"], "count": expects["count"]}
+        if expects and expects["by"] in ("cluster", "dra"):
+            by_dra = expects["by"] == "dra"
+            resource = package("portable.dra").DRIVER if by_dra else expects["resource"]
+            wish |= {"resource": resource, "count": expects["count"]}
         expected[name] = wish
     return expected
 

@@ -253,6 +253,27 @@ def test_missing_gpus_leave_the_plugins_last_words(
     assert wire.read(mended.properties)["allocatable"] == 8
 
 
+def test_gpus_of_a_dra_driver_are_the_devices_that_it_has_published(
+    engine: Engine, world: World, control_plane: Values, node: Values, gpus: Values
+) -> None:
+    engine.create("ControlPlane", control_plane).result()
+    engine.create("Node", node).result()
+    by_claim = gpus | {"resource": "gpu.nvidia.com"}
+    # The extended resource stays at what it was, and says nothing of a DRA driver's node.
+    words = "failed to initialize NVML: Unknown Error"
+    world.set("gpu-a", gpus=8, devices=3, driver_log=words)
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.create("GpuReady", by_claim, timeout=4).result()
+    detail = half_made(caught.value)
+    assert list(detail.reasons) == [
+        "gpu-a offers 3 gpu.nvidia.com, the lock expects 8",
+        f"bedplate-dra-driver.service on gpu-a, its last log lines:\n{words}",
+    ]
+    threading.Timer(3, world.set, ["gpu-a"], {"devices": 8}).start()
+    mended = engine.update("GpuReady", detail.properties, by_claim, timeout=60)
+    assert wire.read(mended.properties)["allocatable"] == 8
+
+
 def test_gpus_of_a_node_that_takes_no_pods_yet_are_waited_for(
     engine: Engine, world: World, control_plane: Values, gpus: Values
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.portable import dra as driver
 from bedplate.site.membership import CONTROL_PLANE, NODES
 from bedplate.stackconfig import StackError
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from bedplate.provider.sdk import MachineArgs
 
 STACK = "cluster"
+#: Nodes whose GPUs a DRA driver of the host publishes, which needs no stack.
+DRA = "dra"
 
 
 def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
@@ -42,13 +45,18 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
 
 
 def gpus(lock: Lock, stack: str = STACK) -> dict[str, GpuArgs]:
-    """Return what a stack has to wait for on each host."""
+    """Return what a stack has to wait for on each host.
+
+    Of DRA's hosts the cluster stack waits for the driver's devices, by the driver's name.
+    """
+    by = (stack, DRA) if stack == STACK else (stack,)
     return {
-        name: {"resource": expects.resource, "count": expects.count}
+        name: {
+            "resource": driver.DRIVER if expects.by in by[1:] else expects.resource,
+            "count": expects.count,
+        }
         for name, host in sorted(lock.hosts.items())
-        if host.pool is not None
-        and (expects := lock.pools[host.pool].expects)
-        and expects.by == stack
+        if host.pool is not None and (expects := lock.pools[host.pool].expects) and expects.by in by
     }
 
 

@@ -8,6 +8,7 @@ import json
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
+from . import dra
 from .host import Host, Result
 
 ADMIN = "/etc/kubernetes/admin.conf"
@@ -96,7 +97,10 @@ def reopen(host: Host, name: str, node: Node) -> bool:
 
 
 def lacking(node: Optional[Node], name: str, expects: Mapping[str, int]) -> List[str]:
-    """What keeps a node from carrying workload; empty where nothing does."""
+    """What keeps a node from carrying workload; empty where nothing does.
+
+    ``expects`` may name a DRA driver in place of an extended resource: then its devices count.
+    """
     if node is None:
         return [f"the cluster does not know {name}"]
     found = [] if node.ready else [f"node {name} is not Ready"]
@@ -105,6 +109,21 @@ def lacking(node: Optional[Node], name: str, expects: Mapping[str, int]) -> List
         if offered != str(count):
             found.append(f"{resource}: {offered} instead of {count}")
     return found
+
+
+def _with_devices(
+    host: Host, node: Optional[Node], name: str, expects: Mapping[str, int]
+) -> Optional[Node]:
+    """The node, with how many devices each expected DRA driver has published of it."""
+    drivers = [resource for resource in expects if dra.is_driver(resource)]
+    if node is None or not drivers:
+        return node
+    argv = ["get", dra.SLICES, f"--field-selector=spec.nodeName={name}", "--output=json"]
+    answer = kubectl(host, argv)
+    _must(answer)
+    slices = json.loads(answer.out)["items"]
+    counted = {driver: str(len(dra.devices(slices, name, driver))) for driver in drivers}
+    return node._replace(allocatable={**node.allocatable, **counted})
 
 
 def await_ready(
@@ -118,7 +137,7 @@ def await_ready(
     left = seconds
     while True:
         try:
-            found = lacking(find(host, name), name, expects)
+            found = lacking(_with_devices(host, find(host, name), name, expects), name, expects)
         except UnansweredError as error:
             found = [str(error)]
         if not found or left <= 0:

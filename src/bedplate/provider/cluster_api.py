@@ -7,6 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from bedplate.portable import dra
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import CommandFailedError
 from bedplate.provider.kubeadm import Invitation, read_invitation
@@ -34,6 +35,8 @@ class ClusterApi:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._asked = 0.0
         self._query = asyncio.Lock()
+        self._slices: list[dict[str, Any]] = []
+        self._slices_asked = 0.0
         self._invitations: dict[bool, tuple[float, Invitation]] = {}
         self._inviting = asyncio.Lock()
         # A drain holds one of the few SSH sessions of the control plane until its pods are gone;
@@ -59,6 +62,17 @@ class ClusterApi:
     async def node(self, name: str) -> dict[str, Any] | None:
         """Return a Node object, or None if the API knows none of that name."""
         return (await self.nodes()).get(name)
+
+    async def devices(self, name: str, driver: str) -> int:
+        """Return how many devices a DRA driver has published of a node, at most a second old."""
+        asked = time.monotonic()
+        async with self._query:
+            if not self._slices_asked or self._slices_asked < asked - FRESH_SECONDS:
+                deadline = Deadline("asking the API for its slices", QUERY_SECONDS)
+                text = await self.kubectl("get", dra.SLICES, "-o", "json", deadline=deadline)
+                self._slices = json.loads(text)["items"]
+                self._slices_asked = time.monotonic()
+            return len(dra.devices(self._slices, name, driver))
 
     async def invitation(self, deadline: Deadline, *, control_plane: bool = False) -> Invitation:
         """Return what a host needs to join, made now or within the last minutes.

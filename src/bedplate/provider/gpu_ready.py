@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import Any, ClassVar
 
-from bedplate.provider.cluster_api import allocatable, not_ready_reasons
+from bedplate.portable import dra
+from bedplate.provider.cluster_api import ClusterApi, allocatable, not_ready_reasons
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import HalfMade, ProviderError
 from bedplate.provider.model import GpuReadyInputs, Inputs
@@ -21,7 +22,10 @@ HOPELESS_ATTEMPTS = 3
 
 
 class GpuReady(Resource):
-    """Waits until pods may ask for `count` of `resource` on a node."""
+    """Waits until pods may ask for `count` of `resource` on a node.
+
+    A `resource` without a slash names a DRA driver: then its devices of the node count.
+    """
 
     token = "bedplate:index:GpuReady"  # noqa: S105 - a type token, not a credential
     inputs: ClassVar[type[Inputs]] = GpuReadyInputs
@@ -39,7 +43,7 @@ class GpuReady(Resource):
             while True:
                 try:
                     node = await api.node(wished.host.name)
-                    found = allocatable(node, wished.resource)
+                    found = await _offered(api, node, wished)
                     # kubelet offers them before the network lets any pod in.
                     not_ready = not_ready_reasons(node, wished.host.name)
                 except ProviderError:
@@ -74,7 +78,7 @@ class GpuReady(Resource):
         node = await api.node(known.host.name)
         if node is None:
             return None
-        return {**values, "allocatable": allocatable(node, known.resource)}
+        return {**values, "allocatable": await _offered(api, node, known)}
 
     async def delete(self, values: dict[str, Any], deadline: Deadline) -> None:
         """Do nothing: the GPUs go with the node."""
@@ -89,7 +93,12 @@ class GpuReady(Resource):
         return found
 
     async def _ended(self, wished: GpuReadyInputs, deadline: Deadline) -> int:
-        """Return how often the plugin has ended; 0 while it runs, or cannot be asked."""
+        """Return how often the plugin has ended; 0 while it runs, or cannot be asked.
+
+        A DRA driver is a unit, which systemd starts again at once: the deadline decides.
+        """
+        if dra.is_driver(wished.resource):
+            return 0
         try:
             plugin = await self._plugin(wished, deadline)
         except ProviderError:
@@ -99,6 +108,8 @@ class GpuReady(Resource):
     async def _reasons(self, wished: GpuReadyInputs, found: int) -> list[str]:
         name = wished.host.name
         short = f"{name} offers {found} {wished.resource}, the lock expects {wished.count}"
+        if dra.is_driver(wished.resource):
+            return [short, await self._driver_log(wished)]
         try:
             plugin = await self._plugin(wished, Deadline("reading the plugin's log", 30.0))
         except ProviderError as error:
@@ -119,3 +130,21 @@ class GpuReady(Resource):
     async def _plugin(self, wished: GpuReadyInputs, deadline: Deadline) -> dict[str, Any]:
         request = {"action": "container-log", "container": PLUGIN, "lines": LOG_LINES}
         return await self.context.hosts.ask(wished.host, request, deadline)
+
+    async def _driver_log(self, wished: GpuReadyInputs) -> str:
+        """Return the last log lines of a host's DRA driver, or why they cannot be had."""
+        name = wished.host.name
+        command = ["journalctl", f"--unit={dra.UNIT}", f"--lines={LOG_LINES}", "--output=cat"]
+        deadline = Deadline("reading the driver's log", 30.0)
+        try:
+            log = await self.context.hosts.run(wished.host, command, deadline)
+        except ProviderError as error:
+            return f"its DRA driver cannot be asked: {error}"
+        return f"{dra.UNIT} on {name}, its last log lines:\n{log.rstrip()}"
+
+
+async def _offered(api: ClusterApi, node: dict[str, Any] | None, wished: GpuReadyInputs) -> int:
+    """Return how many of the wished resource a node offers."""
+    if node is not None and dra.is_driver(wished.resource):
+        return await api.devices(wished.host.name, wished.resource)
+    return allocatable(node, wished.resource)

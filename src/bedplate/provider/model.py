@@ -92,11 +92,12 @@ class NodeInputs(Inputs):
 
 
 class GpuReadyInputs(Inputs):
-    """The extended resource that a node must offer before anything is built on it."""
+    """What a node must offer before anything is built on it: an extended resource, or a DRA
+    driver's devices, by the driver's name."""
 
     host: Machine
     control_plane: Machine
-    resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[a-zA-Z0-9._-]+$")] = "nvidia.com/gpu"
+    resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+(/[a-zA-Z0-9._-]+)?$")] = "nvidia.com/gpu"
     count: Annotated[int, Field(ge=1)]
 
 

@@ -37,7 +37,7 @@ class World:
         self.set(host, gpus=gpus)
 
     def set(self, host: str, **settings: Any) -> None:
-        """Change how a host's stubs behave: gpus, not_ready, plugin, join_seconds, fail, …"""
+        """Change how a host's stubs behave: gpus, devices, not_ready, plugin, fail, …"""
         path = self.root(host) / "settings.json"
         old = json.loads(path.read_text()) if path.exists() else {}
         path.write_text(json.dumps({**old, **settings}))

@@ -130,6 +130,8 @@ def kubectl() -> None:
         world.write_api(api)
     elif rest[0] == "nodes":
         print(json.dumps({"items": [node(found) for found in api["nodes"]]}))
+    elif rest[0].startswith("resourceslices"):
+        print(json.dumps({"items": [resource_slice(found) for found in api["nodes"]]}))
     elif verb == "get" and rest[0] == "node":
         if rest[1] not in api["nodes"]:
             fail(f'Error from server (NotFound): nodes "{rest[1]}" not found')
@@ -143,6 +145,16 @@ def kubectl() -> None:
         world.write_api(api)
     elif verb != "drain":
         fail(f"no such kubectl command: {arguments}", 64)
+
+
+def resource_slice(found: str) -> dict[str, object]:
+    """Return what a host's DRA driver has published; its setting `devices` says how much."""
+    there = world.root(found)
+    its = json.loads((there / "settings.json").read_text()) if there.exists() else {}
+    devices = [{"name": f"gpu-{number}"} for number in range(its.get("devices", 0))]
+    pool = {"name": found, "generation": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": found, "pool": pool, "devices": devices}
+    return {"spec": spec}
 
 
 def crictl() -> None:
@@ -161,6 +173,8 @@ def crictl() -> None:
 world.note(host, " ".join([name, *arguments]))
 if name in {"kubeadm", "kubectl", "crictl"}:
     {"kubeadm": kubeadm, "kubectl": kubectl, "crictl": crictl}[name]()
+elif name == "journalctl":
+    print(settings.get("driver_log", ""))
 elif name.endswith("-save"):
     print(settings.get("iptables", "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT"))
 elif name.endswith("-restore"):

@@ -22,6 +22,7 @@ COMMANDS = (
     "kubectl",
     "crictl",
     "systemctl",
+    "journalctl",
     "ip",
     *(f"{family}-{verb}" for family in ("iptables", "ip6tables") for verb in ("save", "restore")),
 )

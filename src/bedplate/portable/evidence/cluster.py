@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from .. import dra
 from ..cluster_node import ANNOTATION
 from ..host import Host
 from .checks import FAIL, Checks, check, failed, skipped
@@ -31,7 +32,9 @@ def _condition(thing: Object, name: str) -> str:
     return "Unknown"
 
 
-def _nodes(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
+def _nodes(
+    nodes: List[Object], slices: List[Object], expects: Mapping[str, Any], to: Checks
+) -> None:
     found = {n["metadata"]["name"]: n for n in nodes}
     # A host waits between site.yml and the cluster stack: that is an order of work, not a fault.
     for name in sorted(set(expects) - set(found)):
@@ -65,15 +68,13 @@ def _nodes(nodes: List[Object], expects: Mapping[str, Any], to: Checks) -> None:
         resource = wish.get("resource")
         if not resource:
             continue
-        to.append(
-            check(
-                f"node.{name}.allocatable",
-                f"node {name} offers its {resource}",
-                str(wish["count"]),
-                node["status"].get("allocatable", {}).get(resource),
-                "See 'kubectl -n kube-system logs' of the node's device plugin pod.",
-            )
-        )
+        fix = "See 'kubectl -n kube-system logs' of the node's device plugin pod."
+        offered = node["status"].get("allocatable", {}).get(resource)
+        if dra.is_driver(resource):
+            fix = f"See 'journalctl --unit {dra.UNIT}' on the host."
+            offered = str(len(dra.devices(slices, name, resource)))
+        what = f"node {name} offers its {resource}"
+        to.append(check(f"node.{name}.allocatable", what, str(wish["count"]), offered, fix))
 
 
 def _in_service(node: Object, name: str, to: Checks) -> None:
@@ -165,7 +166,14 @@ def collect(host: Host, expects: Mapping[str, Any]) -> Dict[str, Any]:
         checks.append(failed("cluster.reachable", "the cluster answers", reason_or_none, fix))
         return {"facts": {}, "checks": checks}
     checks.append(check("cluster.reachable", "the cluster answers", "yes", "yes", ""))
-    _nodes(nodes, expects, checks)
+    slices: List[Object] = []
+    if any(dra.is_driver(wish.get("resource") or "/") for wish in expects.values()):
+        slices, reason_or_none = _get(host, [dra.SLICES])
+        if reason_or_none is not None:
+            fix = "See 'kubectl api-resources --api-group=resource.k8s.io'."
+            what = "the cluster knows DRA's slices"
+            checks.append(failed("cluster.slices", what, reason_or_none, fix))
+    _nodes(nodes, slices, expects, checks)
     _labels(nodes, expects, checks)
     _system_pods(host, checks)
     facts = {

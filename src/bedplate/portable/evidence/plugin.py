@@ -3,6 +3,7 @@
 import hashlib
 
 from ..host import Host
+from . import dra
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
@@ -11,7 +12,11 @@ PLACED_MANIFEST = "/etc/kubernetes/manifests/nvidia-device-plugin.yaml"
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
-    """Compare the manifest with the lock and with kubelet's copy."""
+    """Compare the manifest with the lock and with kubelet's copy; of a DRA pool, its driver."""
+    if wish.sharing.get("mode") == "dra":
+        _no_second_owner(host, to)
+        dra.collect(host, wish, to)
+        return
     manifest = host.read(MANIFEST)
     what = "the device plugin's manifest is kept on the host"
     if manifest is None:
@@ -33,3 +38,11 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     found = None if placed is None else "sha256:" + hashlib.sha256(placed.encode()).hexdigest()
     fix = "Restart kubelet on the host: it puts the manifest in place when it starts."
     to.checks.append(check("plugin.placed", what, digest, found, fix))
+
+
+def _no_second_owner(host: Host, to: Collected) -> None:
+    """With both, two pods would get one GPU: neither knows of the other."""
+    found = [path for path in (MANIFEST, PLACED_MANIFEST) if host.exists(path)]
+    what = "the DRA driver alone owns the GPUs, without a device plugin"
+    fix = "Run bedplate.gpu.upgrade for this host, which drains it."
+    to.checks.append(check("plugin.absent", what, [], found, fix))
