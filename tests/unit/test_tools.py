@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import BinaryIO, cast
 
 import pytest
 
@@ -80,6 +82,55 @@ def test_binaries_bear_their_programs_names() -> None:
     assert build.files(TOOLS["flannel"]) == {"bin/flanneld", "share/kube-flannel.yml"}
     assert build.files(TOOLS["coredns"]) == {"bin/coredns"}
     assert build.files(TOOLS["pulumi-kubernetes"]) == {"bin/pulumi-resource-kubernetes"}
+
+
+CHART = """\
+name: volcano
+version: "1.14.0"
+appVersion: "1.14.0"
+dependencies:
+- name: jobflow
+  version: "1.14.0"
+"""
+
+
+def packed(tool: build.Tool, folder: Path, target: Path) -> dict[str, bytes]:
+    build.pack_chart(tool, folder, target)
+    with tarfile.open(target) as archive:
+        assert {(entry.mtime, entry.uid, entry.mode) for entry in archive} == {(0, 0, 0o644)}
+        return {
+            entry.name: cast("BinaryIO", archive.extractfile(entry)).read() for entry in archive
+        }
+
+
+def test_a_chart_is_packed_under_the_tools_version_without_what_it_ignores(tmp_path: Path) -> None:
+    tool = build.Tool("x", "1.14.1", "m", (), chart="charts/volcano")
+    folder = tmp_path / "volcano"
+    (folder / "templates").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    (folder / "Chart.yaml").write_text(CHART)
+    (folder / "templates" / "a.yaml").write_text("a: 1\n")
+    (folder / "tests" / "a_test.yaml").write_text("x")
+    (folder / "README.md.orig").write_text("x")
+    (folder / ".helmignore").write_text("# what is not installed\n*.orig\ntests/\n")
+    assert build.files(tool) == {"share/volcano-1.14.1.tgz"}
+    found = packed(tool, folder, tmp_path / "one.tgz")
+    assert set(found) == {
+        f"volcano/{name}" for name in (".helmignore", "Chart.yaml", "templates/a.yaml")
+    }
+    lines = found["volcano/Chart.yaml"].decode().splitlines()
+    assert lines[1:3] == ['version: "1.14.1"', 'appVersion: "1.14.1"']
+    assert lines[5] == '  version: "1.14.0"'
+    os.utime(folder / "Chart.yaml", (5, 5))
+    packed(tool, folder, tmp_path / "two.tgz")
+    assert (tmp_path / "one.tgz").read_bytes() == (tmp_path / "two.tgz").read_bytes()
+
+
+def test_the_charts_own_version_of_another_application_stays() -> None:
+    text = build.versioned(
+        "version: 0.19.2\nappVersion: v0.19.2-3\nkubeVersion: 0.19.2\n", "0.20.0"
+    )
+    assert text == "version: 0.20.0\nappVersion: v0.20.0-3\nkubeVersion: 0.19.2\n"
 
 
 def test_a_new_result_replaces_an_incomplete_one(tmp_path: Path) -> None:

