@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from bedplate.connection import Connection
+from bedplate.presets.model import Preset  # noqa: TC001 - a field's type
 
 FORMAT = 2
 #: What holds a share back: the scheduler's sum alone, software, or the hardware.
@@ -100,13 +101,34 @@ class Addon(Part):
     version: str
 
 
+class Quota(Part):
+    """A team's part of a pool: what it always gets, and how much more where others leave it.
+
+    Without a limit to `borrow` it may use all that others leave.
+    """
+
+    guaranteed: int
+    borrow: int | None = None
+
+
+class Team(Part):
+    """Who shares a quota; `gpus` is by pool and by the resource that the pool offers."""
+
+    namespaces: list[str]
+    members: list[str] = []
+    gpus: dict[str, dict[str, Quota]]
+    weight: float = 1.0
+    priority: int = 0
+
+
 class Cluster(Part):
     """What all hosts share. Exactly one of `containerd`, `cri_o` and `docker` is there.
 
     `nvidia_dra_driver` is there where a pool's sharing mode is `dra`: it owns the GPUs of that
     pool's nodes, and no device plugin runs on them.
 
-    `not_yet` is as a pool's.
+    `preset` has the values of the chosen one with the site's changes; it is there where schedulers
+    are. `not_yet` is as a pool's.
     """
 
     kubernetes: Kubernetes
@@ -124,6 +146,8 @@ class Cluster(Part):
     nvidia_device_plugin: Image
     nvidia_dra_driver: Versioned | None = None
     addons: list[Addon] = []
+    preset: Preset | None = None
+    teams: dict[str, Team] = {}
     not_yet: list[str] = []
 
 
@@ -153,6 +177,14 @@ class Vgpu(Part):
     cards: list[str]
 
 
+class Topology(Part):
+    """Where a host stands, as far as the site says it."""
+
+    rack: str | None = None
+    leaf: str | None = None
+    nvlink_domain: str | None = None
+
+
 class Host(Part):
     """How a host is reached and where it belongs; `guests` are what runs on a hypervisor.
 
@@ -169,6 +201,7 @@ class Host(Part):
     pool: str | None
     groups: list[str]
     guests: dict[str, Guest] = {}
+    topology: Topology | None = None
 
     def connection(self, name: str) -> Connection:
         """Return how the host of this name is reached."""

@@ -137,6 +137,12 @@ def guests(host: SiteHost) -> dict[str, locked.Guest]:
     }
 
 
+def topology(host: SiteHost) -> locked.Topology | None:
+    """Return where a host stands."""
+    wished = host.wishes.bedplate_topology
+    return locked.Topology(**wished.model_dump()) if wished is not None else None
+
+
 def _kernel(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> str | None:
     """Return the kernel that is wished, or the one that a precompiled module is for."""
     driver = candidates.facts[values["driver"]].value if "driver" in values else None
@@ -188,16 +194,19 @@ def _expects(subject: Subject, candidates: Candidates) -> dict[str, Any] | None:
     sharing, total = wishes.bedplate_sharing, 0
     for wish in subject.wishes:
         if wish.model is not None:
-            total += wish.number * _shares(wish.model.value.model, subject, candidates.catalogue)
+            total += wish.number * shares_of_card(
+                wish.model.value.model, subject.host, candidates.catalogue
+            )
     if sharing.mode == "hami":
         stack = "schedulers"
     return {"resource": RESOURCE, "count": total, "by": stack}
 
 
-def _shares(model: str, subject: Subject, catalogue: Catalogue) -> int:
-    sharing = subject.host.wishes.bedplate_sharing
+def shares_of_card(model: str, host: SiteHost, catalogue: Catalogue) -> int:
+    """Return how many shares a GPU of this model is given to pods in."""
+    sharing = host.wishes.bedplate_sharing
     if sharing.mode in MODES_WITH_REPLICAS:
-        return shares_of(subject.host) or 1
+        return shares_of(host) or 1
     for fact in catalogue.mig_geometries.values() if sharing.mode == "mig" else ():
         if fact.value.profile == sharing.profile and model in fact.value.models:
             return fact.value.instances

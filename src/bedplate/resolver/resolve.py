@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
-from bedplate.resolver import control_planes, installable, locking, plain, warnings
+from bedplate.resolver import control_planes, installable, locking, plain, teams, warnings
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import search
 from bedplate.resolver.encoding import Encoding
@@ -48,7 +48,9 @@ def resolve(
     if not problems:
         decided = decide(cluster, pools, candidates)
         if decided is not None:
-            return _plan(site, candidates, (cluster, pools), decided, today)
+            plan = _plan(site, candidates, (cluster, pools), decided, today)
+            over = in_order(list(teams.guarantees(site, plan.lock)))
+            return Refusal(tuple(over), ()) if over else plan
     cluster, pools = without(cluster, pools, problems)
     conflicts = search(candidates, cluster, pools)
     problems += [explained(conflict, candidates) for conflict in conflicts]
@@ -155,6 +157,12 @@ def _plan(
         lacking = locking.not_built(locking.pool_parts(pool, catalogue), catalogue)
         lacking += locking.unconfirmed(name, values[name], candidates)
         locked_pools[name] = pool.model_copy(update={"not_yet": lacking})
+    if part is not None:
+        shared_by = {
+            "preset": teams.preset(cluster.host),
+            "teams": teams.decided(site, locked_pools),
+        }
+        part = part.model_copy(update=shared_by)
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None
     lock = Lock(
@@ -169,6 +177,7 @@ def _plan(
                 pool=host.pool,
                 groups=list(host.groups),
                 guests=locking.guests(host),
+                topology=locking.topology(host),
             )
             for name, host in sorted(site.hosts.items())
         },

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from bedplate.presets.model import load_presets
 from bedplate.resolver.terms import Name, function
 
 if TYPE_CHECKING:
@@ -142,6 +143,18 @@ def cluster_wishes(host: SiteHost) -> Iterator[Wish]:
     for key in ("bedplate_schedulers", "bedplate_operators"):
         for index, text in enumerate(getattr(wishes, key)):
             yield addon_wish(host, (key, index), text)
+    for name in sorted(schedulers(host) - _named(host)):
+        yield addon_wish(host, ("bedplate_preset",), name)
+
+
+def _named(host: SiteHost) -> set[str]:
+    return {split_named(text)[0] for text in host.wishes.bedplate_schedulers}
+
+
+def schedulers(host: SiteHost) -> set[str]:
+    """Return the names of the schedulers that a site gets: its own, and its preset's."""
+    chosen = host.wishes.bedplate_preset
+    return _named(host) | set(load_presets()[chosen.name].schedulers if chosen else ())
 
 
 def addon_wish(host: SiteHost, path: KeyPath, text: str) -> Wish:
@@ -173,9 +186,7 @@ def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
     """Yield the pins of a host that pin something; the others are refused elsewhere."""
     wishes = host.wishes
     frameworks = {split_named(text)[0] for text in wishes.bedplate_frameworks}
-    addons = {
-        split_named(text)[0] for text in (*wishes.bedplate_schedulers, *wishes.bedplate_operators)
-    }
+    addons = schedulers(host) | {split_named(text)[0] for text in wishes.bedplate_operators}
     for pinned, version in sorted(wishes.bedplate_pins.items()):
         path = ("bedplate_pins", pinned)
         if pinned in SHARED_PINS:

@@ -6,6 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from bedplate.presets.model import (  # noqa: TC001 - types of fields
+    ClassName,
+    Order,
+    Pods,
+    Preemption,
+    PresetName,
+    Priority,
+    Reclaim,
+    TopologyUse,
+)
+
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
 VERSION = r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$"
 PCI = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
@@ -27,6 +38,13 @@ HOST = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
 #: An OpenPGP key's whole fingerprint.
 KEY = r"^[0-9A-F]{40}$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
+#: A namespace's name, and that of a team, whose queues are called by it.
+NAMESPACE = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+#: Who logs in: a user's name, or `group:` and a group's.
+MEMBER = r"^(group:)?[^\s:][^\s]*$"
+POOL = r"^pool_[A-Za-z0-9_]+$"
+#: The value of a node's label.
+LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
 
 
 class Wish(BaseModel):
@@ -153,6 +171,63 @@ class Sharing(Wish):
     profile: Annotated[str, Field(pattern=PROFILE)] | None = None
 
 
+class Topology(Wish):
+    """Where a host stands: its rack, its leaf switch, and the NVLink domain of several hosts."""
+
+    rack: Annotated[str, Field(pattern=LABEL)] | None = None
+    leaf: Annotated[str, Field(pattern=LABEL)] | None = None
+    nvlink_domain: Annotated[str, Field(pattern=LABEL)] | None = None
+
+
+class Quota(Wish):
+    """A team's part of a pool, in what the pool offers: GPUs, or shares of them.
+
+    `borrow` is how much more of it the team may use while others leave it idle; left out, the
+    preset decides.
+    """
+
+    guaranteed: Annotated[int, Field(ge=0, le=1_000_000)]
+    borrow: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+class Team(Wish):
+    """Who shares a quota; the namespaces are its own, and by default one of the team's name."""
+
+    namespaces: list[Annotated[str, Field(pattern=NAMESPACE)]] = []
+    members: list[Annotated[str, Field(pattern=MEMBER)]] = []
+    gpus: dict[Annotated[str, Field(pattern=POOL)], Quota]
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    priority: Priority = 0
+
+
+class QueueChange(Wish):
+    """Values of a preset's queue to take in place of its own."""
+
+    order: Order | None = None
+    borrowing: bool | None = None
+    reclaim: Reclaim | None = None
+    preemption: Preemption | None = None
+    fair_sharing: bool | None = None
+
+
+class PlacementChange(Wish):
+    """Values of a preset's placement to take in place of its own."""
+
+    pods: Pods | None = None
+    gang: bool | None = None
+    topology: TopologyUse | None = None
+    extender: bool | None = None
+
+
+class PresetChoice(Wish):
+    """A preset by its name, with single values changed; `priorities` are added to its own."""
+
+    name: PresetName
+    queue: QueueChange = QueueChange()
+    placement: PlacementChange = PlacementChange()
+    priorities: dict[ClassName, Priority] = {}
+
+
 class Rdma(Wish):
     """The RDMA stack and who owns it."""
 
@@ -194,6 +269,11 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, dict) else value
 
 
+def _as_choice(value: object) -> object:
+    """A preset without changes may be written by its name alone."""
+    return {"name": value} if isinstance(value, str) else value
+
+
 class Wishes(Wish):
     """The effective wishes of one host: every `bedplate_` variable."""
 
@@ -211,6 +291,9 @@ class Wishes(Wish):
     bedplate_sharing: Sharing = Sharing()
     bedplate_rdma: Rdma | None = None
     bedplate_schedulers: list[Named] = []
+    bedplate_preset: Annotated[PresetChoice | None, BeforeValidator(_as_choice)] = None
+    bedplate_teams: dict[Annotated[str, Field(pattern=NAMESPACE)], Team] = {}
+    bedplate_topology: Topology | None = None
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []
     bedplate_sources: Sources = Sources()
@@ -224,10 +307,12 @@ SHARED = (
     "bedplate_container_runtime",
     "bedplate_sources",
     "bedplate_schedulers",
+    "bedplate_preset",
+    "bedplate_teams",
     "bedplate_operators",
 )
 #: How a host is reached or reaches out: no part of the decision.
 ACCESS = ("bedplate_proxy",)
 #: Wishes of single hosts: those of one pool may differ in them.
-OF_ONE_HOST = ("bedplate_guests",)
+OF_ONE_HOST = ("bedplate_guests", "bedplate_topology")
 KEYS = tuple(Wishes.model_fields)

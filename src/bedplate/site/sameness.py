@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from bedplate.site.files import VARIABLES
 from bedplate.site.membership import at
 from bedplate.site.model import ACCESS, KEYS, OF_ONE_HOST, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from pydantic import BaseModel
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
@@ -95,10 +95,7 @@ def _reach(place: Place) -> int:
 
 
 def _short(value: Any) -> str:
-    def dumped(item: Any) -> Any:
-        if isinstance(item, BaseModel):
-            return item.model_dump(mode="json", exclude_none=True)
-        return item
+    def dumped(item: BaseModel) -> Any:
+        return item.model_dump(mode="json", exclude_none=True)
 
-    plain = [dumped(item) for item in value] if isinstance(value, list) else dumped(value)
-    return json.dumps(plain, sort_keys=True)
+    return json.dumps(value, sort_keys=True, default=dumped)
