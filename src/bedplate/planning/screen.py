@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bedplate.errors import LockError
 from bedplate.lock import content_of, lock_path
 from bedplate.planning.changes import host_changes, shown
+from bedplate.presets import load_presets
 from bedplate.resolver import installable
 from bedplate.resolver.outcome import Kind
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from bedplate.lock.model import Pool
+    from bedplate.lock.model import Cluster, Pool
     from bedplate.planning.plan import Planned
     from bedplate.resolver.outcome import Notice
 
@@ -135,11 +136,13 @@ def _rows(planned: Planned) -> list[str]:
     lock = planned.plan.lock
     rows = [("WHERE", "COMPONENT", "VERSION")]
     for name, part in content_of(lock).get("cluster", {}).items():
-        if name == "not_yet":
+        if name in {"not_yet", "preset", "teams"}:
             continue
         for one in part if isinstance(part, list) else [part]:
             shown_as = one.get("name", name) if isinstance(part, list) else name
             rows.append(("cluster", shown_as, one.get("version", one.get("source", ""))))
+    if lock.cluster and lock.cluster.preset is not None:
+        rows.append(("cluster", "preset", _preset(lock.cluster)))
     if lock.cluster and (names := lock.cluster.kubernetes.untainted):
         rows.append(("cluster", "pods on control planes", ", ".join(names)))
     for name, pool in lock.pools.items():
@@ -147,6 +150,23 @@ def _rows(planned: Planned) -> list[str]:
         rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
+
+
+def _preset(cluster: Cluster) -> str:
+    """Return the preset, what the site changes of it, and who has a quota."""
+    chosen = cluster.preset
+    if chosen is None:
+        return ""
+    base = load_presets().get(chosen.name, chosen)
+    changes = [
+        f"{key} {value}"
+        for part in ("queue", "placement")
+        for key, value in getattr(chosen, part)
+        if value != getattr(getattr(base, part), key)
+    ]
+    told = f"{chosen.name} with {', '.join(changes)}" if changes else chosen.name
+    teams = f"; teams {', '.join(cluster.teams)}" if cluster.teams else ""
+    return told + teams
 
 
 def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:

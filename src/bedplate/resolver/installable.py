@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, in_order
+from bedplate.resolver.wishes import named, schedulers
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
             continue
         host = _host(site, name, dimension, value)
         path = _path(dimension, value)
+        if dimension == "addon" and value in schedulers(host) - named(host):
+            path = ("bedplate_preset",)
         place = host.places.of(path)
         fact = catalogue.installable.get(dimension)
         known = [*fact.value.values, *fact.value.stand_in, *fact.value.unproved] if fact else []

@@ -143,18 +143,19 @@ def cluster_wishes(host: SiteHost) -> Iterator[Wish]:
     for key in ("bedplate_schedulers", "bedplate_operators"):
         for index, text in enumerate(getattr(wishes, key)):
             yield addon_wish(host, (key, index), text)
-    for name in sorted(schedulers(host) - _named(host)):
+    for name in sorted(schedulers(host) - named(host)):
         yield addon_wish(host, ("bedplate_preset",), name)
 
 
-def _named(host: SiteHost) -> set[str]:
+def named(host: SiteHost) -> set[str]:
+    """Return the schedulers that a site names itself."""
     return {split_named(text)[0] for text in host.wishes.bedplate_schedulers}
 
 
 def schedulers(host: SiteHost) -> set[str]:
     """Return the names of the schedulers that a site gets: its own, and its preset's."""
     chosen = host.wishes.bedplate_preset
-    return _named(host) | set(load_presets()[chosen.name].schedulers if chosen else ())
+    return named(host) | set(load_presets()[chosen.name].schedulers if chosen else ())
 
 
 def addon_wish(host: SiteHost, path: KeyPath, text: str) -> Wish:
