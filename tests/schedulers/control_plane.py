@@ -63,6 +63,13 @@ class ControlPlane:
         self.kubeconfig.write_text(yaml.safe_dump(self._kubeconfig(self.admin)))
         self.api = Api(self.server, self.authority.path, self.admin)
 
+    def _kubeconfig_of(self, program: str) -> Path:
+        """Return a kubeconfig of a program by its own name, which admission policies may know."""
+        path = self.folder / f"{program}.kubeconfig"
+        certificate = self.authority.issue(f"system:{program}", ADMINISTRATORS)
+        path.write_text(yaml.safe_dump(self._kubeconfig(certificate)))
+        return path
+
     def _kubeconfig(self, certificate: tuple[Path, Path]) -> dict[str, Any]:
         cluster = {"server": self.server, "certificate-authority": str(self.authority.path)}
         user = {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])}
@@ -168,7 +175,7 @@ class ControlPlane:
             f"--secure-port={free_port()}",
             f"--tls-cert-file={certificate}",
             f"--tls-private-key-file={key}",
-            f"--kubeconfig={self.kubeconfig}",
+            f"--kubeconfig={self._kubeconfig_of(name)}",
         ]
 
     def _start_controllers(self) -> None:
@@ -206,7 +213,7 @@ class ControlPlane:
         whole = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self.kubeconfig), **FAST},
+            "clientConnection": {"kubeconfig": str(self._kubeconfig_of("kube-scheduler")), **FAST},
             "leaderElection": {"leaderElect": False},
             **self.scheduler_config,
         }

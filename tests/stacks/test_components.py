@@ -17,6 +17,7 @@ from bedplate.cluster.manifest import Manifest, token
 from bedplate.frameworks import pod_log
 from bedplate.frameworks.smoke import Smoke
 from bedplate.provider import sdk
+from bedplate.schedulers.dra import Dra
 from bedplate.schedulers.node_labels import NodeLabels, asserted, discovered
 from bedplate.schedulers.runtime_class import GpuRuntime
 from bedplate.stackconfig import StackError
@@ -298,6 +299,21 @@ def test_runtime_class_is_marked_as_an_upper_stacks() -> None:
         "name": "nvidia",
         "labels": {"app.kubernetes.io/managed-by": "bedplate"},
     }
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_gpus_by_claim_have_a_class_for_whole_ones_and_one_for_shares(limited: bool) -> None:
+    engine, _ = run(lambda: Dra("dra", {"limited": limited}) and None)
+    classes = engine.seen.pop("kubernetes:resource.k8s.io/v1:DeviceClass")
+    extended = {
+        one.inputs["metadata"]["name"]: one.inputs["spec"].get("extendedResourceName")
+        for one in classes
+    }
+    assert extended == {"gpu.nvidia.com": "nvidia.com/gpu", "gpu-memory.nvidia.com": None}
+    policies = [one for of in engine.seen.values() for one in of]
+    assert len(policies) == (8 if limited else 0)
+    for one in [*classes, *policies]:
+        assert one.inputs["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "bedplate"}
 
 
 def test_labels_are_patched_and_read_back() -> None:
