@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from bedplate.packing.api import Api
     from bedplate.packing.lease import Leadership
 
+FREED = "bedplate.io/packing-freed"
+"""Annotation of nodes, the time at which one got room."""
+
 GRACE = 5.0
 """Seconds that a broken watch is relied on."""
+
+PUSH = 1.0
+"""Seconds at least between changes of FREED, each of which has all waiting pods tried again."""
 
 PAUSE = 0.2
 """Seconds between looks at the lease and at nodes' capacity."""
@@ -184,31 +190,38 @@ class Extender:
         return {"Error": f"bedplate packing: {reason}"}
 
     def _lead(self) -> None:
-        """List again whenever leading begins; keep nodes' capacity as their labels say."""
+        """List again whenever leading begins; keep nodes' capacity as their labels say.
+
+        And make the scheduler ask again where it was refused by a state that was a moment behind
+        its own: it asks again after a change of the cluster, and then there would be none.
+        """
         listed: float | None = None
+        pushed = float("-inf")
         while True:
+            freed = ""
             with self.lock:
                 since = self.leadership.since
                 nodes = {} if self.refusal() else dict(self.state.unpublished)
+                if self.state.freed and self._clock() - pushed > PUSH:
+                    freed, self.state.freed = self.state.freed, ""
+                    pushed = self._clock()
             if since is not None and since != listed:
                 self._nodes.again()
                 self._pods.again()
                 listed = since
             for name, milli in nodes.items():
-                self._publish(name, milli)
+                amount = {RESOURCE: str(milli)}
+                self._patch(name, {"status": {"capacity": amount, "allocatable": amount}})
+            if freed and since is not None:
+                self._patch(freed, {"metadata": {"annotations": {FREED: f"{time.time():.3f}"}}})
             threading.Event().wait(PAUSE)
 
-    def _publish(self, name: str, milli: int) -> None:
-        amount = {RESOURCE: str(milli)}
+    def _patch(self, node: str, change: Mapping[str, Any]) -> None:
+        """Change a node's object. What fails is due again, or the scheduler's own retry does."""
         try:
-            self._api.call(
-                "PATCH",
-                f"/api/v1/nodes/{name}/status",
-                {"status": {"capacity": amount, "allocatable": amount}},
-                "merge-patch+json",
-            )
-        except ApiError as error:  # tried again: the node's status still lacks it
-            logging.getLogger(__name__).warning("capacity of node %s: %s", name, error)
+            self._api.call("PATCH", f"/api/v1/nodes/{node}/status", change, "merge-patch+json")
+        except ApiError as error:
+            logging.getLogger(__name__).warning("node %s: %s", node, error)
 
 
 def _settled(error: ApiError) -> bool:

@@ -25,6 +25,9 @@ OTHER_OWNERS = ("nvidia.com/gpu",)
 PATIENCE = 60.0
 """Seconds that a decision is kept for a pod whose binding isn't asked for."""
 
+RACE = 10.0
+"""Seconds in which the scheduler may have seen a pod leave before this process saw it."""
+
 Stage = Literal["decided", "binding", "written"]
 
 
@@ -55,6 +58,9 @@ class State:
         self._uncounted: dict[str, tuple[str, str]] = {}
         self.unpublished: dict[str, int] = {}
         """Nodes whose status doesn't say what their label says, with the right capacity."""
+        self.freed = ""
+        """A node that got room just after a pod was refused: the scheduler must ask again."""
+        self._refused_at = float("-inf")
         self._seen: dict[str, Request] = {}
         self._mix: Counter[Request] = Counter()
         self._due = 0
@@ -150,7 +156,9 @@ class State:
         if self.wrong and request.gpus:
             usable = [name for name in allowed if name not in self.wrong]
         place = self.packer.choose(request, usable)
-        if place is not None:
+        if place is None:
+            self._refused_at = self._clock()
+        else:
             self._hold(uid, Held(*place, request, "decided", self._clock()), uid)
         return place
 
@@ -231,6 +239,8 @@ class State:
         for name in spoilt:
             if not self.wrong[name]:
                 del self.wrong[name]
+        if (spoilt or held) and self._clock() - self._refused_at < RACE:
+            self.freed = spoilt[0] if spoilt else held.node if held else ""
         if held is None or held.node in spoilt:
             return
         node = self.packer.node(held.node)
