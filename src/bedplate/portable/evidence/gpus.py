@@ -2,6 +2,7 @@
 
 from .. import nvidia, pci
 from ..host import Host
+from . import near
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed
 
@@ -12,6 +13,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     """Compare the GPUs with those that the site declares."""
     where = "the host"
     present = pci.gpus(pci.scan(host))
+    to.labels.update(near.labels(host))
     problems = pci.compare(present, wish.gpus, where)
     declared = {i.lower() for w in wish.gpus for i in w["pci"]}
     count = wish.gpu_count
