@@ -1,0 +1,185 @@
+"""Where the nodes of a cluster stand: rack, leaf switch and NVLink domain. Pure functions.
+
+The site names them; what it leaves open is taken from what GPU feature discovery found. Labels of
+nodes, Volcano's HyperNodes and Kueue's topology are all made from the same places.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from bedplate.site.membership import NODES
+from bedplate.stackconfig import StackError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bedplate.lock import Lock
+
+POOL_LABEL: Final = "bedplate.io/pool"
+#: Label by level. The narrowest level comes last; the other two may stand in either order.
+LABELS: Final = {
+    "rack": "topology.bedplate.io/rack",
+    "leaf": "topology.bedplate.io/leaf",
+    "nvlink_domain": "topology.bedplate.io/nvlink-domain",
+}
+DOMAIN: Final = "nvlink_domain"
+HOST: Final = "kubernetes.io/hostname"
+#: GPU feature discovery's label: the UUID of the NVLink fabric and the clique in it, where one
+#: reaches beyond a host.
+CLIQUE: Final = "nvidia.com/gpu.clique"
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9-]+")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where nodes stand.
+
+    Attributes:
+        levels: the levels that some node has a value of, from the widest to the narrowest.
+        nodes: by node, its value of each level that it has one of.
+    """
+
+    levels: tuple[str, ...] = ()
+    nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def labels(self, node: str) -> dict[str, str]:
+        """Return the labels that say where a node stands."""
+        return {LABELS[level]: value for level, value in self.nodes.get(node, {}).items()}
+
+
+def places(lock: Lock, found: Mapping[str, Mapping[str, str]]) -> Places:
+    """Return where the cluster's nodes stand, by the site and by discovered labels.
+
+    Raises:
+        StackError: GPUs of one NVLink fabric are in different domains of the site, or the other way
+            round; or a part of a level lies in two of a wider one.
+    """
+    nodes = _of_site(lock)
+    _compared(nodes, found)
+    for name, place in nodes.items():
+        clique = found.get(name, {}).get(CLIQUE)
+        if clique and DOMAIN not in place:
+            place[DOMAIN] = clique
+    return Places(_levels(nodes), nodes)
+
+
+def levels(lock: Lock, pool: str) -> list[str]:
+    """Return the labels that every host of a pool has from the site, of the widest level first.
+
+    Raises StackError as `places` does.
+    """
+    nodes = {name: place for name, place in _of_site(lock).items() if lock.hosts[name].pool == pool}
+    order = _levels(nodes)
+    return [LABELS[level] for level in order if all(level in place for place in nodes.values())]
+
+
+def node_labels(lock: Lock, found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return all labels of each node: its pool, where it stands, and what was discovered."""
+    known = places(lock, found)
+    labels = {}
+    for name in known.nodes:
+        pool = lock.hosts[name].pool
+        own = {POOL_LABEL: pool} if pool is not None else {}
+        labels[name] = {**found.get(name, {}), **own, **known.labels(name)}
+    return {name: of_node for name, of_node in labels.items() if of_node}
+
+
+def object_name(level: str, value: str) -> str:
+    """Return a Kubernetes name for a part of a level; two parts never share one.
+
+    >>> object_name("leaf", "l1")
+    'leaf-l1'
+    >>> object_name("nvlink_domain", "Row_7")
+    'nvlink-domain-row-7-191265'
+    """
+    exact = f"{level.replace('_', '-')}-{value}"
+    name = _NOT_IN_A_NAME.sub("-", exact.lower()).rstrip("-")
+    if name == exact:
+        return name
+    return f"{name}-{hashlib.sha256(value.encode()).hexdigest()[:6]}"
+
+
+def _of_site(lock: Lock) -> dict[str, dict[str, str]]:
+    return {
+        name: host.topology.model_dump(exclude_none=True) if host.topology else {}
+        for name, host in sorted(lock.hosts.items())
+        if set(NODES) & set(host.groups)
+    }
+
+
+def _compared(
+    nodes: Mapping[str, Mapping[str, str]], found: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Refuse a site whose NVLink domains are not those of the hardware."""
+    both = {
+        name: (place[DOMAIN], found[name][CLIQUE])
+        for name, place in nodes.items()
+        if DOMAIN in place and found.get(name, {}).get(CLIQUE)
+    }
+    for mine, other, got in (
+        (0, 1, "{} is in the fabrics {}"),
+        (1, 0, "fabric {} is in the domains {}"),
+    ):
+        for one, others in _grouped((pair[mine], pair[other]) for pair in both.values()).items():
+            if len(others) > 1:
+                members = [name for name, pair in both.items() if pair[mine] == one]
+                raise StackError(
+                    "NVLink domains of the site are not those of the hardware — bedplate_topology "
+                    f"of {', '.join(members)} — got {got.format(one, ' and '.join(others))} / "
+                    "allowed one domain for each fabric that GPU feature discovery reports — "
+                    "correct nvlink_domain of these hosts, or leave it out: it is then taken from "
+                    "the hardware"
+                )
+
+
+def _levels(nodes: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the levels in use, widest first. Racks may have several leaves, or leaves racks."""
+    used = [level for level in LABELS if any(level in place for place in nodes.values())]
+    wide = [level for level in used if level != DOMAIN]
+    if len(wide) == 2 and _torn(nodes, wide[1], wide[0]):
+        if _torn(nodes, wide[0], wide[1]) is None:
+            wide.reverse()
+        else:
+            raise _overlapping(wide[0], wide[1], nodes)
+    order = (*wide, DOMAIN) if DOMAIN in used else tuple(wide)
+    for outer, inner in itertools.pairwise(order):
+        if _torn(nodes, inner, outer):
+            raise _overlapping(outer, inner, nodes)
+    return order
+
+
+def _torn(
+    nodes: Mapping[str, Mapping[str, str]], inner: str, outer: str
+) -> tuple[str, list[str]] | None:
+    """Return the first part of the inner level that lies in several of the outer, or in one and
+    in none."""
+    pairs = ((place[inner], place.get(outer, "none")) for place in nodes.values() if inner in place)
+    torn = {one: others for one, others in _grouped(pairs).items() if len(others) > 1}
+    return next(iter(torn.items()), None)
+
+
+def _overlapping(outer: str, inner: str, nodes: Mapping[str, Mapping[str, str]]) -> StackError:
+    torn = _torn(nodes, inner, outer)
+    if torn is None:
+        raise AssertionError(f"{inner} lies in {outer}")
+    value, others = torn
+    members = [name for name, place in nodes.items() if place.get(inner) == value]
+    part = "NVLink domain" if inner == DOMAIN else inner
+    return StackError(
+        f"a part of the topology lies in two — bedplate_topology of {', '.join(members)} — got "
+        f"{part} {value} in {outer} {' and '.join(others)} / allowed each {part} in "
+        f"one {outer} — correct {outer} or {inner} of these hosts"
+    )
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    grouped: defaultdict[str, set[str]] = defaultdict(set)
+    for one, other in pairs:
+        grouped[one].add(other)
+    return {one: sorted(others) for one, others in sorted(grouped.items())}

@@ -1,0 +1,43 @@
+"""Locks for tests of what the stacks make of one: the demo's, with other hosts, teams or preset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedplate.lock import Lock, load_lock
+from bedplate.lock.model import Addon, Team, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bedplate.presets import Preset
+
+DEMO = Path(__file__).parents[2] / "inventories/demo"
+POOL = "pool_class"
+
+
+def lock_of(
+    hosts: Mapping[str, Mapping[str, str]],
+    *,
+    groups: Sequence[str] = ("gpu_pools", POOL),
+    teams: Mapping[str, Mapping[str, Any]] | None = None,
+    preset: Preset | None = None,
+    addons: Sequence[str] = (),
+) -> Lock:
+    """Return a lock of these hosts, all of one pool, by their places."""
+    lock = load_lock(DEMO)
+    assert lock.cluster is not None
+    one = lock.hosts["gpu-b"].model_copy(update={"groups": list(groups)})
+    cluster = lock.cluster.model_copy(
+        update={
+            "teams": {name: Team.model_validate(team) for name, team in (teams or {}).items()},
+            "preset": preset,
+            "addons": [Addon(name=name, kind="scheduler", version="1.14.1") for name in addons],
+        }
+    )
+    made = {
+        name: one.model_copy(update={"topology": Topology(**place) if place else None})
+        for name, place in hosts.items()
+    }
+    return lock.model_copy(update={"hosts": made, "cluster": cluster})
