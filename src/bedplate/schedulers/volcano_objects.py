@@ -1,0 +1,260 @@
+"""What Volcano is told: its scheduler's configuration, queues, priority classes and HyperNodes.
+
+Pure functions of the lock. Names of plugins, arguments and fields are those of Volcano 1.14.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from bedplate.schedulers.topology import DOMAIN, object_name
+from bedplate.stackrefs import MANAGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bedplate.lock import Lock
+    from bedplate.lock.model import Team
+    from bedplate.presets import Preset
+    from bedplate.schedulers.topology import Places
+
+SCHEDULER: Final = "volcano"
+QUEUES_OF_ITS_OWN: Final = "kueue"
+BATCH: Final = "scheduling.volcano.sh/v1beta1"
+TOPOLOGY: Final = "topology.volcano.sh/v1alpha1"
+#: How much a GPU counts for a node's score against cpu and memory, which jobs rarely fill.
+GPU_WEIGHT: Final = 10
+SCORE_WEIGHT: Final = 10
+#: Kubernetes' own scores that prefer empty nodes, and so pull against packing.
+NO_PULL: Final = {"leastrequested.weight": 0, "balancedresource.weight": 0}
+
+
+def resources_of(lock: Lock) -> list[str]:
+    """Return the resources that the nodes' accelerators are given to pods as."""
+    return sorted({pool.expects.resource for pool in lock.pools.values() if pool.expects})
+
+
+def scheduler_config(
+    preset: Preset, resources: Iterable[str], *, queued_elsewhere: bool = False
+) -> str:
+    """Return the scheduler's configuration file.
+
+    Args:
+        preset: what it is decided by.
+        resources: resources of accelerators, by which nodes are packed.
+        queued_elsewhere: Kueue admits workloads, and decides who has to make room.
+    """
+    counted = list(resources)
+    actions = ["allocate", "backfill"]
+    if not queued_elsewhere and preset.queue.reclaim != "Never":
+        actions.insert(1, "reclaim")
+    if not queued_elsewhere and preset.queue.preemption != "Never":
+        actions.insert(1, "preempt")
+    else:
+        # It holds back a job that its queue has no room for, which therefore could not ask others
+        # to make room.
+        actions.insert(0, "enqueue")
+    first = [
+        {"name": "priority"},
+        # Else a gang could never be made to go: with one pod less it is no longer whole.
+        {"name": "gang", "enablePreemptable": False, "enableReclaimable": False},
+        {"name": "conformance"},
+    ]
+    second = [{"name": "predicates"}, {"name": "capacity"}, *_placement(preset, counted)]
+    content = {
+        "actions": ", ".join(actions),
+        "tiers": [{"plugins": first}, {"plugins": second}],
+    }
+    text: str = yaml.safe_dump(content, sort_keys=False)
+    return text
+
+
+def _placement(preset: Preset, resources: list[str]) -> list[dict[str, Any]]:
+    plugins: list[dict[str, Any]] = [{"name": "nodeorder", "arguments": NO_PULL}]
+    if preset.placement.pods == "binpack":
+        weights = {f"binpack.resources.{name}": GPU_WEIGHT for name in resources}
+        arguments = {
+            "binpack.weight": SCORE_WEIGHT,
+            "binpack.cpu": 1,
+            "binpack.memory": 1,
+            "binpack.resources": ", ".join(resources),
+            **weights,
+        }
+        plugins.append({"name": "binpack", "arguments": arguments})
+    else:
+        arguments = {
+            "resourceStrategyFitWeight": SCORE_WEIGHT,
+            "resources": {
+                name: {"type": "LeastAllocated", "weight": GPU_WEIGHT} for name in resources
+            },
+        }
+        plugins.append({"name": "resource-strategy-fit", "arguments": arguments})
+    arguments = {
+        "weight": SCORE_WEIGHT,
+        "hypernode.binpack.cpu": 1,
+        "hypernode.binpack.memory": 1,
+        "hypernode.binpack.resources": ", ".join(resources),
+        **{f"hypernode.binpack.resources.{name}": GPU_WEIGHT for name in resources},
+        # Of pods that ask for no topology: whether they too fill one domain after the other.
+        "hypernode.binpack.normal-pod.enable": (
+            preset.placement.pods == "binpack" and preset.placement.topology != "none"
+        ),
+    }
+    return [*plugins, {"name": "network-topology-aware", "arguments": arguments}]
+
+
+def values(lock: Lock, tag: str, preset: Preset) -> dict[str, Any]:
+    """Return the values of Volcano's chart, whose three images have one tag."""
+    elsewhere = (
+        any(one.name == QUEUES_OF_ITS_OWN for one in lock.cluster.addons)
+        if (lock.cluster)
+        else False
+    )
+    return {
+        "basic": {"image_tag_version": tag, "image_pull_policy": "IfNotPresent"},
+        "custom": {
+            "common_labels": dict(MANAGED),
+            "scheduler_config_override": scheduler_config(
+                preset, resources_of(lock), queued_elsewhere=elsewhere
+            ),
+        },
+    }
+
+
+def queues(teams: Mapping[str, Team], preset: Preset) -> list[dict[str, Any]]:
+    """Return a queue for each team: what it is guaranteed, and how much it may use in all.
+
+    A queue counts a resource over all pools. What is used beyond the guarantee is reclaimed when
+    the teams that it belongs to ask for it.
+    """
+    lowest = min((team.priority for team in teams.values()), default=0)
+    return [
+        {
+            "apiVersion": BATCH,
+            "kind": "Queue",
+            "metadata": _metadata(name, f"Queue of team {name}: {_described(team)}."),
+            "spec": _queue(team, preset, min(0, lowest)),
+        }
+        for name, team in sorted(teams.items())
+    ]
+
+
+def _queue(team: Team, preset: Preset, lowest: int) -> dict[str, Any]:
+    guaranteed, most = quotas(team)
+    fifo = preset.queue.order == "StrictFIFO"
+    return {
+        "deserved": {name: str(count) for name, count in guaranteed.items()},
+        **({"capability": {name: str(count) for name, count in most.items()}} if most else {}),
+        "reclaimable": preset.queue.reclaim != "Never",
+        "dequeueStrategy": "fifo" if fifo else "traverse",
+        "priority": team.priority - lowest,
+    }
+
+
+def quotas(team: Team) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what a team is guaranteed of each resource, and the most that it may use where there
+    is such a limit."""
+    guaranteed: dict[str, int] = {}
+    most: dict[str, int] = {}
+    unlimited: set[str] = set()
+    for of_pool in team.gpus.values():
+        for resource, quota in of_pool.items():
+            guaranteed[resource] = guaranteed.get(resource, 0) + quota.guaranteed
+            if quota.borrow is None:
+                unlimited.add(resource)
+            else:
+                most[resource] = most.get(resource, 0) + quota.guaranteed + quota.borrow
+    return guaranteed, {name: n for name, n in most.items() if name not in unlimited}
+
+
+def _described(team: Team) -> str:
+    guaranteed, most = quotas(team)
+    return ", ".join(
+        f"{count} of {name} guaranteed, "
+        + (f"{most[name]} at most" if name in most else "as much as others leave")
+        for name, count in sorted(guaranteed.items())
+    )
+
+
+def priority_classes(preset: Preset) -> list[dict[str, Any]]:
+    """Return the preset's priority classes for pods; a class that may not preempt says so."""
+    never = preset.queue.preemption == "Never"
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name, "labels": dict(MANAGED)},
+            "value": value,
+            "preemptionPolicy": "Never" if never else "PreemptLowerPriority",
+            "description": f"Class {name} of the preset {preset.name}.",
+        }
+        for name, value in sorted(preset.priorities.items())
+    ]
+
+
+def hypernodes(known: Places, nodes: Iterable[str]) -> list[dict[str, Any]]:
+    """Return Volcano's topology of the named nodes, from the narrowest tier to the widest.
+
+    Tier 1 are NVLink domains; a node that is in none is a domain of its own. The next tiers are
+    the levels that the site has, narrowest first. What a level has no value for is a member of the
+    next wider level that has one.
+    """
+    named = sorted(nodes)
+    wide = [level for level in reversed(known.levels) if level != DOMAIN]
+    tiers = {level: tier for tier, level in enumerate((DOMAIN, *wide), start=1)}
+    members: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for node in named:
+        place = known.nodes.get(node, {})
+        own = place.get(DOMAIN)
+        path = [(DOMAIN, own) if own is not None else ("host", node)]
+        path += [(level, place[level]) for level in wide if level in place]
+        _join(members, path[0], ("Node", node))
+        for inner, outer in itertools.pairwise(path):
+            _join(members, outer, ("HyperNode", object_name(*inner)))
+    return [
+        {
+            "apiVersion": TOPOLOGY,
+            "kind": "HyperNode",
+            "metadata": _metadata(object_name(level, value), f"{_spelt(level)} {value}"),
+            "spec": {
+                "tier": tiers[_tier(level)],
+                "tierName": _spelt(_tier(level)),
+                "members": [
+                    {"type": kind, "selector": {"exactMatch": {"name": name}}}
+                    for kind, name in sorted(within)
+                ],
+            },
+        }
+        for (level, value), within in sorted(
+            members.items(), key=lambda item: (tiers[_tier(item[0][0])], item[0])
+        )
+    ]
+
+
+def _join(
+    members: dict[tuple[str, str], list[tuple[str, str]]],
+    group: tuple[str, str],
+    member: tuple[str, str],
+) -> None:
+    known = members.setdefault(group, [])
+    if member not in known:
+        known.append(member)
+
+
+def _tier(level: str) -> str:
+    return DOMAIN if level == "host" else level
+
+
+def _spelt(level: str) -> str:
+    return level.replace("_", "-")
+
+
+def _metadata(name: str, description: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "labels": dict(MANAGED),
+        "annotations": {"bedplate.io/description": description},
+    }
