@@ -27,6 +27,7 @@ KUBERNETES = "k8s.io/kubernetes"
 #: Facts by the beginning of their ids, and the modules that they are released from.
 MODULES = {
     "addon/hami-": ["github.com/Project-HAMi/HAMi"],
+    "addon/jobset-": ["sigs.k8s.io/jobset"],
     "addon/kai-scheduler-": [
         "github.com/kai-scheduler/KAI-scheduler",
         "github.com/NVIDIA/KAI-scheduler",

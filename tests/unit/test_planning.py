@@ -291,22 +291,23 @@ def test_what_cannot_be_installed_comes_first_and_last(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shared = site / "group_vars" / "all" / "bedplate.yml"
-    shared.write_text(shared.read_text() + "bedplate_schedulers: [kueue]\n")
+    shared.write_text(shared.read_text() + "bedplate_schedulers: [kai-scheduler]\n")
     status, text = plan(site, capsys)
     assert status == 4
     lines = text.splitlines()
+    got, addon = "got kai-scheduler", "addon kai-scheduler"
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [
-        f"{what} — {shared}:5:1 bedplate_schedulers — got kueue — remove it",
+        f"{what} — {shared}:5:1 bedplate_schedulers — {got} / allowed kueue — choose one of these",
         f"{what} — {pool}:4:1 bedplate_frameworks — got frameworks — remove it",
         "",
     ]
     assert lines[3].startswith("WHERE ")
     assert lines[-2:] == [
         f"Wrote {site}/.bedplate.lock.yml. Reasons: --why.",
-        "Not installable by this version: addon kueue (cluster), part frameworks (pool_class).",
+        f"Not installable by this version: {addon} (cluster), part frameworks (pool_class).",
     ]
-    assert load_lock(site).cluster.not_yet == ["addon kueue"]
+    assert load_lock(site).cluster.not_yet == [addon]
 
 
 def test_a_driver_that_nobody_has_confirmed_is_no_default(

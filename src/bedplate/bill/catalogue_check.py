@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.bill.needs import NeededFile, Repository
 from bedplate.bill.places import Places, split
 from bedplate.bill.registry import ACCEPT
@@ -47,6 +48,7 @@ def _versions(catalogue: Catalogue, component: str) -> Iterator[Any]:
     elif component in {"etcd", "coredns", "pause"}:
         yield from (getattr(fact.value, component) for fact in catalogue.kubernetes.values())
     else:
+        yield from (one.value for one in catalogue.addons.values() if one.value.addon == component)
         for table in (catalogue.components, catalogue.container_runtimes):
             for fact in table.values():
                 name = getattr(fact.value, "component", getattr(fact.value, "runtime", ""))
@@ -66,6 +68,11 @@ def _files(catalogue: Catalogue) -> Iterator[Asked]:
         if (package := value.package) is not None:
             repository = Repository(package.index, package.key, package.fingerprint)
             yield Asked(fact.id, package.index, "repository", repository)
+    for addon in catalogue.addons.values():
+        if (address := addon.value.chart) and address.startswith(OCI):
+            yield Asked(addon.id, reference(address, addon.value.version), "image")
+        elif address:
+            yield Asked(addon.id, index_of(address), "file")
 
 
 def _images(catalogue: Catalogue) -> Iterator[Asked]:

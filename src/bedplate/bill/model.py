@@ -19,14 +19,17 @@ class Part(BaseModel):
 
 
 class Known(Part):
-    """Where a digest was read. One of the four is there; `fingerprint` goes with `index`.
+    """Where a digest was read. One of the five is there; `fingerprint` goes with `index`.
 
     Attributes:
         checksum_file: the file that lists the SHA-256.
         release: GitHub's API, which has the SHA-256 of each file of a release.
         index: a repository's signed index.
         fingerprint: of the key that signed it, 40 hexadecimal digits.
-        registry: the host whose API gave the manifest that the digest was computed from.
+        registry: the host whose API gave the manifest that the digest was computed from, or, of a
+            chart, that names it.
+        charts: a chart repository's index, which nobody signs: it is trusted because it came over
+            TLS from its host.
     """
 
     checksum_file: Address | None = None
@@ -34,6 +37,7 @@ class Known(Part):
     index: Address | None = None
     fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")] | None = None
     registry: str | None = None
+    charts: Address | None = None
 
 
 class File(Part):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bedplate.catalogue.facts import Artifact
 from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import Artifact
     from bedplate.lock import Lock
+    from bedplate.lock.model import Addon
 
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
 
@@ -109,6 +110,27 @@ def _files(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededFile]]
             continue  # not chosen, or taken from packages
         if gpus or component != "nvidia_container_toolkit":
             yield name, NeededFile(part.version, fact.value)
+    charts = {
+        (one.value.addon, one.value.version): one.value.chart for one in catalogue.addons.values()
+    }
+    for addon in _addons(lock):
+        if chart := charts.get((addon.name, addon.version)):
+            name = chart_of(addon.name)
+            artifact = Artifact(artifact=name, component=addon.name, chart=chart)
+            yield name, NeededFile(addon.version, artifact)
+
+
+def chart_of(addon: str) -> str:
+    """Return the bill's name of an add-on's chart."""
+    return f"{addon}-chart"
+
+
+def _addons(lock: Lock) -> list[Addon]:
+    """Return the add-ons that stacks of this version install."""
+    if lock.cluster is None:
+        return []
+    later = set(lock.cluster.not_yet)
+    return [addon for addon in lock.cluster.addons if f"addon {addon.name}" not in later]
 
 
 def _gpu_nodes(lock: Lock) -> bool:
@@ -118,9 +140,14 @@ def _gpu_nodes(lock: Lock) -> bool:
 
 
 def _part(lock: Lock, component: str) -> Any:
-    """Return what the lock decided of a component; the network is there under its own name."""
+    """Return what the lock decided of a component.
+
+    The network and add-ons are there under names of their own.
+    """
     if lock.cluster is None:
         return None
+    if addon := next((one for one in _addons(lock) if one.name == component), None):
+        return addon
     cni = lock.cluster.cni
     if cni is not None and cni.name == component:
         return cni

@@ -45,9 +45,13 @@ class Places:
 
     def repository(self, reference: str) -> str:
         """Return the address of an image's repository in its registry's API, without a slash."""
-        host, _, name = split(reference)[0].partition("/")
         if self.mirror is not None:
-            return f"{self.mirror}/v2/{host}/{name}"
+            return f"{self.mirror}/v2/{split(reference)[0]}"
+        return self.official(reference)
+
+    def official(self, reference: str) -> str:
+        """Return the same at its maker's own registry, whatever mirror is asked."""
+        host, _, name = split(reference)[0].partition("/")
         return f"{HTTPS}{self.registries.get(host, host)}/v2/{name}"
 
 

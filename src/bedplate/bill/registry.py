@@ -37,19 +37,19 @@ def image(
     what = f"image {reference} is not found"
     if kept is not None:
         try:
-            _manifest(web, f"{where}/manifests/{kept.digest}", what, kept.digest)
+            manifest(web, f"{where}/manifests/{kept.digest}", what, kept.digest)
         except ResolveError:
             pass  # its maker has removed what it replaced: the tag says what there is now
         else:
             return kept
     tag = split(reference)[1]
-    top, kind, digest = _manifest(web, f"{where}/manifests/{tag}", what)
-    chosen, manifest = digest, top
+    top, kind, digest = manifest(web, f"{where}/manifests/{tag}", what)
+    chosen, inner = digest, top
     if kind in INDEXES:
         chosen = _for_platform(top, where, reference)
-        manifest, kind, _ = _manifest(web, f"{where}/manifests/{chosen}", what, chosen)
+        inner, kind, _ = manifest(web, f"{where}/manifests/{chosen}", what, chosen)
     try:
-        blobs = [manifest["config"], *manifest["layers"]]
+        blobs = [inner["config"], *inner["layers"]]
         size = sum(int(blob["size"]) for blob in blobs)
     except (KeyError, TypeError, ValueError) as error:
         raise refused(what, where, f"a manifest of type {kind or 'unknown'}") from error
@@ -63,10 +63,14 @@ def image(
     )
 
 
-def _manifest(
+def manifest(
     web: Web, url: str, what: str, expected: str | None = None
 ) -> tuple[dict[str, Any], str, str]:
-    """Return a manifest, its media type and the digest of its bytes."""
+    """Return a manifest, its media type and the digest of its bytes.
+
+    Raises:
+        ResolveError: the registry does not give it, or gives other bytes than those of *expected*.
+    """
     body, kind, digest = web.manifest(url, ACCEPT, what)
     if expected is not None and digest != expected:
         raise refused(what, url, f"content {digest}", f"content {expected}")

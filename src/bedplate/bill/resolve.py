@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from bedplate.bill.charts import chart
 from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
 from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image
@@ -101,8 +102,12 @@ class Resolver:
         if kept := self.partial.get(key):
             return File.model_validate(kept["answer"]), list(kept["images"])
         fact = needed.artifact
-        url = needed.filled(fact.url or "")
         what = f"{name} {needed.version} is not found"
+        if fact.chart is not None:
+            entry = chart(self.web, self.places, fact.chart, needed.version, what)
+            self.partial.keep(key, entry, {"images": []})
+            return entry, []
+        url = needed.filled(fact.url or "")
         if fact.checksum_file is not None:
             known = Known(checksum_file=needed.filled(fact.checksum_file))
             where = self.places.file(needed.filled(fact.checksum_file))

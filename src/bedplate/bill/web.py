@@ -101,15 +101,12 @@ class Web:
         return self._ask("GET", url, headers)
 
     def content(self, url: str, what: str) -> bytes:
-        """Return what an address gives.
+        """Return what an address gives; an anonymous login to a registry is done.
 
         Raises:
             ResolveError: it gives nothing; *what* says what was looked for.
         """
-        answer = self.read(url)
-        if answer.failure:
-            raise refused(what, url, answer.failure)
-        return answer.body
+        return self._let_in(url, {}, what).body
 
     def size(self, url: str, what: str) -> int:
         """Return how many bytes an address would give.
@@ -129,22 +126,25 @@ class Web:
         Raises:
             ResolveError: the registry does not give it.
         """
-        headers = {"Accept": accept}
-        repository = url.rpartition("/manifests/")[0]
-        if token := self._tokens.get(repository):
-            headers["Authorization"] = f"Bearer {token}"
-        answer = self.read(url, headers)
-        if answer.status == UNAUTHORISED:
-            token = self._token(answer.headers.get("WWW-Authenticate", ""), url, what)
-            self._tokens[repository] = token
-            answer = self.read(url, headers | {"Authorization": f"Bearer {token}"})
-        if answer.failure:
-            raise refused(what, url, answer.failure)
+        answer = self._let_in(url, {"Accept": accept}, what)
         found = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
         said = answer.headers.get("Docker-Content-Digest", found)
         if said != found:
             raise refused(what, url, f"content {found} under the name {said}")
         return answer.body, answer.headers.get("Content-Type", "").partition(";")[0], found
+
+    def _let_in(self, url: str, headers: Mapping[str, str], what: str) -> Answer:
+        """Return the answer to a GET, with a registry's token where it asks for one."""
+        repository = url.rsplit("/", 2)[0]
+        token = self._tokens.get(repository)
+        answer = self.read(url, {**headers, **_bearing(token)})
+        if answer.status == UNAUTHORISED:
+            token = self._token(answer.headers.get("WWW-Authenticate", ""), url, what)
+            self._tokens[repository] = token
+            answer = self.read(url, {**headers, **_bearing(token)})
+        if answer.failure:
+            raise refused(what, url, answer.failure)
+        return answer
 
     def _token(self, challenge: str, url: str, what: str) -> str:
         """Ask for the token that a registry hands out to everybody."""
@@ -204,6 +204,10 @@ class Web:
             self.traffic.received += len(body)
             self.traffic.hosts.add(urlsplit(answer.url).netloc)
         return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+
+
+def _bearing(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _authorities() -> str | bool:

@@ -267,12 +267,16 @@ class Component(Value):
     image: str | None = None
 
 
+Chart = Annotated[str, Field(pattern=r"^(oci|https)://[^/\s]+/\S*[^/\s]$")]
+
+
 class Addon(Value):
     """A scheduler, operator or driver that goes into the cluster when it is wished for.
 
     `owns` are the extended resources that its own device plugin registers: on every node, or with
     `owns_in_mode` only on nodes of pools with that sharing mode. `excludes` are the add-ons that
-    cannot be beside it, `needs` those that must.
+    cannot be beside it, `needs` those that must. `chart` ends with the chart's name: an OCI
+    artefact, whose tag is the version where it names none, or a chart of a repository.
     """
 
     addon: str
@@ -285,7 +289,7 @@ class Addon(Value):
     owns_in_mode: Literal["hami"] | None = None
     needs: list[str] = []
     excludes: list[str] = []
-    chart: str | None = None
+    chart: Chart | None = None
 
 
 class FrameworkBuild(Value):
@@ -458,8 +462,8 @@ class Artifact(Value):
     """Where upstream publishes a file, and what its digest is read from.
 
     `{version}` is the component's in the lock. Exactly one of `checksum_file`, `release` (GitHub's
-    API) and `package` is there; a package's own address stands in its repository's index. Of a
-    manifest that `names_images`, these are installed too.
+    API), `package` and `chart` (an add-on's) is there; the address of the last two stands in their
+    repository's index. Of a manifest that `names_images`, these are installed too.
     """
 
     artifact: str
@@ -468,14 +472,17 @@ class Artifact(Value):
     checksum_file: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
     release: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
     package: Package | None = None
+    chart: Chart | None = None
     names_images: bool = False
 
     @model_validator(mode="after")
     def _one_source_of_the_digest(self) -> Artifact:
-        ways = [self.checksum_file, self.release, self.package]
-        if sum(way is not None for way in ways) != 1 or (self.url is None) != bool(self.package):
+        ways = [self.checksum_file, self.release, self.package, self.chart]
+        listed = self.package is not None or self.chart is not None
+        if sum(way is not None for way in ways) != 1 or (self.url is None) != listed:
             raise ValueError(
-                "its digest is known by one of checksum_file and release, with url, or by package"
+                "its digest is known by one of checksum_file and release, with url, or by one of "
+                "package and chart"
             )
         return self
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.bill import Places, checked_bill
+from bedplate.bill.needs import chart_of
+from bedplate.bill.web import ResolveError, Web
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import BedplateError
+from bedplate.mirror import atomic
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bedplate.bill import Bill
+    from bedplate.bill import Bill, File
     from bedplate.lock import Lock
 
-SECONDS = 30
+#: Below the site; git ignores it.
+CHARTS = Path(".bedplate", "charts")
 
 
 def bill_of(site: Path, lock: Lock) -> Bill:
@@ -35,26 +38,55 @@ def fetched(site: Path, lock: Lock, artifact: str) -> str:
     Raises:
         StackError: the bill does not have it, nobody serves it, or it has another digest.
     """
+    return _content(lock, artifact, _entry(site, lock, artifact)).decode()
+
+
+def chart(site: Path, lock: Lock, name: str) -> Path:
+    """Return where an add-on's chart is, once it is fetched: a path from the project's folder.
+
+    So a stack's state is the same on every machine.
+
+    Raises:
+        StackError: as `fetched`.
+    """
+    entry = _entry(site, lock, chart_of(name))
+    place = site / CHARTS / f"{name}-{entry.version}.tgz"
+    if not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() != entry.sha256:
+        content = _content(lock, chart_of(name), entry)
+        with atomic.writing(place) as file:
+            file.write(content)
+    return Path(os.path.relpath(place, Path.cwd()))
+
+
+def _entry(site: Path, lock: Lock, artifact: str) -> File:
     entry = bill_of(site, lock).files.get(artifact)
     if entry is None:
         raise _lacking(site, artifact)
+    return entry
+
+
+def _content(lock: Lock, artifact: str, entry: File) -> bytes:
+    """Return the bytes that the bill has the digest of, from the vendor or the site's mirror."""
     url = Places.of(lock.sources, load_catalogue()).file(entry.url)
+    web = Web()
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - of the bill
-            content: bytes = answer.read()
-    except OSError as error:
+        content = web.content(url, artifact)
+    except ResolveError as error:
+        got = "; ".join(str(problem.got) for problem in error.problems)
         raise StackError(
-            f"file cannot be fetched — {url} — got {error} / allowed {artifact} {entry.version} — "
+            f"file cannot be fetched — {url} — got {got} / allowed {artifact} {entry.version} — "
             "see that this machine reaches the address; where it is a mirror, start it or correct "
             "bedplate_sources.url of the site"
         ) from error
+    finally:
+        web.close()
     found = hashlib.sha256(content).hexdigest()
     if found != entry.sha256:
         raise StackError(
             f"file has another digest than the bill — {url} — got sha256 {found} / allowed "
             f"{entry.sha256} — do not trust this source until you know why"
         )
-    return content.decode()
+    return content
 
 
 def manifest(site: Path, lock: Lock, artifact: str) -> str:

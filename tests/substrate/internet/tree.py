@@ -15,6 +15,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+CHART_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
@@ -93,7 +95,24 @@ class Tree:
             for name, kind in kinds.items()
         ]
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}
-        digest = str(self._json(repository, index)["digest"])
+        return self._tag(repository, tag, index)
+
+    def chart(self, name: str, content: bytes) -> str:
+        """Write an OCI chart, and its layer as a mirror's file; return the layer's SHA-256."""
+        repository, _, tag = name.rpartition(":")
+        layer = {"mediaType": CHART, **self._blob(content)}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {"mediaType": CHART_CONFIG, **self._blob(b"{}")},
+            "layers": [layer],
+        }
+        self._tag(repository, tag, manifest)
+        host, _, path = repository.partition("/")
+        return self.put(f"https://{host}/v2/{path}/blobs/{layer['digest']}", content)
+
+    def _tag(self, repository: str, tag: str, value: object) -> str:
+        digest = str(self._json(repository, value)["digest"])
         tags = self._registry / "repositories" / repository / "_manifests/tags" / tag / "current"
         tags.mkdir(parents=True, exist_ok=True)
         (tags / "link").write_text(digest)

@@ -141,7 +141,9 @@ def catalogued() -> set[str]:
     """Return the hosts of all addresses that the catalogue has for files and distributions."""
     catalogue = load_catalogue()
     facts = [*catalogue.artifacts.values(), *catalogue.distribution_archives.values()]
-    return {host for fact in facts for host in ADDRESS.findall(fact.value.model_dump_json())}
+    texts = [fact.value.model_dump_json() for fact in facts]
+    texts += [fact.value.chart or "" for fact in catalogue.addons.values()]
+    return {host for text in texts for host in ADDRESS.findall(text)}
 
 
 @cache

@@ -25,6 +25,9 @@ def test_every_version_of_every_artefact_and_image_is_asked() -> None:
     asked = {one.url: one.kind for one in addresses(load_catalogue())}
     assert asked[KUBERNETES] == asked[f"{KUBERNETES}.sha256"] == "file"
     assert asked[PAUSE] == "image"
+    assert asked["registry.k8s.io/kueue/charts/kueue:0.19.2"] == "image"
+    assert asked["registry.k8s.io/kueue/kueue:v0.19.2"] == "image"
+    assert asked["https://volcano-sh.github.io/helm-charts/index.yaml"] == "file"
     assert asked["nvcr.io/nvidia/k8s-device-plugin:v0.19.1"] == "image"
     assert asked["https://nvidia.github.io/libnvidia-container/stable/deb/amd64/"] == "repository"
     releases = {fact.value.version for fact in load_catalogue().kubernetes.values()}

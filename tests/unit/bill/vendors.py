@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from bedplate.bill import needs_of
+from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.catalogue import load_catalogue
 
 if TYPE_CHECKING:
@@ -54,6 +55,19 @@ def put_repository(tree: Tree, index: str, key: Key, packages: list[dict[str, st
     tree.put(f"{index}Packages", body)
 
 
+def put_chart(tree: Tree, address: str, version: str, content: bytes) -> str:
+    """Put a chart where its fact says that it is published; return its SHA-256."""
+    if address.startswith(OCI):
+        return tree.chart(reference(address, version), content)
+    name = address.rpartition("/")[2]
+    file = f"{name}-{version}.tgz"
+    sha256 = tree.put(f"{address.rpartition('/')[0]}/{file}", content)
+    entry = {"name": name, "version": version, "urls": [file], "digest": sha256}
+    index = {"apiVersion": "v1", "entries": {name: [entry]}}
+    tree.put(index_of(address), json.dumps(index).encode())
+    return sha256
+
+
 def put(tree: Tree, lock: Lock, key: Key) -> None:
     """Put everything that a lock needs."""
     needs = needs_of(lock, load_catalogue())
@@ -78,6 +92,9 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
             )
             put_repository(tree, package.index, key, packages)
             continue
+        if fact.chart is not None:
+            put_chart(tree, fact.chart, needed.version, content)
+            continue
         url = needed.filled(fact.url or "")
         sha256 = tree.put(url, content)
         if fact.checksum_file is not None:
@@ -86,5 +103,5 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
         else:
             asset = {"name": url.rpartition("/")[2], "digest": f"sha256:{sha256}", "size": 3}
             tree.put(needed.filled(fact.release or ""), json.dumps({"assets": [asset]}).encode())
-    for reference in needs.images:
-        tree.image(reference)
+    for name in needs.images:
+        tree.image(name)
