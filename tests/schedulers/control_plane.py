@@ -60,17 +60,18 @@ class ControlPlane:
         self.processes: dict[str, Process] = {}
         self.server = f"https://127.0.0.1:{free_port()}"
         self.admin = self.authority.issue("admin", ADMINISTRATORS)
-        self.kubeconfig.write_text(yaml.safe_dump(self._kubeconfig(self.admin)))
+        self.kubeconfig.write_text(yaml.safe_dump(self.as_kubeconfig(self.admin)))
         self.api = Api(self.server, self.authority.path, self.admin)
 
     def _kubeconfig_of(self, program: str) -> Path:
         """Return a kubeconfig of a program by its own name, which admission policies may know."""
         path = self.folder / f"{program}.kubeconfig"
         certificate = self.authority.issue(f"system:{program}", ADMINISTRATORS)
-        path.write_text(yaml.safe_dump(self._kubeconfig(certificate)))
+        path.write_text(yaml.safe_dump(self.as_kubeconfig(certificate)))
         return path
 
-    def _kubeconfig(self, certificate: tuple[Path, Path]) -> dict[str, Any]:
+    def as_kubeconfig(self, certificate: tuple[Path, Path]) -> dict[str, Any]:
+        """Return the kubeconfig of who has a certificate."""
         cluster = {"server": self.server, "certificate-authority": str(self.authority.path)}
         user = {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])}
         return {
@@ -190,6 +191,7 @@ class ControlPlane:
                 f"--kube-api-qps={FAST['qps']}",
                 f"--kube-api-burst={FAST['burst']}",
                 "--leader-elect=false",
+                "--use-service-account-credentials=true",
                 *self._gates(),
             ],
         )

@@ -13,6 +13,7 @@ import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import requests
@@ -30,8 +31,26 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@dataclass
+class Span:
+    """When a pod ran, by the monotonic clock, and what it held of its node's extended resources."""
+
+    namespace: str
+    name: str
+    job: str | None
+    node: str
+    devices: int
+    start: float
+    end: float | None = None
+
+
 class KubeletDouble:
-    """Watches all pods from entering to leaving; `started` has the name of each pod it started."""
+    """Watches all pods from entering to leaving.
+
+    Attributes:
+        started: by UID, the name of each pod that it has started.
+        spans: by UID, when each of them ran; without an end it still does.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -42,6 +61,7 @@ class KubeletDouble:
         self._known: set[str] = set()
         self._pool = ThreadPoolExecutor(THREADS)
         self.started: dict[str, str] = {}
+        self.spans: dict[str, Span] = {}
 
     def __enter__(self) -> Self:
         for work in (self._watch, self._clock):
@@ -75,10 +95,12 @@ class KubeletDouble:
             return
         if "deletionTimestamp" in meta and f"{uid} gone" not in self._known:
             self._known.add(f"{uid} gone")
+            self._ended(uid)
             self._do(lambda: self._delete(meta))
         elif uid not in self._known and pod["status"]["phase"] == "Pending":
             self._known.add(uid)
             self.started[uid] = meta["name"]
+            self.spans[uid] = span(pod)
             self._do(lambda: self._run(pod))
 
     def _do(self, work: Callable[[], None]) -> None:
@@ -96,7 +118,15 @@ class KubeletDouble:
         if seconds is None or float(seconds) > 0:
             self._status(pod, "Running", ready=True)
         if seconds is not None:
-            self._after(float(seconds), lambda: self._status(pod, "Succeeded", ready=False))
+            self._after(float(seconds), lambda: self._succeed(pod))
+
+    def _succeed(self, pod: dict[str, Any]) -> None:
+        self._ended(pod["metadata"]["uid"])
+        self._status(pod, "Succeeded", ready=False)
+
+    def _ended(self, uid: str) -> None:
+        if uid in self.spans and self.spans[uid].end is None:
+            self.spans[uid].end = time.monotonic()
 
     def _status(self, pod: dict[str, Any], phase: str, *, ready: bool) -> None:
         meta = pod["metadata"]
@@ -143,3 +173,14 @@ class KubeletDouble:
                     self._changed.wait(wait)
                 else:
                     self._do(heapq.heappop(self._due)[2])
+
+
+def span(pod: dict[str, Any]) -> Span:
+    """Return the span of a pod that starts now."""
+    meta = pod["metadata"]
+    limits = [one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"]]
+    devices = sum(int(n) for one in limits for name, n in one.items() if "/" in name)
+    job = meta.get("labels", {}).get("batch.kubernetes.io/job-name")
+    return Span(
+        meta["namespace"], meta["name"], job, pod["spec"]["nodeName"], devices, time.monotonic()
+    )

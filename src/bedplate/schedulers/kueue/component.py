@@ -1,0 +1,82 @@
+"""Kueue's unmodified chart, and the teams' queues, quotas, rights and policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.cluster import artifact
+from bedplate.cluster.manifest import token
+from bedplate.schedulers.kueue import policies, queues, tenancy
+from bedplate.schedulers.kueue.configuration import values
+from bedplate.schedulers.kueue.objects import NAMESPACE, Object
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bedplate.lock import Lock
+
+ADDON = "kueue"
+#: Seconds until the controller answers: its image is pulled, and its certificate made.
+PATIENCE = 600
+
+
+class KueueArgs(TypedDict):
+    """Inputs of Kueue."""
+
+    site: Path
+    """The site's directory, which has the bill."""
+    lock: Lock
+    """What was decided: version, teams, preset and pools."""
+
+
+class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
+    """Kueue with the queues of all teams. Namespaces stay when it goes: they hold others' work."""
+
+    queues: pulumi.Output[list[str]]
+
+    def __init__(
+        self, name: str, args: KueueArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:schedulers:Kueue", name, None, opts)
+        site, lock = args["site"], args["lock"]
+        release = kubernetes.helm.v3.Release(
+            f"{name}-release",
+            name=ADDON,
+            chart=str(artifact.chart(site, lock, ADDON)),
+            namespace=NAMESPACE,
+            create_namespace=True,
+            values=values(lock, artifact.image(site, lock, ADDON)),
+            atomic=True,
+            timeout=PATIENCE,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        made: dict[str, pulumi.CustomResource] = {}
+        for found in (*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)):
+            made[_place(found)] = self._resource(name, found, release, made)
+        self.queues = pulumi.Output.from_input(sorted(queues.teams_of(lock)))
+        self.register_outputs({"queues": self.queues})
+
+    def _resource(
+        self,
+        name: str,
+        found: Object,
+        release: pulumi.Resource,
+        before: dict[str, pulumi.CustomResource],
+    ) -> pulumi.CustomResource:
+        """Make an object: after the release, and after the namespace that it lies in."""
+        namespace = found["metadata"].get("namespace")
+        after = [release, *([before[f"namespace-{namespace}"]] if namespace else [])]
+        keep = found["kind"] == "Namespace"
+        opts = pulumi.ResourceOptions(
+            parent=self, depends_on=[] if keep else after, retain_on_delete=keep
+        )
+        return pulumi.CustomResource(token(found), f"{name}-{_place(found)}", found, opts)
+
+
+def _place(found: Object) -> str:
+    metadata = found["metadata"]
+    within = metadata.get("namespace")
+    return "-".join(filter(None, (found["kind"].lower(), within, metadata["name"])))

@@ -1,0 +1,194 @@
+"""What the API server itself refuses in teams' namespaces: nobody gets round the queue.
+
+Kueue's own `manageJobsWithoutQueueName` would hold what names no queue, without a word and only of
+the kinds that Kueue knows. These policies are judged after Kueue's webhooks have marked what they
+queue: what asks for GPUs and is not marked is refused, whatever made it, with the way to go.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from bedplate.lock.offers import offers
+from bedplate.schedulers.kueue.objects import (
+    CONTROLLER,
+    QUEUE,
+    QUEUE_LABEL,
+    TEAM_LABEL,
+    Object,
+    made,
+)
+from bedplate.schedulers.kueue.queues import pools_of, teams_of
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
+
+VERSION: Final = "admissionregistration.k8s.io/v1"
+GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
+JOB_CONTROLLER: Final = "system:serviceaccount:kube-system:job-controller"
+JOBSET_CONTROLLER: Final = "system:serviceaccount:jobset-system:jobset-controller-manager"
+
+CREATE: Final = ("CREATE",)
+UPDATE: Final = ("UPDATE",)
+BOTH: Final = ("CREATE", "UPDATE")
+
+_QUEUED_KINDS: Final = (
+    ("batch", "v1", ("jobs",)),
+    ("apps", "v1", ("deployments", "statefulsets", "replicasets", "daemonsets")),
+    ("jobset.x-k8s.io", "*", ("jobsets",)),
+    ("", "v1", ("pods",)),
+)
+
+
+def objects(lock: Lock) -> list[Object]:
+    """Return the policies with their bindings; none where there are no teams."""
+    if not teams_of(lock):
+        return []
+    domains = sorted({resource.partition("/")[0] for resource in _resources(lock)})
+    return [
+        *_policy(
+            "bedplate-own-queue",
+            "A team's namespace submits to the team's own ClusterQueue.",
+            [("kueue.x-k8s.io", "*", ("localqueues",))],
+            BOTH,
+            f"object.spec.clusterQueue == namespaceObject.metadata.labels['{TEAM_LABEL}']",
+            "'LocalQueue ' + object.metadata.name + ' of another team — namespace ' + "
+            "object.metadata.namespace + ' — got clusterQueue ' + object.spec.clusterQueue + "
+            f"' / allowed that of team ' + namespaceObject.metadata.labels['{TEAM_LABEL}'] + "
+            f"' — submit to the queue {QUEUE}, which is there'",
+        ),
+        *_policy(
+            "bedplate-known-queue",
+            "A workload names the one queue of its namespace, or none.",
+            _QUEUED_KINDS,
+            CREATE,
+            f"!has(object.metadata.labels) || !('{QUEUE_LABEL}' in object.metadata.labels) || "
+            f"object.metadata.labels['{QUEUE_LABEL}'] == '{QUEUE}'",
+            f"'no such queue — namespace ' + object.metadata.namespace + ' — got {QUEUE_LABEL}: ' "
+            f"+ object.metadata.labels['{QUEUE_LABEL}'] + ' / allowed {QUEUE} — leave the label "
+            "out, or write the allowed name'",
+        ),
+        *_policy(
+            "bedplate-queued-pods",
+            "A pod with GPUs waits for its quota: Kueue holds it, or the Job that it belongs to.",
+            [("", "v1", ("pods",))],
+            CREATE,
+            f"!variables.gpus || variables.held || request.userInfo.username == '{JOB_CONTROLLER}'",
+            "'pod with GPUs is not in the queue — namespace ' + object.metadata.namespace + "
+            "' — got no hold by Kueue / allowed pods that wait for their quota — "
+            f"label it {QUEUE_LABEL}: {QUEUE}, and give it no owner and no node'",
+            variables={
+                "gpus": _gpus("object.spec", domains),
+                "held": "has(object.spec.schedulingGates) && "
+                f"object.spec.schedulingGates.exists(g, g.name == '{GATES[0]}')",
+            },
+        ),
+        *_policy(
+            "bedplate-queued-jobs",
+            "A Job with GPUs begins suspended: Kueue starts it when there is quota.",
+            [("batch", "v1", ("jobs",))],
+            CREATE,
+            "!variables.gpus || (has(object.spec.suspend) && object.spec.suspend) || "
+            f"request.userInfo.username == '{JOBSET_CONTROLLER}'",
+            "'job with GPUs is not in the queue — namespace ' + object.metadata.namespace + "
+            "' — got a job that starts at once / allowed jobs that wait for their quota — "
+            f"label it {QUEUE_LABEL}: {QUEUE}'",
+            variables={"gpus": _gpus("object.spec.template.spec", domains)},
+        ),
+        *_policy(
+            "bedplate-queue-starts-jobs",
+            "Only the queue starts what waits in it.",
+            [("batch", "v1", ("jobs",)), ("jobset.x-k8s.io", "*", ("jobsets",))],
+            UPDATE,
+            "!(has(oldObject.spec.suspend) && oldObject.spec.suspend) || "
+            "(has(object.spec.suspend) && object.spec.suspend) || request.userInfo.username in "
+            f"{_list([CONTROLLER, JOBSET_CONTROLLER])}",
+            "object.metadata.name + ' is not started by hand — namespace ' + "
+            "object.metadata.namespace + ' — got suspend: false from ' + "
+            "request.userInfo.username + ' / allowed the queue alone — see what it waits for: "
+            "kubectl -n ' + object.metadata.namespace + ' get workloads'",
+        ),
+        *_policy(
+            "bedplate-queue-starts-pods",
+            "Only the queue lifts its hold of a pod.",
+            [("", "v1", ("pods",))],
+            UPDATE,
+            f"request.userInfo.username == '{CONTROLLER}' || !has(oldObject.spec.schedulingGates) "
+            f"|| {_list(GATES)}.all(gate, !oldObject.spec.schedulingGates.exists(g, g.name == gate)"
+            " || (has(object.spec.schedulingGates) && "
+            "object.spec.schedulingGates.exists(g, g.name == gate)))",
+            "'pod ' + object.metadata.name + ' is not started by hand — namespace ' + "
+            "object.metadata.namespace + ' — got a hold lifted by ' + request.userInfo.username + "
+            "' / allowed the queue alone — see what it waits for: kubectl -n ' + "
+            "object.metadata.namespace + ' get workloads'",
+        ),
+        *_policy(
+            "bedplate-counted-claims",
+            "GPUs are asked for by the resource that the queue counts.",
+            [("", "v1", ("pods",))],
+            CREATE,
+            "!has(object.spec.resourceClaims) || size(object.spec.resourceClaims) == 0",
+            "'pod with resource claims — namespace ' + object.metadata.namespace + ' — got ' + "
+            "object.spec.resourceClaims[0].name + "
+            f"' / allowed {', '.join(_resources(lock))} — ask for GPUs by the resource: "
+            "the queue does not count claims'",
+        ),
+    ]
+
+
+def _resources(lock: Lock) -> list[str]:
+    return sorted({name for pool in pools_of(lock) for name in offers(lock.pools[pool])})
+
+
+def _list(names: list[str] | tuple[str, ...]) -> str:
+    """Return a list as CEL writes it."""
+    return json.dumps(list(names))
+
+
+def _gpus(spec: str, domains: list[str]) -> str:
+    """Return the expression that says whether a pod's specification asks for GPUs."""
+    one = " || ".join(f"r.startsWith('{domain}/')" for domain in domains) or "false"
+    asks = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(r, {one})"
+    first = f"has({spec}.initContainers) && {spec}.initContainers.exists(c, {asks})"
+    return f"({spec}.containers.exists(c, {asks})) || ({first})"
+
+
+def _policy(
+    name: str,
+    about: str,
+    kinds: list[tuple[str, str, tuple[str, ...]]] | tuple[tuple[str, str, tuple[str, ...]], ...],
+    operations: tuple[str, ...],
+    expression: str,
+    message: str,
+    variables: dict[str, str] | None = None,
+) -> list[Object]:
+    """Return a policy and what binds it to the teams' namespaces."""
+    rules = [
+        {
+            "apiGroups": [group],
+            "apiVersions": [version],
+            "resources": list(resources),
+            "operations": list(operations),
+        }
+        for group, version, resources in kinds
+    ]
+    spec: Object = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [
+            {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
+        ],
+    }
+    if variables:
+        spec["variables"] = [{"name": key, "expression": told} for key, told in variables.items()]
+    teams = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]}
+    binding = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": teams},
+    }
+    return [
+        made("ValidatingAdmissionPolicy", name, about, version=VERSION, spec=spec),
+        made("ValidatingAdmissionPolicyBinding", name, about, version=VERSION, spec=binding),
+    ]

@@ -1,0 +1,121 @@
+"""Teams' namespaces, what their members may do in them, and what all members may see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
+from bedplate.schedulers.kueue.queues import teams_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.lock import Lock
+    from bedplate.lock.model import Team
+
+MEMBER: Final = "bedplate-team-member"
+VIEWER: Final = "bedplate-queue-viewer"
+RBAC: Final = "rbac.authorization.k8s.io/v1"
+GROUP: Final = "group:"
+#: Pods of a team get no device nodes, sockets or folders of the host but by Kubernetes' resources.
+SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
+#: Finished jobs count too. One script in a loop shall not fill etcd for all.
+JOBS: Final = 5000
+
+READ: Final = ("get", "list", "watch")
+WRITE: Final = (*READ, "create", "update", "patch", "delete", "deletecollection")
+#: What a member may do in the team's namespaces: (API group, resources, verbs).
+MAY: Final = (
+    ("batch", ("jobs", "cronjobs"), WRITE),
+    ("apps", ("deployments", "deployments/scale", "statefulsets", "statefulsets/scale"), WRITE),
+    ("apps", ("replicasets",), READ),
+    ("jobset.x-k8s.io", ("jobsets",), WRITE),
+    ("", ("pods", "services", "configmaps", "secrets", "persistentvolumeclaims"), WRITE),
+    ("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
+    ("", ("pods/log", "events", "serviceaccounts", "resourcequotas"), READ),
+    ("kueue.x-k8s.io", ("localqueues", "workloads"), READ),
+    ("visibility.kueue.x-k8s.io", ("localqueues/pendingworkloads",), READ),
+)
+#: What a member may see of the whole cluster: how much there is, and who has how much of it.
+SEES: Final = (
+    (
+        "kueue.x-k8s.io",
+        ("clusterqueues", "cohorts", "resourceflavors", "topologies", "workloadpriorityclasses"),
+        READ,
+    ),
+)
+
+
+def objects(lock: Lock) -> list[Object]:
+    """Return namespaces and rights of all teams."""
+    teams = teams_of(lock)
+    if not teams:
+        return []
+    told = "May submit work in the namespaces of a team, and see where it waits."
+    seen = "May see all queues, quotas and priorities."
+    found = [
+        made("ClusterRole", MEMBER, told, version=RBAC, rules=_rules(MAY)),
+        made("ClusterRole", VIEWER, seen, version=RBAC, rules=_rules(SEES)),
+    ]
+    for name, team in sorted(teams.items()):
+        found += [one for namespace in team.namespaces for one in _namespace(name, team, namespace)]
+    if subjects := [one for team in teams.values() for one in _subjects(team)]:
+        found.append(
+            made(
+                "ClusterRoleBinding",
+                VIEWER,
+                "Members of all teams.",
+                version=RBAC,
+                roleRef=_role(VIEWER),
+                subjects=[one for i, one in enumerate(subjects) if one not in subjects[:i]],
+            )
+        )
+    return found
+
+
+def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
+    labels = {TEAM_LABEL: name}
+    about = f"Work of team {name}; GPUs by the queue `default`."
+    yield made("Namespace", namespace, about, version="v1", labels={**labels, **SECURITY})
+    yield made(
+        "ResourceQuota",
+        "bedplate",
+        "Finished jobs count until they are deleted. GPUs are the ClusterQueue's matter.",
+        version="v1",
+        namespace=namespace,
+        labels=labels,
+        spec={"hard": {"count/jobs.batch": str(JOBS)}},
+    )
+    if team.members:
+        yield made(
+            "RoleBinding",
+            MEMBER,
+            f"Members of team {name}.",
+            version=RBAC,
+            namespace=namespace,
+            labels=labels,
+            roleRef=_role(MEMBER),
+            subjects=_subjects(team),
+        )
+
+
+def _rules(table: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]) -> list[Object]:
+    return [
+        {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+        for group, resources, verbs in table
+    ]
+
+
+def _role(name: str) -> Object:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+
+
+def _subjects(team: Team) -> list[dict[str, Any]]:
+    return [
+        {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Group" if member.startswith(GROUP) else "User",
+            "name": member.removeprefix(GROUP),
+        }
+        for member in team.members
+    ]

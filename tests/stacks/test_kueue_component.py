@@ -1,0 +1,71 @@
+"""The Kueue component under Pulumi's mocks: order, names, and what stays when it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.cluster import artifact
+from bedplate.schedulers.kueue import Kueue
+from tests.schedulers.locks import lock_of
+from tests.stacks.test_components import Engine, run
+
+if TYPE_CHECKING:
+    import pulumi
+
+IMAGE = "registry.k8s.io/kueue/kueue:v0.19.2@sha256:" + "a" * 64
+
+
+@pytest.fixture
+def up(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Any]:
+    """Register the component for two teams; chart and image are as the bill would have them."""
+    monkeypatch.setattr(artifact, "chart", lambda *_: Path("charts/kueue-0.19.2.tgz"))
+    monkeypatch.setattr(artifact, "image", lambda *_: IMAGE)
+    lock = lock_of(
+        {"pool_a": [{}]},
+        {"b": {"gpus": {"pool_a": (4, None)}}, "a": {"gpus": {"pool_a": (2, 0)}}},
+    )
+
+    def program() -> dict[str, pulumi.Output[Any]]:
+        return {"queues": Kueue("kueue", {"site": Path("site"), "lock": lock}).queues}
+
+    return run(program)
+
+
+def test_the_chart_is_the_bills_and_its_image_by_digest(up: tuple[Engine, Any]) -> None:
+    engine, outputs = up
+    release = engine.one("kubernetes:helm.sh/v3:Release").inputs
+    assert release["chart"] == "charts/kueue-0.19.2.tgz"
+    assert (release["name"], release["namespace"], release["atomic"]) == (
+        "kueue",
+        "kueue-system",
+        True,
+    )
+    image = release["values"]["controllerManager"]["manager"]["image"]
+    assert f"{image['repository']}:{image['tag']}" == IMAGE
+    assert outputs["queues"] == (["a", "b"], False)
+
+
+def test_queues_come_after_the_release_and_their_namespace(up: tuple[Engine, Any]) -> None:
+    engine, _ = up
+    queues = engine.seen["kubernetes:kueue.x-k8s.io/v1beta2:LocalQueue"]
+    assert {one.name for one in queues} == {
+        "kueue-localqueue-a-default",
+        "kueue-localqueue-b-default",
+    }
+    for one in queues:
+        namespace = one.inputs["metadata"]["namespace"]
+        assert {"kueue-release", f"kueue-namespace-{namespace}"} <= one.depends_on
+    policies = engine.seen[
+        "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
+    ]
+    assert all("kueue-release" in one.depends_on for one in policies)
+
+
+def test_namespaces_stay_when_the_stack_goes(up: tuple[Engine, Any]) -> None:
+    engine, _ = up
+    for kind, resources in engine.seen.items():
+        for one in resources:
+            assert one.retained == (kind == "kubernetes:core/v1:Namespace"), one.name
