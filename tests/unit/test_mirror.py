@@ -142,10 +142,11 @@ def test_a_recycled_id_is_left_alone(tmp_path: Path, change: dict[str, int | str
 def test_archives_do_not_depend_on_time_or_owner(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"x" * 100)
-    members: list[tuple[str, Path | bytes | None, int]] = [
+    members: list[tuple[str, Path | bytes | str | None, int]] = [
         ("tmp", None, 0o1777),
         ("bin/program", program, 0o755),
         ("etc/passwd", b"root", 0o644),
+        ("bin/sh", "bash", 0o777),
     ]
     first = oci.pack(tmp_path / "a", members)
     os.utime(program, (1, 1))
@@ -159,7 +160,9 @@ def test_archives_do_not_depend_on_time_or_owner(tmp_path: Path) -> None:
             ("tmp", 0o1777, 0),
             ("bin/program", 0o755, 100),
             ("etc/passwd", 0o644, 4),
+            ("bin/sh", 0o777, 0),
         ]
+        assert archive.getmember("bin/sh").linkname == "bash"
         assert archive.extractfile("etc/passwd").read() == b"root"  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""Images as the OCI specification describes them, and pushing them to a registry over HTTP.
+"""Images and charts as the OCI specification has them, and pushing them to a registry over HTTP.
 
 Layers are tar files in which nothing depends on when or where they were made.
 """
@@ -25,6 +25,8 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+CHART_CONFIG = "application/vnd.cncf.helm.config.v1+json"
+CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 EPOCH = "1970-01-01T00:00:00Z"
 # Fast rather than small: everything stays on this machine.
 COMPRESSION = 1
@@ -56,12 +58,13 @@ class _Hashing(io.RawIOBase):
         return self.target.write(block)
 
 
-def pack(target: Path, members: Iterable[tuple[str, Path | bytes | None, int]]) -> Layer:
+def pack(target: Path, members: Iterable[tuple[str, Path | bytes | str | None, int]]) -> Layer:
     """Write a deterministic tar.gz.
 
     Args:
         target: where to.
-        members: (name, content, mode): a file's path or its bytes; None for a directory.
+        members: (name, content, mode): a file's path or its bytes, where a link leads, or None for
+            a directory.
     """
     with target.open("wb") as file, _compressor(file) as compressed:
         plain = _Hashing(compressed)
@@ -71,6 +74,9 @@ def pack(target: Path, members: Iterable[tuple[str, Path | bytes | None, int]]) 
                 entry.mode = mode
                 if content is None:
                     entry.type = tarfile.DIRTYPE
+                    archive.addfile(entry)
+                elif isinstance(content, str):
+                    entry.type, entry.linkname = tarfile.SYMTYPE, content
                     archive.addfile(entry)
                 elif isinstance(content, bytes):
                     entry.size = len(content)
@@ -121,11 +127,12 @@ class Registry:
         return status == 200
 
     def is_intact(self, name: str, digest: str) -> bool:
-        """Say whether an image is there whole: tag, index, manifest, and each blob's very bytes."""
+        """Say whether an image or chart is there whole: by tag, with each blob's very bytes."""
         repository, tag = split(name)
-        index = self._manifest(repository, tag, digest)
-        chosen = index["manifests"][0]["digest"] if index else ""
-        manifest = self._manifest(repository, chosen, chosen) if index else None
+        manifest = self._manifest(repository, tag, digest)
+        if manifest and "manifests" in manifest:
+            chosen = manifest["manifests"][0]["digest"]
+            manifest = self._manifest(repository, chosen, chosen)
         return manifest is not None and all(
             self._blob_digest(repository, blob["digest"]) == blob["digest"]
             for blob in [manifest["config"], *manifest["layers"]]
@@ -183,6 +190,25 @@ class Registry:
         index = _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]})
         top = self._push_manifest(repository, index, INDEX, tag)
         return top, sum(layer.size for layer in layers)
+
+    def push_chart(self, name: str, chart: bytes, metadata: Mapping[str, object]) -> str:
+        """Push a chart's archive under its official name, as Helm does; return its digest.
+
+        *metadata* is what its Chart.yaml says.
+        """
+        repository, tag = split(name)
+        blobs = []
+        for kind, content in ((CHART_CONFIG, _json(metadata)), (CHART, chart)):
+            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            self._push_blob(repository, digest, len(content), io.BytesIO(content))
+            blobs.append({"mediaType": kind, "digest": digest, "size": len(content)})
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": blobs[0],
+            "layers": blobs[1:],
+        }
+        return self._push_manifest(repository, _json(manifest), MANIFEST, tag)
 
     def _push_manifest(self, repository: str, content: bytes, kind: str, tag: str = "") -> str:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"

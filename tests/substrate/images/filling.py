@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
+from bedplate.bill.charts import OCI, index_of, reference
+from bedplate.bill.places import HTTPS, Places
 from bedplate.mirror import oci, service
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bedplate.mirror.store import Store
-    from tests.substrate.images.recipes import Base, File, Image, Tool
+    from tests.substrate.images.recipes import Base, Chart, File, Image, Tool
 
 RELEASE = "bookworm"
 COMPONENTS = ["main"]
@@ -52,7 +57,9 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
         MirrorError: a tool is not built, or the registry refuses.
     """
     wanted_files, wanted_images = recipes.files(tools), recipes.images(tools)
-    needed = {f.tool for f in wanted_files} | {t for i in wanted_images for t in i.tools}
+    wanted_charts = recipes.charts(tools)
+    needed = {f.tool for f in (*wanted_files, *wanted_charts)}
+    needed |= {t for i in wanted_images for t in i.tools}
     absent = sorted(name for name in needed | {"registry"} if not tools[name].built)
     lacking = [name for name in absent if not tools[name].on_request]
     if lacking and (not skip_missing or "registry" in lacking):
@@ -76,6 +83,9 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
         for file in wanted_files:
             if file.tool not in absent:
                 filler.file(file)
+        for chart in wanted_charts:
+            if chart.tool not in absent:
+                filler.chart(chart)
         for image in wanted_images:
             if not set(image.tools) & set(absent):
                 filler.image(image)
@@ -125,6 +135,42 @@ class _Filler:
         for address, content in published(self.files).items():
             self._keep_file(address, self.store.add_text(content, address))
 
+    def chart(self, wanted: Chart) -> None:
+        """Offer a chart in its registry, or in its repository with the index that names it."""
+        tool = self.tools[wanted.tool]
+        name = wanted.address.rpartition("/")[2]
+        made = tool.program(f"{name}-{tool.version}.tgz")
+        content, metadata = made.read_bytes(), chart_metadata(made)
+        if wanted.address.startswith(OCI):
+            self._chart_in_registry(reference(wanted.address, tool.version), content, metadata)
+            return
+        address = f"{wanted.address.rpartition('/')[0]}/{made.name}".removeprefix(HTTPS)
+        entry = self.store.add_text(content, address)
+        self._keep_file(address, entry)
+        listed = {**metadata, "urls": [made.name], "digest": entry.sha256}
+        index = json.dumps({"apiVersion": "v1", "entries": {name: [listed]}}, indent=1).encode()
+        place = index_of(wanted.address).removeprefix(HTTPS)
+        self._keep_file(place, self.store.add_text(index, place))
+
+    def _chart_in_registry(self, name: str, content: bytes, metadata: dict[str, object]) -> None:
+        """Push a chart, and offer its layer as the file that a site's bill has."""
+        layer = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        before = self.before.images.get(name)
+        if (
+            before is None
+            or before.recipe != layer
+            or not self.registry.is_intact(name, before.digest)
+        ):
+            digest = self.registry.push_chart(name, content, metadata)
+            before = ImageEntry(digest=digest, size=len(content), recipe=layer)
+            self.made += 1
+            _say(f"chart {name}: {_size(len(content))}")
+        images = {**self.done.images, name: before}
+        self._keep(self.done.model_copy(update={"images": images}))
+        repository = Places(None, {}).official(name).removeprefix(HTTPS)
+        address = f"{repository}/blobs/{layer}"
+        self._keep_file(address, self.store.add_text(content, address))
+
     def _keep_file(self, address: str, entry: FileEntry) -> None:
         self._keep(self.done.model_copy(update={"files": {**self.done.files, address: entry}}))
 
@@ -171,6 +217,7 @@ class _Filler:
             (path.lstrip("/"), None, int(mode, 8)) for path, mode in wanted.directories.items()
         ]
         own = [(path.lstrip("/"), *self._content(file)) for path, file in wanted.files.items()]
+        own += [(path.lstrip("/"), target, 0o777) for path, target in wanted.links.items()]
         if members or own:
             layers.append(oci.pack(self.work / "layer", [*members, *own]))
         config: dict[str, object] = {
@@ -217,6 +264,15 @@ class _Filler:
         facts = json.loads((kept / "layer.json").read_text())
         self.layers[name] = oci.Layer(path=kept / "layer.tar.gz", **facts)
         return self.layers[name]
+
+
+def chart_metadata(archive: Path) -> dict[str, object]:
+    """Return what a chart's own Chart.yaml says."""
+    with tarfile.open(archive) as packed:
+        names = [name for name in packed.getnames() if name.count("/") == 1]
+        (described,) = [name for name in names if name.endswith("/Chart.yaml")]
+        file = packed.extractfile(described)
+        return dict(yaml.safe_load(file.read())) if file else {}
 
 
 def _make_base(wanted: Base, target: Path) -> None:

@@ -85,6 +85,7 @@ class Image:
     base: str | None = None
     files: dict[str, Any] = field(default_factory=dict)
     directories: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     user: str = ""
@@ -105,6 +106,14 @@ class File:
     as_is: str = ""
     deb: str = ""
     checksum: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart that comes with a tool: where the catalogue says that it is published."""
+
+    tool: str
+    address: str
 
 
 def known_tools() -> dict[str, Tool]:
@@ -165,6 +174,15 @@ def files(tools: Mapping[str, Tool]) -> list[File]:
             )
         )
     return found
+
+
+def charts(tools: Mapping[str, Tool]) -> list[Chart]:
+    """Return the charts of the tools that are add-ons, each at the catalogue's address of it."""
+    addons = {
+        (one.value.addon, one.value.version): one.value for one in load_catalogue().addons.values()
+    }
+    found = [(name, addons.get((name, tool.version))) for name, tool in tools.items()]
+    return [Chart(name, addon.chart) for name, addon in found if addon and addon.chart]
 
 
 def _resolve(name: str, tools: Mapping[str, Tool]) -> str:

@@ -1,0 +1,87 @@
+"""The demo's own charts, in a real registry: what the resolver finds, at a mirror and upstream."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from bedplate.bill import Places
+from bedplate.bill.charts import chart
+from bedplate.bill.web import Web
+from bedplate.mirror import oci
+from bedplate.mirror.store import Store
+from tests.substrate.images import recipes
+from tests.substrate.images.filling import fill
+from tests.substrate.internet.fixtures import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.substrate.internet.fixtures import Served
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, recipes.Tool]:
+    """The built registry, charts in the place of the built ones, and nothing else to fill with."""
+    known = recipes.known_tools()
+    monkeypatch.setattr(recipes, "files", lambda _: [])
+    monkeypatch.setattr(recipes, "images", lambda _: [])
+    for wanted in recipes.charts(known):
+        tool = replace(known[wanted.tool], folder=tmp_path / wanted.tool)
+        name = wanted.address.rpartition("/")[2]
+        (tool.folder / "share").mkdir(parents=True)
+        described = yaml.safe_dump({"name": name, "version": tool.version}).encode()
+        member = (f"{name}/Chart.yaml", described, 0o644)
+        oci.pack(tool.folder / "share" / f"{name}-{tool.version}.tgz", [member])
+        known[wanted.tool] = tool
+    return known
+
+
+def looked_up(internet: Served, tools: dict[str, recipes.Tool]) -> None:
+    """Look every chart up both ways: the same entries, with the digests of the charts' bytes."""
+    for wanted in recipes.charts(tools):
+        web, version = Web(internet.authority), tools[wanted.tool].version
+        there = chart(web, Places(internet.url, {}), wanted.address, version, "chart")
+        with internet.names():
+            assert chart(web, Places(None, {}), wanted.address, version, "chart") == there
+            got = web.content(there.url, "chart")
+        assert web.content(Places(internet.url, {}).file(there.url), "chart") == got
+        web.close()
+        (made,) = (tools[wanted.tool].folder / "share").glob("*.tgz")
+        assert hashlib.sha256(got).hexdigest() == there.sha256
+        assert (got, there.size) == (made.read_bytes(), made.stat().st_size)
+
+
+def test_what_is_filled_is_what_the_resolver_finds(
+    tmp_path: Path, tools: dict[str, recipes.Tool]
+) -> None:
+    assert {"kueue"} <= {one.tool for one in recipes.charts(tools)}
+    store = Store(tmp_path / "internet" / "tree")
+    done = fill(store, tools)
+    with serving(tmp_path / "internet") as internet:
+        looked_up(internet, tools)
+    assert "registry.k8s.io/kueue/charts/kueue:0.19.2" in done.images
+
+
+def test_a_damaged_chart_is_found_and_mended(
+    tmp_path: Path, tools: dict[str, recipes.Tool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(tmp_path / "internet" / "tree")
+    before = fill(store, tools)
+    assert fill(store, tools) == before
+    assert " 0 made" in capsys.readouterr().out.splitlines()[-1]
+    (layer,) = (name for name in before.files if "/charts/kueue/blobs/sha256:" in name)
+    digest = layer.rpartition(":")[2]
+    blob = store.registry / "docker/registry/v2/blobs/sha256" / digest[:2] / digest / "data"
+    for place in (store.place(layer), blob):
+        content = bytearray(place.read_bytes())
+        content[20] ^= 1
+        place.write_bytes(content)
+    assert fill(store, tools) == before
+    assert " 1 made" in capsys.readouterr().out.splitlines()[-1]
+    assert hashlib.sha256(blob.read_bytes()).hexdigest() == digest
+    assert hashlib.sha256(store.place(layer).read_bytes()).hexdigest() == digest
