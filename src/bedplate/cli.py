@@ -118,6 +118,29 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         metavar="COMPONENT[=VERSION]",
         help="a component of the plan (default: all of them, briefly)",
     )
+    simulate = commands.add_parser(
+        "simulate",
+        help="what of a file of jobs would run, and what would wait and why",
+        description="Simulate jobs on what the lock decided: how many run at once and over time, "
+        "what waits and why, fragmentation, use, and what another sharing mode would do. No host "
+        "and no cluster is contacted.",
+        epilog="Example: bedplate simulate SITE jobs.csv --output page.html. Columns: name, one of "
+        "gpus, share, memory; team, count, cpu, memory_host, duration, arrival, pool, priority. "
+        "Exit status: 0 every job starts, 2 some never do, 3 refused, 1 internal error.",
+    )
+    simulate.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    simulate.add_argument("jobs", type=Path, metavar="JOBS.csv", help="a row for each kind of job")
+    simulate.add_argument("--json", action="store_true", help="print one JSON object")
+    simulate.add_argument(
+        "--output", type=Path, metavar="PAGE.html", help="write a page with a picture too"
+    )
+    simulate.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="POOL=CPUS:MEMORY",
+        help="CPUs and memory of each node of a pool, as pool_a=64:512Gi (may be repeated)",
+    )
     report = commands.add_parser(
         "report",
         help="evidence to SITE/.bedplate/report.html and junit.xml",
@@ -200,6 +223,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.evidence import command as report
 
         return _told(lambda: report.run(options.site))
+    if options.command == "simulate":
+        from bedplate.simulation import command as simulation
+
+        return _told(lambda: simulation.run(options))
     if options.command == "drift":
         from bedplate.evidence import drift_command
 

@@ -122,8 +122,9 @@ def _keep(cache: Path, content: dict[str, Any]) -> None:
     Path(name).replace(cache)
 
 
-def _checked(site: Path) -> dict[str, Any]:
-    from bedplate.lock import content_of, load_lock
+def checked_lock(site: Path) -> Lock:
+    """Return the lock of *site*. Raises LockError if it is missing or out of date."""
+    from bedplate.lock import load_lock
     from bedplate.planning import plan
 
     lock = load_lock(site)
@@ -142,6 +143,13 @@ def _checked(site: Path) -> dict[str, Any]:
             for change in planned.changes
         ]
         raise LockError(problems)
+    return lock
+
+
+def _checked(site: Path) -> dict[str, Any]:
+    from bedplate.lock import content_of
+
+    lock = checked_lock(site)
     content = content_of(lock)
     return content | artifacts(site, lock) | {"gpu_memory_gib": _memory(content)}
 

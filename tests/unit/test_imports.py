@@ -32,6 +32,7 @@ HEAVY = {
     "clingo",
     "grpc",
     "jinja2",
+    "matplotlib",
     "pulumi",
     "pydantic",
     "yaml",
@@ -47,6 +48,7 @@ PARTS = {
     "portable",
     "provider",
     "resolver",
+    "simulation",
     "site",
 }
 READING = {"ansible", "jinja2", "pydantic", "yaml"}
@@ -92,6 +94,12 @@ def site(tmp_path: Path) -> Path:
             READING | {"clingo"},
             {"catalogue", "lock", "planning", "resolver", "site"},
         ),
+        (
+            ["simulate", "SITE", "JOBS"],
+            0,
+            READING | {"clingo"},
+            {"catalogue", "lock", "planning", "resolver", "simulation", "site"},
+        ),
         (["report", "SITE"], 2, READING, {"evidence", "lock", "portable", "site"}),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
@@ -99,7 +107,9 @@ def site(tmp_path: Path) -> Path:
 def test_what_a_command_imports(
     command: list[str], status: int, heavy: set[str], parts: set[str], site: Path
 ) -> None:
-    asked = [str(site) if word == "SITE" else word for word in command]
+    jobs = site / "jobs.csv"
+    jobs.write_text("name,gpus\none,1\n")
+    asked = [{"SITE": str(site), "JOBS": str(jobs)}.get(word, word) for word in command]
     done = subprocess.run(
         [sys.executable, "-c", RUN, *asked], capture_output=True, text=True, check=False, timeout=60
     )

@@ -1,0 +1,319 @@
+"""How many of the jobs could run at once at best: packing, by clingo where counting is not enough.
+
+The order of the queue does not matter here. A greedy packing says how many run at least, a sum over
+all GPUs how many at most; where the two differ, clingo looks for more until a limit of its search,
+which is counted in conflicts and not in seconds: the answer is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import clingo
+
+from bedplate.simulation.refusals import never, now, pools_for
+from bedplate.simulation.rooms import NOTHING, Rooms
+from bedplate.simulation.supply import use_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bedplate.simulation.jobs import Request, Row
+    from bedplate.simulation.rooms import Place
+    from bedplate.simulation.supply import Gpu, Node, Supply
+
+type Kind = tuple[str, Request]
+
+CONFLICTS = 20_000
+#: Larger programs are not asked: grounding them takes longer than anyone waits.
+CHOICES = 20_000
+#: With more pools than this, not every set of them is looked at.
+SETS = 10
+#: Stands in the program for a GPU's memory, where it has no fixed parts.
+MEMORY = -1
+PROGRAM = """
+{ on(K,C,P,0..M) } = 1 :- most(K,C,P,M).
+{ whole(K,N,0..M) } = 1 :- most_whole(K,N,M).
+busy(C) :- on(K,C,-1,X), X > 0.
+:- part(C,P,R), #sum { X,K : on(K,C,P,X) } > R.
+:- most_jobs(C,R), #sum { X,K : on(K,C,-1,X) } > R.
+:- memory(C,R), #sum { X*S,K : on(K,C,-1,X), size(K,C,S) } > R.
+:- gpus(N,L,R), #sum { X*G,whole,K : whole(K,N,X), asks(K,G), needs(K,N,L);
+                       1,busy,C : busy(C), at(C,N), L == 0 } > R.
+:- cpu(N,R), #sum { X*S,K,N : whole(K,N,X), cpu_of(K,S);
+                    X*S,K,C,P : on(K,C,P,X), at(C,N), cpu_of(K,S) } > R.
+:- host(N,R), #sum { X*S,K,N : whole(K,N,X), host_of(K,S);
+                     X*S,K,C,P : on(K,C,P,X), at(C,N), host_of(K,S) } > R.
+:- kind(K,R), #sum { X,N : whole(K,N,X); X,C,P : on(K,C,P,X) } > R.
+:- quota(T,L,R), #sum { X*G,K,N : whole(K,N,X), in(N,L), of(K,T), asks(K,G);
+                        X,K,C,P : on(K,C,P,X), at(C,N), in(N,L), of(K,T) } > R.
+:- alike(C,D,K,P), on(K,C,P,X), on(K,D,P,Y), Y > X.
+:- alike_nodes(N,M,K), whole(K,N,X), whole(K,M,Y), Y > X.
+#maximize { X,K,N : whole(K,N,X); X,K,C,P : on(K,C,P,X) }.
+#show on/4.
+#show whole/3.
+"""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How many of all jobs run at once: at least and, where it is not proved, at most."""
+
+    jobs: int
+    least: int
+    most: int
+    impossible: int
+
+    @property
+    def proved(self) -> bool:
+        """Tell whether no more can be had."""
+        return self.least == self.most
+
+    def __str__(self) -> str:
+        return str(self.least) if self.proved else f"{self.least} to {self.most}"
+
+
+def best_fit(supply: Supply, rows: Sequence[Row], conflicts: int = CONFLICTS) -> Fit:
+    """Return how many of the jobs could run at once, however they are ordered and placed."""
+    wanted: Counter[Kind] = Counter()
+    impossible = 0
+    for row in rows:
+        if never(supply, row.team, row.request) is None:
+            wanted[row.team, row.request] += row.count
+        else:
+            impossible += row.count
+    total = wanted.total() + impossible
+    kinds = sorted(wanted.items())
+    order = sorted(kinds, key=lambda one: (-_least(supply, one[0]), one[0]))
+    least = max(greedy(supply, order), greedy(supply, order[::-1]))
+    most = _bound(supply, kinds)
+    if least < most:
+        asked = Program(supply, kinds)
+        if asked.choices <= CHOICES:
+            found, proved = asked.best(conflicts)
+            least = max(least, found)
+            most = least if proved else most
+    return Fit(total, least, most, impossible)
+
+
+def greedy(supply: Supply, kinds: Sequence[tuple[Kind, int]]) -> int:
+    """Return how many jobs run when each kind in turn takes what it can."""
+    rooms = Rooms(supply.nodes, [])
+    units: Counter[tuple[str, str]] = Counter()
+    running = 0
+    for (team, request), count in kinds:
+        for _ in range(count):
+            place = _first(supply, rooms, units, team, request)
+            if place is None:
+                break
+            rooms.take(place, request)
+            units[team, place.pool] += place.use.units
+            running += 1
+    return running
+
+
+def _first(
+    supply: Supply,
+    rooms: Rooms,
+    units: Mapping[tuple[str, str], int],
+    team: str,
+    request: Request,
+) -> Place | None:
+    for pool in pools_for(supply, team, request):
+        if now(supply, rooms, units, team, request, pool) is None:
+            return rooms.best(request, pool or None, "binpack")
+    return None
+
+
+def _least(supply: Supply, kind: Kind) -> Fraction:
+    pools = pools_for(supply, *kind) if kind[1].on_gpu else []
+    return min((_weight(supply, kind[1], pool) for pool in pools), default=NOTHING)
+
+
+def _weight(supply: Supply, request: Request, pool: str) -> Fraction:
+    """Return the least that a job takes of a pool, in GPUs."""
+    found = []
+    for gpu in supply.kinds(pool):
+        use = use_of(gpu, request)
+        if use is None:
+            continue
+        if use.gpus:
+            found.append(Fraction(use.gpus))
+        elif use.memory:
+            found.append(Fraction(use.memory, gpu.memory))
+        else:
+            found.append(Fraction(1, sum(part.count for part in gpu.parts)))
+    return min(found)
+
+
+def _bound(supply: Supply, kinds: Sequence[tuple[Kind, int]]) -> int:
+    """Return how many run at most, by sums alone.
+
+    Of no kind there are more than there would be if it had the site for itself. For each set of
+    pools: the jobs in them are no more than the smallest ones that fill their GPUs, cut anywhere;
+    the others are at most all that may be elsewhere. The least of these sums holds.
+    """
+    counts = {kind: min(count, greedy(supply, [(kind, count)])) for kind, count in kinds}
+    pools = {kind: set(pools_for(supply, *kind)) for kind in counts}
+    filled = {}
+    for pool in supply.pools:
+        sized = sorted(
+            (_weight(supply, kind[1], pool), count)
+            for kind, count in counts.items()
+            if pool in pools[kind] and kind[1].on_gpu
+        )
+        left, filled[pool] = Fraction(supply.total(pool)), 0
+        for weight, count in sized:
+            fits = min(count, int(left / weight))
+            filled[pool] += fits
+            left -= fits * weight
+    sizes = range(len(supply.pools) + 1) if len(supply.pools) <= SETS else (0, len(supply.pools))
+    return min(
+        sum(filled[pool] for pool in some)
+        + sum(count for kind, count in counts.items() if not pools[kind] <= set(some))
+        for size in sizes
+        for some in combinations(supply.pools, size)
+    )
+
+
+def merged(nodes: Sequence[Node], *, apart: bool) -> list[Node]:
+    """Return fewer nodes on which as much can run: it does not matter which of equal parts one has.
+
+    GPUs in equal parts become one with all the parts. Where CPUs and memory do not count, so do
+    those of all nodes of a pool, and where no job needs several whole GPUs (*apart*), its nodes.
+    """
+    found: dict[str, Node] = {}
+    for node in nodes:
+        counted = node.cpu is not None or node.memory is not None
+        whole = tuple(gpu for gpu in node.gpus if not gpu.parts)
+        cut = tuple(gpu for gpu in node.gpus if gpu.parts)
+        homes = [(f"{node.name} ", whole + cut)]
+        if not counted and apart:
+            homes = [(f"{node.name} ", whole), (node.pool, cut)]
+        elif not counted:
+            homes = [(node.pool, whole + cut)]
+        for name, gpus in homes:
+            if gpus or not node.gpus:
+                home = found.setdefault(name, replace(node, name=name, gpus=()))
+                found[name] = replace(home, gpus=home.gpus + gpus)
+    return [replace(node, gpus=_together(node.gpus)) for node in found.values()]
+
+
+def _together(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    times = Counter(gpu for gpu in gpus if gpu.parts)
+    return tuple(gpu for gpu in gpus if not gpu.parts) + tuple(
+        replace(
+            gpu,
+            parts=tuple(replace(part, count=part.count * number) for part in gpu.parts),
+        )
+        for gpu, number in times.items()
+    )
+
+
+class Program:
+    """The packing as a logic program: how many of each kind are on each GPU and each node."""
+
+    def __init__(self, supply: Supply, kinds: Sequence[tuple[Kind, int]]) -> None:
+        self.supply, self.kinds = supply, kinds
+        self.choices = 0
+        self.facts: list[str] = []
+        self._kinds()
+        self.nodes = merged(supply.nodes, apart=any(kind[1].gpus > 1 for kind, _ in kinds))
+        gpu = 0
+        for index, node in enumerate(self.nodes):
+            before = self.nodes[index - 1] if index else node
+            alike = index > 0 and replace(before, name=node.name) == node
+            self._node(index, node, alike=alike)
+            for here, one in enumerate(node.gpus):
+                alike = here > 0 and one == node.gpus[here - 1]
+                self._gpu(gpu, index, one, alike=alike)
+                gpu += 1
+
+    def best(self, conflicts: int) -> tuple[int, bool]:
+        """Return the most jobs that were found to run at once, and whether that is proved."""
+        control = clingo.Control(["--warn=none", "--seed=1", f"--solve-limit={conflicts}"])
+        control.add("base", [], PROGRAM + "\n".join(self.facts))
+        control.ground([("base", [])])
+        found = 0
+        with control.solve(yield_=True) as handle:
+            for model in handle:
+                found = -model.cost[0] if model.cost else 0
+            result = handle.get()
+        return found, bool(result.exhausted) and not result.interrupted
+
+    def _kinds(self) -> None:
+        supply = self.supply
+        teams = sorted({team for (team, _), _ in self.kinds})
+        for number, ((team, request), count) in enumerate(self.kinds):
+            self.facts += [
+                f"kind({number},{count}). of({number},{teams.index(team)}).",
+                f"cpu_of({number},{request.cpu}). host_of({number},{request.memory_host}).",
+                f"asks({number},{request.gpus or int(request.on_gpu)}).",
+            ]
+        for team in teams:
+            for index, pool in enumerate(supply.pools):
+                quota = supply.quota(team, pool)
+                if quota is not None and quota.most is not None:
+                    self.facts.append(f"quota({teams.index(team)},{index},{quota.most}).")
+
+    def _node(self, index: int, node: Node, *, alike: bool) -> None:
+        facts = self.facts
+        if node.gpus:
+            facts.append(f"in({index},{self.supply.pools.index(node.pool)}).")
+        if node.cpu is not None:
+            facts.append(f"cpu({index},{node.cpu}).")
+        if node.memory is not None:
+            facts.append(f"host({index},{node.memory}).")
+        wholes = [gpu for gpu in node.gpus if gpu.whole or gpu.sizes]
+        # Where GPUs differ, what only the larger ones can give must find room among them.
+        levels = sorted({0, *(gpu.memory for gpu in wholes)})
+        for level in levels:
+            facts.append(f"gpus({index},{level},{sum(gpu.memory >= level for gpu in wholes)}).")
+        for number, ((_, request), count) in enumerate(self.kinds):
+            if request.pool not in {"", node.pool}:
+                continue
+            most = count
+            if request.on_gpu:
+                able = [gpu for gpu in wholes if (use := use_of(gpu, request)) and use.gpus]
+                most = min(count, len(able) // (request.gpus or 1))
+                needed = min((gpu.memory for gpu in able), default=0)
+                facts += [f"needs({number},{index},{one})." for one in levels if one <= needed]
+            if most:
+                self.choices += most + 1
+                facts.append(f"most_whole({number},{index},{most}).")
+                if alike:
+                    # Which of two equal nodes has more of a kind does not matter: the first.
+                    facts.append(f"alike_nodes({index - 1},{index},{number}).")
+                    alike = False
+
+    def _gpu(self, number: int, node: int, gpu: Gpu, *, alike: bool) -> None:
+        self.facts.append(f"at({number},{node}).")
+        if gpu.sizes:
+            self.facts.append(f"memory({number},{gpu.memory}).")
+        if gpu.most is not None:
+            self.facts.append(f"most_jobs({number},{gpu.most}).")
+        for part, one in enumerate(gpu.parts):
+            self.facts.append(f"part({number},{part},{one.count}).")
+        first = True
+        for kind, ((_, request), count) in enumerate(self.kinds):
+            if request.pool not in {"", self.nodes[node].pool} or not request.on_gpu:
+                continue
+            use = use_of(gpu, request)
+            if use is None or use.gpus:
+                continue
+            takes = {part: gpu.parts[part].count for part in use.parts}
+            if use.memory:
+                takes = {MEMORY: gpu.memory // use.memory}
+                self.facts.append(f"size({kind},{number},{use.memory}).")
+            for part, room in takes.items():
+                most = min(room, count)
+                self.choices += most + 1
+                self.facts.append(f"most({kind},{number},{part},{most}).")
+                if alike and first:
+                    # Which of two equal GPUs has more of a kind does not matter: the first.
+                    self.facts.append(f"alike({number - 1},{number},{kind},{part}).")
+                    first = False
