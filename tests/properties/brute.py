@@ -58,6 +58,8 @@ def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
     mirrored = wishes["bedplate_sources"]["mode"] == "mirror"
     parts = {"cni": facts.some("components", component=wishes["bedplate_kubernetes"]["cni"])}
     parts |= {name: facts.some("components", component=name) for name in SHARED_COMPONENTS}
+    if any(host["wishes"]["bedplate_sharing"]["mode"] == "dra" for host in hosts.values()):
+        parts["nvidia_dra_driver"] = facts.some("components", component="nvidia_dra_driver")
     names = {row["addon"] for row in facts["addons"]}
     addons = sorted({str(named(wish, names)[0]) for wish in wished_addons(hosts)})
     parts |= {f"~{name}": facts.some("addons", addon=name) for name in addons}
@@ -79,6 +81,8 @@ def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
         cluster[RUNTIMES[runtime]] = told | {"packages": engine.get("packages", {})}
         cni = by_name["cni"]
         cluster["cni"] = {"name": cni["component"], "version": cni["version"]}
+        if "nvidia_dra_driver" in by_name:
+            cluster["nvidia_dra_driver"] = {"version": by_name["nvidia_dra_driver"]["version"]}
         cluster["addons"] = [
             {"name": name, "version": by_name[f"~{name}"]["version"]} for name in addons
         ]

@@ -84,7 +84,8 @@ def optional(plain: Plain) -> Iterator[tuple[str | None, tuple[str | int, ...]]]
 
 
 def _modes(plain: Plain) -> set[str]:
-    return {pool.wishes.get("sharing", {}).get("mode", "none") for pool in plain.pools.values()}
+    sharing = [pool.wishes.get("sharing", {}) for pool in plain.pools.values()]
+    return {one.get("mode", "none") for one in sharing if isinstance(one, dict)}
 
 
 def _pinned(wishes: Mapping[str, Any]) -> bool:

@@ -165,7 +165,7 @@ def _hosts(facts: Facts, hosts: Mapping[str, Row], release: Row) -> Iterator[Vio
         if "slurm" in host["groups"] and "control_plane" in host["groups"]:
             yield Violation("slurm-or-kubernetes", name, "in both")
         mode = wishes["bedplate_sharing"]["mode"]
-        if "slurm" in host["groups"] and mode in {"mps", "hami"}:
+        if "slurm" in host["groups"] and mode in {"mps", "hami", "dra"}:
             yield Violation("slurm-or-kubernetes", name, f"{mode} is Kubernetes' way to share")
         field = (release.get("cgroup_v1") or {}).get("allowed_by")
         allowed = wishes["bedplate_kubernetes"]["kubelet"].get(field) is False
@@ -185,6 +185,8 @@ def _pins(hosts: Mapping[str, Row], cluster: Row) -> Iterator[Violation]:
     decided |= {key: cluster[key]["version"] for key in RUNTIMES.values() if cluster.get(key)}
     decided |= {name: cluster[name]["version"] for name in SHARED_COMPONENTS}
     decided |= {a["name"].replace("-", "_"): a["version"] for a in cluster.get("addons", [])}
+    if cluster.get("nvidia_dra_driver"):
+        decided["nvidia_dra_driver"] = cluster["nvidia_dra_driver"]["version"]
     known = {*decided, "flannel", "cilium", *RUNTIMES.values()}
     for host in hosts.values():
         for component, version in host["wishes"]["bedplate_pins"].items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.properties import checker_sharing
 from tests.properties.kept import wishes_kept
 from tests.properties.known_bad import met
 from tests.properties.plain import RESOURCE, at_least, between, numbers, same_minor
-from tests.properties.view import SHARED_BY_REPLICAS, geometry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,25 +165,6 @@ def mps_clients(view: View) -> Iterator[str]:
         yield f"{replicas} clients, limits {limits}"
 
 
-def mig_geometry(view: View) -> Iterator[str]:
-    """Every board can be cut into the profile."""
-    for model, _ in view.gpus if view.sharing["mode"] == "mig" else []:
-        if geometry(view, model) is None:
-            yield f"{view.sharing['profile']} on {model['model']}"
-
-
-def sharing_parameters(view: View) -> Iterator[str]:
-    """Each mode has its own parameters and no other's."""
-    wished = view.sharing
-    given = {key for key in ("replicas", "share", "profile") if wished[key] is not None}
-    if wished["mode"] in SHARED_BY_REPLICAS:
-        right = given in ({"replicas"}, {"share"})
-    else:
-        right = given == ({"profile"} if wished["mode"] == "mig" else set())
-    if not right:
-        yield f"{wished['mode']} with {sorted(given)}"
-
-
 def share_divides(view: View) -> Iterator[str]:
     """There is room for every seat: a share never spans two cards."""
     seats = view.sharing["seats"]
@@ -202,7 +183,8 @@ def resource_owner(view: View) -> Iterator[str]:
     """The GPUs of a node are offered by exactly one; no other resource by more than one."""
     if not view.gpus or view.slurm:
         return
-    owners = {RESOURCE: [] if view.sharing["mode"] == "hami" else ["nvidia_device_plugin"]}
+    own = {"hami": [], "dra": ["nvidia_dra_driver"]}
+    owners = {RESOURCE: own.get(view.sharing["mode"], ["nvidia_device_plugin"])}
     for addon in view.addons:
         row = view.facts.one("addons", addon=addon["name"], version=addon["version"]) or {}
         if row.get("owns_in_mode") in {None, view.sharing["mode"]}:
@@ -287,8 +269,12 @@ RULES: dict[str, Callable[[View], Iterator[str]]] = {
     "framework-driver": framework_driver,
     "framework-gpu": framework_gpu,
     "mps-clients": mps_clients,
-    "mig-geometry": mig_geometry,
-    "sharing-parameters": sharing_parameters,
+    "mig-geometry": checker_sharing.mig_geometry,
+    "sharing-parameters": checker_sharing.sharing_parameters,
+    "sharing-cards": checker_sharing.sharing_cards,
+    "share-memory": checker_sharing.share_memory,
+    "isolation": checker_sharing.isolation,
+    "claims": checker_sharing.claims,
     "share-divides": share_divides,
     "sharing-scheduler": sharing_scheduler,
     "resource-owner": resource_owner,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.properties.plain import RESOURCE, Violation, begins, named
+from tests.properties import checker_sharing
+from tests.properties.plain import Violation, begins, named
 from tests.properties.view import View, replicas_of
 
 if TYPE_CHECKING:
@@ -90,13 +91,20 @@ def written(facts: Facts, name: str, hosts: Mapping[str, Row], pool: Row) -> Ite
     sharing = pool["sharing"]
     yield from wrong("mode", sharing["mode"], view.sharing["mode"])
     yield from wrong("replicas", sharing.get("replicas"), replicas_of(view.sharing))
-    yield from wrong("profile", sharing.get("profile"), view.sharing["profile"])
+    profile = None if view.sharing["parts"] else view.sharing["profile"]
+    yield from wrong("profile", sharing.get("profile"), profile)
+    yield from wrong("layout", sharing.get("layout", []), checker_sharing.layout(view))
+    share = view.sharing["share"]
+    memory = share["memory"] if isinstance(share, dict) else None
+    yield from wrong("share_memory", sharing.get("share_memory"), memory)
+    for key, word in checker_sharing.words(view).items():
+        yield from wrong(f"word for {key}", sharing.get(key), word)
     if view.gpus:
-        count = sum(shares * cards for shares, cards in view.shares)
-        by = "schedulers" if view.sharing["mode"] == "hami" else "cluster"
-        by = "slurm" if view.slurm else by
-        expects = {"resource": RESOURCE, "count": count, "by": by}
-        yield from wrong("expects", pool["expects"], expects)
+        by = {"hami": "schedulers", "dra": "dra"}.get(view.sharing["mode"], "cluster")
+        yield from wrong("by", pool["expects"]["by"], "slurm" if view.slurm else by)
+        expects = pool["expects"]
+        offers = {expects["resource"]: expects["count"], **expects["also"]}
+        yield from wrong("expects", offers, checker_sharing.offered(view))
     yield from _accelerator(view, wrong)
 
 
@@ -113,7 +121,7 @@ def _accelerator(
     right = {**wished, "driver": row.get("driver"), "device_plugin": plugin}
     right["runtime"] = row.get("runtime")
     yield from wrong("accelerator", got, right)
-    expects = {"resource": row.get("resource"), "count": wished["count"]}
+    expects = {"resource": row.get("resource"), "count": wished["count"], "also": {}}
     if view.kind != "hypervisor":
         by = "slurm" if view.slurm else "cluster"
         yield from wrong("expects", view.pool["expects"], {**expects, "by": by})

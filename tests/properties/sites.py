@@ -16,7 +16,7 @@ from tests.properties.building import ENDPOINT, Plain, Pool
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
 
-MODES = ("time-slicing", "mps", "mps", "mig", "hami", "none")
+MODES = ("time-slicing", "mps", "mps", "mig", "hami", "dra", "none")
 SOURCES = ("distro", "vendor-repo", "vendor-repo", "runfile", "precompiled")
 SHARES = (0.05, 0.08, 0.1, 0.125, 0.2, 0.25, 0.3, 1 / 3, 0.5, 1)
 REPLICAS = (1, 2, 4, 12, 16, 47, 48, 49, 60, 61, 100)
@@ -64,7 +64,8 @@ def sites(draw: st.DrawFn, catalogue: Catalogue, *, most_pools: int = 3) -> Plai
         if wishes["host"]["kind"] == "hypervisor":
             parent = "hypervisors"
         pools[f"pool_{number}"] = Pool(wishes, hosts, parent)
-    if any(pool.wishes.get("sharing", {}).get("mode") == "hami" for pool in pools.values()):
+    sharing = [pool.wishes.get("sharing", {}) for pool in pools.values()]
+    if any(isinstance(one, dict) and one.get("mode") == "hami" for one in sharing):
         hami = drawn.of([["hami"], ["hami"], []])
         shared["schedulers"] = sorted({*shared.get("schedulers", []), *hami})
     host = {"os": drawn.of(sorted(catalogue.systems))} if drawn.often(10) else _usual(drawn)
@@ -215,20 +216,25 @@ def _workload(drawn: Drawn, wishes: dict[str, Any], hosts: int) -> None:
         wishes["sharing"] = _sharing(drawn)
     elif drawn.often(8):
         wishes |= _cut(drawn, hosts)
+    elif drawn.often(12):
+        wishes |= _apart(drawn)
     if drawn.often(10):
         wishes["rdma"] = {"stack": drawn.of(["inbox", "doca"])}
 
 
 def _sharing(drawn: Drawn) -> dict[str, Any]:
-    sharing: dict[str, Any] = {
-        "mode": drawn.of(["time-slicing", "mps", "mps", "mig", "hami", "none"])
-    }
+    sharing: dict[str, Any] = {"mode": drawn.of(MODES)}
     if sharing["mode"] == "mig":
         profiles = sorted({f.value.profile for f in drawn.catalogue.mig_geometries.values()})
         sharing["profile"] = drawn.of([*profiles, "7g.999gb"])
+    elif sharing["mode"] == "dra":
+        if drawn.often(40):
+            sharing["share"] = {"memory": drawn.of(["512Mi", "8Gi", "16Gi", "900Gi"])}
     elif sharing["mode"] != "none":
         key, values = drawn.of([("replicas", REPLICAS), ("share", SHARES)])
         sharing[key] = drawn.of(values)
+    if drawn.often(15):
+        sharing["isolation"] = drawn.of(["limited", "limited", "isolated"])
     if drawn.often(15):
         sharing["seats"] = drawn.of([1, 4, 48, 50, 400])
     if drawn.often(3):
@@ -250,6 +256,33 @@ def _cut(drawn: Drawn, hosts: int) -> dict[str, Any]:
     seats = room + drawn.of([0, 0, 1])
     boards = [{"model": model, "count": count} for model, count in counts.items()]
     return {"gpu": boards, "sharing": {"mode": "mig", "profile": profile, "seats": seats}}
+
+
+def _apart(drawn: Drawn) -> dict[str, Any]:
+    """One board whose GPUs have several profiles each, or differ from each other."""
+    profiles: dict[str, list[str]] = {}
+    for fact in drawn.catalogue.mig_geometries.values():
+        for model in fact.value.models:
+            profiles.setdefault(model, []).append(fact.value.profile)
+    model, count = drawn.of(sorted(profiles)), drawn.of([1, 2, 4])
+    boards = [{"model": model, "count": count}]
+
+    def instances() -> dict[str, int]:
+        names = drawn.some(sorted(profiles[model]), 3) or [profiles[model][0]]
+        return {name: drawn.of([1, 1, 1, 2, 4, 7]) for name in names}
+
+    if drawn.often(40):
+        return {"gpu": boards, "sharing": {"mode": "mig", "profiles": instances()}}
+    entries: list[dict[str, Any]] = []
+    for card in range(count + drawn.often(3) - drawn.often(3)):
+        entry: dict[str, Any] = {"mode": drawn.of(["mig", "mig", "none"]), "cards": [card]}
+        if entry["mode"] == "mig":
+            alone = {"profile": drawn.of(sorted(profiles[model]))}
+            entry |= alone if drawn.often(40) else {"profiles": instances()}
+        if drawn.often(3):
+            entry |= {"mode": "mps", "replicas": 4}
+        entries.append(entry)
+    return {"gpu": boards, "sharing": entries or {"mode": "none"}}
 
 
 def _pool_pin(drawn: Drawn, wishes: dict[str, Any]) -> dict[str, str]:

@@ -87,6 +87,19 @@ class View:
         return row
 
     @property
+    def mode(self) -> Row | None:
+        """Return what is known of the sharing mode, on the driver's branch where it is decided."""
+        branch = (self.driver or {}).get("branch")
+        limits = self.sharing["mode"] == "dra" and self.sharing["isolation"] is not None
+        rows = [
+            row
+            for row in self.facts.some("sharing-modes", mode=self.sharing["mode"])
+            if branch is None
+            or (row.get("branch_from") or "") <= branch <= (row.get("branch_upto") or "999")
+        ]
+        return next((row for row in rows if bool(row.get("limits")) == limits), None)
+
+    @property
     def slurm(self) -> bool:
         """Tell whether the hosts are Slurm's."""
         return any("slurm" in host["groups"] for host in self.hosts.values())
@@ -117,7 +130,9 @@ class View:
         """Return shares of a card and number of cards in a host, by model."""
         found = []
         for model, count in self.gpus:
-            if self.sharing["mode"] == "mig":
+            if self.sharing["mode"] == "mig" and self.sharing["profiles"]:
+                found.append((sum(self.sharing["profiles"].values()), count))
+            elif self.sharing["mode"] == "mig":
                 row = geometry(self, model)
                 found.append((row["instances"] if row else 0, count))
             else:
@@ -132,9 +147,23 @@ def replicas_of(sharing: Row) -> int | None:
     if sharing["replicas"] is not None:
         replicas: int = sharing["replicas"]
         return replicas
-    if sharing["share"] is not None:
+    if isinstance(sharing["share"], float):
         return int(1 / Fraction(str(sharing["share"])))
     return None
+
+
+def rows_of(view: View, model: Row) -> dict[str, Row]:
+    """Return the profiles that a board has, by name."""
+    rows = view.facts["mig-geometries"]
+    return {row["profile"]: row for row in rows if model["model"] in row["models"]}
+
+
+def instances(view: View, model: Row, entry: Row) -> dict[str, int]:
+    """Return the instances that a board of an entry has, by profile."""
+    if entry["profiles"]:
+        return dict(entry["profiles"])
+    row = rows_of(view, model).get(entry["profile"])
+    return {entry["profile"]: row["instances"] if row else 0}
 
 
 def geometry(view: View, model: Row) -> Row | None:

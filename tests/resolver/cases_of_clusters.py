@@ -188,7 +188,14 @@ HOSTS = [
             mode,
             one(parent="slurm", sharing=share("mig", profile="1g.10gb")),
             one(parent="slurm", sharing=share(mode, replicas=4), shared=shared),
-            {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 28, "by": "slurm"}},
+            {
+                "pools.pool_a.expects": {
+                    "resource": "nvidia.com/gpu",
+                    "count": 28,
+                    "also": {},
+                    "by": "slurm",
+                }
+            },
         )
         for mode, shared in (
             ("mps", {}),
@@ -201,8 +208,14 @@ HOSTS = [
         one(parent="slurm", sharing=share("time-slicing", replicas=4)),
         one(parent="slurm", sharing=share("mps", replicas=4)),
         {
-            "pools.pool_a.sharing": {"mode": "time-slicing", "replicas": 4, "profile": None},
-            "pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 16, "by": "slurm"},
+            "pools.pool_a.sharing.mode": "time-slicing",
+            "pools.pool_a.sharing.replicas": 4,
+            "pools.pool_a.expects": {
+                "resource": "nvidia.com/gpu",
+                "count": 16,
+                "also": {},
+                "by": "slurm",
+            },
         },
     ),
     Case(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tests.resolver.cases import Case, driver, one, share
+from tests.resolver.cases_of_modes import CLAIMS, DIVIDED, ISOLATION
 
 TWO_BOARDS = [{"model": "a100", "count": 4}, {"model": "b200", "count": 4}]
 SEATS = {"share": 0.08}
+CUT = {"profiles": {"3g.40gb": 1}}
 
 SHARING = [
     Case(
@@ -19,7 +21,14 @@ SHARING = [
         "by-the-plugin-volta",
         one("v100", sharing=share("mps", replicas=16)),
         one("v100", sharing=share("mps", replicas=17)),
-        {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 64, "by": "cluster"}},
+        {
+            "pools.pool_a.expects": {
+                "resource": "nvidia.com/gpu",
+                "count": 64,
+                "also": {},
+                "by": "cluster",
+            }
+        },
     ),
     Case(
         "mps-clients",
@@ -63,7 +72,7 @@ SHARING = [
     *(
         Case(
             "sharing-parameters",
-            f"{mode}-{'-'.join(wrong) or 'nothing'}",
+            f"{mode}-{'-'.join(map(str, (*wrong, *wrong.values()))) or 'nothing'}",
             one(sharing=share(mode, **right)),
             one(sharing=share(mode, **wrong)),
         )
@@ -74,7 +83,36 @@ SHARING = [
             ("mig", {"profile": "1g.10gb"}, {}),
             ("mig", {"profile": "1g.10gb"}, {"profile": "1g.10gb", "replicas": 7}),
             ("none", {}, {"replicas": 2}),
+            ("time-slicing", {"replicas": 2}, {"replicas": 1}),
+            ("mps", {"replicas": 2}, {"replicas": 1}),
+            ("mps", {"share": 0.5}, {"share": 0.51}),
+            ("mps", {"replicas": 4}, {"share": {"memory": "4Gi"}}),
+            (
+                "mig",
+                {"profiles": {"3g.40gb": 1}},
+                {"profiles": {"3g.40gb": 1}, "profile": "3g.40gb"},
+            ),
+            ("none", {}, CUT),
+            ("dra", {}, {"replicas": 4}),
+            ("dra", {"share": {"memory": "8Gi"}}, {"share": 0.25}),
+            ("dra", {}, {"seats": 4}),
         )
+    ),
+    *DIVIDED,
+    *CLAIMS,
+    *ISOLATION,
+    Case(
+        "share-divides",
+        "a-share-of-memory",
+        one("t4", sharing=share("dra", share={"memory": "16Gi"})),
+        one("t4", sharing=share("dra", share={"memory": "16385Mi"})),
+        {"pools.pool_a.sharing.share_memory": "16Gi"},
+    ),
+    Case(
+        "share-divides",
+        "instances-of-two-profiles",
+        one(sharing=share("mig", profiles={"3g.40gb": 1, "1g.10gb": 4}, seats=20)),
+        one(sharing=share("mig", profiles={"3g.40gb": 1, "1g.10gb": 4}, seats=21)),
     ),
     Case(
         "share-divides",
@@ -119,7 +157,14 @@ SHARING = [
         "hami",
         one(sharing=share("hami", replicas=4), shared={"schedulers": ["hami"]}),
         one(sharing=share("hami", replicas=4)),
-        {"pools.pool_a.expects": {"resource": "nvidia.com/gpu", "count": 16, "by": "schedulers"}},
+        {
+            "pools.pool_a.expects": {
+                "resource": "nvidia.com/gpu",
+                "count": 16,
+                "also": {},
+                "by": "schedulers",
+            }
+        },
     ),
     Case(
         "resource-owner",

@@ -12,7 +12,8 @@ from bedplate.versions import last, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from bedplate.catalogue.facts import Condition, Fact, KnownBad, MpsLimit, Value
+    from bedplate.catalogue.facts import Condition, Fact, KnownBad, Value
+    from bedplate.catalogue.sharing_facts import MpsLimit
 
 EPOCH = re.compile(r"^\d+:")
 
@@ -60,7 +61,7 @@ DIMENSIONS = (
 SEVERAL = {"container-runtimes": "runtime", "components": "component"}
 #: What is no fact: the wishes' own words.
 WORDS = {
-    "sharing": {"none", "time-slicing", "mps", "mig", "hami"},
+    "sharing": {"none", "time-slicing", "mps", "mig", "hami", "dra"},
     "kind": {"bare-metal", "passthrough", "hypervisor"},
 }
 #: Dimensions whose conditions may say of which thing their version is, with the thing's file.
@@ -101,6 +102,7 @@ def check(tables: Tables) -> list[Problem]:
         *_runtimes(tables),
         *_mps(fact for fact in tables["mps-limits"]),
         *_mig(tables),
+        *_modes(tables),
         *_known_bad(tables),
         *_tools(tables),
         *_majors(tables),
@@ -267,6 +269,22 @@ def _mig(tables: Tables) -> Iterator[Problem]:
                 got = f"{' '.join(key)} of {seen[key]}"
                 yield fact_problem(what, "mig-geometries", fact.id, got)
             seen[key] = fact.id
+        if (fact.value.size is None) != (not fact.value.starts):
+            what, got = "size and starts go together", f"{fact.value.size}, {fact.value.starts}"
+            yield fact_problem(what, "mig-geometries", fact.id, got)
+
+
+def _modes(tables: Tables) -> Iterator[Problem]:
+    """Find modes with two facts for one driver branch."""
+    for one, other in combinations(tables["sharing-modes"], 2):
+        if (one.value.mode, one.value.limits) != (other.value.mode, other.value.limits):
+            continue
+        (begin, end), (first, last_) = (
+            (fact.value.branch_from or "000", fact.value.branch_upto or "999")
+            for fact in (one, other)
+        )
+        if begin <= last_ and first <= end:
+            yield fact_problem("ranges overlap", "sharing-modes", other.id, one.id)
 
 
 def _tools(tables: Tables) -> Iterator[Problem]:

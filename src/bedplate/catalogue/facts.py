@@ -249,7 +249,10 @@ class ContainerRuntime(Value):
 
 
 class Component(Value):
-    """A part of every cluster, with the Kubernetes releases and drivers that it goes with."""
+    """A part of a cluster, with the Kubernetes releases and drivers that it goes with.
+
+    `driver_from` is what its maker supports; `driver_seen` an older one that it has run with here.
+    """
 
     component: Literal[
         "flannel",
@@ -259,11 +262,13 @@ class Component(Value):
         "runc",
         "nvidia_container_toolkit",
         "nvidia_device_plugin",
+        "nvidia_dra_driver",
     ]
     version: Version
     kubernetes_from: Version | None = None
     kubernetes_upto: Version | None = None
     driver_from: Version | None = None
+    driver_seen: Version | None = None
     image: str | None = None
 
 
@@ -310,31 +315,6 @@ class FrameworkBuild(Value):
     default: bool
     python_from: Version | None = None
     index: str | None = None
-
-
-class MpsLimit(Value):
-    """How many clients one device's MPS server takes, by the CUDA version of the driver.
-
-    Where it is `by` the device plugin, it is how many replicas that offers of a board, whatever the
-    server takes: on nodes of Kubernetes alone, by the board's compute capability.
-    """
-
-    limit: str
-    by: Literal["driver", "device-plugin"] = "driver"
-    cuda_from: Version | None = None
-    cuda_upto: Version | None = None
-    capability_from: ComputeCapability | None = None
-    capability_upto: ComputeCapability | None = None
-    clients: int
-
-
-class MigGeometry(Value):
-    """How many instances of a profile one board of any of the models holds."""
-
-    geometry: str
-    models: Annotated[list[str], Field(min_length=1)]
-    profile: str
-    instances: Annotated[int, Field(ge=1)]
 
 
 class RdmaPath(Value):

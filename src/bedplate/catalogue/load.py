@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from bedplate.catalogue import facts as kinds
+from bedplate.catalogue import sharing_facts as sharing
 from bedplate.catalogue.check import check, fact_problem
 from bedplate.catalogue.compiled import kept
 from bedplate.catalogue.facts import Fact
@@ -61,12 +62,13 @@ KINDS: dict[str, Kind] = {
     "kernels": Kind("kernel", kinds.Kernel, ("os", "kernel")),
     "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
     "kubernetes": Kind("kubernetes", kinds.KubernetesRelease, ("version",)),
-    "mig-geometries": Kind("mig", kinds.MigGeometry, ("geometry",)),
-    "mps-limits": Kind("mps", kinds.MpsLimit, ("limit",)),
+    "mig-geometries": Kind("mig", sharing.MigGeometry, ("geometry",)),
+    "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
     "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
     "registries": Kind("registry", kinds.Registry, ("registry",)),
     "repositories": Kind("repository", kinds.Repository, ("os", "source")),
     "runtime-repositories": Kind("runtime-repository", kinds.RuntimeRepository, ("vendor", "os")),
+    "sharing-modes": Kind("sharing", sharing.SharingMode, ("sharing",)),
     "systems": Kind("system", kinds.System, ("os",)),
 }
 
@@ -97,12 +99,13 @@ class Catalogue:
     kernels: dict[str, Fact[kinds.Kernel]]
     known_bad: dict[str, Fact[kinds.KnownBad]]
     kubernetes: dict[str, Fact[kinds.KubernetesRelease]]
-    mig_geometries: dict[str, Fact[kinds.MigGeometry]]
-    mps_limits: dict[str, Fact[kinds.MpsLimit]]
+    mig_geometries: dict[str, Fact[sharing.MigGeometry]]
+    mps_limits: dict[str, Fact[sharing.MpsLimit]]
     rdma_paths: dict[str, Fact[kinds.RdmaPath]]
     registries: dict[str, Fact[kinds.Registry]]
     repositories: dict[str, Fact[kinds.Repository]]
     runtime_repositories: dict[str, Fact[kinds.RuntimeRepository]]
+    sharing_modes: dict[str, Fact[sharing.SharingMode]]
     systems: dict[str, Fact[kinds.System]]
     digest: str
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
 from bedplate.evidence.model import Evidence, Result
+from bedplate.lock.sharing_line import sharing_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,13 @@ class Report:
         closed = {match["name"]: reason for match, reason in failed if match}
         found = {row.name: row.set_aside for row in self.hosts if row.set_aside}
         return dict(sorted({**closed, **found}.items()))
+
+    @property
+    def sharing(self) -> Mapping[str, str]:
+        """How each pool with GPUs shares them, by name."""
+        hosts = Counter(host.pool for host in self.lock.hosts.values())
+        lines = {name: sharing_line(pool, hosts[name]) for name, pool in self.lock.pools.items()}
+        return {name: line for name, line in lines.items() if line}
 
     @property
     def drifted(self) -> Sequence[HostDrift]:

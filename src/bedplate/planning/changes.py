@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
+from bedplate.lock.sharing_line import layout_text
 from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
 }
 #: Parts of a lock that are no component of a host.
 NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
+WORDS_OF_MODES = {"memory", "compute"}
 #: Parts of a cluster that only hosts with GPUs have.
-OF_GPUS = {"nvidia_container_toolkit", "nvidia_device_plugin"}
+OF_GPUS = {"nvidia_container_toolkit", "nvidia_device_plugin", "nvidia_dra_driver"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
     if not pool:
         shared = {key: value for key, value in shared.items() if key not in OF_GPUS}
     parts = shared | (dict(lock["pools"][pool]) if pool else {})
+    if (sharing := parts.get("sharing")) and sharing["mode"] != "dra":
+        # What a mode holds back is said in the lock, and nothing on a host is made of it.
+        parts["sharing"] = {key: said for key, said in sharing.items() if key not in WORDS_OF_MODES}
     return {key: value for key, value in parts.items() if key not in NOT_ON_HOSTS}
 
 
@@ -104,6 +109,7 @@ def _told(value: Any) -> str:
         return ", ".join(_told(item) for item in value)
     if isinstance(value, dict):
         words = [str(value[key]) for key in WORDS if value.get(key) is not None]
+        words += [layout_text(value["layout"])] if value.get("layout") else []
         return " ".join(words) or ABSENT
     return str(value)
 
@@ -118,6 +124,8 @@ WORDS = (
     "variant",
     "replicas",
     "profile",
+    "share_memory",
+    "memory",
     "stack",
     "method",
     "source",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.errors import LockError
 from bedplate.lock import content_of, lock_path
+from bedplate.lock.sharing_line import sharing_line
 from bedplate.planning.changes import host_changes, shown
 from bedplate.presets import load_presets
 from bedplate.resolver import installable
@@ -187,9 +188,8 @@ def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:
         rows.append(("vgpu_manager", f"{pool.vgpu.manager}, shares {shared} cards per host"))
     rows += [("cuda_toolkit", version) for version in pool.cuda_toolkit]
     rows += [(one.name, f"{one.version} {one.variant}") for one in pool.frameworks]
-    if pool.sharing.mode != "none":
-        how = pool.sharing.profile or f"{pool.sharing.replicas} per GPU"
-        rows.append(("sharing", f"{pool.sharing.mode}, {how}"))
+    if pool.sharing.mode != "none" and (line := sharing_line(pool, hosts)):
+        rows.append(("sharing", line))
     if pool.rdma is not None:
         rows.append(("rdma", f"{pool.rdma.stack}, {pool.rdma.method}"))
     return rows

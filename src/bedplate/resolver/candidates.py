@@ -11,6 +11,7 @@ from bedplate.resolver.conditions import ABOUT, meets
 from bedplate.resolver.terms import Name, Term, name
 from bedplate.resolver.wishes import (
     CLUSTER,
+    DRA_DRIVER,
     IN_KUBERNETES_ONLY,
     Wish,
     begins,
@@ -43,10 +44,12 @@ class Candidates:
         self.policies: dict[str, str] = {}
         self.named: set[str] = set()
         self.mirrored = False
+        self.claims = False
         self.positions: dict[tuple[str, str], int] = {}
 
     def know(self, cluster: Subject, pools: Sequence[Subject]) -> None:
         """Learn what preferences depend on: policies, a mirror, the order of what is asked for."""
+        self.claims = any(pool.host.wishes.bedplate_sharing.mode == "dra" for pool in pools)
         self.mirrored = cluster.host.wishes.bedplate_sources.mode == "mirror"
         self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
         self.named = {pool.name for pool in pools if names_driver(pool.wishes)}
@@ -93,7 +96,7 @@ class Candidates:
 
     def shared_components(self, _subject: Subject) -> tuple[str, ...]:
         """Return what is decided for the cluster in any case."""
-        return ("kubernetes", "runtime", *SHARED)
+        return ("kubernetes", "runtime", *SHARED, *([DRA_DRIVER] if self.claims else []))
 
     def pool_components(self, subject: Subject) -> list[Name]:
         """Return what is decided for a pool or for hosts without GPUs in any case."""
@@ -179,6 +182,10 @@ class Candidates:
         if not wide:
             return [name(sharing.mode)]
         # Those that the other parameters go with, and none, which takes them out too.
+        if sharing.mode == "dra":
+            return [name("dra"), name("none")]
+        if sharing.profiles or sharing.parts:
+            return [name("mig"), name("none")]
         if shares_of(subject.host) is not None:
             barred = IN_KUBERNETES_ONLY if SLURM in subject.host.groups else ()
             return [name(mode) for mode in (*MODES_WITH_REPLICAS, "none") if mode not in barred]
@@ -361,6 +368,8 @@ class Candidates:
             return prefer.SHARED - SHARED.index(component)
         if component.startswith("addon("):
             return prefer.ADDON - self.positions[CLUSTER, component]
+        if component == DRA_DRIVER:
+            return prefer.SHARED - len(SHARED)
         return {"kubernetes": prefer.KUBERNETES, "runtime": prefer.RUNTIME}[component]
 
     def _locked_driver(self, subject: str) -> tuple[str, str] | None:

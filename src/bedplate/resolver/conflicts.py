@@ -28,13 +28,14 @@ UNEQUAL_FABRIC = "fabric-packaged"
 #: Rules that take part in many conflicts without being what they are about.
 STRUCTURAL = {"driver-packaged", "gpu-branch", "kernel-of-system", "sharing-scheduler"}
 #: Sharing modes, those that isolate users better first; none is the last resort.
-MODES = ("mig", "mps", "hami", "time-slicing", "none")
+MODES = ("mig", "mps", "hami", "dra", "time-slicing", "none")
 #: How the rules about a kind of wish begin: of several rules, such a one names the conflict.
 ABOUT = {
     "addon": ("addon-", "resource-"),
     "cuda": ("cuda-",),
     "framework": ("framework-",),
     "gpu": ("gpu-", "fabric-"),
+    "isolation": ("isolation",),
     "kernel": ("kernel-",),
     "kubernetes": ("addon-kubernetes", "runtime-", "component-"),
     "os": ("driver-packaged", "guest-"),

@@ -75,6 +75,8 @@ class Encoding:
             key = flag if flag == "module_signing" else f"bedplate_{flag}"
             if getattr(holder, key):
                 facts.add("flag", name_, Name(flag))
+        if profiles := wished.bedplate_sharing.profiles:
+            facts.add("cut", name_, sum(profiles.values()))
         self._wishes(subject)
 
     def kubelet(self, host: SiteHost) -> None:
@@ -104,6 +106,8 @@ class Encoding:
             facts.add("counts_gpu", index, wish.subject, wish.model.id, wish.number)
         elif wish.kind == "secure_boot":
             facts.add("sets", index, wish.subject, Name("secure_boot"))
+        elif wish.kind == "isolation":
+            facts.add("wants_limits", index, wish.subject)
         elif wish.kind == "seats":
             facts.add("wants_seats", index, wish.subject, wish.number)
         elif wish.component is not None:
@@ -255,8 +259,12 @@ class Encoding:
             self.problem.facts.add("distribution", fact.id, system)
 
     def _component(self, fact: Fact) -> None:  # type: ignore[type-arg]
-        self._range(fact.id, fact.value, "kubernetes")
-        self._range(fact.id, fact.value, "driver")
+        facts, part = self.problem.facts, fact.value
+        self._range(fact.id, part, "kubernetes")
+        # What ran with an older driver than its maker supports is taken, and the plan says so.
+        if (floor := part.driver_seen or part.driver_from) is not None:
+            facts.add("driver_from", fact.id, number(floor))
+        facts.add("version", fact.id, number(part.version))
 
     def _addon(self, fact: Fact) -> None:  # type: ignore[type-arg]
         facts, addon = self.problem.facts, fact.value
@@ -284,6 +292,11 @@ class Encoding:
             first = number(value.cuda_from) if value.cuda_from else 0
             end = last(value.cuda_upto) if value.cuda_upto else last("2146")
             facts.add("mps_limit", limit.id, first, end, value.clients)
+        for mode in self.catalogue.sharing_modes.values():
+            if mode.value.toolkit_from is not None:
+                facts.add("limits_toolkit", number(mode.value.toolkit_from))
+            if mode.value.cgroup is not None:
+                facts.add("limits_cgroup", mode.value.cgroup)
         for bad in self.catalogue.known_bad.values():
             facts.add("bad", bad.id)
             for index, condition in enumerate(bad.value.all):

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
 from bedplate.resolver import preferences as prefer
-from bedplate.resolver.candidates import MODES_WITH_REPLICAS
+from bedplate.resolver import sharing
 from bedplate.resolver.outcome import Reason
-from bedplate.resolver.wishes import shares_of
-from bedplate.site.load import SLURM
+from bedplate.resolver.wishes import DRA_DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from bedplate.resolver.subjects import Subject
     from bedplate.site import SiteHost
 
-RESOURCE = "nvidia.com/gpu"
 RUNTIMES = ("containerd", "cri_o", "docker")
 #: Parts of a pool that are there only where they are decided.
 PARTS = (
@@ -73,12 +71,19 @@ def cluster(
             "runc": {"source": "distro"},
             "nvidia_container_toolkit": {"version": toolkit.version, "source": "archive"},
             "nvidia_device_plugin": {"version": plugin.version, "image": plugin.image or ""},
+            **_dra_driver(values, facts),
             "addons": [
                 {"name": addon.addon, "kind": addon.kind, "version": addon.version}
                 for addon in addons
             ],
         }
     )
+
+
+def _dra_driver(values: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
+    if DRA_DRIVER not in values:
+        return {}
+    return {DRA_DRIVER: {"version": facts[values[DRA_DRIVER]].value.version}}
 
 
 def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> locked.Pool:
@@ -91,7 +96,6 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         "kernel": _kernel(subject, values, candidates),
         "secure_boot": wishes.bedplate_host.secure_boot,
         "gpu": [{"model": gpu.model, "pci": gpu.pci, "count": count} for gpu, count in gpus],
-        "sharing": {"mode": wishes.bedplate_sharing.mode},
     }
     if "driver" in values:
         driver = facts[values["driver"]].value
@@ -107,11 +111,7 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
                 packages = dict(sorted((driver.fabric or {}).items()))
                 fabric = {"kind": gpu.fabric, "version": driver.version, "packages": packages}
                 content["nvidia_fabric"] = fabric
-    mode = wishes.bedplate_sharing.mode
-    if mode in MODES_WITH_REPLICAS:
-        content["sharing"]["replicas"] = shares_of(subject.host)
-    elif mode == "mig":
-        content["sharing"]["profile"] = wishes.bedplate_sharing.profile
+    content["sharing"] = sharing.decided(subject, values, candidates)
     content["cuda_toolkit"] = _sorted(facts, values, "cuda(", lambda value: value.version)
     content["frameworks"] = _sorted(facts, values, "framework(", _build)
     if (given := wishes.bedplate_passthrough) is not None:
@@ -124,7 +124,7 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
     if wishes.bedplate_accelerator is not None:
         fact = candidates.catalogue.accelerators[wishes.bedplate_accelerator.model]
         content["accelerator"] = _accelerator(fact, wishes.bedplate_accelerator.count)
-    content["expects"] = _expects(subject, candidates)
+    content["expects"] = sharing.expected(subject, candidates)
     return locked.Pool.model_validate(content)
 
 
@@ -182,37 +182,6 @@ def _accelerator(fact: Fact[Accelerator], count: int) -> dict[str, Any]:
     }
 
 
-def _expects(subject: Subject, candidates: Candidates) -> dict[str, Any] | None:
-    wishes = subject.host.wishes
-    if wishes.bedplate_host.kind == "hypervisor":
-        return None
-    stack = "slurm" if SLURM in subject.host.groups else "cluster"
-    if wishes.bedplate_accelerator is not None:
-        board = candidates.catalogue.accelerators[wishes.bedplate_accelerator.model].value
-        count = wishes.bedplate_accelerator.count
-        return {"resource": board.resource, "count": count, "by": stack}
-    sharing, total = wishes.bedplate_sharing, 0
-    for wish in subject.wishes:
-        if wish.model is not None:
-            total += wish.number * shares_of_card(
-                wish.model.value.model, subject.host, candidates.catalogue
-            )
-    if sharing.mode == "hami":
-        stack = "schedulers"
-    return {"resource": RESOURCE, "count": total, "by": stack}
-
-
-def shares_of_card(model: str, host: SiteHost, catalogue: Catalogue) -> int:
-    """Return how many shares a GPU of this model is given to pods in."""
-    sharing = host.wishes.bedplate_sharing
-    if sharing.mode in MODES_WITH_REPLICAS:
-        return shares_of(host) or 1
-    for fact in catalogue.mig_geometries.values() if sharing.mode == "mig" else ():
-        if fact.value.profile == sharing.profile and model in fact.value.models:
-            return fact.value.instances
-    return 1
-
-
 def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]:
     """Name what of a pool's decision roles and stacks carry out, by the catalogue's dimensions.
 
@@ -230,6 +199,10 @@ def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]
             decided.append(("shard-on", part.os))
     if part.sharing.mode == "mps":
         decided.append(("mps-on", part.os))
+    if part.sharing.layout:
+        decided.append(("part", "mig_layout"))
+    if part.sharing.mode == "dra" and part.sharing.memory == "limited":
+        decided.append(("part", "limited_claims"))
     if part.cuda_toolkit and part.nvidia_driver is not None:
         # The vendor's repository, offered by the driver's role or beside the distribution's driver.
         decided.append(("cuda-on", f"{part.os} {part.nvidia_driver.source}"))

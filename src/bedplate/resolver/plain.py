@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.resolver import control_planes, guests, teams
+from bedplate.resolver import control_planes, guests, sharing_checks, teams
 from bedplate.resolver.explanations import refused, unknown, unknown_model, unknown_system
 from bedplate.resolver.wishes import (
-    IN_KUBERNETES_ONLY,
     POOL_PINS,
     SHARED_PINS,
     begins,
     model_of,
     pin_wishes,
-    shares_of,
     split_named,
 )
-from bedplate.site.load import POOLS, SLURM, WORKERS
+from bedplate.site.load import POOLS, WORKERS
 from bedplate.versions import minor
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.places import Place
-
-#: What each sharing mode needs, and what it has no use for.
-NEEDS_SHARES = ("time-slicing", "mps", "hami")
 
 
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
@@ -143,7 +138,7 @@ def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     if wishes.bedplate_host.kind == "hypervisor":
         yield from _bare(host)
         return
-    yield from _sharing(host, catalogue)
+    yield from sharing_checks.check(host, catalogue)
     for index, text in enumerate(wishes.bedplate_cuda):
         if not any(begins(version, text) for version in catalogue.cuda_toolkits):
             known = {minor(version) for version in catalogue.cuda_toolkits}
@@ -260,40 +255,6 @@ def _bare(host: SiteHost) -> Iterator[Problem]:
             fix = "set it for the pool of the guests"
             got = "set for a hypervisor, which gives its GPUs away"
             yield refused("hypervisor-bare", host, (key,), got, "nothing", fix)
-
-
-def _sharing(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
-    sharing = host.wishes.bedplate_sharing
-    mode, where = sharing.mode, ("bedplate_sharing", "mode")
-    if mode in NEEDS_SHARES and shares_of(host) is None:
-        fix = "add replicas: or share:"
-        yield refused("sharing-parameters", host, where, mode, f"{mode} with replicas", fix)
-    if sharing.replicas is not None and sharing.share is not None:
-        path = ("bedplate_sharing", "share")
-        got = f"share {sharing.share} beside replicas {sharing.replicas}"
-        yield refused("sharing-parameters", host, path, got, "one of them", "remove one")
-    for key in ("replicas", "share"):
-        if getattr(sharing, key) is not None and mode not in NEEDS_SHARES:
-            path, fix = ("bedplate_sharing", key), "remove it"
-            fix += f", or write mode: {'time-slicing' if SLURM in host.groups else 'mps'}"
-            got, allowed = f"{key} with mode {mode}", f"{key} with {', '.join(NEEDS_SHARES)}"
-            yield refused("sharing-parameters", host, path, got, allowed, fix)
-    if mode == "mig" and sharing.profile is None:
-        fix = "add profile:, for example 1g.10gb"
-        yield refused("sharing-parameters", host, where, mode, "mig with profile", fix)
-    if sharing.profile is not None:
-        path = ("bedplate_sharing", "profile")
-        known = {fact.value.profile for fact in catalogue.mig_geometries.values()}
-        if mode != "mig":
-            fix = "remove it, or write mode: mig"
-            got = f"profile with mode {mode}"
-            yield refused("sharing-parameters", host, path, got, "profile with mig", fix)
-        elif sharing.profile not in known:
-            yield unknown("mig-geometry", host, path, sharing.profile, known)
-    if SLURM in host.groups and mode in IN_KUBERNETES_ONLY:
-        fix = "write mode: time-slicing, mig or none"
-        got = f"{mode} in Slurm"
-        yield refused("slurm-or-kubernetes", host, where, got, "none, time-slicing, mig", fix)
 
 
 def _pins(hosts: Sequence[SiteHost], catalogue: Catalogue) -> Iterator[Problem]:

@@ -128,7 +128,7 @@ def _shape(pool: Subject, candidates: Candidates) -> Hashable:
         wishes.bedplate_driver.policy,
         wishes.bedplate_forward_compatibility,
         wishes.bedplate_host,
-        wishes.bedplate_sharing,
+        wishes.bedplate_sharing.model_dump_json(),
         counted,
         before.model_dump_json() if before else None,
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.resolver import control_planes, locking
+from bedplate.resolver import control_planes, locking, sharing_notices
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice
+from bedplate.resolver.sharing_words import mode_fact
 from bedplate.site.load import CONTROL_PLANE
 from bedplate.site.membership import GROUPS, NODES
 from bedplate.versions import last, minor, number
@@ -42,6 +43,7 @@ def of(
     for name, pool in lock.pools.items():
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)
+        yield from sharing_notices.of(name, pool, shared, candidates)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
@@ -152,14 +154,18 @@ def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
     if pool.accelerator is not None:
         yield catalogue.accelerators[pool.accelerator.model].id
     models = {gpu.model for gpu in pool.gpu}
+    profiles = {pool.sharing.profile, *(one for cut in pool.sharing.layout for one in cut.profiles)}
     for shape in catalogue.mig_geometries.values() if pool.sharing.mode == "mig" else ():
-        if shape.value.profile == pool.sharing.profile and models & set(shape.value.models):
+        if shape.value.profile in profiles and models & set(shape.value.models):
             yield shape.id
     driver = pool.nvidia_driver
     if driver is None:
         return
     branch = catalogue.driver_branches[driver.branch]
     yield branch.id
+    mode = mode_fact(pool.sharing.mode, driver.branch, catalogue, limits=_limits(pool))
+    if mode is not None:
+        yield mode.id
     for limit in catalogue.mps_limits.values() if pool.sharing.mode == "mps" else ():
         value = limit.value
         if value.by == "driver":
@@ -181,6 +187,10 @@ def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
             yield from _compatible(driver.version, version, catalogue)
     for build in pool.frameworks:
         yield from _compatible(driver.version, build.cuda, catalogue)
+
+
+def _limits(pool: Pool) -> bool:
+    return pool.sharing.mode == "dra" and pool.sharing.memory == "limited"
 
 
 def _compatible(driver: str, cuda: str, catalogue: Catalogue) -> Iterator[str]:

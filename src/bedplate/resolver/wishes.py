@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from bedplate.presets.model import load_presets
+from bedplate.resolver.sharing_words import asks_limits
 from bedplate.resolver.terms import Name, function
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from bedplate.site.places import KeyPath
 
 CLUSTER = "cluster"
-#: The device plugin starts the MPS control daemon, and HAMi is a scheduler of Kubernetes; outside
-#: of it nothing does either. `time-slicing` is Slurm's own resource `shard` there.
-IN_KUBERNETES_ONLY = ("mps", "hami")
+#: The device plugin starts the MPS control daemon, HAMi is a scheduler of Kubernetes, and claims
+#: are its objects; nothing else has any of them. `time-slicing` is Slurm's resource `shard` there.
+IN_KUBERNETES_ONLY = ("mps", "hami", "dra")
 VERSION_OF_NAMED = re.compile(r"-(?P<version>[0-9]+(\.[0-9]+)*)$")
 #: Heavier wishes are changed last.
 WEIGHTS = {
@@ -43,6 +44,7 @@ WEIGHTS = {
     "cuda": 24,
     "profile": 22,
     "replicas": 20,
+    "isolation": 19,
     "seats": 18,
     "source": 16,
     "flavour": 14,
@@ -120,7 +122,7 @@ def shares_of(host: SiteHost) -> int | None:
     sharing = host.wishes.bedplate_sharing
     if sharing.replicas is not None:
         return sharing.replicas
-    if sharing.share is not None:
+    if isinstance(sharing.share, float):
         return int(Decimal(1) / Decimal(str(float(sharing.share))))
     return None
 
@@ -164,6 +166,8 @@ def addon_wish(host: SiteHost, path: KeyPath, text: str) -> Wish:
     return Wish(host, CLUSTER, path, text, "addon", component, asks=True)
 
 
+#: The component that owns the GPUs of pools of mode dra, and is there for them alone.
+DRA_DRIVER = "nvidia_dra_driver"
 #: Pins of what is decided per pool; all others are of shared components.
 POOL_PINS = {
     "nvidia_driver": Name("driver"),
@@ -190,6 +194,8 @@ def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
     addons = schedulers(host) | {split_named(text)[0] for text in wishes.bedplate_operators}
     for pinned, version in sorted(wishes.bedplate_pins.items()):
         path = ("bedplate_pins", pinned)
+        if pinned == DRA_DRIVER and wishes.bedplate_sharing.mode == "dra":
+            yield Wish(host, CLUSTER, path, version, "pin", Name(DRA_DRIVER))
         if pinned in SHARED_PINS:
             yield Wish(host, CLUSTER, path, version, "pin", SHARED_PINS[pinned])
         elif pinned.replace("_", "-") in addons:
@@ -264,6 +270,9 @@ def pool_wishes(subject: str, hosts: Sequence[SiteHost], catalogue: Catalogue) -
     if sharing.profile is not None:
         path = ("bedplate_sharing", "profile")
         yield Wish(host, subject, path, sharing.profile, "profile", Name("profile"))
+    if asks_limits(sharing):
+        path = ("bedplate_sharing", "isolation")
+        yield Wish(host, subject, path, str(sharing.isolation), "isolation")
     if sharing.seats is not None:
         path = ("bedplate_sharing", "seats")
         yield Wish(host, subject, path, str(sharing.seats), "seats", number=sharing.seats)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from bedplate.presets.model import (  # noqa: TC001 - types of fields
     ClassName,
@@ -24,6 +24,7 @@ PCI = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
 ENDPOINT = r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}$"
 KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
 PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
+MEMORY = r"^[1-9][0-9]*(Mi|Gi)$"
 PROFILE = r"^[1-7]g\.[0-9]+gb([+-][a-z.]+)?$"
 #: As the manager names them, in small letters and with underscores for blanks.
 VGPU = r"^(grid|nvidia)_[a-z0-9_-]+-[0-9]+(-[0-9]+)?[abcq](me|nome|meall|gfx)?$"
@@ -45,6 +46,10 @@ MEMBER = r"^(group:)?[^\s:][^\s]*$"
 POOL = r"^pool_[A-Za-z0-9_]+$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+
+
+#: What Pydantic calls the two forms of a share where it says what is wrong with one.
+BY_PART, BY_MEMORY = "<part>", "<memory>"
 
 
 class Wish(BaseModel):
@@ -156,19 +161,56 @@ class Kubernetes(Wish):
     ignore_preflight: list[str] = []
 
 
+class MemoryShare(Wish):
+    """The size of a share by its memory."""
+
+    memory: Annotated[str, Field(pattern=MEMORY)]
+
+
+def _form_of_share(value: object) -> str:
+    return BY_MEMORY if isinstance(value, dict | MemoryShare) else BY_PART
+
+
+Part = Annotated[float, Field(ge=0.001, le=1)]
+Share = Annotated[
+    Annotated[Part, Tag(BY_PART)] | Annotated[MemoryShare, Tag(BY_MEMORY)],
+    Discriminator(_form_of_share),
+]
+Profile = Annotated[str, Field(pattern=PROFILE)]
+Mode = Literal["none", "time-slicing", "mps", "mig", "hami", "dra"]
+
+
+class CardSharing(Wish):
+    """How pods share some GPUs of each host, which `cards` numbers as nvidia-smi does."""
+
+    mode: Mode = "none"
+    replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
+    share: Part | None = None
+    profile: Profile | None = None
+    profiles: dict[Profile, Annotated[int, Field(ge=1, le=64)]] = {}
+    cards: Annotated[list[Annotated[int, Field(ge=0, le=63)]], Field(min_length=1)]
+
+
 class Sharing(Wish):
     """How pods share a GPU.
 
     `replicas` is the number of shares of a card; instead of it, `share` is the part of a card that
     one user gets. `seats` is how many users the whole pool must have room for at once. `profile`
-    is the MIG profile that every card is cut into.
+    is the MIG profile that every card is cut into; `profiles` are several, with their numbers.
+    `isolation` is the least that must hold a share's memory back: what a mode gives is a fact of
+    the catalogue. Of mode `dra`, where claims name the size, `share` is that of those that don't.
+
+    Where cards differ, a list takes its place: each entry is for some `cards` (`parts` here).
     """
 
-    mode: Literal["none", "time-slicing", "mps", "mig", "hami"] = "none"
+    mode: Mode = "none"
     replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
-    share: Annotated[float, Field(ge=0.001, le=1)] | None = None
+    share: Share | None = None
     seats: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    profile: Annotated[str, Field(pattern=PROFILE)] | None = None
+    profile: Profile | None = None
+    profiles: dict[Profile, Annotated[int, Field(ge=1, le=64)]] = {}
+    isolation: Literal["limited", "isolated"] | None = None
+    parts: Annotated[list[CardSharing], Field(min_length=1)] = []
 
 
 class Topology(Wish):
@@ -274,6 +316,14 @@ def _as_choice(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _of_parts(value: object) -> object:
+    """Where cards differ, the pool is divided if any card is: a list is read as its parts."""
+    if not isinstance(value, list):
+        return value
+    divided = any(isinstance(one, dict) and one.get("mode") == "mig" for one in value)
+    return {"mode": "mig" if divided else "none", "parts": value}
+
+
 class Wishes(Wish):
     """The effective wishes of one host: every `bedplate_` variable."""
 
@@ -288,7 +338,7 @@ class Wishes(Wish):
     bedplate_passthrough: Passthrough | None = None
     bedplate_vgpu: Vgpu | None = None
     bedplate_guests: dict[Annotated[str, Field(pattern=GUEST)], Guest] = {}
-    bedplate_sharing: Sharing = Sharing()
+    bedplate_sharing: Annotated[Sharing, BeforeValidator(_of_parts)] = Sharing()
     bedplate_rdma: Rdma | None = None
     bedplate_schedulers: list[Named] = []
     bedplate_preset: Annotated[PresetChoice | None, BeforeValidator(_as_choice)] = None

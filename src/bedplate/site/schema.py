@@ -18,6 +18,10 @@ def text() -> str:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     gpu = schema["properties"]["bedplate_gpu"]
     schema["properties"]["bedplate_gpu"] = {"anyOf": [gpu, {"$ref": "#/$defs/Gpu"}]}
+    sharing = schema["properties"]["bedplate_sharing"]
+    parts = schema["$defs"]["Sharing"]["properties"].pop("parts")
+    listed = {"items": parts["items"], "minItems": 1, "type": "array"}
+    schema["properties"]["bedplate_sharing"] = {"anyOf": [sharing, listed]}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from bedplate.errors import Problem
 from bedplate.nearest import nearest
-from bedplate.site.model import Wishes
+from bedplate.site.model import BY_MEMORY, BY_PART, Wishes
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ PATTERNS = {
     "devices": "an address like 0000:3b:00.0",
     "iommu_groups": "an address like 0000:3b:00.0",
     "profile": "a MIG profile like 1g.10gb",
+    "profiles": "MIG profiles with their numbers, like {3g.40gb: 1, 1g.10gb: 4}",
+    "memory": "memory like 8Gi or 512Mi",
     "kernel": "a release like 6.1.0-32-amd64, as uname -r prints it",
     "bedplate_cuda": "a version like 12.9 or 12.9.1",
     "bedplate_pins": "an exact version like 580.95.05",
@@ -107,10 +109,12 @@ def _is_version(path: tuple[str | int, ...]) -> bool:
 
 
 def _as_written(path: tuple[str | int, ...], host: RawHost) -> tuple[str | int, ...]:
-    """A single GPU may be written without its list: leave out the index that we added."""
+    """Leave out what we added: the index of a single GPU, the name of sharing's parts."""
     if path[:1] == ("bedplate_gpu",) and isinstance(host.wishes.get("bedplate_gpu"), dict):
         return (path[0], *path[2:])
-    return path
+    if path[:2] == ("bedplate_sharing", "parts"):
+        return (path[0], *path[2:])
+    return tuple(part for part in path if part not in {BY_PART, BY_MEMORY})
 
 
 def _allowed(detail: ErrorDetails, name: str) -> str:
