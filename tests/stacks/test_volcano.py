@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from bedplate.cluster import artifact
 from bedplate.presets import Placement, Preset, Queue, load_presets
 from bedplate.schedulers import topology
 from bedplate.schedulers import volcano_objects as volcano
+from bedplate.schedulers.volcano import Volcano, tag_of
+from bedplate.stackconfig import StackError
 from tests.stacks.locks import lock_of
+from tests.stacks.test_components import run
+
+if TYPE_CHECKING:
+    import pulumi
 
 GPU = "nvidia.com/gpu"
 
@@ -70,9 +79,10 @@ def test_spread_takes_the_node_with_the_most_free_gpus() -> None:
 
 
 def test_values_name_the_tag_and_leave_the_rest_to_the_chart() -> None:
-    lock = lock_of({"gpu-a": {}}, addons=["volcano", "kueue"])
+    preset = load_presets()["training"]
+    lock = lock_of({"gpu-a": {}}, addons=["volcano", "kueue"], preset=preset)
 
-    found = volcano.values(lock, "v1.14.1", load_presets()["training"])
+    found = volcano.values(lock, "v1.14.1")
 
     assert found["basic"] == {"image_tag_version": "v1.14.1", "image_pull_policy": "IfNotPresent"}
     assert found["custom"]["common_labels"] == {"app.kubernetes.io/managed-by": "bedplate"}
@@ -109,7 +119,7 @@ def test_a_queue_for_each_team() -> None:
     assert vision["spec"]["deserved"] == {GPU: "12"}
     assert vision["spec"]["capability"] == {GPU: "32"}
     assert vision["spec"]["priority"] == 0
-    assert vision["metadata"]["annotations"]["bedplate.io/description"] == (
+    assert vision["metadata"]["annotations"]["bedplate.io/about"] == (
         "Queue of team vision: 12 of nvidia.com/gpu guaranteed, 32 at most."
     )
 
@@ -192,3 +202,45 @@ def test_a_host_without_a_leaf_is_in_its_rack() -> None:
         ("leaf-l1", 2, "leaf", ["HyperNode host-a"]),
         ("rack-r1", 3, "rack", ["HyperNode host-b", "HyperNode leaf-l1"]),
     ]
+
+
+IMAGE = "docker.io/volcanosh/vc-{}:v1.14.1@sha256:" + "0" * 64
+
+
+def test_the_component_is_the_chart_and_then_its_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact, "chart", lambda *_: Path("../volcano.tgz"))
+    monkeypatch.setattr(artifact, "image", lambda *given: IMAGE.format(given[-1]))
+    evidence = tmp_path / ".bedplate/evidence"
+    evidence.mkdir(parents=True)
+    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.clique": "7.1"}
+    (evidence / "host-gpu-a.json").write_text(json.dumps({"labels": labels}))
+    lock = lock_of({"gpu-a": {"rack": "r1"}}, teams=TEAMS, preset=load_presets()["training"])
+
+    def program() -> dict[str, pulumi.Output[Any]]:
+        made = Volcano("volcano", {"site": tmp_path, "lock": lock})
+        return {"hypernodes": made.hypernodes}
+
+    engine, outputs = run(program)
+
+    release = engine.one("kubernetes:helm.sh/v3:Release")
+    assert release.inputs["chart"] == "../volcano.tgz"
+    assert release.inputs["namespace"] == "volcano-system"
+    assert release.inputs["atomic"] is True
+    assert release.inputs["values"]["basic"]["image_tag_version"] == "v1.14.1"
+    hypernodes = engine.seen["kubernetes:topology.volcano.sh/v1alpha1:HyperNode"]
+    assert [one.name for one in hypernodes] == [
+        "volcano-hypernode-nvlink-domain-7-1-772444",
+        "volcano-hypernode-rack-r1",
+    ]
+    assert outputs["hypernodes"] == (["nvlink-domain-7-1-772444", "rack-r1"], False)
+    queues = engine.seen["kubernetes:scheduling.volcano.sh/v1beta1:Queue"]
+    assert [one.inputs["metadata"]["name"] for one in queues] == ["speech", "vision"]
+    assert {tuple(one.depends_on) for one in [*queues, *hypernodes]} == {("volcano-release",)}
+    assert "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy" in engine.seen
+
+
+def test_images_of_two_versions_are_refused() -> None:
+    with pytest.raises(StackError, match=r"got the tags v1\.14\.0, v1\.14\.1 / allowed one for"):
+        tag_of([IMAGE.format("scheduler"), "docker.io/volcanosh/vc-webhook-manager:v1.14.0"])

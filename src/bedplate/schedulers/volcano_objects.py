@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from bedplate.presets.model import PLAIN
 from bedplate.schedulers.topology import DOMAIN, object_name
 from bedplate.stackrefs import MANAGED
 
@@ -25,6 +26,10 @@ SCHEDULER: Final = "volcano"
 QUEUES_OF_ITS_OWN: Final = "kueue"
 BATCH: Final = "scheduling.volcano.sh/v1beta1"
 TOPOLOGY: Final = "topology.volcano.sh/v1alpha1"
+ABOUT: Final = "bedplate.io/about"
+#: The label of a team's namespaces.
+TEAM_LABEL: Final = "bedplate.io/team"
+GUARD: Final = "bedplate-volcano-queues"
 #: How much a GPU counts for a node's score against cpu and memory, which jobs rarely fill.
 GPU_WEIGHT: Final = 10
 SCORE_WEIGHT: Final = 10
@@ -57,13 +62,16 @@ def scheduler_config(
         # It holds back a job that its queue has no room for, which therefore could not ask others
         # to make room.
         actions.insert(0, "enqueue")
+    # The first tier whose plugins name pods decides who makes room. So `capacity`, which knows the
+    # guarantees, is in the tier of `conformance`, and `gang`, which would spare whole gangs and ask
+    # no further, has no say.
     first = [
         {"name": "priority"},
-        # Else a gang could never be made to go: with one pod less it is no longer whole.
         {"name": "gang", "enablePreemptable": False, "enableReclaimable": False},
         {"name": "conformance"},
+        {"name": "capacity"},
     ]
-    second = [{"name": "predicates"}, {"name": "capacity"}, *_placement(preset, counted)]
+    second = [{"name": "predicates"}, *_placement(preset, counted)]
     content = {
         "actions": ", ".join(actions),
         "tiers": [{"plugins": first}, {"plugins": second}],
@@ -106,22 +114,45 @@ def _placement(preset: Preset, resources: list[str]) -> list[dict[str, Any]]:
     return [*plugins, {"name": "network-topology-aware", "arguments": arguments}]
 
 
-def values(lock: Lock, tag: str, preset: Preset) -> dict[str, Any]:
+def values(lock: Lock, tag: str) -> dict[str, Any]:
     """Return the values of Volcano's chart, whose three images have one tag."""
-    elsewhere = (
-        any(one.name == QUEUES_OF_ITS_OWN for one in lock.cluster.addons)
-        if (lock.cluster)
-        else False
-    )
     return {
         "basic": {"image_tag_version": tag, "image_pull_policy": "IfNotPresent"},
         "custom": {
             "common_labels": dict(MANAGED),
             "scheduler_config_override": scheduler_config(
-                preset, resources_of(lock), queued_elsewhere=elsewhere
+                preset_of(lock), resources_of(lock), queued_elsewhere=_queued_elsewhere(lock)
             ),
         },
     }
+
+
+def preset_of(lock: Lock) -> Preset:
+    """Return what the scheduler is decided by; without a choice of the site, plain values."""
+    chosen = lock.cluster.preset if lock.cluster else None
+    return chosen or PLAIN
+
+
+def _queued_elsewhere(lock: Lock) -> bool:
+    addons = lock.cluster.addons if lock.cluster else []
+    return any(one.name == QUEUES_OF_ITS_OWN for one in addons)
+
+
+def objects(lock: Lock, known: Places) -> list[dict[str, Any]]:
+    """Return all that is made once Volcano answers."""
+    teams = lock.cluster.teams if lock.cluster else {}
+    preset = preset_of(lock)
+    with_gpus = [
+        name
+        for name in known.nodes
+        if (pool := lock.hosts[name].pool) is not None and lock.pools[pool].expects
+    ]
+    return [
+        *priority_classes(preset),
+        *queues(teams, preset),
+        *(guard() if teams else []),
+        *hypernodes(known, with_gpus),
+    ]
 
 
 def queues(teams: Mapping[str, Team], preset: Preset) -> list[dict[str, Any]]:
@@ -168,6 +199,53 @@ def quotas(team: Team) -> tuple[dict[str, int], dict[str, int]]:
             else:
                 most[resource] = most.get(resource, 0) + quota.guaranteed + quota.borrow
     return guaranteed, {name: n for name, n in most.items() if name not in unlimited}
+
+
+def guard() -> list[dict[str, Any]]:
+    """Return the policy by which work in a team's namespace goes into the team's queue alone."""
+    team = f"namespaceObject.metadata.labels['{TEAM_LABEL}']"
+    named = "(has(object.spec.queue) ? object.spec.queue : 'default')"
+    message = (
+        f"'another queue than the team\\'s — spec.queue — got ' + {named} + ' / allowed ' + {team}"
+        f" + ' — write queue: ' + {team}"
+    )
+    rules = [
+        _rule("scheduling.volcano.sh", "podgroups"),
+        _rule("batch.volcano.sh", "jobs"),
+    ]
+    version = "admissionregistration.k8s.io/v1"
+    about = "Jobs and pod groups in a team's namespace name the team's own queue."
+    policy = {
+        "apiVersion": version,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": _metadata(GUARD, about),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "namespaceSelector": {
+                    "matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]
+                },
+                "resourceRules": rules,
+            },
+            "validations": [{"expression": f"{named} == {team}", "messageExpression": message}],
+        },
+    }
+    binding = {
+        "apiVersion": version,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": _metadata(GUARD, about),
+        "spec": {"policyName": GUARD, "validationActions": ["Deny"]},
+    }
+    return [policy, binding]
+
+
+def _rule(group: str, plural: str) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [plural],
+    }
 
 
 def _described(team: Team) -> str:
@@ -256,5 +334,5 @@ def _metadata(name: str, description: str) -> dict[str, Any]:
     return {
         "name": name,
         "labels": dict(MANAGED),
-        "annotations": {"bedplate.io/description": description},
+        "annotations": {ABOUT: description},
     }

@@ -1,0 +1,85 @@
+"""Volcano's unmodified chart, and its queues, priority classes and topology."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypedDict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.cluster import artifact
+from bedplate.cluster.manifest import token
+from bedplate.cluster.wished import gpus
+from bedplate.schedulers import topology, volcano_objects
+from bedplate.schedulers.node_labels import discovered
+from bedplate.stackconfig import StackError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bedplate.lock import Lock
+
+ADDON: Final = "volcano"
+NAMESPACE: Final = "volcano-system"
+#: The catalogue's names of the chart's images.
+IMAGES: Final = ("volcano-scheduler", "volcano-controllers", "volcano-webhooks")
+#: Seconds until all three answer: images are pulled, and the webhooks' certificate is made.
+PATIENCE: Final = 600
+
+
+class VolcanoArgs(TypedDict):
+    """Inputs of Volcano."""
+
+    site: Path
+    """The site's directory, which has the bill and the evidence."""
+    lock: Lock
+    """What was decided: version, teams, preset, pools, and where hosts stand."""
+
+
+class Volcano(pulumi.ComponentResource):  # type: ignore[misc]
+    """Volcano with a queue for each team and the topology of the nodes with GPUs."""
+
+    hypernodes: pulumi.Output[list[str]]
+
+    def __init__(
+        self, name: str, args: VolcanoArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:schedulers:Volcano", name, None, opts)
+        site, lock = args["site"], args["lock"]
+        images = [artifact.image(site, lock, image) for image in IMAGES]
+        release = kubernetes.helm.v3.Release(
+            f"{name}-release",
+            name=ADDON,
+            chart=str(artifact.chart(site, lock, ADDON)),
+            namespace=NAMESPACE,
+            create_namespace=True,
+            values=volcano_objects.values(lock, tag_of(images)),
+            atomic=True,
+            timeout=PATIENCE,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        known = topology.places(lock, discovered(site, gpus(lock)))
+        below = pulumi.ResourceOptions(parent=self, depends_on=[release])
+        made = []
+        for found in volcano_objects.objects(lock, known):
+            kind, of = found["kind"], found["metadata"]["name"]
+            pulumi.CustomResource(token(found), f"{name}-{kind.lower()}-{of}", found, below)
+            made += [of] if kind == "HyperNode" else []
+        self.hypernodes = pulumi.Output.from_input(made)
+        self.register_outputs({"hypernodes": self.hypernodes})
+
+
+def tag_of(images: list[str]) -> str:
+    """Return the tag that the images share: the chart has one value for all, and none for digests.
+
+    Raises:
+        StackError: their tags differ.
+    """
+    tags = sorted({image.partition("@")[0].rpartition(":")[2] for image in images})
+    if len(tags) != 1:
+        raise StackError(
+            f"images of Volcano differ — bill of materials — got the tags {', '.join(tags)} / "
+            "allowed one for scheduler, controllers and webhooks — correct the catalogue's images "
+            "of volcano, and run bedplate mirror resolve again"
+        )
+    return tags[0]

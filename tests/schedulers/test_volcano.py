@@ -1,0 +1,317 @@
+"""How the real Volcano behaves with the configuration, queues and topology made from a lock."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.presets import load_presets
+from bedplate.schedulers import topology, volcano_objects
+from tests.schedulers.api import ApiError, eventually
+from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.nodes import GPU, add_nodes, node, remove_nodes
+from tests.schedulers.volcano import Volcano, gang
+from tests.stacks.locks import lock_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bedplate.presets import Preset
+
+TRAINING = load_presets()["training"]
+#: How long something that must not happen is waited for: ten of the scheduler's cycles.
+CYCLES = 2.0
+
+
+@pytest.fixture(scope="module")
+def volcano() -> Iterator[Volcano]:
+    """Volcano with a control plane of its own, and kubelets that say that pods run."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bedplate-volcano-") as folder,
+        ControlPlane(Path(folder)) as control_plane,
+        KubeletDouble(control_plane.api),
+    ):
+        found = Volcano(control_plane)
+        for one in volcano_objects.priority_classes(TRAINING):
+            control_plane.api.apply(one)
+        yield found
+
+
+@pytest.fixture
+def training(volcano: Volcano) -> Volcano:
+    """Volcano with the preset `training`: packed, with preemption and reclaim."""
+    volcano.configure(TRAINING)
+    return volcano
+
+
+@pytest.fixture
+def space(volcano: Volcano, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of a test, which goes with all nodes, queues and HyperNodes."""
+    name = request.node.name.split("[")[0].removeprefix("test_").replace("_", "-")[:50].strip("-")
+    yield volcano.control_plane.namespace(name)
+    api = volcano.api
+    api.delete(api.path("jobs", "batch.volcano.sh/v1alpha1", name))
+    eventually(lambda: not volcano.pods(name))
+    remove_nodes(api)
+    api.delete(api.path("hypernodes", volcano_objects.TOPOLOGY))
+    for queue in api.get("queues", volcano_objects.BATCH):
+        if queue["metadata"]["name"] not in ("default", "root"):
+            api.delete(api.path("queues", volcano_objects.BATCH, name=queue["metadata"]["name"]))
+
+
+def done(volcano: Volcano, space: str) -> set[str]:
+    """Return the jobs that are complete."""
+    jobs = volcano.api.get("jobs", "batch.volcano.sh/v1alpha1", space)
+    return {
+        one["metadata"]["name"]
+        for one in jobs
+        if one.get("status", {}).get("state", {}).get("phase") == "Completed"
+    }
+
+
+def test_a_gang_of_nine_on_eight_gpus_holds_nothing_and_starts_whole(
+    training: Volcano, space: str
+) -> None:
+    add_nodes(training.api, [node("a", 4), node("b", 4)])
+    training.api.create(gang("nine", space, pods=9))
+
+    said = eventually(lambda: training.reasons(space, "nine"))
+    assert said.startswith("9/9 tasks in gang unschedulable")
+    # All eight GPUs are still free for somebody else.
+    training.api.create(gang("eight", space, pods=8, seconds=CYCLES))
+    eventually(lambda: training.running(space, "eight") == 8)
+    assert training.nodes(space, "nine") == []
+    eventually(lambda: done(training, space) == {"eight"})
+    time.sleep(CYCLES)
+    assert training.nodes(space, "nine") == []
+
+    add_nodes(training.api, [node("c", 1)])
+
+    eventually(lambda: training.running(space, "nine") == 9)
+    assert training.nodes(space, "nine") == ["a"] * 4 + ["b"] * 4 + ["c"]
+
+
+@pytest.mark.parametrize("together", [6, 1])
+def test_gangs_that_would_deadlock_run_one_after_the_other(
+    training: Volcano, space: str, together: int
+) -> None:
+    """Each of two jobs wants six of eight GPUs. Started pod by pod, both get a part."""
+    add_nodes(training.api, [node("a", 8)])
+    length = 1.0 if together == 6 else None
+    training.api.create_all(
+        [gang(name, space, pods=6, together=together, seconds=length) for name in ("one", "other")]
+    )
+
+    if together == 6:
+        eventually(lambda: done(training, space) == {"one", "other"})
+        return
+    eventually(lambda: len(training.nodes(space)) == 8)
+    time.sleep(CYCLES)
+    held = [len(training.nodes(space, name)) for name in ("one", "other")]
+    assert sum(held) == 8
+    assert max(held) <= 6  # neither is whole, or only one of them
+
+
+@pytest.mark.parametrize(("pods", "free"), [("binpack", 2), ("spread", 0)])
+def test_binpack_leaves_the_most_nodes_free_and_spread_the_fewest(
+    volcano: Volcano, space: str, pods: Any, free: int
+) -> None:
+    placement = TRAINING.placement.model_copy(update={"pods": pods})
+    volcano.configure(TRAINING.model_copy(update={"placement": placement}))
+    names = add_nodes(volcano.api, [node(f"n{number}", 8) for number in range(4)])
+    sizes = [2, 1, 3, 1, 4, 2, 1, 2]  # 16 of 32 GPUs
+    for number, size in enumerate(sizes):
+        volcano.api.create(gang(f"job-{number}", space, pods=1, gpus=size))
+        eventually(lambda number=number: volcano.running(space, f"job-{number}") == 1)
+
+    assert len(set(names) - set(volcano.nodes(space))) == free
+
+
+DOMAINS: Mapping[str, Mapping[str, str]] = {
+    f"{domain}{number}": {"leaf": leaf, "nvlink_domain": domain}
+    for domain, leaf in (("d", "l1"), ("e", "l2"), ("f", "l1"))
+    for number in (1, 2)
+}
+
+
+def domains(volcano: Volcano, taken: Sequence[str], space: str) -> None:
+    """Make three NVLink domains of two nodes with four GPUs each, and take two GPUs of nodes."""
+    lock = lock_of(DOMAINS)
+    labels = topology.node_labels(lock, {})
+    add_nodes(volcano.api, [node(name, 4, labels[name]) for name in DOMAINS])
+    for one in volcano_objects.hypernodes(topology.places(lock, {}), DOMAINS):
+        volcano.api.apply(one)
+    for name in taken:
+        job = gang(f"on-{name}", space, pods=1, gpus=2)
+        spec = job["spec"]["tasks"][0]["template"]["spec"]
+        spec["nodeSelector"] = {"kubernetes.io/hostname": name}
+        volcano.api.create(job)
+        eventually(lambda name=name: volcano.running(space, f"on-{name}") == 1)
+
+
+def within(volcano: Volcano, space: str, job: str) -> set[str]:
+    """Return the domains that a job's pods are in."""
+    return {DOMAINS[name]["nvlink_domain"] for name in volcano.nodes(space, job)}
+
+
+ONE_DOMAIN = {"mode": "hard", "highestTierAllowed": 1}
+ONE_LEAF = {"mode": "hard", "highestTierAllowed": 2}
+
+
+def test_a_job_of_eight_gpus_is_in_one_nvlink_domain_or_says_why_not(
+    training: Volcano, space: str
+) -> None:
+    """Six GPUs are free in the domains d and f of one leaf, eight in e."""
+    domains(training, ["d1", "f1"], space)
+    training.api.create(gang("first", space, pods=8, topology=ONE_DOMAIN))
+    eventually(lambda: training.running(space, "first") == 8)
+    assert within(training, space, "first") == {"e"}
+
+    # Twelve are free, but not in one domain.
+    training.api.create(gang("second", space, pods=8, topology=ONE_DOMAIN))
+    said = eventually(lambda: training.reasons(space, "second"))
+    time.sleep(CYCLES)
+    assert "8/8 tasks in gang unschedulable" in said
+    assert training.nodes(space, "second") == []
+
+    training.api.create(gang("leaf", space, pods=8, topology=ONE_LEAF))
+    eventually(lambda: training.running(space, "leaf") == 8)
+    assert within(training, space, "leaf") == {"d", "f"}
+
+    api = training.api
+    api.delete(api.path("jobs", "batch.volcano.sh/v1alpha1", space, "first"))
+    eventually(lambda: training.running(space, "second") == 8)
+    assert within(training, space, "second") == {"e"}
+
+
+def test_a_soft_topology_prefers_one_domain_and_takes_two(training: Volcano, space: str) -> None:
+    domains(training, ["d1"], space)
+    soft = {"mode": "soft"}
+    training.api.create(gang("fits", space, pods=6, topology=soft))
+    eventually(lambda: training.running(space, "fits") == 6)
+    assert len(within(training, space, "fits")) == 1
+
+    training.api.create(gang("wide", space, pods=12, topology=soft))
+    eventually(lambda: training.running(space, "wide") == 12)
+
+
+def test_a_gang_of_higher_priority_takes_exactly_what_it_needs(
+    training: Volcano, space: str
+) -> None:
+    add_nodes(training.api, [node("a", 4), node("b", 4)])
+    spare = gang("spare", space, pods=8, together=1, priority="spare")
+    spare["spec"]["policies"] = []
+    training.api.create(spare)
+    eventually(lambda: training.running(space, "spare") == 8)
+    before = {one["metadata"]["uid"] for one in training.pods(space, "spare")}
+    # One of the same class makes nobody go.
+    training.api.create(gang("peer", space, pods=4, priority="spare"))
+    eventually(lambda: training.reasons(space, "peer"))
+    time.sleep(CYCLES)
+    assert {one["metadata"]["uid"] for one in training.pods(space, "spare")} == before
+
+    training.api.create(gang("urgent", space, pods=4, priority="urgent"))
+
+    eventually(lambda: training.running(space, "urgent") == 4)
+    assert training.running(space, "spare") == 4
+    left = {one["metadata"]["uid"] for one in training.pods(space, "spare")}
+    assert len(before - left) == 4
+    assert training.nodes(space, "peer") == []
+
+
+TEAMS: Mapping[str, Mapping[str, Any]] = {
+    name: {"namespaces": [name], "gpus": {"pool_class": {GPU: {"guaranteed": 4}}}}
+    for name in ("robots", "speech", "vision")
+}
+
+
+def add_queues(volcano: Volcano, preset: Preset) -> None:
+    """Make the queues of three teams, with four GPUs guaranteed to each."""
+    cluster = lock_of({}, teams=TEAMS).cluster
+    assert cluster is not None
+    volcano.queues(volcano_objects.queues(cluster.teams, preset))
+
+
+@pytest.mark.parametrize("reclaim", ["Any", "Never"])
+def test_a_team_gets_its_guarantee_back_from_who_borrowed_it(
+    volcano: Volcano, space: str, reclaim: Any
+) -> None:
+    """Eight GPUs, four guaranteed to each: vision's gangs of two have them all."""
+    queue = TRAINING.queue.model_copy(update={"reclaim": reclaim})
+    preset = TRAINING.model_copy(update={"queue": queue})
+    volcano.configure(preset)
+    add_queues(volcano, preset)
+    add_nodes(volcano.api, [node("a", 4), node("b", 4)])
+    volcano.api.create_all(
+        [gang(f"vision-{number}", space, pods=2, queue="vision") for number in range(4)]
+    )
+    eventually(lambda: len(volcano.nodes(space)) == 8)
+
+    volcano.api.create(gang("speech", space, pods=4, queue="speech"))
+
+    if reclaim == "Never":
+        eventually(lambda: volcano.reasons(space, "speech"))
+        time.sleep(CYCLES)
+        assert volcano.nodes(space, "speech") == []
+        return
+    eventually(lambda: volcano.running(space, "speech") == 4)
+    # Its guarantee is all that it gets: what is vision's stays vision's.
+    volcano.api.create(gang("more", space, pods=2, queue="speech"))
+    time.sleep(CYCLES)
+    assert volcano.nodes(space, "more") == []
+    assert sum(volcano.running(space, f"vision-{number}") for number in range(4)) == 4
+
+
+def test_who_uses_no_more_than_the_guarantee_is_left_alone(training: Volcano, space: str) -> None:
+    """Speech has its four, vision eight: what robots lack is vision's, wherever they ask for it."""
+    add_queues(training, TRAINING)
+    add_nodes(training.api, [node("a", 4)])
+    training.api.create(gang("speech", space, pods=4, queue="speech"))
+    eventually(lambda: training.running(space, "speech") == 4)
+    own = {one["metadata"]["uid"] for one in training.pods(space, "speech")}
+    add_nodes(training.api, [node("b", 4), node("c", 4)])
+    training.api.create_all(
+        [gang(f"vision-{number}", space, pods=2, queue="vision") for number in range(4)]
+    )
+    eventually(lambda: len(training.nodes(space)) == 12)
+
+    on_a = gang("on-a", space, pods=4, queue="robots")
+    pod = on_a["spec"]["tasks"][0]["template"]["spec"]
+    pod["nodeSelector"] = {"kubernetes.io/hostname": "a"}
+    training.api.create(on_a)
+    eventually(lambda: training.reasons(space, "on-a"))
+    time.sleep(CYCLES)
+    training.api.create(gang("robots", space, pods=4, queue="robots"))
+
+    eventually(lambda: training.running(space, "robots") == 4)
+    assert {one["metadata"]["uid"] for one in training.pods(space, "speech")} == own
+    assert training.nodes(space, "on-a") == []
+
+
+def test_a_team_s_work_goes_into_the_team_s_queue_alone(training: Volcano, space: str) -> None:
+    api = training.api
+    for one in volcano_objects.guard():
+        api.apply(one)
+    training.control_plane.namespace(space, **{volcano_objects.TEAM_LABEL: "vision"})
+
+    def refused() -> str:
+        job = gang("foreign", space, pods=1, queue="speech")
+        try:
+            api.create(job)
+        except ApiError as error:
+            return str(error)
+        api.delete(api.path_of(job))  # the policy is not in force yet
+        return ""
+
+    assert eventually(refused).endswith(
+        "another queue than the team's — spec.queue — got speech / allowed vision — "
+        "write queue: vision"
+    )
+    api.create(gang("own", space, pods=1, queue="vision"))
+    # Somebody else's namespace is not our business.
+    api.create(gang("other", training.control_plane.namespace("nobody-s"), pods=1))
