@@ -240,7 +240,7 @@ def test_a_run_says_how_long_it_may_take_and_drops_the_compilers_caches(
     assert [path.name for path in own_cache.iterdir() if path.is_dir()] == ["tools"]
     said = capsys.readouterr().out.splitlines()
     assert said[0] == (
-        f"[tools] building etcd, registry into {own_cache}: some 30 minutes for all on two cores;"
+        f"[tools] building etcd, registry into {own_cache}: some 40 minutes for all on two cores;"
         " each finished tool is kept if this is interrupted"
     )
     assert said[1:3] == ["[tools] 1 of 2: etcd 3.6.8", "[tools] 2 of 2: registry 3.1.2"]

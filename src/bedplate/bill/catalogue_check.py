@@ -48,7 +48,8 @@ def _versions(catalogue: Catalogue, component: str) -> Iterator[Any]:
     elif component in {"etcd", "coredns", "pause"}:
         yield from (getattr(fact.value, component) for fact in catalogue.kubernetes.values())
     else:
-        yield from (one.value for one in catalogue.addons.values() if one.value.addon == component)
+        names = {component, component.replace("_", "-")}
+        yield from (one.value for one in catalogue.addons.values() if one.value.addon in names)
         for table in (catalogue.components, catalogue.container_runtimes):
             for fact in table.values():
                 name = getattr(fact.value, "component", getattr(fact.value, "runtime", ""))
@@ -68,6 +69,10 @@ def _files(catalogue: Catalogue) -> Iterator[Asked]:
         if (package := value.package) is not None:
             repository = Repository(package.index, package.key, package.fingerprint)
             yield Asked(fact.id, package.index, "repository", repository)
+        if (layer := value.layer) is not None:
+            for version in _versions(catalogue, value.component):
+                needed = NeededFile(version.version, value)
+                yield Asked(fact.id, needed.filled(layer.image), "image")
     for addon in catalogue.addons.values():
         if (address := addon.value.chart) and address.startswith(OCI):
             yield Asked(addon.id, reference(address, addon.value.version), "image")

@@ -1,11 +1,12 @@
-"""An image's digests, as its registry's manifests have them (OCI's distribution specification)."""
+"""Images and single layers of them, as a registry's manifests have them (OCI's specification)."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from bedplate.bill.model import Image, Known
+from bedplate.bill.model import File, Image, Known
 from bedplate.bill.places import split
 from bedplate.bill.web import ResolveError, refused
 
@@ -42,12 +43,7 @@ def image(
             pass  # its maker has removed what it replaced: the tag says what there is now
         else:
             return kept
-    tag = split(reference)[1]
-    top, kind, digest = manifest(web, f"{where}/manifests/{tag}", what)
-    chosen, inner = digest, top
-    if kind in INDEXES:
-        chosen = _for_platform(top, where, reference)
-        inner, kind, _ = manifest(web, f"{where}/manifests/{chosen}", what, chosen)
+    digest, chosen, inner, kind = _built(web, where, reference, what)
     try:
         blobs = [inner["config"], *inner["layers"]]
         size = sum(int(blob["size"]) for blob in blobs)
@@ -61,6 +57,55 @@ def image(
         needed_by=needed_by,
         known=Known(registry=places.registries.get(host, host)),
     )
+
+
+def layer(web: Web, places: Places, reference: str, adds: str, version: str, what: str) -> File:
+    """Look up the layer of an image that adds one file, by what the image says of its layers.
+
+    Raises:
+        ResolveError: the registry does not give the image, or no layer of it adds just this file.
+    """
+    where = places.repository(reference)
+    _, chosen, inner, _ = _built(web, where, reference, what)
+    place = f"{where}/manifests/{chosen}"
+    try:
+        config = f"{where}/blobs/{inner['config']['digest']}"
+        content = web.content(config, what)
+        if f"sha256:{hashlib.sha256(content).hexdigest()}" != inner["config"]["digest"]:
+            raise refused(what, config, "another content than that of its digest")
+        steps = [one for one in json.loads(content)["history"] if not one.get("empty_layer")]
+        layers = dict(enumerate(inner["layers"])) if len(steps) == len(inner["layers"]) else {}
+        made = [layers[at] for at, step in enumerate(steps) if at in layers and _adds(step, adds)]
+        digest, size = str(made[0]["digest"]), int(made[0]["size"])
+        gzipped = str(made[0]["mediaType"]).endswith(("+gzip", ".gzip"))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise refused(what, place, f"no layer that adds {adds}", "one such layer") from error
+    if len(made) != 1 or not gzipped:
+        raise refused(what, place, f"{len(made)} layers that add {adds}", "one, packed by gzip")
+    host = reference.partition("/")[0]
+    return File(
+        version=version,
+        url=f"{places.official(reference)}/blobs/{digest}",
+        sha256=digest.removeprefix("sha256:"),
+        size=size,
+        known=Known(registry=places.registries.get(host, host)),
+    )
+
+
+def _adds(step: dict[str, Any], path: str) -> bool:
+    """Tell whether a step of an image's history copies a file to this path."""
+    words = str(step.get("created_by", "")).split()
+    return "COPY" in words[:1] and path in words
+
+
+def _built(web: Web, where: str, reference: str, what: str) -> tuple[str, str, dict[str, Any], str]:
+    """Return the digest of what a tag names, and of its platform digest, manifest and type."""
+    top, kind, digest = manifest(web, f"{where}/manifests/{split(reference)[1]}", what)
+    if kind not in INDEXES:
+        return digest, digest, top, kind
+    chosen = _for_platform(top, where, reference)
+    inner, kind, _ = manifest(web, f"{where}/manifests/{chosen}", what, chosen)
+    return digest, chosen, inner, kind
 
 
 def manifest(

@@ -14,7 +14,7 @@ import yaml
 from bedplate.bill.charts import chart
 from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
 from bedplate.bill.needs import NeededImage, Repository
-from bedplate.bill.registry import image
+from bedplate.bill.registry import image, layer
 from bedplate.bill.repository import offers
 from bedplate.bill.web import CONNECTIONS, ResolveError, refused
 from bedplate.errors import BedplateError, Problem
@@ -105,6 +105,11 @@ class Resolver:
         what = f"{name} {needed.version} is not found"
         if fact.chart is not None:
             entry = chart(self.web, self.places, fact.chart, needed.version, what)
+            self.partial.keep(key, entry, {"images": []})
+            return entry, []
+        if fact.layer is not None:
+            named = needed.filled(fact.layer.image)
+            entry = layer(self.web, self.places, named, fact.layer.adds, needed.version, what)
             self.partial.keep(key, entry, {"images": []})
             return entry, []
         url = needed.filled(fact.url or "")

@@ -372,7 +372,8 @@ def _published(tables: Tables) -> Iterator[Problem]:
     known = {fact.value.component for fact in tables["components"]}
     known |= {"kubernetes", "etcd", "coredns", "pause"}
     known |= {fact.value.runtime.replace("-", "_") for fact in tables["container-runtimes"]}
-    known |= {fact.value.addon for fact in tables["addons"]}
+    addons = {fact.value.addon for fact in tables["addons"]}
+    known |= addons | {name.replace("-", "_") for name in addons}
     for file in ("artifacts", "images"):
         for fact in tables[file]:
             if fact.value.component not in {*known, None}:

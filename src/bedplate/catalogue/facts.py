@@ -438,12 +438,19 @@ class Package(Value):
     fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
 
 
+class ImageLayer(Value):
+    """The layer of an image that adds one file, named by its path; `{version}` as elsewhere."""
+
+    image: Annotated[str, Field(pattern=r"^[a-z0-9.-]+\.[a-z]+/[a-z0-9./_-]+:\S+$")]
+    adds: Annotated[str, Field(pattern=r"^/\S+$")]
+
+
 class Artifact(Value):
     """Where upstream publishes a file, and what its digest is read from.
 
     `{version}` is the component's in the lock. Exactly one of `checksum_file`, `release` (GitHub's
-    API), `package` and `chart` (an add-on's) is there; the address of the last two stands in their
-    repository's index. Of a manifest that `names_images`, these are installed too.
+    API), `package`, `chart` (an add-on's) and `layer` is there; the address of the last three
+    stands in an index or a manifest. Of a manifest that `names_images`, these are installed too.
     """
 
     artifact: str
@@ -453,16 +460,17 @@ class Artifact(Value):
     release: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
     package: Package | None = None
     chart: Chart | None = None
+    layer: ImageLayer | None = None
     names_images: bool = False
 
     @model_validator(mode="after")
     def _one_source_of_the_digest(self) -> Artifact:
-        ways = [self.checksum_file, self.release, self.package, self.chart]
-        listed = self.package is not None or self.chart is not None
+        ways = [self.checksum_file, self.release, self.package, self.chart, self.layer]
+        listed = any(way is not None for way in ways[2:])
         if sum(way is not None for way in ways) != 1 or (self.url is None) != listed:
             raise ValueError(
                 "its digest is known by one of checksum_file and release, with url, or by one of "
-                "package and chart"
+                "package, chart and layer"
             )
         return self
 

@@ -148,16 +148,20 @@ class Registry:
         found: dict[str, Any] = json.loads(body)
         return found
 
-    def push(self, name: str, layers: list[Layer], config: Mapping[str, object]) -> tuple[str, int]:
+    def push(
+        self, name: str, layers: list[Layer], config: Mapping[str, object], last: str = "bedplate"
+    ) -> tuple[str, int]:
         """Push an image under its official name; return its index's digest, its size in bytes.
 
         As vendors do, the tag names an index of platforms; here it has one.
         *config* is the image configuration's ``config`` object: entrypoint, environment, labels.
+        *last* is what the image's history says of its last layer.
         """
         repository, tag = split(name)
         for layer in layers:
             with layer.path.open("rb") as file:
                 self._push_blob(repository, layer.digest, layer.size, file)
+        steps = [*(["bedplate"] * len(layers[1:])), last]
         body = _json(
             {
                 "created": EPOCH,
@@ -165,7 +169,7 @@ class Registry:
                 "os": "linux",
                 "config": config,
                 "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
-                "history": [{"created": EPOCH, "created_by": "bedplate"} for _ in layers],
+                "history": [{"created": EPOCH, "created_by": step} for step in steps],
             }
         )
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"

@@ -109,6 +109,7 @@ class _Filler:
         self.made = 0
         self.layers: dict[str, oci.Layer] = {}
         self.files: list[Made] = []
+        self.lone = recipes.lone_files(tools)
 
     def file(self, wanted: File) -> None:
         recipe = recipes.digest(wanted, self.tools)
@@ -167,8 +168,7 @@ class _Filler:
             _say(f"chart {name}: {_size(len(content))}")
         images = {**self.done.images, name: before}
         self._keep(self.done.model_copy(update={"images": images}))
-        repository = Places(None, {}).official(name).removeprefix(HTTPS)
-        address = f"{repository}/blobs/{layer}"
+        address = _blobs(name) + layer
         self._keep_file(address, self.store.add_text(content, address))
 
     def _keep_file(self, address: str, entry: FileEntry) -> None:
@@ -178,18 +178,32 @@ class _Filler:
         base = _base_digest(recipes.bases()[wanted.base]) if wanted.base else ""
         recipe = recipes.digest(wanted, self.tools, base)
         entry = self.before.images.get(wanted.name)
+        offered = self._offered_layers(wanted.name)
         if (
             entry is None
             or entry.recipe != recipe
             or not self.registry.is_intact(wanted.name, entry.digest)
+            or (wanted.name in self.lone and not offered)
         ):
             started = time.monotonic()
             entry = self._make_image(wanted, recipe)
             self.made += 1
             _say(f"image {wanted.name}: {_size(entry.size)} in {_since(started)}")
+        else:
+            for place, file in offered.items():
+                self._keep_file(place, file)
         self._keep(
             self.done.model_copy(update={"images": {**self.done.images, wanted.name: entry}})
         )
+
+    def _offered_layers(self, name: str) -> dict[str, FileEntry]:
+        """Return the whole layers of an image that are offered as files."""
+        start = _blobs(name) if name in self.lone else "-"
+        return {
+            place: entry
+            for place, entry in self.before.files.items()
+            if place.startswith(start) and self.store.file_is_intact(place, entry)
+        }
 
     def _keep(self, done: Contents) -> None:
         self.done = done
@@ -231,7 +245,12 @@ class _Filler:
         config |= {key: value for key, value in settings.items() if value}
         environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         config["Env"] = [f"{k}={v}" for k, v in (environment | wanted.environment).items()]
-        content, size = self.registry.push(wanted.name, layers, config)
+        last = "bedplate"
+        if adds := self.lone.get(wanted.name):
+            last = f"COPY {Path(adds).name} {adds}"
+            place = _blobs(wanted.name) + layers[-1].digest
+            self._keep_file(place, self.store.add_file(layers[-1].path, place, recipe=recipe))
+        content, size = self.registry.push(wanted.name, layers, config, last)
         return ImageEntry(digest=content, size=size, recipe=recipe)
 
     def _content(self, file: str | dict[str, str]) -> tuple[Path | bytes, int]:
@@ -264,6 +283,11 @@ class _Filler:
         facts = json.loads((kept / "layer.json").read_text())
         self.layers[name] = oci.Layer(path=kept / "layer.tar.gz", **facts)
         return self.layers[name]
+
+
+def _blobs(name: str) -> str:
+    """Return where a mirror offers single layers of an image or chart, but for their digests."""
+    return f"{Places(None, {}).official(name).removeprefix(HTTPS)}/blobs/"
 
 
 def chart_metadata(archive: Path) -> dict[str, object]:

@@ -185,6 +185,16 @@ def charts(tools: Mapping[str, Tool]) -> list[Chart]:
     return [Chart(name, addon.chart) for name, addon in found if addon and addon.chart]
 
 
+def lone_files(tools: Mapping[str, Tool]) -> dict[str, str]:
+    """Return the files that the catalogue takes from a layer of their own, by image."""
+    found = {}
+    for fact in load_catalogue().artifacts.values():
+        tool = tools.get(fact.value.component.replace("_", "-"))
+        if fact.value.layer and tool:
+            found[fact.value.layer.image.replace("{version}", tool.version)] = fact.value.layer.adds
+    return found
+
+
 def _resolve(name: str, tools: Mapping[str, Tool]) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] == "flannel_manifest_cni_plugin":

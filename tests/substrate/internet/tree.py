@@ -75,13 +75,19 @@ class Tree:
         path.write_bytes(content)
         return hashlib.sha256(content).hexdigest()
 
-    def image(self, name: str, layers: tuple[bytes, ...] = (b"layer",)) -> str:
+    def image(
+        self, name: str, layers: tuple[bytes, ...] = (b"layer",), history: tuple[str, ...] = ()
+    ) -> str:
         """Write an image for amd64 below an index, as vendors publish; return the index's digest.
 
         The index names an image for another processor too, which is not there.
         """
         repository, _, tag = name.rpartition(":")
-        config = self._json(repository, {"architecture": "amd64", "os": "linux", "rootfs": {}})
+        said: dict[str, object] = {"architecture": "amd64", "os": "linux", "rootfs": {}}
+        if history:
+            steps = [{"created_by": step, "empty_layer": step[:3] == "ENV"} for step in history]
+            said["history"] = steps
+        config = self._json(repository, said)
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,

@@ -441,7 +441,7 @@ def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
         check_machine(missing)
         go = find_go()
         say(
-            f"building {', '.join(t.name for t in missing)} into {cache()}: some 30 minutes for"
+            f"building {', '.join(t.name for t in missing)} into {cache()}: some 40 minutes for"
             " all on two cores; each finished tool is kept if this is interrupted"
         )
         started = time.monotonic()

@@ -12,6 +12,7 @@ import yaml
 
 from bedplate.bill import Bill, File, Places, load_bill, write_bill
 from bedplate.bill.charts import chart
+from bedplate.bill.registry import layer
 from bedplate.bill.web import ResolveError, Web
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
@@ -20,7 +21,7 @@ from bedplate.lock import load_lock
 from bedplate.stackconfig import StackError
 from tests.substrate.internet.faults import Fault
 from tests.unit.bill.made import make
-from tests.unit.bill.vendors import put_chart
+from tests.unit.bill.vendors import put_chart, put_layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,53 @@ def test_an_image_in_the_place_of_a_chart_is_refused(web: Web, internet: Served)
     internet.tree.image("registry.k8s.io/kueue/charts/kueue:0.19.2")
     with pytest.raises(ResolveError, match=r"chart is not found .* got no chart: .*image.index"):
         upstream(web, internet, KUEUE, "0.19.2")
+
+
+DRIVER = "registry.k8s.io/someone/driver:v1"
+PROGRAM = "/usr/bin/program"
+
+
+def of_layer(web: Web, internet: Served) -> File:
+    """Look up the layer with the program, at its maker's."""
+    with internet.names():
+        return layer(web, Places(None, {}), DRIVER, PROGRAM, "1", "program is not found")
+
+
+def test_a_file_of_an_image_is_the_layer_that_its_history_names(web: Web, internet: Served) -> None:
+    sha256 = put_layer(internet.tree, DRIVER, PROGRAM, b"program")
+    found = of_layer(web, internet)
+    assert found.url == f"https://registry.k8s.io/v2/someone/driver/blobs/sha256:{sha256}"
+    assert (found.sha256, found.size, found.known.registry) == (sha256, 7, "registry.k8s.io")
+    assert layer(web, Places(internet.url, {}), DRIVER, PROGRAM, "1", "program") == found
+    assert web.content(Places(internet.url, {}).file(found.url), "program") == b"program"
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((), "no layer that adds /usr/bin/program"),
+        (("COPY a /usr/bin/a", "COPY b /usr/bin/b"), "no layer that adds"),
+        (("COPY a /usr/bin/program", "COPY b /usr/bin/program"), "2 layers that add"),
+        (("COPY a /usr/bin/program",), "no layer that adds"),
+        (("RUN touch /usr/bin/program", "COPY b /usr/bin/b"), "no layer that adds"),
+    ],
+)
+def test_an_image_that_does_not_say_which_layer_it_is_is_refused(
+    web: Web, internet: Served, steps: tuple[str, ...], said: str
+) -> None:
+    internet.tree.image(DRIVER, (b"one", b"two"), steps)
+    with pytest.raises(ResolveError, match=said):
+        of_layer(web, internet)
+
+
+def test_an_images_changed_configuration_is_refused(web: Web, internet: Served) -> None:
+    put_layer(internet.tree, DRIVER, PROGRAM, b"program")
+    fault = Fault(path="*containers/images/sha256*", flip=0)
+    with (
+        internet.records.fault(fault),
+        pytest.raises(ResolveError, match="another content than that of its digest"),
+    ):
+        of_layer(web, internet)
 
 
 @pytest.mark.parametrize("address", [KUEUE, VOLCANO])

@@ -68,6 +68,15 @@ def put_chart(tree: Tree, address: str, version: str, content: bytes) -> str:
     return sha256
 
 
+def put_layer(tree: Tree, image: str, adds: str, content: bytes) -> str:
+    """Put an image with a layer for one file; return the layer's SHA-256."""
+    steps = ("COPY rootfs /", "ENV A=b", f"COPY /made {adds} # buildkit", "COPY /x /usr/bin/x")
+    tree.image(image, (b"base", content, b"last"), steps)
+    sha256 = hashlib.sha256(content).hexdigest()
+    host, _, path = image.rpartition(":")[0].partition("/")
+    return tree.put(f"https://{host}/v2/{path}/blobs/sha256:{sha256}", content)
+
+
 def put(tree: Tree, lock: Lock, key: Key) -> None:
     """Put everything that a lock needs."""
     needs = needs_of(lock, load_catalogue())
@@ -91,6 +100,9 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
                 }
             )
             put_repository(tree, package.index, key, packages)
+            continue
+        if fact.layer is not None:
+            put_layer(tree, needed.filled(fact.layer.image), fact.layer.adds, content)
             continue
         if fact.chart is not None:
             put_chart(tree, fact.chart, needed.version, content)

@@ -1,8 +1,10 @@
-"""The demo's own charts, in a real registry: what the resolver finds, at a mirror and upstream."""
+"""What the demo fills a real registry with, and what the resolver finds of it, both ways."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import tarfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import yaml
 
 from bedplate.bill import Places
 from bedplate.bill.charts import chart
+from bedplate.bill.registry import layer
 from bedplate.bill.web import Web
 from bedplate.mirror import oci
 from bedplate.mirror.store import Store
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.substrate.internet.fixtures import Served
+
+EVERY_IMAGE = recipes.images
 
 
 @pytest.fixture
@@ -65,6 +70,34 @@ def test_what_is_filled_is_what_the_resolver_finds(
     with serving(tmp_path / "internet") as internet:
         looked_up(internet, tools)
     assert "registry.k8s.io/kueue/charts/kueue:0.19.2" in done.images
+
+
+def test_a_program_comes_from_a_layer_of_its_own(
+    tmp_path: Path, tools: dict[str, recipes.Tool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that hosts unpack: its address is that of the layer in the official registry."""
+    (lone,) = recipes.lone_files(tools).items()
+    tool = replace(tools["nvidia-dra-driver"], folder=tmp_path / "driver")
+    (tool.folder / "bin").mkdir(parents=True)
+    (tool.folder / "bin" / "gpu-kubelet-plugin").write_bytes(b"program")
+    recipe = next(one for one in EVERY_IMAGE(tools) if one.name == lone[0])
+    monkeypatch.setattr(recipes, "images", lambda _: [recipe])
+    store = Store(tmp_path / "internet" / "tree")
+    changed = tools | {"nvidia-dra-driver": tool}
+    before = fill(store, changed)
+    (place,) = (name for name in before.files if "/dra-driver-nvidia-gpu/blobs/" in name)
+    store.place(place).unlink()
+    assert fill(store, changed) == before
+    with serving(tmp_path / "internet") as internet, internet.names():
+        web = Web(internet.authority)
+        there = layer(web, Places(None, {}), *lone, tool.version, "program")
+        content = web.content(there.url, "program")
+        mirrored = layer(web, Places(internet.url, {}), *lone, tool.version, "program")
+        web.close()
+    assert mirrored == there
+    assert there.url == f"https://{place}"
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        assert archive.getnames() == [lone[1].lstrip("/")]
 
 
 def test_a_damaged_chart_is_found_and_mended(
