@@ -24,10 +24,12 @@ def sharing_line(pool: Pool, hosts: int) -> str:
     counts = {name: number * hosts for name, number in offers(pool).items()}
     if sharing.layout:
         devices = [
-            f"{number} of {name.rpartition('/mig-')[2]}" if "/mig-" in name else f"{number} whole"
+            f"{number} of {name.rpartition('/mig-')[2]}"
+            if "/mig-" in name
+            else f"{number} whole {_plural('GPU', number)}"
             for name, number in counts.items()
         ]
-        what = f"{', '.join(devices)} of {models}"
+        what = f"{', '.join(devices)} on {models}"
     else:
         total = sum(counts.values())
         unit = {"none": "GPU", "mig": f"instance of {sharing.profile}"}.get(sharing.mode, "share")

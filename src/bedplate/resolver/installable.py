@@ -39,6 +39,8 @@ PARTS: dict[str, KeyPath] = {
     "secure_boot": ("bedplate_host", "secure_boot"),
     "cuda_toolkit": ("bedplate_cuda",),
     "accelerator": ("bedplate_accelerator",),
+    "mig_layout": ("bedplate_sharing",),
+    "limited_claims": ("bedplate_sharing", "isolation"),
     "vgpu": ("bedplate_vgpu",),
     "rdma": ("bedplate_rdma",),
     "frameworks": ("bedplate_frameworks",),

@@ -168,7 +168,7 @@ def _too_large(host: SiteHost, share: MemoryShare, models: Sequence[GpuModel]) -
         if size is not None and mebibytes(share) > size * MEBIBYTES["Gi"]:
             path, got = (KEY, "share", "memory"), f"{share.memory} of {model.model}"
             fix = "write a smaller one"
-            yield refused("share-divides", host, path, got, f"less than {size}Gi", fix)
+            yield refused("share-divides", host, path, got, f"at most {size}Gi", fix)
 
 
 def mebibytes(share: object) -> int:
@@ -199,7 +199,7 @@ def _fewest(host: SiteHost, sharing: Sharing, catalogue: Catalogue) -> Iterator[
     got = f"{shares} share of a GPU with mode {sharing.mode}"
     fix = "write mode: none, which gives whole GPUs, and remove it"
     path, allowed = (KEY, key), f"{least} or more"
-    yield refused("sharing-parameters", host, path, got, allowed, fix, [fact.source.url])
+    yield refused("sharing-parameters", host, path, got, allowed, fix)
 
 
 def _isolation(
@@ -230,7 +230,9 @@ def _others(
         yield f"mig ({', '.join(common)})", f"write mode: mig with a profile{also}"
     if SLURM not in host.groups and _gives("mps", least, catalogue):
         most = min((clients(model, catalogue) for model in models), default=0)
-        fix = "write mode: mps" if replicas is not None and 1 < replicas <= most else ""
+        fix = f"write mode: mps with replicas: {most}"
+        if replicas is None or replicas <= most:
+            fix = "write mode: mps" + " with replicas:" * (replicas is None)
         if most:
             yield f"mps (up to {most} shares of a GPU)", fix
     yield "none", "write mode: none, which gives whole GPUs"

@@ -39,7 +39,7 @@ def of(
     if sharing.memory == "counted":
         text = f"{sharing.mode}, memory counted: nothing holds back what a share allocates"
         yield Notice(text, name, hint=STRONGER, source=source)
-    if (lifted := fact.value.lifted_by) is not None:
+    if (lifted := fact.value.lifted_by) in LIFTED:
         how = LIFTED[lifted].format(of=OF[sharing.mode])
         text = f"{sharing.mode}, memory limited on R{driver.branch}: {how}"
         yield Notice(text, name, hint=STRONGER, source=source)
