@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,11 @@ DEMO = Path(__file__).parents[2] / "inventories/demo"
 POOL = "pool_class"
 
 
+@cache
+def _demo() -> Lock:
+    return load_lock(DEMO)
+
+
 def lock_of(
     hosts: Mapping[str, Mapping[str, str]],
     *,
@@ -26,7 +32,7 @@ def lock_of(
     addons: Sequence[str] = (),
 ) -> Lock:
     """Return a lock of these hosts, all of one pool, by their places."""
-    lock = load_lock(DEMO)
+    lock = _demo()
     assert lock.cluster is not None
     one = lock.hosts["gpu-b"].model_copy(update={"groups": list(groups)})
     cluster = lock.cluster.model_copy(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bedplate.schedulers import topology
@@ -129,6 +129,7 @@ HOST = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)  # the first example reads the demo's lock
 @given(hosts=st.lists(HOST, min_size=1, max_size=5))
 def test_places_are_nested_or_refused(hosts: list[dict[str, Any]]) -> None:
     lock = lock_of({f"n{number}": place for number, place in enumerate(hosts)})
