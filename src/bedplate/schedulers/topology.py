@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 POOL_LABEL: Final = "bedplate.io/pool"
+SHARING_LABEL: Final = "bedplate.io/sharing"
 #: Label by level. The narrowest level comes last; the other two may stand in either order.
 LABELS: Final = {
     "rack": "topology.bedplate.io/rack",
@@ -80,12 +81,14 @@ def levels(lock: Lock, pool: str) -> list[str]:
 
 
 def node_labels(lock: Lock, found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Return all labels of each node: its pool, where it stands, and what was discovered."""
+    """Return all labels of each node: pool, mode of sharing, place, and what was discovered."""
     known = places(lock, found)
     labels = {}
     for name in known.nodes:
         pool = lock.hosts[name].pool
-        own = {POOL_LABEL: pool} if pool is not None else {}
+        own = {}
+        if pool is not None:
+            own = {POOL_LABEL: pool, SHARING_LABEL: lock.pools[pool].sharing.mode}
         labels[name] = {**found.get(name, {}), **own, **known.labels(name)}
     return {name: of_node for name, of_node in labels.items() if of_node}
 

@@ -39,7 +39,8 @@ NO_PULL: Final = {"leastrequested.weight": 0, "balancedresource.weight": 0}
 
 def resources_of(lock: Lock) -> list[str]:
     """Return the resources that the nodes' accelerators are given to pods as."""
-    return sorted({pool.expects.resource for pool in lock.pools.values() if pool.expects})
+    expected = [pool.expects for pool in lock.pools.values() if pool.expects]
+    return sorted({name for one in expected for name in (one.resource, *one.also)})
 
 
 def scheduler_config(
