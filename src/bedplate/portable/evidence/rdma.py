@@ -82,5 +82,6 @@ def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     _hardware(host, wish, to)
     what = "NCCL's settings are the lock's"
     wished = {name: str(value) for name, value in (wish.get("nccl") or {}).items()}
+    to.facts["nccl"] = wished
     have = rdma.parse_nccl(host.read(rdma.NCCL_CONF))
     to.checks.append(check("rdma.nccl", what, wished, have, AGAIN))

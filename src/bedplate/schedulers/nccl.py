@@ -1,0 +1,112 @@
+"""NCCL's settings of each pool, where pods can take them from.
+
+NCCL reads /etc/nccl.conf, which is the host's and no pod sees. So each namespace of a team has a
+ConfigMap `nccl-POOL` for every pool with RDMA, for `envFrom` of a container.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.site.membership import NODES
+from bedplate.stackconfig import StackError
+from bedplate.stackrefs import MANAGED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bedplate.lock import Lock
+
+ABOUT = "bedplate.io/about"
+
+
+class NcclDefaultsArgs(TypedDict):
+    """Inputs of NcclDefaults."""
+
+    settings: dict[str, dict[str, str]]
+    """NCCL's variables by pool."""
+    namespaces: list[str]
+    """Where they are to be had."""
+
+
+class NcclDefaults(pulumi.ComponentResource):  # type: ignore[misc]
+    """A ConfigMap for each pool in each namespace."""
+
+    def __init__(
+        self, name: str, args: NcclDefaultsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:schedulers:NcclDefaults", name, None, opts)
+        for namespace in sorted(args["namespaces"]):
+            for pool, variables in sorted(args["settings"].items()):
+                place = object_name(pool)
+                about = f"NCCL's variables for pods on nodes of {pool}: use it with envFrom."
+                kubernetes.core.v1.ConfigMap(
+                    f"{name}-{namespace}-{place}",
+                    metadata={
+                        "name": place,
+                        "namespace": namespace,
+                        "labels": MANAGED,
+                        "annotations": {ABOUT: about},
+                    },
+                    data=variables,
+                    opts=pulumi.ResourceOptions(parent=self),
+                )
+        self.register_outputs({})
+
+
+def object_name(pool: str) -> str:
+    """Return the ConfigMap's name.
+
+    >>> object_name("pool_train")
+    'nccl-pool-train'
+    """
+    return f"nccl-{pool.replace('_', '-').lower()}"
+
+
+def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
+    """Return NCCL's variables of each pool of nodes with RDMA, as the hosts have them.
+
+    Raises:
+        StackError: a host has no evidence of them, or hosts of one pool differ.
+    """
+    found: dict[str, dict[str, str]] = {}
+    first: dict[str, str] = {}
+    for name, host in sorted(lock.hosts.items()):
+        pool = host.pool
+        if pool is None or lock.pools[pool].rdma is None or not set(NODES) & set(host.groups):
+            continue
+        variables = _of_host(site, name)
+        if found.setdefault(pool, variables) != variables:
+            raise StackError(
+                f"NCCL's settings differ in one pool — {pool} — got {_shown(found[pool])} on "
+                f"{first[pool]}, {_shown(variables)} on {name} / allowed the same on all hosts of "
+                "a pool — correct rdma_devices, rdma_roce and rdma_nccl, and run "
+                "`ansible-playbook bedplate.gpu.site`"
+            )
+        first.setdefault(pool, name)
+    return {pool: variables for pool, variables in found.items() if variables}
+
+
+def namespaces_of(lock: Lock) -> list[str]:
+    """Return the namespaces of all teams."""
+    teams = lock.cluster.teams if lock.cluster else {}
+    return sorted({namespace for team in teams.values() for namespace in team.namespaces})
+
+
+def _of_host(site: Path, name: str) -> dict[str, str]:
+    path = site / ".bedplate" / "evidence" / f"host-{name}.json"
+    facts: dict[str, Any] = json.loads(path.read_text())["facts"] if path.exists() else {}
+    if "nccl" not in facts:
+        raise StackError(
+            f"no evidence of NCCL's settings — {path} — got none for {name} / allowed what the "
+            "host has — run `ansible-playbook bedplate.gpu.verify` on the site first"
+        )
+    return {key: str(value) for key, value in facts["nccl"].items()}
+
+
+def _shown(variables: dict[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(variables.items())) or "nothing"
