@@ -95,13 +95,14 @@ class Needs:
 def needs_of(lock: Lock, catalogue: Catalogue) -> Needs:
     """Return what a lock needs. The images that a manifest names are known once it is read."""
     return Needs(
-        dict(_files(lock, catalogue)),
-        dict(_images(lock, catalogue)),
+        dict(files_of(lock, catalogue)),
+        dict(images_of(lock, catalogue)),
         dict(_packages(lock, catalogue)),
     )
 
 
-def _files(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededFile]]:
+def files_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededFile]]:
+    """Yield the files that a lock needs, by artefact."""
     gpus = _gpu_nodes(lock)
     for name, fact in sorted(catalogue.artifacts.items()):
         component = fact.value.component
@@ -154,7 +155,8 @@ def _part(lock: Lock, component: str) -> Any:
     return getattr(lock.cluster, component, None)
 
 
-def _images(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
+def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
+    """Yield the images that a lock needs, by name, but for those that a manifest names."""
     if lock.cluster is None:
         return
     for name, fact in sorted(catalogue.images.items()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.bill.needs import files_of, images_of
 from bedplate.resolver import control_planes, locking, sharing_notices
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice
@@ -75,10 +76,21 @@ def of(
             f"in no group of Bedplate's, and get nothing: {', '.join(site.outside)}",
             hint=f"the groups are {', '.join(GROUPS)}",
         )
-    if lock.sources.mode == "upstream" and lock.cluster is not None:
-        facts = candidates.catalogue.artifacts.values()
-        if names := sorted(fact.value.artifact for fact in facts if fact.sure == "unproved"):
-            yield Notice("upstream addresses are unproved", "cluster", Kind.WEAK, tuple(names))
+    if names := sorted(_unproved_addresses(lock, candidates.catalogue)):
+        yield Notice("upstream addresses are unproved", "cluster", Kind.WEAK, tuple(names))
+
+
+def _unproved_addresses(lock: Lock, catalogue: Catalogue) -> Iterator[str]:
+    """Name what a lock takes from makers that nobody has fetched it from."""
+    if lock.sources.mode != "upstream":
+        return
+    sure = {fact.value.artifact: fact.sure for fact in catalogue.artifacts.values()}
+    yield from (
+        name for name, _ in files_of(lock, catalogue) if sure.get(name, "unproved") == "unproved"
+    )
+    sure = {fact.value.image: fact.sure for fact in catalogue.images.values()}
+    named = {needed.needed_by for _, needed in images_of(lock, catalogue)}
+    yield from (f"image {name}" for name in named if sure.get(name) == "unproved")
 
 
 def _untried(

@@ -236,6 +236,21 @@ def test_an_add_on_brings_its_chart_and_its_image_into_the_bill(site: Path) -> N
     )
 
 
+def test_a_plan_from_the_makers_names_the_charts_that_nobody_has_fetched(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = site / "group_vars/all/bedplate.yml"
+    content = yaml.safe_load(settings.read_text()) | {"bedplate_sources": {"mode": "upstream"}}
+    settings.write_text(yaml.safe_dump(content))
+    assert main(["plan", str(site)]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(site), "cluster"]) == 0
+    said = capsys.readouterr().out
+    assert "upstream addresses are unproved" in said
+    assert "kueue-chart" in said
+    assert "nvidia-dra-driver" not in said
+
+
 def test_a_stack_gets_the_chart_once_by_a_path_that_is_the_same_everywhere(
     site: Path, internet: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
