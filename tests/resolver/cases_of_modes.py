@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from tests.resolver.cases import CGROUP_1, CGROUP_1_ALLOWED, Case, driver, one, pins, share
+from tests.properties.building import Plain, Pool
+from tests.resolver.cases import (
+    CGROUP_1,
+    CGROUP_1_ALLOWED,
+    UBUNTU,
+    Case,
+    driver,
+    one,
+    pins,
+    share,
+)
 
 TWO_BOARDS = [{"model": "a100", "count": 4}, {"model": "b200", "count": 4}]
 WHOLE = {"mode": "none", "cards": [3]}
@@ -130,6 +141,14 @@ DIVIDED = [
         one(sharing=share("dra"), parent="slurm"),
     ),
 ]
+
+
+def beside(plain: Plain, **wishes: Any) -> Plain:
+    """Return a site with one pool more, of T4 that nobody shares."""
+    board = {"gpu": [{"model": "t4", "count": 4}], "host": {"os": UBUNTU}}
+    return replace(plain, pools={**plain.pools, "pool_b": Pool({**board, **wishes}, 1)})
+
+
 OLDER_TOOLKIT = {"nvidia_container_toolkit": "1.17.8"}
 #: Pools whose GPUs a DRA driver owns.
 CLAIMS = [
@@ -163,6 +182,13 @@ CLAIMS = [
         one(sharing=share("dra"), driver=driver("570")),
         one(sharing=share("dra"), driver=driver("535")),
         warned="taken because it ran with 570.211.01 on simulated GPUs",
+    ),
+    Case(
+        "component-driver",
+        "of-its-own-pools-alone",
+        beside(one("t4", sharing=share("dra")), driver=driver("535")),
+        beside(one("t4", sharing=share("dra"), driver=driver("535"))),
+        {"pools.pool_a.expects.by": "dra", "pools.pool_b.expects.by": "cluster"},
     ),
     Case(
         "component-driver",

@@ -35,6 +35,7 @@ HELPERS = {
     "room": ("share-divides",),
     "uncounted": ("share-divides",),
     "owner": ("resource-owner",),
+    "limits": ("isolation",),
     "part": ("component-kubernetes", "component-driver"),
     "seen": ("known-bad",),
     "met": ("known-bad",),

@@ -24,7 +24,7 @@ SEEN_BY = {
     "addons": ("addon-kubernetes", "addon-driver", "addon-needs", "addon-excludes",
                "resource-owner", "sharing-scheduler", "known-bad"),
     "architectures": ("gpu-branch", "cuda-gpu", "mps-clients", "rdma-path", "known-bad"),
-    "components": ("component-kubernetes", "component-driver", "known-bad"),
+    "components": ("component-kubernetes", "component-driver", "isolation", "known-bad"),
     "container-runtimes": ("runtime-kubernetes", "runtime-cdi", "runtime-packaged", "known-bad"),
     "cuda-majors": ("cuda-driver", "framework-driver"),
     "cuda-toolkits": ("cuda-driver", "cuda-gpu"),
@@ -40,6 +40,7 @@ SEEN_BY = {
     "mig-geometries": ("mig-geometry", "share-divides"),
     "mps-limits": ("mps-clients",),
     "rdma-paths": ("rdma-path",),
+    "sharing-modes": ("isolation", "sharing-parameters", "component-kubernetes"),
     "systems": ("guest-os", "cgroup-v1", "system-known"),
 }  # fmt: skip
 #: Words that can stand in place of one another.
@@ -51,11 +52,14 @@ OTHERS = {
     "method": ("dma-buf", "peermem"),
     "stack": ("inbox", "doca"),
     "cgroup": (1, 2),
+    "memory": ("counted", "limited", "isolated"),
+    "compute": ("counted", "limited", "isolated"),
+    "lifted_by": ("any-client", "root", None),
 }
 LISTS = ("flavours", "architectures", "excludes", "needs", "owns", "kernels", "models", "branches",
-         "compute_capabilities", "subsystems", "all")  # fmt: skip
-COUNTS = ("fabric_from", "clients", "mps_clients", "instances")
-SWITCHES = ("signed", "cdi", "guest", "ptx", "default")
+         "compute_capabilities", "subsystems", "all", "starts")  # fmt: skip
+COUNTS = ("fabric_from", "clients", "mps_clients", "instances", "size", "replicas_from")
+SWITCHES = ("signed", "cdi", "guest", "ptx", "default", "limits")
 
 
 def domain(file: str, field: str) -> list[str]:
@@ -66,7 +70,9 @@ def domain(file: str, field: str) -> list[str]:
         return {str(getattr(fact.value, name)) for fact in tables[table].values()}
 
     stem = field.rpartition("_")[0]
-    if stem in ("driver", "open"):
+    if stem == "toolkit":
+        found = of("components", "version")
+    elif stem in ("driver", "open") or field == "driver_seen":
         found = of("driver-packages", "version")
     elif stem == "kubernetes":
         found = of("kubernetes", "version")
@@ -74,7 +80,7 @@ def domain(file: str, field: str) -> list[str]:
         found = of("gpu-models", "compute_capability")
     elif stem == "kernel":
         found = of("kernels", "kernel")
-    elif field in ("first_branch", "last_branch"):
+    elif field in ("first_branch", "last_branch") or stem == "branch":
         found = of("driver-branches", "branch")
     elif file == "architectures":
         found = of("cuda-toolkits", "version")
@@ -86,7 +92,7 @@ def domain(file: str, field: str) -> list[str]:
 def _steps(file: str, field: str, value: str) -> Iterator[str]:
     """Yield a limit that lets one version less pass, and one that lets one more pass."""
     known = domain(file, field)
-    if field.endswith("_from") or field == "first_branch":
+    if field.endswith(("_from", "_seen")) or field == "first_branch":
         inside = [one for one in known if at_least(one, value)]
         outside = [one for one in known if not at_least(one, value)]
         yield from inside[1:2]
@@ -115,7 +121,7 @@ def _changes(file: str, field: str, value: Any) -> Iterator[Any]:
     elif field == "cuda" and file in ("driver-branches", "frameworks"):
         known = domain(file, field)
         yield from (one for one in known if abs(known.index(one) - _place(known, value)) == 1)
-    elif isinstance(value, str) and (field.endswith(("_from", "_upto", "_branch"))):
+    elif isinstance(value, str) and (field.endswith(("_from", "_upto", "_seen", "_branch"))):
         yield from _steps(file, field, value)
         if field.endswith("_upto") or field == "last_branch":
             yield None

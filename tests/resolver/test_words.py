@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from bedplate import catalogue as catalogue_of
 from bedplate.catalogue import load_catalogue
@@ -111,3 +112,16 @@ def test_what_is_not_known_of_other_boards_is_not_guessed(
     assert problem.key == "bedplate_accelerator.model"
     assert problem.got == model
     assert problem.fix == fix
+
+
+REFUSED: list[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("data").joinpath("refused-shares.yml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case['model']}-{case['sharing']}")
+def test_refusals_of_shares(case: dict[str, Any]) -> None:
+    """What is refused, what this GPU can have, and what to write."""
+    site = one(case["model"], os="debian-12", sharing=case["sharing"])
+    said = str(refused(site, load_catalogue())).partition("\n")[0]
+    assert said.partition("bedplate_sharing")[2].strip() == case["said"]
