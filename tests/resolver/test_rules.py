@@ -28,6 +28,7 @@ ELSEWHERE = {
     "team-namespace": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",
+    "topology-nested": "resolver/test_topology.py",
     "guests": "unit/passthrough/test_hypervisor_guests.py",
     "vgpu-driver": "unit/passthrough/test_hypervisor_guests.py",
     "vgpu-manager": "unit/passthrough/test_hypervisor_guests.py",

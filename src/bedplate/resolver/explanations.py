@@ -75,6 +75,7 @@ WHAT = {
     "team-namespace": "namespace is not the team's own",
     "team-pool": "team has a part of no such pool",
     "team-queue": "teams have no queue",
+    "topology-nested": "a part of the topology lies in two",
     "upstream-url": "address without a mirror",
     "vgpu-driver": "shares of cards need the vGPU guest driver",
     "vgpu-manager": "vGPU manager and guest driver do not go together",

@@ -7,17 +7,17 @@ nodes, Volcano's HyperNodes and Kueue's topology are all made from the same plac
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from bedplate.site import nesting
 from bedplate.site.membership import NODES
+from bedplate.site.nesting import DOMAIN
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from bedplate.lock import Lock
 
@@ -29,7 +29,6 @@ LABELS: Final = {
     "leaf": "topology.bedplate.io/leaf",
     "nvlink_domain": "topology.bedplate.io/nvlink-domain",
 }
-DOMAIN: Final = "nvlink_domain"
 HOST: Final = "kubernetes.io/hostname"
 #: GPU feature discovery's label: the UUID of the NVLink fabric and the clique in it, where one
 #: reaches beyond a host.
@@ -129,7 +128,9 @@ def _compared(
         (0, 1, "{} is in the fabrics {}"),
         (1, 0, "fabric {} is in the domains {}"),
     ):
-        for one, others in _grouped((pair[mine], pair[other]) for pair in both.values()).items():
+        for one, others in nesting.grouped(
+            (pair[mine], pair[other]) for pair in both.values()
+        ).items():
             if len(others) > 1:
                 members = [name for name, pair in both.items() if pair[mine] == one]
                 raise StackError(
@@ -142,47 +143,12 @@ def _compared(
 
 
 def _levels(nodes: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """Return the levels in use, widest first. Racks may have several leaves, or leaves racks."""
-    used = [level for level in LABELS if any(level in place for place in nodes.values())]
-    wide = [level for level in used if level != DOMAIN]
-    if len(wide) == 2 and _torn(nodes, wide[1], wide[0]):
-        if _torn(nodes, wide[0], wide[1]) is None:
-            wide.reverse()
-        else:
-            raise _overlapping(wide[0], wide[1], nodes)
-    order = (*wide, DOMAIN) if DOMAIN in used else tuple(wide)
-    for outer, inner in itertools.pairwise(order):
-        if _torn(nodes, inner, outer):
-            raise _overlapping(outer, inner, nodes)
-    return order
-
-
-def _torn(
-    nodes: Mapping[str, Mapping[str, str]], inner: str, outer: str
-) -> tuple[str, list[str]] | None:
-    """Return the first part of the inner level that lies in several of the outer, or in one and
-    in none."""
-    pairs = ((place[inner], place.get(outer, "none")) for place in nodes.values() if inner in place)
-    torn = {one: others for one, others in _grouped(pairs).items() if len(others) > 1}
-    return next(iter(torn.items()), None)
-
-
-def _overlapping(outer: str, inner: str, nodes: Mapping[str, Mapping[str, str]]) -> StackError:
-    torn = _torn(nodes, inner, outer)
-    if torn is None:
-        raise AssertionError(f"{inner} lies in {outer}")
-    value, others = torn
-    members = [name for name, place in nodes.items() if place.get(inner) == value]
-    part = "NVLink domain" if inner == DOMAIN else inner
-    return StackError(
-        f"a part of the topology lies in two — bedplate_topology of {', '.join(members)} — got "
-        f"{part} {value} in {outer} {' and '.join(others)} / allowed each {part} in "
-        f"one {outer} — correct {outer} or {inner} of these hosts"
-    )
-
-
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    grouped: defaultdict[str, set[str]] = defaultdict(set)
-    for one, other in pairs:
-        grouped[one].add(other)
-    return {one: sorted(others) for one, others in sorted(grouped.items())}
+    """Return the levels in use, widest first. Raises StackError where they do not nest."""
+    found = nesting.order(nodes)
+    if isinstance(found, nesting.Overlap):
+        raise StackError(
+            "a part of the topology lies in two — bedplate_topology of "
+            f"{', '.join(found.members)} — got {found.got} / allowed {found.allowed} — correct "
+            f"{found.outer} or {found.inner} of these hosts"
+        )
+    return found

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from bedplate.presets.model import PLAIN
-from bedplate.schedulers.topology import DOMAIN, object_name
+from bedplate.schedulers.topology import object_name
+from bedplate.site.nesting import DOMAIN
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
