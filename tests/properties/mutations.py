@@ -216,7 +216,7 @@ FORMS: dict[str, list[str]] = {
     "bedplate_gpu.pci": ['"10DE:2331"', '"2331"', '"10de-2331"'],
     "bedplate_gpu.subsystem": ['"1249"', '"0x10de1249"'],
     "bedplate_gpu.count": ["null", "0", "-1", "65", "100000"],
-    "bedplate_accelerator.vendor": ["nvidia", "intel"],
+    "bedplate_accelerator.vendor": ["nvidia", "graphcore"],
     "bedplate_accelerator.model": ["R200 XPU"],
     "bedplate_accelerator.count": ["0", "65"],
     "bedplate_sharing.mode": ["vgpu", "MPS"],

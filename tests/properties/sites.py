@@ -172,7 +172,7 @@ def _boards(drawn: Drawn) -> list[dict[str, Any]]:
 
 def _accelerator(drawn: Drawn) -> dict[str, Any]:
     known = [(f.value.vendor, f.value.accelerator) for f in drawn.catalogue.accelerators.values()]
-    known = [pair for pair in known if pair[0] in {"amd", "ascend", "kunlun"}]
+    known = [pair for pair in known if pair[0] in {"amd", "ascend", "intel", "kunlun"}]
     vendor, model = drawn.of([*known, ("amd", "none-such")])
     return {"vendor": vendor, "model": model, "count": drawn.of([1, 8])}
 

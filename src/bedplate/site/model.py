@@ -104,7 +104,7 @@ class ContainerRuntime(Wish):
 class Accelerator(Wish):
     """Accelerators of another maker in each host of a pool."""
 
-    vendor: Literal["amd", "ascend", "kunlun"]
+    vendor: Literal["amd", "ascend", "intel", "kunlun"]
     model: Annotated[str, Field(pattern=NAME)]
     count: Annotated[int, Field(ge=1, le=64)]
 
