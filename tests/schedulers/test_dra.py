@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from bedplate.schedulers.dra import LIMIT, SHARE, WHOLE, objects
 from tests.schedulers.api import Api, ApiError, eventually
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 TEAM = "dra-team"
 CARDS, GIB = 4, 15
+SIZES = (1, 2, 8, 40)
+EXAMPLES = Path(__file__).parents[2] / "docs/examples/shares-by-memory.yml"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     add_nodes(api, [node("gpu-b")])
     api.create(resource_slice("gpu-b", CARDS, f"{GIB}Gi"))
     control_plane.namespace(TEAM)
-    for memory in (1, 2, 8, 40):
+    for memory in SIZES:
         api.create(template(TEAM, f"share-{memory}gi", f"{memory}Gi"))
     api.create(template(TEAM, "whole", None, WHOLE))
     yield control_plane
@@ -47,16 +51,16 @@ def empty(cluster: ControlPlane) -> Iterator[None]:
     cluster.clear(TEAM, ("resourceclaims", VERSION))
 
 
-def bound(cluster: ControlPlane, count: int) -> bool:
+def bound(cluster: ControlPlane, count: int, namespace: str = TEAM) -> bool:
     """Tell whether so many pods have a node."""
-    pods = cluster.api.get("pods", "v1", TEAM)
+    pods = cluster.api.get("pods", "v1", namespace)
     return sum("nodeName" in one["spec"] for one in pods) == count
 
 
-def cards(cluster: ControlPlane) -> dict[str, list[str]]:
+def cards(cluster: ControlPlane, namespace: str = TEAM) -> dict[str, list[str]]:
     """Return by pod the GPUs of its claims."""
     found: dict[str, list[str]] = {}
-    for made in cluster.api.get("resourceclaims", VERSION, TEAM):
+    for made in cluster.api.get("resourceclaims", VERSION, namespace):
         allocated = made.get("status", {}).get("allocation", {}).get("devices", {})
         devices = [one["device"] for one in allocated.get("results", [])]
         owner = made["metadata"]["ownerReferences"][0]["name"]
@@ -113,6 +117,17 @@ def test_whole_gpus_are_given_once_by_claim_and_by_the_extended_resource(
     assert given == [f"gpu-{number}" for number in range(CARDS)]
     cluster.api.create(pod(TEAM, "small", "share-1gi"))
     assert "cannot allocate all claims" in eventually(lambda: why(cluster, "small"))
+
+
+def test_the_documents_examples_run_as_they_are(cluster: ControlPlane) -> None:
+    examples = cluster.namespace("dra-examples")
+    for one in yaml.safe_load_all(EXAMPLES.read_text()):
+        cluster.api.create({**one, "metadata": {**one["metadata"], "namespace": examples}})
+    eventually(lambda: bound(cluster, 3, examples))
+    found = cards(cluster, examples)
+    assert found["notebook"] == found["inference"]
+    assert found["training"] != found["inference"]
+    cluster.clear(examples, ("resourceclaimtemplates", VERSION), ("resourceclaims", VERSION))
 
 
 @pytest.fixture
