@@ -34,6 +34,7 @@ WISHES = {
     "kubernetes_node": "bedplate_kubernetes",
     "control_plane_endpoint": "bedplate_kubernetes.endpoint and endpoint_by",
     "nvidia_device_plugin": "bedplate_sharing or bedplate_pins.nvidia_device_plugin",
+    "nvidia_dra_driver": "bedplate_sharing",
     "gpu_verify": "none: it follows from the other wishes",
 }
 

@@ -85,12 +85,14 @@ def _shares(mode: SharingMode, catalogue: Catalogue) -> str:
     return mode.shares
 
 
-def _installed(mode: str, catalogue: Catalogue) -> str:
-    fact = catalogue.installable["sharing"].value
+def _installed(mode: SharingMode, catalogue: Catalogue) -> str:
+    """Return the grade; the limits of claims are a part of their own."""
+    dimension, name = ("part", "limited_claims") if mode.limits else ("sharing", mode.mode)
+    fact = catalogue.installable[dimension].value
     for values, word in ((fact.values, "tested"), (fact.stand_in, "stand-in")):
-        if mode in values:
+        if name in values:
             return word
-    return "unproved" if mode in fact.unproved else "not yet"
+    return "unproved" if name in fact.unproved else "not yet"
 
 
 def _row(fact: Fact[SharingMode], catalogue: Catalogue) -> str:
@@ -107,7 +109,7 @@ def _row(fact: Fact[SharingMode], catalogue: Catalogue) -> str:
         ENGINES[mode.encoder],
         ENGINES[mode.decoder],
         grade([fact]),
-        _installed(mode.mode, catalogue),
+        _installed(mode, catalogue),
     )
     return f"| {' | '.join(cells)} |"
 
