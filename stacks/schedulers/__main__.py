@@ -1,10 +1,12 @@
-"""Schedulers: NVIDIA's runtime by name, and what the nodes are as their labels."""
+"""Schedulers: what the nodes are, as their labels, and what shares their GPUs among workloads."""
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from bedplate import stackconfig, stackrefs
 from bedplate.cluster.wished import gpus
+from bedplate.schedulers.dra import Dra, dra_args
+from bedplate.schedulers.kueue import Kueue
 from bedplate.schedulers.node_labels import NodeLabels, discovered
 from bedplate.schedulers.runtime_class import GpuRuntime
 from bedplate.schedulers.topology import node_labels
@@ -12,11 +14,17 @@ from bedplate.schedulers.topology import node_labels
 config = stackconfig.read()
 lock = stackconfig.lock_of(config.site)
 cluster = stackrefs.cluster()
+addons = {addon.name for addon in lock.cluster.addons} if lock.cluster else set()
 
 provider = kubernetes.Provider("cluster", kubeconfig=cluster.kubeconfig)
 below = pulumi.ResourceOptions(providers=[provider])
 GpuRuntime("nvidia", {"handler": "nvidia"}, below)
 found = discovered(config.site, gpus(lock))
 labels = NodeLabels("gpus", {"labels": node_labels(lock, found)}, below)
+if (classes := dra_args(lock)) is not None:
+    Dra("dra", classes, below)
+if "kueue" in addons:
+    queues = Kueue("kueue", {"site": config.site, "lock": lock}, below)
+    pulumi.export("teams", queues.queues)
 
 pulumi.export("labels", labels.applied)
