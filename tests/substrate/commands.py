@@ -111,6 +111,10 @@ class SiteCommands:
         """Ask the cluster through the kubeconfig that the cluster stack wrote."""
         return self.run("kubectl", ["kubectl", *arguments], quiet=True, check=False)
 
+    def example(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Submit an example's objects to the cluster."""
+        return self.run(f"example {name}", ["kubectl", "apply", "-f", f"examples/{name}.yml"])
+
     def run(
         self, label: str, command: list[str], *, quiet: bool = False, check: bool = True
     ) -> subprocess.CompletedProcess[str]:

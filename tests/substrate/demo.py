@@ -9,6 +9,7 @@ import time
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
 
 SITE = ROOT / "inventories" / "demo"
+LONG = "--timeout=180s"
 DESCRIPTION = ROOT / "tests" / "substrate" / "hosts" / "demo.yml"
 
 
@@ -34,6 +35,20 @@ Took {seconds / 60:.1f} minutes.
 """
 
 
+def wait_in_queue(demo: SiteCommands) -> None:
+    """Submit two jobs to a team whose quota has room for the first alone, and see both end."""
+    mine = ["--namespace", "lab"]
+    demo.kubectl("delete", "jobs", "--all", *mine)
+    demo.example("queue")
+    first, second = "job/first", "job/second"
+    waits = "--for=jsonpath={.spec.suspend}=true"
+    demo.run("queue", ["kubectl", "wait", first, *mine, "--for=jsonpath={.status.ready}=4", LONG])
+    demo.run("queue", ["kubectl", "wait", second, *mine, waits, LONG])
+    demo.run("queue", ["kubectl", "get", "workloads", *mine])
+    demo.run("queue", ["kubectl", "wait", second, *mine, "--for=condition=complete", LONG])
+    demo.run("queue", ["kubectl", "logs", *mine, second])
+
+
 def by_hand(demo: SiteCommands) -> str:
     """Return the command that gives a shell what the demo's commands find on their PATH."""
     site = demo.show(demo.site)
@@ -53,6 +68,7 @@ def main() -> int:
         for stack in STACKS:
             demo.select(stack)
             demo.up(stack)
+        wait_in_queue(demo)
         demo.playbook("playbooks/verify.yml")
         demo.run("report", ["bedplate", "report", demo.show(SITE)])
         told = summary(demo, time.monotonic() - started)
