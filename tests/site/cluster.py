@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-#: The nodes of the site that have GPUs, and how many.
-GPUS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
+#: The nodes of the site that have GPUs, and how many of them they offer: whole, or ten shares each.
+GPUS = {"gpu-a": 8, "gpu-b": 40, "gpu-c": 40}
+CARDS = {"gpu-a": 8, "gpu-b": 4, "gpu-c": 4}
 
 
 def node(site: SiteCommands, name: str) -> dict[str, Any]:

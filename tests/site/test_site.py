@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.site.cluster import (
+    CARDS,
     GPUS,
     allocatable,
     await_boot,
@@ -32,8 +33,8 @@ from tests.site.cluster import (
 )
 from tests.site.faults import failing_programs, kill_when
 from tests.site.hosts import boot_id, on_host, snapshot
-from tests.substrate.commands import STACKS
-from tests.substrate.demo import summary
+from tests.substrate.commands import ROOT, STACKS
+from tests.substrate.demo import summary, wait_in_queue
 from tests.substrate.gpu.models import slots
 from tests.substrate.gpu.replug import plugged, replug
 from tests.substrate.hosts.description import load
@@ -264,10 +265,45 @@ def test_a_pod_names_the_right_model(site: SiteCommands, tmp_path: Path) -> None
     for name, product in {"gpu-a": "NVIDIA-H100-PCIe", "gpu-b": "Tesla-T4"}.items():
         labels = node(site, name)["metadata"]["labels"]
         assert labels["nvidia.com/gpu.product"] == product
-        assert labels["nvidia.com/gpu.count"] == str(GPUS[name])
+        assert labels["nvidia.com/gpu.count"] == str(CARDS[name])
     # gpu-a is on Debian 13, whose 535 is a legacy branch: its libraries lie in a folder of its own.
     for name, model in {"gpu-a": "NVIDIA H100 PCIe", "gpu-b": "Tesla T4"}.items():
         assert gpus_in_pod(site, name, tmp_path).startswith(f"GPU 0: {model} (UUID: GPU-")
+
+
+def test_a_job_waits_for_its_teams_quota_and_starts_when_there_is_room(site: SiteCommands) -> None:
+    """The team `lab` has four shares: the first job takes them, the second waits in the queue."""
+    wait_in_queue(site)
+    listed = json.loads(site.kubectl("get", "workloads", "-n", "lab", "-o", "json").stdout)["items"]
+    told = {one["metadata"]["ownerReferences"][0]["name"]: _conditions(one) for one in listed}
+    first, second = told["first"], told["second"]
+    assert second["Admitted"] >= first["Finished"], "the second started before there was room"
+    (pod,) = json.loads(
+        site.kubectl("get", "pods", "-n", "lab", "-l", "job-name=second", "-o", "json").stdout
+    )["items"]
+    assert pod["spec"]["nodeName"] in {"gpu-a", "gpu-b", "gpu-c"}
+    assert site.kubectl("logs", "-n", "lab", "job/second").stdout.startswith("GPU 0: ")
+
+
+def _conditions(workload: dict[str, Any]) -> dict[str, str]:
+    """Return when each condition of a workload became true; times sort as text."""
+    found = workload["status"]["conditions"]
+    return {one["type"]: one["lastTransitionTime"] for one in found if one["status"] == "True"}
+
+
+def test_nobody_goes_round_the_queue(site: SiteCommands, tmp_path: Path) -> None:
+    """A member may submit to the own team's queue, and to no other's."""
+    job = yaml.safe_load_all((ROOT / "examples" / "queue.yml").read_text())
+    first = next(iter(job))
+    first["metadata"] |= {"name": "stray", "labels": {"kueue.x-k8s.io/queue-name": "course"}}
+    path = tmp_path / "stray.yml"
+    path.write_text(yaml.safe_dump(first))
+    done = site.kubectl("create", "-f", str(path))
+    assert done.returncode != 0
+    assert "queue" in done.stdout
+    rights = ["auth", "can-i", "create", "jobs.batch", "--as", "ada", "-n"]
+    assert site.kubectl(*rights, "lab").stdout.strip() == "yes"
+    assert site.kubectl(*rights, "course").stdout.strip().startswith("no")
 
 
 def test_every_image_on_a_node_is_the_bills_by_digest(site: SiteCommands) -> None:
@@ -279,16 +315,16 @@ def test_every_image_on_a_node_is_the_bills_by_digest(site: SiteCommands) -> Non
             assert served & set(image.get("names", [])), f"{name}: {image}"
 
 
-def test_a_pod_that_asks_for_nine_stays_pending_and_says_why(site: SiteCommands) -> None:
+def test_a_pod_that_asks_for_more_than_any_node_has_waits_and_says_why(site: SiteCommands) -> None:
     site.kubectl(
-        "run", "nine", "--image=docker.io/library/debian:12-slim", "--restart=Never",
-        '--overrides={"spec":{"containers":[{"name":"nine","image":"docker.io/library/debian:12-slim",'
-        '"command":["true"],"resources":{"limits":{"nvidia.com/gpu":"9"}}}]}}',
+        "run", "many", "--image=docker.io/library/debian:12-slim", "--restart=Never",
+        '--overrides={"spec":{"containers":[{"name":"many","image":"docker.io/library/debian:12-slim",'
+        '"command":["true"],"resources":{"limits":{"nvidia.com/gpu":"41"}}}]}}',
     )  # fmt: skip
     pod: dict[str, Any] = {}
 
     def told() -> bool:
-        pod.update(json.loads(site.kubectl("get", "pod", "nine", "-o", "json").stdout))
+        pod.update(json.loads(site.kubectl("get", "pod", "many", "-o", "json").stdout))
         return bool(pod["status"].get("conditions"))
 
     wait_for("the scheduler's word on the pod", told, 60)
@@ -298,7 +334,7 @@ def test_a_pod_that_asks_for_nine_stays_pending_and_says_why(site: SiteCommands)
         assert "Insufficient nvidia.com/gpu" in scheduled["message"]
         time.sleep(5)  # it stays so
         assert told()
-    site.kubectl("delete", "pod", "nine", "--now")
+    site.kubectl("delete", "pod", "many", "--now")
 
 
 def test_second_run_changes_nothing(
@@ -330,7 +366,7 @@ def test_evidence_and_report(site: SiteCommands) -> None:
     assert 'class="badge fail"' not in page
     cluster = json.loads((results / "evidence" / "cluster.json").read_text())
     assert {check["result"] for check in cluster["checks"]} == {"pass"}
-    for name, count in GPUS.items():
+    for name, count in CARDS.items():
         host = json.loads((results / "evidence" / f"host-{name}.json").read_text())
         assert host["simulated"] is True
         assert host["labels"]["nvidia.com/gpu.count"] == str(count)
@@ -387,7 +423,7 @@ def test_a_plugin_that_cannot_start_holds_up_nobody_else(site: SiteCommands) -> 
     done = site.up("cluster", check=False)
     assert done.returncode != 0
     assert node_names(site) == {"cp1", *GPUS}
-    assert "gpu-c offers 0 nvidia.com/gpu, the lock expects 4" in done.stdout
+    assert "gpu-c offers 0 nvidia.com/gpu, the lock expects 40" in done.stdout
     head = r"nvidia-device-plugin on gpu-c is \w+ \(attempt \d+\), its last log lines:"
     _, last_lines = re.split(head, done.stdout, maxsplit=1)
     assert "error starting plugins: unable to load config: " in last_lines

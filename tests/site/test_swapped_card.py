@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.site.cluster import GPUS, await_boot, gpus_in_pod, node
+from tests.site.cluster import CARDS, GPUS, await_boot, gpus_in_pod, node
 from tests.site.hosts import boot_id, on_host
 from tests.substrate.gpu.models import slots, without_slot
 from tests.substrate.gpu.replug import replug
@@ -39,7 +39,7 @@ def test_a_swapped_card_is_noticed_and_taken_in_without_a_rebuild(
     description = load(site.description)
     container = description.container(description.host(NODE))
     # A card in another slot of the board is another card.
-    replug(container, without_slot(slots(MODEL, GPUS[NODE] + 1), 1))
+    replug(container, without_slot(slots(MODEL, CARDS[NODE] + 1), 1))
     site.substrate("reboot", NODE)
     await_boot(site, NODE, boot_id(site, NODE), GPUS)
     (gone,) = set(before) - set(uuids(site))
