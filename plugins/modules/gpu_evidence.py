@@ -89,9 +89,14 @@ options:
         default: containerd
       default:
         description: The handler of containers that name none. With V(nvidia) any container may ask
-          for GPUs by C(NVIDIA_VISIBLE_DEVICES).
+          for GPUs by C(NVIDIA_VISIBLE_DEVICES), where that is accepted.
         type: str
         default: runc
+      accepts_variable:
+        description: Whether containers without privileges get the GPUs that they name in
+          C(NVIDIA_VISIBLE_DEVICES) under the handler V(nvidia). Otherwise they are to get none.
+        type: bool
+        default: true
       nvidia_runtime:
         description: The program of the handler V(nvidia).
         type: path
@@ -232,6 +237,7 @@ CONTAINERS: dict[str, Any] = {
         "default": "containerd",
     },
     "default": {"type": "str", "default": "runc"},
+    "accepts_variable": {"type": "bool", "default": True},
     "nvidia_runtime": {"type": "path", "default": "/usr/local/bin/nvidia-container-runtime"},
     "packages": {"type": "list", "elements": "str", "default": []},
     "sandbox_image": {"type": "str", "default": ""},

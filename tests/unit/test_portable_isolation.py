@@ -37,6 +37,7 @@ class Runtime:
 
     def __init__(self, root: Path, gpus: Sequence[Gpu], fault: str = "") -> None:
         self.root, self.gpus, self.fault = root, gpus, fault
+        self.accepts = True
         self.handlers: dict[str, str] = {}
         self.given: dict[str, tuple[list[Gpu], bool]] = {}
         self.host = Host(str(root), self.run)
@@ -80,7 +81,7 @@ class Runtime:
         driver = bool(asked)
         values = {one["key"]: one["value"] for one in wish["envs"]}
         value = values.get("NVIDIA_VISIBLE_DEVICES", "void")
-        if self.handlers[pod] == "nvidia" and value not in ("void", ""):
+        if self.handlers[pod] == "nvidia" and self.accepts and value not in ("void", ""):
             driver = True
             asked = [] if value == "none" else value.split(",")
         known = {name: [gpu] for gpu in self.gpus for name in (str(gpu.number), gpu.uuid)}
@@ -175,6 +176,31 @@ def test_without_image_or_gpus_it_says_why(tmp_path: Path) -> None:
     to = Runtime(tmp_path / "bare", []).collected()
     assert to.checks[0]["reason"] == "the host itself sees no GPU"
     assert to.checks[0]["result"] == evidence.FAIL
+
+
+def test_a_variable_that_is_not_accepted_gives_nothing(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, GPUS)
+    runtime.accepts = False
+    to = runtime.collected(accepts_variable=False)
+    assert evidence.failures(to.checks, "gpu-a") == []
+    passed = by_result(to, evidence.PASS)
+    assert "container.NVIDIA_VISIBLE_DEVICES: all" in passed
+    assert "container.CDI: UUID" in passed
+    assert not [name for name in passed if "CAPABILITIES" in name]
+
+
+def test_a_toolkit_that_accepts_it_all_the_same_is_found(tmp_path: Path) -> None:
+    to = Runtime(tmp_path, GPUS).collected(accepts_variable=False, cases="core")
+    assert by_result(to, evidence.FAIL) == [
+        "container.NVIDIA_VISIBLE_DEVICES: all",
+        "container.NVIDIA_VISIBLE_DEVICES: index",
+    ]
+    assert evidence.failures(to.checks, "gpu-a")[0].startswith(
+        "a container sees what it may (NVIDIA_VISIBLE_DEVICES: all) — gpu-a "
+        "[container.NVIDIA_VISIBLE_DEVICES: all] — got: GPUs=GPU-a0 GPU-a1 GPU-a2, "
+    )
+    # Nor by the handler that containers have who name none.
+    assert runtime_cases.plain(GPUS, "nvidia", accepted=False)[1].nodes == ()
 
 
 def names(cases: Sequence[Case]) -> list[str]:

@@ -25,7 +25,13 @@ ENDPOINTS = {
     "cri-o": "unix:///run/crio/crio.sock",
 }
 #: What a core run asks: the ways in which a container could get more than it was given.
-CORE = ("nothing is given", "CDI: index", "CDI: UUID", "NVIDIA_VISIBLE_DEVICES: index")
+CORE = (
+    "nothing is given",
+    "CDI: index",
+    "CDI: UUID",
+    "NVIDIA_VISIBLE_DEVICES: all",
+    "NVIDIA_VISIBLE_DEVICES: index",
+)
 
 
 def containers(host: Host, wish: Wishes) -> Containers:
@@ -38,10 +44,12 @@ def containers(host: Host, wish: Wishes) -> Containers:
 
 def cases(wish: Wishes, gpus: Sequence[Gpu], has_cdi: bool) -> List[Case]:
     """The cases that this host is held to, in order."""
-    found = runtime_cases.plain(gpus, wish.containers["default"])
+    accepted = bool(wish.containers.get("accepts_variable", True))
+    found = runtime_cases.plain(gpus, wish.containers["default"], accepted)
     found += runtime_cases.cdi(gpus) if has_cdi else []
-    found += runtime_cases.visible_devices(gpus)
-    found += runtime_cases.driver_capabilities(gpus)
+    found += runtime_cases.visible_devices(gpus, accepted)
+    # They are asked for beside GPUs that the variable names.
+    found += runtime_cases.driver_capabilities(gpus) if accepted else []
     if wish.containers["runtime"] == "docker":
         found += runtime_cases.gpus_option(gpus, runtime_cases.NVIDIA_RUNTIME)
     if wish.containers["cases"] == "core":

@@ -68,12 +68,12 @@ def _mig(gpus: Sequence[Gpu]) -> List[Tuple[Gpu, str]]:
     return [(gpu, gpu.migs[0]) for gpu in gpus if gpu.migs][:1]
 
 
-def plain(gpus: Sequence[Gpu], default_runtime: str) -> List[Case]:
+def plain(gpus: Sequence[Gpu], default_runtime: str, accepted: bool = True) -> List[Case]:
     """Containers that were given nothing. With the toolkit's runtime as default, the variable is a
-    request that anybody may make."""
+    request that anybody may make, if it is ``accepted`` of containers without privileges."""
     request = "nothing is given, the variable says all"
     cases = [Case("nothing is given")]
-    if default_runtime == NVIDIA_RUNTIME:
+    if default_runtime == NVIDIA_RUNTIME and accepted:
         given = Case(request, environment=_visible("all"), driver=True)
         return [*cases, _seeing(given, gpus)]
     return [*cases, Case(request, environment=_visible("all"))]
@@ -102,8 +102,17 @@ def cdi(gpus: Sequence[Gpu]) -> List[Case]:
     return cases
 
 
-def visible_devices(gpus: Sequence[Gpu]) -> List[Case]:
-    """``NVIDIA_VISIBLE_DEVICES`` under the toolkit's runtime."""
+def visible_devices(gpus: Sequence[Gpu], accepted: bool = True) -> List[Case]:
+    """``NVIDIA_VISIBLE_DEVICES`` under the toolkit's runtime.
+
+    Where it is not ``accepted`` of containers without privileges, it gives them nothing.
+    """
+    if accepted:
+        return _visible_devices(gpus)
+    return [Case(case.name, case.runtime, case.environment) for case in _visible_devices(gpus)]
+
+
+def _visible_devices(gpus: Sequence[Gpu]) -> List[Case]:
     whole = _whole(gpus)
 
     def case(name: str, seen: Sequence[Gpu], value: str, driver: bool = True) -> Case:
