@@ -16,12 +16,13 @@ from ansible.plugins.loader import init_plugin_loader
 from xdist.scheduler import LoadScopeScheduling
 
 # Each has one set of hosts, or of environments, and a life of its own.
-# The boards' sources: what is fetched once serves all tests of the file.
+# The boards' sources, and daemons from packages: what is fetched once serves all tests of the file.
 ONE_WORKER = (
     "tests/site/",
     "tests/hosts/",
     "tests/standin/",
     "tests/install/",
+    "tests/sharing/",
     "tests/catalogue/test_gpu_sources.py",
 )
 # Each file has nodes of its own on a control plane that its worker starts once.

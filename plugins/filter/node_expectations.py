@@ -32,15 +32,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: By node name, its Kubernetes version and, for GPU nodes, resource and count.
+  description: By node name, its Kubernetes version and, for GPU nodes, resource and count, and
+    with C(also) the further ones of a node whose GPUs are not alike.
   type: dict
 """
 
 
 def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Map node names to ``{kubernetes[, resource, count]}``.
+    """Map node names to ``{kubernetes[, resource, count, also]}``.
 
-    Where a DRA driver owns a node's GPUs, the resource is the driver's name.
+    `also` has further resources and their counts, where MIG divides GPUs differently. Where a DRA
+    driver owns a node's GPUs, the resource is the driver's name.
     """
     expected = {}
     for name, host in lock["hosts"].items():
@@ -53,7 +55,12 @@ def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if expects and expects["by"] in ("cluster", "dra"):
             by_dra = expects["by"] == "dra"
             resource = package("portable.dra").DRIVER if by_dra else expects["resource"]
-            wish |= {"resource": resource, "count": expects["count"]}
+            # A node whose GPUs are all divided differently has no whole one to offer.
+            counts = {resource: expects["count"], **expects.get("also", {})}
+            (first, count), *others = [(one, n) for one, n in counts.items() if n]
+            wish |= {"resource": first, "count": count}
+            if others:
+                wish["also"] = dict(others)
         expected[name] = wish
     return expected
 

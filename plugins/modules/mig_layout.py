@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mig_layout
-short_description: Have every GPU of a host in one MIG layout and compute mode
+short_description: Have the GPUs of a host in their MIG layout and compute mode
 description:
   - Reads the current layout and changes only cards that differ. A MIG device that is destroyed
     takes its workload with it, so a layout is changed only where no process holds a GPU.
@@ -20,6 +20,22 @@ options:
     type: list
     elements: str
     default: []
+  layout:
+    description: What GPUs are cut into where they differ, in place of O(profiles). A GPU that it
+      does not name is not divided.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      cards:
+        description: The GPUs, by their numbers on the host.
+        type: list
+        elements: int
+        required: true
+      profiles:
+        description: Instances by MIG profile, as C({1g.10gb: 7}). None is a whole GPU.
+        type: dict
+        default: {}
   compute_mode:
     description: Who may compute on a GPU that is not divided. Empty leaves it to somebody else.
     type: str
@@ -42,6 +58,12 @@ EXAMPLES = r"""
 - name: Cut every A100 into seven
   bedplate.gpu.mig_layout:
     profiles: "{{ ['1g.10gb'] * 7 }}"
+
+- name: Cut the first into two sizes, and leave the others whole
+  bedplate.gpu.mig_layout:
+    layout:
+      - cards: [0]
+        profiles: {3g.40gb: 1, 1g.10gb: 3}
 """
 
 RETURN = r"""
@@ -86,12 +108,23 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "profiles": {"type": "list", "elements": "str", "default": []},
+            "layout": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "cards": {"type": "list", "elements": "int", "required": True},
+                    "profiles": {"type": "dict", "default": {}},
+                },
+            },
             "compute_mode": {"type": "str", "choices": ["", *mig.COMPUTE_MODES], "default": ""},
             "change_joined": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    wish = mig.Wish(tuple(module.params["profiles"]), module.params["compute_mode"])
+    wish = mig.wish(
+        module.params["profiles"], module.params["compute_mode"], module.params["layout"]
+    )
     host = Host()
     answer: dict[str, Any] = {"pending": [], "python": sys.executable}
     try:
@@ -106,8 +139,8 @@ def main() -> None:
     except mig.MigError as error:
         # In check mode on a bare host the driver is yet to come.
         if module.check_mode and host.run(["nvidia-smi", "-L"]).code == 127:
-            wished = mig.wished_text(wish)
-            outcome = mig.Outcome(bool(wish.profiles), {}, {"every GPU": wished})
+            cut = bool(wish.profiles) or any(wish.cards.values())
+            outcome = mig.Outcome(cut, {}, {"every GPU": mig.wished_layout(wish)})
         else:
             module.fail_json(msg=str(error), **answer)
     module.exit_json(

@@ -241,6 +241,19 @@ def test_the_gpus_of_control_planes_are_waited_for_after_the_network(cluster: Cl
     assert outputs["nodes"] == ([], False)
 
 
+def test_every_resource_of_gpus_that_differ_is_waited_for(cluster: ClusterArgs) -> None:
+    also = {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-1g.10gb": 3}
+    cluster["gpus"] = {"gpu-a": {"resource": "nvidia.com/gpu", "count": 1, "also": also}}
+    engine, _ = up(cluster)
+    waits = engine.seen["bedplate:index:GpuReady"]
+    assert {one.name: (one.inputs["resource"], one.inputs["count"]) for one in waits} == {
+        "demo-gpu-a-gpus": ("nvidia.com/gpu", 1),
+        "demo-gpu-a-gpus-mig-3g.40gb": ("nvidia.com/mig-3g.40gb", 1),
+        "demo-gpu-a-gpus-mig-1g.10gb": ("nvidia.com/mig-1g.10gb", 3),
+    }
+    assert all("demo-gpu-a" in one.depends_on for one in waits)
+
+
 def test_flannel_gets_the_sites_pod_network_and_is_else_unchanged() -> None:
     wished = list(yaml.safe_load_all(MANIFEST))
     found = flannel.objects(MANIFEST, "10.64.0.0/16")

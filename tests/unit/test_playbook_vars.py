@@ -404,3 +404,30 @@ def test_what_a_role_says_waits_has_upgrade_drain_the_node() -> None:
     assert [
         a for a in answers if not re.search(rf"(register: |^ +){a}\b", registered, re.MULTILINE)
     ] == []
+
+
+def test_roles_get_the_layout_of_gpus_that_differ(tmp_path: Path) -> None:
+    layout = [{"cards": [0], "profiles": {"1g.10gb": 2, "3g.40gb": 1}}, {"cards": [1]}]
+    gpu = [{"model": "a100-sxm4-80gb", "count": 2}]
+    words = {"memory": "isolated", "compute": "isolated"}
+    pools = {
+        "mixed": {"sharing": {"mode": "mig", "layout": layout, **words}, "expects": {"count": 1}},
+        "equal": {
+            "sharing": {"mode": "mig", "profile": "3g.40gb", **words},
+            "expects": {"count": 4},
+        },
+        "whole": {"sharing": {"mode": "none", **words}, "expects": {"count": 2}},
+    }
+    hosts = {name: HERE | {"mine": pool | {"gpu": gpu}} for name, pool in pools.items()}
+    names = "gpu_sharing_mig_profiles, gpu_sharing_mig_layout, nvidia_device_plugin_sharing"
+    task = {
+        "ansible.builtin.debug": {"msg": f"<{{{{ [{names}] | to_json }}}}>"},
+        "vars": {"__bedplate_pool": "{{ mine }}"},
+    }
+    printed = play(tmp_path, hosts, [task])
+    found = dict(re.findall(r"ok: \[(\w+)\] => msg: '?<(.*?)>", printed))
+    assert {name: json.loads(text) for name, text in found.items()} == {
+        "mixed": [[], layout, {"mode": "mig", "layout": layout}],
+        "equal": [["3g.40gb", "3g.40gb"], [], {"mode": "mig", "profile": "3g.40gb"}],
+        "whole": [[], [], {"mode": "none"}],
+    }, printed

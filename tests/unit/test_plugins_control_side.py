@@ -121,6 +121,26 @@ def test_nodes_offer_what_the_lock_promises() -> None:
     }
 
 
+def test_a_node_whose_gpus_are_divided_differently_offers_several_resources() -> None:
+    content = lock()
+    expects = content["pools"]["pool_train"]["expects"]
+    expects |= {"count": 6, "also": {"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 6}}
+    assert node_expectations(content)["gpu-a"] == {
+        "kubernetes": "1.36.3",
+        "resource": "nvidia.com/gpu",
+        "count": 6,
+        "also": {"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 6},
+    }
+    # All are divided: no whole one is waited for.
+    expects["count"] = 0
+    assert node_expectations(content)["gpu-a"] == {
+        "kubernetes": "1.36.3",
+        "resource": "nvidia.com/mig-3g.40gb",
+        "count": 2,
+        "also": {"nvidia.com/mig-1g.10gb": 6},
+    }
+
+
 @pytest.mark.parametrize("by", ["schedulers", "frameworks"])
 def test_what_another_stack_provides_is_not_expected_of_the_cluster(by: str) -> None:
     content = lock()

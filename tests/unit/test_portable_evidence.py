@@ -295,7 +295,7 @@ def node(name: str, ready: str = "True", gpus: str | None = "8") -> dict[str, ob
     }
 
 
-def cluster(root: Path, nodes: list[dict[str, object]]) -> list[dict[str, object]]:
+def cluster(root: Path, nodes: list[dict[str, object]], **also: int) -> list[dict[str, object]]:
     import json
 
     admin = root / "etc/kubernetes/admin.conf"
@@ -309,10 +309,8 @@ def cluster(root: Path, nodes: list[dict[str, object]]) -> list[dict[str, object
     def run(argv: Sequence[str], *_: object) -> Result:
         return Result(0, json.dumps({"items": nodes if "nodes" in argv else [pod]}), "")
 
-    expects = {
-        "cp1": {"kubernetes": "1.36.3"},
-        "gpu-a": {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 8},
-    }
+    gpus = {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 8, "also": also}
+    expects = {"cp1": {"kubernetes": "1.36.3"}, "gpu-a": gpus}
     return cluster_evidence.collect(Host(str(root), run), expects)["checks"]
 
 
@@ -334,6 +332,21 @@ def test_missing_gpus_and_a_lost_node_fail(tmp_path: Path) -> None:
             " got: 7; allowed: 8 —"
             " See 'kubectl -n kube-system logs' of the node's device plugin pod."
         ),
+    ]
+
+
+def test_a_node_without_one_of_its_mig_devices_fails(tmp_path: Path) -> None:
+    mixed = node("gpu-a")
+    mixed["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "6"  # type: ignore[index]
+    also = {"nvidia.com/mig-1g.10gb": 6, "nvidia.com/mig-3g.40gb": 2}
+    checks = cluster(tmp_path, [node("cp1", gpus=None), mixed], **also)
+    assert evidence.failures(checks, "demo") == [
+        (
+            "node gpu-a offers its MIG devices by their profiles —"
+            " demo [node.gpu-a.allocatable_also] —"
+            " got: nothing; allowed: nvidia.com/mig-3g.40gb=2 —"
+            " See 'kubectl -n kube-system logs' of the node's device plugin pod."
+        )
     ]
 
 

@@ -13,8 +13,6 @@ import pytest
 import yaml
 
 from bedplate.portable import holders, mig, mig_boot
-from bedplate.portable.evidence import sharing as sharing_evidence
-from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
 from bedplate.portable.runtime import cdi
 
@@ -299,6 +297,74 @@ def test_a_watcher_of_no_service_of_the_host_is_a_user(group: str, cards: Cards)
     assert mig.users(cards.host) == ["88 (nv-hostengine)"]
 
 
+#: Two sizes on one card, one card whole, one of a single size: as the lock says it.
+LAYOUT = [
+    {"cards": [0], "profiles": {"1g.10gb": 2, "3g.40gb": 1}},
+    {"cards": [1], "profiles": {}},
+    {"cards": [2], "profiles": {"1g.10gb": 7}},
+]
+MIXED = mig.wish((), "default", LAYOUT)
+
+
+def test_each_card_gets_its_own_layout_once_and_a_whole_one_is_not_touched(tmp_path: Path) -> None:
+    cards = Cards(tmp_path, count=3)
+    foretold = mig.apply(cards.host, MIXED, "node", check=True)
+    assert cards.commands == []
+    assert mig.apply(cards.host, MIXED, "node") == foretold
+    assert foretold.after == {
+        "GPU 0": "1 x 3g.40gb, 2 x 1g.10gb",
+        "GPU 0 compute mode": "Default",
+        "GPU 1": "not divided",
+        "GPU 1 compute mode": "Default",
+        "GPU 2": "7 x 1g.10gb",
+        "GPU 2 compute mode": "Default",
+    }
+    assert [words for words in cards.commands if "nvidia" not in words] == [
+        "-i 0 -mig 1",
+        "-i 2 -mig 1",
+        "mig -i 0 -cgi 3g.40gb,1g.10gb,1g.10gb -C",
+        "mig -i 2 -cgi " + ",".join(["1g.10gb"] * 7) + " -C",
+    ]
+    cards.commands.clear()
+    assert not mig.apply(cards.host, MIXED, "node").changed
+    assert cards.commands == []
+
+
+def test_another_layout_of_one_card_leaves_the_others_alone(tmp_path: Path) -> None:
+    cards = Cards(tmp_path, count=3)
+    mig.apply(cards.host, MIXED, "node")
+    cards.commands.clear()
+    other = [{"cards": [0], "profiles": {"3g.40gb": 2}}, *LAYOUT[1:]]
+    mig.apply(cards.host, mig.wish((), "default", other), "node")
+    assert cards.commands == ["mig -i 0 -dci", "mig -i 0 -dgi", "mig -i 0 -cgi 3g.40gb,3g.40gb -C"]
+    assert mig.differing(mig.read(cards.host), MIXED) == [
+        "GPU 0: 2 x 3g.40gb instead of 1 x 3g.40gb, 2 x 1g.10gb"
+    ]
+
+
+def test_the_compute_mode_is_that_of_whole_cards(tmp_path: Path) -> None:
+    cards = Cards(tmp_path, count=3)
+    mig.apply(cards.host, mig.wish((), "exclusive-process", LAYOUT), "node")
+    assert cards.compute == ["Default", "Exclusive_Process", "Default"]
+
+
+def test_a_layout_of_cards_that_are_not_there_is_refused(cards: Cards) -> None:
+    with pytest.raises(mig.MigError) as caught:
+        mig.apply(cards.host, MIXED, "node")
+    assert str(caught.value) == (
+        "the layout names GPUs that the host does not have — node — got: GPU 2;"
+        " allowed: GPU 0, 1 —"
+        " Correct the cards of bedplate_sharing of the host's pool, and run 'bedplate plan'."
+    )
+    assert cards.commands == []
+
+
+def test_a_card_that_stays_whole_need_not_be_one_that_mig_divides(tmp_path: Path) -> None:
+    cards = Cards(tmp_path, count=3, capable=False)
+    with pytest.raises(mig.MigError, match="GPUs that MIG cannot divide — node — got: GPU 0, 2;"):
+        mig.apply(cards.host, MIXED, "node")
+
+
 def test_cards_that_cannot_be_divided_are_refused(tmp_path: Path) -> None:
     cards = Cards(tmp_path, capable=False)
     with pytest.raises(mig.MigError) as caught:
@@ -331,6 +397,8 @@ def test_check_mode_says_the_same_and_does_nothing(cards: Cards) -> None:
 def test_the_boot_unit_reads_what_the_role_wrote() -> None:
     text = json.dumps({"profiles": ["1g.10gb"], "compute_mode": "default"})
     assert mig_boot.wish(text) == mig.Wish(("1g.10gb",), "default")
+    text = json.dumps({"profiles": [], "compute_mode": "default", "layout": LAYOUT})
+    assert mig_boot.wish(text) == MIXED
 
 
 def test_the_boot_divides_before_dcgm_looks() -> None:
@@ -356,140 +424,6 @@ def test_the_role_lays_every_module_that_the_boot_needs(tmp_path: Path) -> None:
     (tmp_path / "portable/__init__.py").touch()
     command = [sys.executable, "-c", "import portable.mig_boot"]
     subprocess.run(command, cwd=tmp_path, check=True)
-
-
-# ---- evidence
-
-
-def evidence(cards: Cards, **wish: object) -> dict[str, tuple[str, str]]:
-    to = Collected([], {}, {})
-    sharing = {"mode": "none", "replicas": 0, "mig_profiles": [], "compute_mode": "default"}
-    sharing_evidence.collect(cards.host, Wishes(sharing={**sharing, **wish}), to)
-    return {one["id"]: (one["result"], one["reason"]) for one in to.checks}
-
-
-def file(cards: Cards, name: str, text: str) -> None:
-    path = cards.root / name.lstrip("/")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def offer(cards: Cards, text: str) -> None:
-    file(cards, sharing_evidence.CONFIGURATION, f"version: v1\nflags:\n  migStrategy: {text}")
-
-
-def test_whole_cards_that_nobody_shares_are_well(cards: Cards) -> None:
-    offer(cards, "none\n")
-    found = evidence(cards)
-    assert {name: result for name, (result, _) in found.items()} == {
-        "sharing.mig": "pass",
-        "sharing.boot": "skipped",
-        "sharing.compute_mode": "pass",
-        "sharing.replicas": "pass",
-        "sharing.mps": "skipped",
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "wish", "configuration"),
-    [
-        ("sharing.mig", {"mode": "mig", "mig_profiles": ["1g.10gb"]}, "single\n"),
-        ("sharing.boot", {"mode": "mig", "mig_profiles": ["1g.10gb"]}, "single\n"),
-        ("sharing.compute_mode", {"compute_mode": "prohibited"}, "none\n"),
-        ("sharing.replicas", {"mode": "mig", "mig_profiles": ["1g.10gb"]}, "none\n"),
-        (
-            "sharing.replicas",
-            {"mode": "time-slicing", "replicas": 4},
-            "none\nsharing:\n  timeSlicing:\n      - name: nvidia.com/gpu\n        replicas: 10\n",
-        ),
-        ("sharing.mps_shm", {"mode": "mps", "replicas": 4}, "none\n"),
-    ],
-)
-def test_each_difference_fails_its_check(
-    cards: Cards, name: str, wish: dict[str, object], configuration: str
-) -> None:
-    offer(cards, configuration)
-    assert evidence(cards, **wish)[name][0] == "fail"
-
-
-def test_mps_belongs_to_the_device_plugin_alone(cards: Cards) -> None:
-    file(cards, "/proc/mounts", "shm /run/nvidia/mps/shm tmpfs rw 0 0\n")
-    file(cards, "/proc/9/comm", "nvidia-cuda-mps-control"[:15] + "\n")
-    file(cards, "/proc/9/cgroup", "0::/kubepods.slice/pod1\n")
-    found = evidence(cards, mode="mps", replicas=20)
-    assert (found["sharing.mps"][0], found["sharing.mps_shm"][0]) == ("pass", "pass")
-    assert found["sharing.compute_mode"] == (
-        "skipped",
-        "the MPS daemon sets it once the host joins",
-    )
-    file(cards, "/proc/9/cgroup", "0::/system.slice/mps.service\n")
-    assert evidence(cards, mode="mps", replicas=20)["sharing.mps"][0] == "fail"
-
-
-def test_limits_of_clients_are_asked_of_the_daemon(cards: Cards) -> None:
-    file(cards, "/etc/kubernetes/kubelet.conf", "")
-    answers = {"sh": Result(0, "5.0\n", "")}
-    run = cards.run
-    host = Host(str(cards.root), lambda argv, *rest: answers.get(argv[0]) or run(argv, *rest))
-    assert sharing_evidence.limits(host) == {"active threads": "5 %"}
-    cards.host = host
-    assert evidence(cards, mode="mps", replicas=20)["sharing.mps_limits"][0] == "pass"
-    assert evidence(cards, mode="mps", replicas=10)["sharing.mps_limits"][0] == "fail"
-    answers["sh"] = Result(127, "", "nvidia-cuda-mps-control: not found")
-    assert evidence(cards, mode="mps", replicas=20)["sharing.mps_limits"][0] == "fail"
-
-
-@pytest.mark.parametrize(
-    ("said", "mib", "same"),
-    [
-        ("3G", 3840, True),
-        ("5G", 5120, True),
-        ("768M", 768, True),
-        # What the driver keeps of a card counts for one and not for the other.
-        ("3777M", 3840, True),
-        ("2G", 3840, False),
-        ("80G", 4077, False),
-        ("512M", 768, False),
-        ("", 3840, False),
-    ],
-)
-def test_a_limit_of_memory_is_compared_as_the_daemon_says_it(
-    said: str, mib: int, same: bool
-) -> None:
-    assert sharing_evidence.same_memory(said, mib) is same
-
-
-@pytest.mark.parametrize(
-    ("said", "result"),
-    [
-        (Result(0, "4077M\n", ""), "pass"),
-        (Result(0, "3G\n", ""), "pass"),
-        (Result(0, "80G\n", ""), "fail"),
-        (Result(1, "", "Cannot find MPS control daemon process"), "skipped"),
-        (Result(0, "Invalid command\n", ""), "skipped"),
-    ],
-)
-def test_the_memory_of_clients_is_asked_of_the_daemon_for_each_card(
-    cards: Cards, said: Result, result: str
-) -> None:
-    file(cards, "/etc/kubernetes/kubelet.conf", "")
-    asked: list[str] = []
-    run = cards.run
-
-    def answer(argv: Sequence[str], *rest: object) -> Result:
-        if argv[0] == "sh":
-            asked.append(argv[2])
-            return said
-        if "memory.total" in argv[1]:
-            row = "{0}, NVIDIA H100, GPU-{0}, 81559, Enabled, 00000000:0{0}:00.0, 535.261.03\n"
-            return Result(0, row.format(0) + row.format(1), "")
-        return run(argv, *rest)
-
-    cards.host = Host(str(cards.root), answer)
-    found = evidence(cards, mode="mps", replicas=20)
-    assert found["sharing.mps_memory"][0] == result
-    question = "echo get_default_device_pinned_mem_limit {} | nvidia-cuda-mps-control"
-    assert asked[-2:] == [question.format(0), question.format(1)]
 
 
 def test_what_keeps_a_module_loaded_is_more_than_what_keeps_a_card(cards: Cards) -> None:

@@ -88,6 +88,22 @@ def test_workers_without_gpus_join_and_get_nothing_of_nvidias(make: Make) -> Non
     assert lock.cluster.kubernetes.untainted == []
 
 
+@pytest.mark.parametrize("whole", [1, 0])
+def test_the_cluster_waits_for_every_resource_of_gpus_that_are_divided_differently(
+    make: Make, whole: int
+) -> None:
+    groups = {"control_plane": hosts("cp1"), "gpu_pools": {"children": {"pool_a": hosts("a1")}}}
+    lock = planned(make(groups, KUBERNETES, pool_a=T4)).lock
+    expects = lock.pools["pool_a"].expects
+    assert expects is not None
+    also = {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-1g.10gb": 3}
+    divided = expects.model_copy(update={"count": whole, "also": also})
+    lock.pools["pool_a"] = lock.pools["pool_a"].model_copy(update={"expects": divided})
+    (waited,) = cluster_args(lock, "", 1)["gpus"].values()
+    counts = {waited["resource"]: waited["count"], **waited.get("also", {})}
+    assert counts == ({"nvidia.com/gpu": 1} if whole else {}) | also
+
+
 def test_hosts_that_end_up_nowhere_are_named(make: Make) -> None:
     groups = {
         "control_plane": hosts("cp1"),

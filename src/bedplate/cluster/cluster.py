@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -20,6 +20,8 @@ class GpuArgs(TypedDict):
     """Extended resource, like nvidia.com/gpu."""
     count: int
     """How many of it."""
+    also: NotRequired[dict[str, int]]
+    """Further resources and how many of each: MIG devices of GPUs that are divided differently."""
 
 
 class ClusterArgs(TypedDict):
@@ -131,25 +133,30 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
         expected = args["gpus"].get(str(host["name"]))
         if expected is None:
             return []
-        ready = sdk.GpuReady(
-            f"{name}-{host['name']}-gpus",
-            {
-                "host": host,
-                "controlPlane": control_plane.host,
-                "resource": expected["resource"],
-                "count": expected["count"],
-            },
-            pulumi.ResourceOptions(
-                parent=self,
-                depends_on=after,
-                # With the node go its GPUs: then there is nothing to ask any more.
-                deleted_with=after[0],
-                custom_timeouts=pulumi.CustomTimeouts(
-                    create=f"{args['gpu_seconds']}s", update=f"{args['gpu_seconds']}s"
+        wanted = [("", expected["resource"], expected["count"])]
+        for resource, count in expected.get("also", {}).items():
+            wanted.append((f"-{resource.rpartition('/')[2]}", resource, count))
+        return [
+            sdk.GpuReady(
+                f"{name}-{host['name']}-gpus{suffix}",
+                {
+                    "host": host,
+                    "controlPlane": control_plane.host,
+                    "resource": resource,
+                    "count": count,
+                },
+                pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=after,
+                    # With the node go its GPUs: then there is nothing to ask any more.
+                    deleted_with=after[0],
+                    custom_timeouts=pulumi.CustomTimeouts(
+                        create=f"{args['gpu_seconds']}s", update=f"{args['gpu_seconds']}s"
+                    ),
                 ),
-            ),
-        )
-        return [ready]
+            )
+            for suffix, resource, count in wanted
+        ]
 
 
 def _network(args: ClusterArgs) -> list[dict[str, Any]]:

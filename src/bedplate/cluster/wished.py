@@ -50,14 +50,19 @@ def gpus(lock: Lock, stack: str = STACK) -> dict[str, GpuArgs]:
     Of DRA's hosts the cluster stack waits for the driver's devices, by the driver's name.
     """
     by = (stack, DRA) if stack == STACK else (stack,)
-    return {
-        name: {
-            "resource": driver.DRIVER if expects.by in by[1:] else expects.resource,
-            "count": expects.count,
-        }
-        for name, host in sorted(lock.hosts.items())
-        if host.pool is not None and (expects := lock.pools[host.pool].expects) and expects.by in by
-    }
+    found: dict[str, GpuArgs] = {}
+    for name, host in sorted(lock.hosts.items()):
+        expects = lock.pools[host.pool].expects if host.pool is not None else None
+        if expects is None or expects.by not in by:
+            continue
+        resource = driver.DRIVER if expects.by in by[1:] else expects.resource
+        # A node whose GPUs are all divided differently has no whole one to offer.
+        counts = {resource: expects.count, **expects.also}
+        (first, count), *others = [(one, n) for one, n in counts.items() if n]
+        found[name] = {"resource": first, "count": count}
+        if others:
+            found[name]["also"] = dict(others)
+    return found
 
 
 def _machine(lock: Lock, name: str) -> MachineArgs:

@@ -66,6 +66,8 @@ BY_HAND = (
     "passthrough.groups",
     "licence.service",
     "licence.status",
+    "sharing.mps_limits",
+    "sharing.mps_memory",
 )
 #: The same, by whole names: a node that its user has drained, and a kernel that wants a reboot.
 BY_HAND_ONLY = {"slurm.node", "baseline.kernel"}

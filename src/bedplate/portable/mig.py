@@ -8,7 +8,7 @@ that is destroyed takes its workload and its UUID with it.
 import contextlib
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from . import holders
 from .host import Host
@@ -45,11 +45,17 @@ class MigError(Exception):
 class Wish(NamedTuple):
     """What every GPU is to be: the profiles it is cut into (none: not divided), its compute mode.
 
-    An empty compute mode leaves that to somebody else, as the device plugin's MPS daemon sets it.
+    `cards` has the profiles of GPUs that differ from the others, by their numbers. An empty compute
+    mode leaves that to the device plugin's MPS daemon, which sets it.
     """
 
     profiles: Tuple[str, ...]
     compute_mode: str
+    cards: Mapping[int, Tuple[str, ...]] = {}
+
+    def of(self, number: int) -> Tuple[str, ...]:
+        """The profiles of one GPU."""
+        return self.cards.get(number, self.profiles)
 
 
 class Card(NamedTuple):
@@ -75,6 +81,23 @@ class Outcome(NamedTuple):
     before: Dict[str, str]
     after: Dict[str, str]
     waiting: str = ""
+
+
+def wish(
+    profiles: Sequence[str], compute_mode: str, layout: Sequence[Mapping[str, Any]] = ()
+) -> Wish:
+    """A wish from what the lock says: `layout` is of ``{cards: [0], profiles: {1g.10gb: 7}}``.
+
+    With a layout, a GPU that it does not name is not divided.
+    """
+    cards = {
+        int(number): tuple(
+            name for name, count in part["profiles"].items() for _ in range(int(count))
+        )
+        for part in layout
+        for number in part["cards"]
+    }
+    return Wish(() if layout else tuple(profiles), compute_mode, cards)
 
 
 def _smi(host: Host, *words: str, good: Sequence[int] = (0,)) -> str:
@@ -168,9 +191,21 @@ def described(card: Card) -> str:
     return layout_text(card.devices) or "MIG on, not divided"
 
 
-def wished_text(wish: Wish) -> str:
-    """The wished layout in the words of `described`."""
-    return layout_text(wish.profiles) if wish.profiles else "not divided"
+def wished_text(profiles: Sequence[str]) -> str:
+    """A GPU's wished layout in the words of `described`."""
+    return layout_text(profiles) if profiles else "not divided"
+
+
+def wished_layout(wish: Wish) -> str:
+    """The wished layout of all GPUs: one text where they are alike, otherwise one of each."""
+    if not wish.cards:
+        return wished_text(wish.profiles)
+    return ", ".join(f"GPU {n}: {wished_text(wish.cards[n])}" for n in sorted(wish.cards))
+
+
+def absent(cards: Sequence[Card], wish: Wish) -> List[str]:
+    """Numbers of GPUs that the wish names and the host does not have."""
+    return [str(n) for n in sorted(set(wish.cards) - {card.number for card in cards})]
 
 
 def _state(cards: Sequence[Card], wish: Wish) -> Dict[str, str]:
@@ -183,13 +218,13 @@ def _state(cards: Sequence[Card], wish: Wish) -> Dict[str, str]:
 
 
 def _divided_otherwise(card: Card, wish: Wish) -> bool:
-    wished = tuple(sorted(wish.profiles))
+    wished = tuple(sorted(wish.of(card.number)))
     return bool(card.mig) and (card.instances != wished or card.devices != wished)
 
 
 def _other_mode(card: Card, wish: Wish) -> bool:
     # A card that cannot be divided differs from every wish to divide it.
-    return bool(card.mig) != bool(wish.profiles)
+    return bool(card.mig) != bool(wish.of(card.number))
 
 
 def _to_divide(cards: Sequence[Card], wish: Wish) -> bool:
@@ -200,17 +235,18 @@ def _other_compute_mode(card: Card, wish: Wish) -> bool:
     # A divided card's mode is Default, and the driver refuses to set it.
     return (
         bool(wish.compute_mode)
-        and not wish.profiles
+        and not wish.of(card.number)
         and card.compute_mode != COMPUTE_MODES[wish.compute_mode]
     )
 
 
 def differing(cards: Sequence[Card], wish: Wish) -> List[str]:
     """What is not as wished, a line per card; empty where nothing is to be done."""
-    found = []
+    found = [f"GPU {n}: not on this host" for n in absent(cards, wish)]
     for card in cards:
         if _other_mode(card, wish) or _divided_otherwise(card, wish):
-            found.append(f"GPU {card.number}: {described(card)} instead of {wished_text(wish)}")
+            wished = wished_text(wish.of(card.number))
+            found.append(f"GPU {card.number}: {described(card)} instead of {wished}")
         if _other_compute_mode(card, wish):
             wished = COMPUTE_MODES[wish.compute_mode]
             found.append(f"GPU {card.number}: compute mode {card.compute_mode} instead of {wished}")
@@ -258,8 +294,17 @@ def _open_files(host: Host, pid: str) -> List[str]:
 
 def refusal(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
     """Why these cards cannot be divided now as wished; empty where nothing is against it."""
-    whole = [str(card.number) for card in cards if card.mig is None]
-    if wish.profiles and whole:
+    missing = absent(cards, wish)
+    if missing:
+        return problem(
+            "the layout names GPUs that the host does not have",
+            where,
+            "GPU " + ", ".join(missing),
+            "GPU " + ", ".join(str(card.number) for card in cards),
+            "Correct the cards of bedplate_sharing of the host's pool, and run 'bedplate plan'.",
+        )
+    whole = [str(card.number) for card in cards if card.mig is None and wish.of(card.number)]
+    if whole:
         return problem(
             "GPUs that MIG cannot divide",
             where,
@@ -327,13 +372,10 @@ def _start_again(host: Host, check: bool = False) -> List[str]:
 
 
 def _foretold(cards: Sequence[Card], wish: Wish, before: Dict[str, str]) -> Dict[str, str]:
-    after = {
-        name: wished_text(wish) if not name.endswith("compute mode") else value
-        for name, value in before.items()
-    }
+    after = dict(before)
     for card in cards:
-        if card.mig is None:
-            after[f"GPU {card.number}"] = described(card)
+        if card.mig is not None:
+            after[f"GPU {card.number}"] = wished_text(wish.of(card.number))
         if _other_compute_mode(card, wish):
             after[f"GPU {card.number} compute mode"] = COMPUTE_MODES[wish.compute_mode]
     return after
@@ -345,9 +387,10 @@ def _change(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> Outcom
     cards = read(host)
     waiting = [str(card.number) for card in cards if _other_mode(card, wish)]
     for card in cards:
-        if card.mig and wish.profiles and _divided_otherwise(card, wish):
+        profiles = wish.of(card.number)
+        if card.mig and profiles and _divided_otherwise(card, wish):
             _empty(host, card)
-            wished = ",".join(sorted(wish.profiles, key=_by_size, reverse=True))
+            wished = ",".join(sorted(profiles, key=_by_size, reverse=True))
             _smi(host, "mig", "-i", str(card.number), "-cgi", wished, "-C")
         if _other_compute_mode(card, wish) and not card.mig:
             mode = wish.compute_mode.upper().replace("-", "_")
@@ -360,7 +403,7 @@ def _change(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> Outcom
                 "GPUs could not be divided as wished",
                 where,
                 "; ".join(left),
-                wished_text(wish),
+                wished_layout(wish),
                 "See 'nvidia-smi mig -lgipp' for what fits, and the kernel's log on the host.",
             )
         )
@@ -387,7 +430,7 @@ def _switch_modes(host: Host, cards: Sequence[Card], wish: Wish) -> None:
             if card.mig:
                 _empty(host, card)
             # It ends with 0 where the mode waits for a reset: the mode itself is read again.
-            _smi(host, "-i", str(card.number), "-mig", "1" if wish.profiles else "0")
+            _smi(host, "-i", str(card.number), "-mig", "1" if wish.of(card.number) else "0")
     finally:
         # Before instances are made: without the daemon the driver forgets them with its last user.
         holders.start(host, [holders.DAEMON])

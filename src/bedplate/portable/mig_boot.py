@@ -14,9 +14,9 @@ from .host import Host
 
 
 def wish(text: str) -> mig.Wish:
-    """The wish in the JSON that the role wrote: ``{"profiles": […], "compute_mode": "…"}``."""
+    """The wish in the JSON that the role wrote, by the names that `mig.wish` has."""
     content = json.loads(text)
-    return mig.Wish(tuple(content["profiles"]), content["compute_mode"])
+    return mig.wish(content["profiles"], content["compute_mode"], content.get("layout", ()))
 
 
 def main(arguments: List[str]) -> int:

@@ -3,6 +3,7 @@
 import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
+from .. import mig
 from ..host import Host
 from .checks import AGAIN, Checks, check, skipped
 
@@ -45,9 +46,28 @@ class Wishes(NamedTuple):
         return sum(int(wish["count"]) for wish in self.gpus)
 
     @property
+    def layout(self) -> mig.Wish:
+        """What the GPUs are divided into."""
+        given = self.sharing
+        profiles, parts = given.get("mig_profiles", ()), given.get("mig_layout", ())
+        return mig.wish(profiles, str(given.get("compute_mode", "")), parts)
+
+    @property
+    def divides(self) -> bool:
+        """Whether MIG is to divide any GPU."""
+        return bool(self.layout.profiles) or any(self.layout.cards.values())
+
+    @property
+    def strategy(self) -> str:
+        """NVIDIA's word for how MIG devices are offered: each as a GPU, or by their profiles."""
+        if self.sharing.get("mode") != "mig":
+            return "none"
+        return "mixed" if self.sharing.get("mig_layout") else "single"
+
+    @property
     def device_count(self) -> int:
         """How many devices containers can be given: MIG devices where the GPUs are divided."""
-        return self.gpu_count * max(1, len(self.sharing.get("mig_profiles", ())))
+        return sum(max(1, len(self.layout.of(number))) for number in range(self.gpu_count))
 
 
 class Collected(NamedTuple):

@@ -75,6 +75,17 @@ def _nodes(
             offered = str(len(dra.devices(slices, name, resource)))
         what = f"node {name} offers its {resource}"
         to.append(check(f"node.{name}.allocatable", what, str(wish["count"]), offered, fix))
+        if wish.get("also"):
+            there = node["status"].get("allocatable", {})
+            to.append(
+                check(
+                    f"node.{name}.allocatable_also",
+                    f"node {name} offers its MIG devices by their profiles",
+                    {one: str(count) for one, count in wish["also"].items()},
+                    {one: there[one] for one in wish["also"] if one in there},
+                    fix,
+                )
+            )
 
 
 def _in_service(node: Object, name: str, to: Checks) -> None:
@@ -152,8 +163,8 @@ def collect_settled(
 def collect(host: Host, expects: Mapping[str, Any]) -> Dict[str, Any]:
     """Evidence of the cluster: ``{facts, checks}``.
 
-    ``expects`` holds, by node name, ``{kubernetes[, resource, count]}``: a node without
-    ``resource`` has no GPUs to offer.
+    ``expects`` holds, by node name, ``{kubernetes[, resource, count, also]}``: a node without
+    ``resource`` has no GPUs to offer, and ``also`` are the counts of further resources.
     """
     checks: Checks = []
     if not host.exists(ADMIN):

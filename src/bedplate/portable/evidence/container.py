@@ -114,6 +114,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         "--oneshot",
         "--no-timestamp",
         "--use-node-feature-api=false",
+        f"--mig-strategy={wish.strategy}",
         "--output-file=",
     ]
     answer = _in_container(host, wish.plugin_image, "gfd", argv, to)
@@ -127,5 +128,6 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         return
     to.labels.update(labels)
     counted = labels.get("nvidia.com/gpu.count")
-    wished = str(wish.device_count)
+    # By profile it counts MIG devices under other labels.
+    wished = str(wish.device_count if wish.strategy == "single" else wish.gpu_count)
     to.checks.append(check("container.labels", what, wished, counted, AGAIN))

@@ -124,7 +124,7 @@ def _joined(wish: Wishes) -> bool:
 
     (NVIDIA's Fabric Manager user guide, on MIG mode.)
     """
-    return bool(wish.fabric) and not wish.sharing.get("mig_profiles")
+    return bool(wish.fabric) and not wish.divides
 
 
 def _nvlink(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> None:
