@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bedplate.simulation.fit import best_fit
 from bedplate.simulation.supply import Gpu, Node, Policy, Quota, Supply, Team
-from tests.unit.simulation.made import (
+from tests.unit.simulated_jobs.made import (
     HALVES,
     MIXED,
     SIZES,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bedplate.simulation.refusals import never
 from bedplate.simulation.run import simulate
 from bedplate.simulation.supply import Gpu, Policy, Quota, Supply, Team
-from tests.unit.simulation.made import (
+from tests.unit.simulated_jobs.made import (
     HALVES,
     MIXED,
     SIZES,
