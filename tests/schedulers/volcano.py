@@ -55,8 +55,7 @@ class Volcano:
         self.api = control_plane.api
         self.text = ""
         crds = [one for one in rendered("{}") if one["kind"] == "CustomResourceDefinition"]
-        for crd in crds:
-            self.api.apply(crd)
+        self.api.create_all(crds)
         for crd in crds:
             for version in crd["spec"]["versions"]:
                 group = f"{crd['spec']['group']}/{version['name']}"
