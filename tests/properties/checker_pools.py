@@ -183,11 +183,13 @@ def resource_owner(view: View) -> Iterator[str]:
     """The GPUs of a node are offered by exactly one; no other resource by more than one."""
     if not view.gpus or view.slurm:
         return
+    mode = view.sharing["mode"]
     own = {"hami": [], "dra": ["nvidia_dra_driver"]}
-    owners = {RESOURCE: own.get(view.sharing["mode"], ["nvidia_device_plugin"])}
+    owners = {RESOURCE: own.get(mode, ["nvidia_device_plugin"])}
     for addon in view.addons:
         row = view.facts.one("addons", addon=addon["name"], version=addon["version"]) or {}
-        if row.get("owns_in_mode") in {None, view.sharing["mode"]}:
+        # An owner in its own mode alone schedules the pods that ask for the resource everywhere.
+        if row.get("owns_in_mode") in {None, mode} or mode == "dra":
             for resource in row.get("owns", []):
                 owners.setdefault(resource, []).append(addon["name"])
     for resource, names in owners.items():

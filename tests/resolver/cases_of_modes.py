@@ -207,6 +207,13 @@ CLAIMS = [
         one(sharing=share("dra"), shared={"operators": ["gpu-operator"]}),
         {"pools.pool_a.expects.by": "dra"},
     ),
+    Case(
+        "resource-owner",
+        "hami-beside-claims",
+        one(shared={"schedulers": ["hami"]}),
+        one(sharing=share("dra"), shared={"schedulers": ["hami"]}),
+        {"pools.pool_a.expects.by": "cluster"},
+    ),
 ]
 #: The least that must hold a share's memory back.
 ISOLATION = [

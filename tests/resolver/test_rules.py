@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 #: A kernel of another system is refused by its name already (kernel-known).
 HOLDS_ALTERNATIVES_TOGETHER = {"kernel-of-system"}
 TESTS = Path(__file__).parents[1]
-#: Rules between hypervisors and their guests, and about teams, each with sites of their own.
+#: Rules about guests, teams and presets, each with sites of their own.
 ELSEWHERE = {
+    "preset-cluster": "resolver/test_presets.py",
+    "preset-extender": "resolver/test_presets.py",
+    "preset-gang": "resolver/test_presets.py",
+    "preset-queue": "resolver/test_presets.py",
+    "preset-topology": "resolver/test_presets.py",
     "team-guarantee": "resolver/test_teams.py",
     "team-namespace": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.resolver import control_planes, guests, sharing_checks, teams, topology
+from bedplate.resolver import (
+    control_planes,
+    guests,
+    presets,
+    sharing_checks,
+    teams,
+    topology,
+)
 from bedplate.resolver.explanations import refused, unknown, unknown_model, unknown_system
 from bedplate.resolver.wishes import (
     POOL_PINS,
@@ -37,6 +44,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from control_planes.check(site)
     yield from teams.check(site)
     yield from topology.check(site)
+    yield from presets.check(site)
     for pool in site.pools.values():
         yield from _pool(pool[0], catalogue)
     firsts = [pool[0] for pool in site.pools.values()]

@@ -1,0 +1,97 @@
+"""Every preset's parts are rendered together, with every way to share GPUs that goes with them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.presets import load_presets
+from bedplate.schedulers import dra, topology
+from bedplate.schedulers import volcano_objects as volcano
+from bedplate.schedulers.kueue import configuration, policies, queues, tenancy
+from tests.resolver.test_presets import RACK, answer, choice
+from tests.resolver.test_whole_sites import planned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.lock import Lock
+
+SHARING: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "time-slicing": {"mode": "time-slicing", "replicas": 10},
+    "mps": {"mode": "mps", "replicas": 4},
+    "dra": {"mode": "dra"},
+}
+TEAMS = {
+    "vision": {"gpus": {"pool_a": {"guaranteed": 2}}, "members": ["alice", "group:students"]},
+    "speech": {"gpus": {"pool_a": {"guaranteed": 1, "borrow": 1}}, "weight": 2.0, "priority": 5},
+}
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+def rendered(lock: Lock) -> Iterator[dict[str, Any]]:
+    """Yield every object of every part that the lock has."""
+    assert lock.cluster is not None
+    assert lock.cluster.preset is not None
+    yield from queues.objects(lock)
+    yield from policies.objects(lock)
+    yield from tenancy.objects(lock)
+    args = dra.dra_args(lock)
+    if args is not None:
+        yield from dra.objects(limited=args["limited"])
+    if "volcano" in {addon.name for addon in lock.cluster.addons}:
+        yield from volcano.objects(lock, topology.places(lock, {}))
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("name", sorted(load_presets()))
+def test_a_presets_parts_are_rendered_together(name: str, sharing: str) -> None:
+    everywhere = choice(name) | {"bedplate_teams": TEAMS}
+    shared = SHARING[sharing]
+    lock = planned(answer(everywhere, ({"bedplate_sharing": shared} if shared else {}) | RACK)).lock
+    assert lock.cluster is not None
+    found = list(rendered(lock))
+    kinds = Counter(one["kind"] for one in found)
+    assert kinds["ClusterQueue"] == kinds["LocalQueue"] == len(TEAMS)
+    assert kinds["WorkloadPriorityClass"] >= len(load_presets()[name].priorities)
+    assert (kinds["DeviceClass"] > 0) == (sharing == "dra")
+    with_volcano = "volcano" in load_presets()[name].schedulers
+    assert (kinds["Queue"] > 0) == with_volcano
+    assert bool(configuration.values(lock, "registry.example/kueue:v1@sha256:" + "a" * 64))
+
+    places = [
+        (one["apiVersion"].partition("/")[0], one["kind"], one["metadata"].get("namespace"),
+         one["metadata"]["name"])
+        for one in found
+    ]  # fmt: skip
+    assert [place for place, times in Counter(places).items() if times > 1] == []
+    assert [name for *_, name in places if not NAME.fullmatch(name.replace(":", "-"))] == []
+
+
+@pytest.mark.parametrize("name", sorted(load_presets()))
+def test_the_queues_say_what_the_preset_says(name: str) -> None:
+    lock = planned(answer(choice(name) | {"bedplate_teams": TEAMS})).lock
+    preset = load_presets()[name]
+    for one in rendered(lock):
+        if one["kind"] != "ClusterQueue":
+            continue
+        spec = one["spec"]
+        assert spec["queueingStrategy"] == preset.queue.order
+        if preset.queue.preemption == "Never":
+            assert spec["preemption"]["withinClusterQueue"] == "Never"
+        flavors = [flavor for group in spec["resourceGroups"] for flavor in group["flavors"]]
+        limits = {
+            resource["name"]: resource.get("borrowingLimit")
+            for flavor in flavors
+            for resource in flavor["resources"]
+            if resource["name"] == "nvidia.com/gpu"
+        }
+        if "vision" in one["metadata"]["name"]:
+            borrows = None if preset.queue.borrowing else "0"
+            assert {str(limit) if limit is not None else None for limit in limits.values()} == {
+                borrows
+            }
