@@ -36,7 +36,8 @@ def plain_fragments(mix: dict[Request, int], cpu: int, free: list[int]) -> int:
 def test_the_tables_give_the_fragments_of_the_definition(
     kinds: dict[Request, int], cpu: int, free: list[int]
 ) -> None:
-    assert Mix(kinds).fragments(cpu, free) == (
+    mix = Mix(kinds)
+    assert mix.fragments(mix.step(cpu), free) == (
         plain_fragments(kinds, cpu, free) if kinds else sum(free)
     )
 
@@ -53,12 +54,14 @@ def test_the_choice_has_the_smallest_fragment_of_all(
         return
     assert choice is not None
 
+    mix = Mix(kinds)
+
     def after(gpus: tuple[int, ...]) -> int:
         left = [m - asked.milli if gpu in gpus else m for gpu, m in enumerate(free)]
-        return Mix(kinds).fragments(cpu - asked.cpu, left)
+        return mix.fragments(mix.step(cpu - asked.cpu), left)
 
-    before = Mix(kinds).fragments(cpu, free)
-    assert choice.score == (before - after(choice.gpus)) // (STEP * Mix(kinds).weight)
+    before = mix.fragments(mix.step(cpu), free)
+    assert choice.score == (before - after(choice.gpus)) // (STEP * mix.weight)
     if asked.gpus == 1:
         assert after(choice.gpus) == min(after((gpu,)) for gpu in fits)
 

@@ -67,23 +67,18 @@ class Mix:
         """Return the place of a free CPU amount among the amounts that typical tasks ask for."""
         return bisect_right(self._cpus, cpu)
 
-    def shares(self, step: int) -> Sequence[int]:
-        """Return, by what a GPU has free, how much of it tasks for one GPU can use."""
-        return self._shares[step]
-
-    def wholes(self, step: int, free: int) -> int:
-        """Return how much of so many free GPUs tasks for several can use."""
-        sums = self._wholes[step]
-        if free < len(sums):
-            return sums[free]
-        return sums[-1] // (len(sums) - 1) * free
-
-    def fragments(self, cpu: int, free: Sequence[int]) -> int:
-        """Return the fragment of a node with so much CPU and such GPUs free, times `weight`."""
-        step = self.step(cpu)
-        values = self._shares[step]
-        usable = sum(values[milli] for milli in free)
-        return self.weight * sum(free) - usable - self.wholes(step, free.count(WHOLE))
+    def fragments(self, step: int, free: Sequence[int]) -> int:
+        """Return the fragment of a node with such GPUs free and CPU of a step, times `weight`."""
+        values, sums = self._shares[step], self._wholes[step]
+        usable = 0
+        for milli in free:
+            usable += values[milli]
+        full = free.count(WHOLE)
+        if full >= len(sums):  # more than any task asks for
+            usable += sums[-1] // (len(sums) - 1) * full
+        else:
+            usable += sums[full]
+        return self.weight * sum(free) - usable
 
 
 def _sums(values: Sequence[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def parse(quantity: str | int) -> Decimal:
 
 def milli(quantity: str | int) -> int:
     """Return a quantity in thousandths, rounded up."""
-    return int(-(-parse(quantity) * 1000 // 1))
+    return math.ceil(parse(quantity) * 1000)
 
 
 def of_pod(spec: Mapping[str, Any]) -> Request:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from bedplate.packing.policy import Choice, whole_gpus
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def tightest(node: Node, request: Request) -> tuple[int, ...] | None:
     """Return the GPU with the least free that is enough, or the first free GPUs."""
     if request.milli == WHOLE or not request.gpus:
-        return whole_gpus(node, request)
+        return whole_gpus(node.free, request.gpus)
     fits = [(free, gpu) for gpu, free in enumerate(node.free) if free >= request.milli]
     return (min(fits)[1],) if fits else None
 
@@ -33,8 +34,23 @@ class Scored:
         return None if gpus is None else Choice(self._score(node, request), gpus)
 
 
+class Random:
+    """Any GPU that has room; with random ties any node too."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)  # noqa: S311 - a policy, no secret
+
+    def choose(self, node: Node, request: Request) -> Choice | None:
+        """Return a random GPU with room, or the first free GPUs."""
+        if request.milli == WHOLE or not request.gpus:
+            gpus = whole_gpus(node.free, request.gpus)
+            return None if gpus is None else Choice(0, gpus)
+        fits = [gpu for gpu, free in enumerate(node.free) if free >= request.milli]
+        return Choice(0, (self._chance.choice(fits),)) if fits else None
+
+
 def equal(_node: Node, _request: Request) -> int:
-    """All nodes are equal: first-fit with ties by order, random with random ties."""
+    """All nodes are equal: first-fit."""
     return 0
 
 
