@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import requests
 
+from bedplate.packing.quantities import parse
 from tests.schedulers.api import THREADS, Api, ApiError
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def span(pod: dict[str, Any]) -> Span:
     """Return the span of a pod that starts now."""
     meta = pod["metadata"]
     limits = [one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"]]
-    devices = sum(int(n) for one in limits for name, n in one.items() if "/" in name)
+    devices = sum(int(parse(n)) for one in limits for name, n in one.items() if "/" in name)
     job = meta.get("labels", {}).get("batch.kubernetes.io/job-name")
     return Span(
         meta["namespace"], meta["name"], job, pod["spec"]["nodeName"], devices, time.monotonic()

@@ -13,7 +13,8 @@ import yaml
 from bedplate.packing.shares import GPUS, RESOURCE
 from bedplate.packing.state import LABEL
 from bedplate.schedulers.packing_config import NAME, NAMESPACE, configuration
-from tests.schedulers.api import eventually
+from bedplate.schedulers.packing_objects import ARCHIVE, archive, objects
+from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import FAST, tool
 from tests.schedulers.nodes import node
 from tests.schedulers.processes import free_port
@@ -21,12 +22,10 @@ from tests.schedulers.workloads import IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.schedulers.control_plane import ControlPlane
     from tests.schedulers.processes import Process
-
-LEASE = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
-"""Shorter than in a cluster, so that a follower takes over within a test's patience."""
 
 
 @dataclass
@@ -35,6 +34,8 @@ class Packing:
 
     plane: ControlPlane
     host: str
+    token: Path | None = None
+    """Of the service account whose rights both have; without it they are administrators."""
     port: int = field(default_factory=free_port)
     health: int = field(default_factory=free_port)
 
@@ -44,10 +45,9 @@ class Packing:
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self.plane.kubeconfig), **FAST},
+            "clientConnection": {"kubeconfig": str(self._kubeconfig()), **FAST},
             **configuration(port=self.port),
         }
-        config["leaderElection"] = {**config["leaderElection"], **LEASE}
         path = self.plane.folder / f"{self.host}.yml"
         path.write_text(yaml.safe_dump(config))
         program = str(tool("kubernetes") / "kube-scheduler")
@@ -62,18 +62,32 @@ class Packing:
 
     def start_extender(self) -> None:
         """Start the extender, or start it again with nothing in memory."""
+        program = self.plane.folder / ARCHIVE
+        if not program.exists():
+            program.write_bytes(archive())
         certificate, key = self.plane.admin
+        who = ["--certificate", str(certificate), "--key", str(key)]
+        if self.token:
+            who = ["--token", str(self.token)]
         extender = self.plane.add(
             f"{self.host}-extender",
             [
-                *(sys.executable, "-m", "bedplate.packing", "--identity", self.host),
-                *("--server", self.plane.server, "--ca", str(self.plane.authority.path)),
-                *("--certificate", str(certificate), "--key", str(key)),
+                *(sys.executable, "-I", "-B", str(program), "--identity", self.host),
+                *("--server", self.plane.server, "--ca", str(self.plane.authority.path), *who),
                 *("--port", str(self.port), "--health-port", str(self.health)),
                 *("--health-address", "127.0.0.1"),
             ],
         )
         extender.until(lambda: self.page("/healthz") == "ok\n")
+
+    def _kubeconfig(self) -> Path:
+        if self.token is None:
+            return self.plane.kubeconfig
+        config = yaml.safe_load(self.plane.kubeconfig.read_text())
+        config["users"][0]["user"] = {"tokenFile": str(self.token)}
+        path = self.plane.folder / f"{self.host}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def process(self, part: str) -> Process:
         """Return its `scheduler` or its `extender`."""
@@ -81,7 +95,7 @@ class Packing:
 
     def leads(self) -> None:
         """Wait until it decides."""
-        eventually(lambda: self.page("/readyz") == "ok\n")
+        eventually(lambda: self.page("/readyz") == "ok\n", 60)
 
     def page(self, path: str) -> str:
         """Return a page of the extender, also with an error's status; empty while there is none."""
@@ -97,6 +111,19 @@ class Packing:
         """Return a metric's value, 0 where it isn't counted yet."""
         lines = (line.rpartition(" ") for line in self.page("/metrics").splitlines())
         return next((float(value) for key, _, value in lines if key == name), 0.0)
+
+
+def install(plane: ControlPlane) -> tuple[list[dict[str, Any]], Path]:
+    """Apply packing's documents without its Deployment; return them and its account's token."""
+    found = [one for one in objects("scheduler", "python") if one["kind"] != "Deployment"]
+    for one in found:
+        plane.api.apply(one)
+    path = Api.path("serviceaccounts", "v1", NAMESPACE, NAME)
+    ask = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = plane.folder / "packing.token"
+    answer = plane.api.call("POST", f"{path}/token", ask)
+    token.write_text(answer["status"]["token"])
+    return found, token
 
 
 def packed_node(name: str, gpus: int, **resources: str) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import re
 import threading
 import time
 import urllib.request
@@ -12,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from bedplate.packing.shares import RESOURCE, WHOLE
-from tests.schedulers.api import eventually
+from bedplate.packing.shares import GPUS, RESOURCE, WHOLE
+from bedplate.schedulers.packing_objects import RUNTIME_CLASS, objects
+from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.kubelets import SECONDS, KubeletDouble
 from tests.schedulers.nodes import add_nodes, remove_nodes
-from tests.schedulers.packing import Packing, packed_node, place, pod
+from tests.schedulers.packing import Packing, install, packed_node, place, pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,18 +27,40 @@ if TYPE_CHECKING:
     from tests.schedulers.control_plane import ControlPlane
 
 NAMESPACE = "packing"
+BINDING = next(one for one in objects("", "") if one["kind"] == "ValidatingAdmissionPolicyBinding")
 AMOUNTS = [100, 250, 250, 333, 460, 500, 500, 500, 810, 1000, 1000, 2000]
 
 
 @pytest.fixture(scope="module")
 def packing(control_plane: ControlPlane) -> Iterator[Packing]:
-    one = Packing(control_plane, "first")
+    documents, token = install(control_plane)
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": RUNTIME_CLASS}
+    documents.append({**runtime, "metadata": {"name": RUNTIME_CLASS}})
+    control_plane.api.apply(documents[-1])
+    one = Packing(control_plane, "first", token)
     one.start()
     one.leads()
     control_plane.namespace(NAMESPACE)
+    guarded(control_plane)
     yield one
     for part in ("scheduler", "extender"):
         one.process(part).kill()
+    for document in reversed(documents):
+        control_plane.api.delete(control_plane.api.path_of(document))
+
+
+def guarded(plane: ControlPlane) -> None:
+    """Wait until the policies are in force: the API server takes a moment to see them."""
+    wrong = pod("wrong", NAMESPACE, 1500)
+
+    def refused() -> bool:
+        with contextlib.suppress(ApiError):
+            plane.api.create(wrong)
+            plane.api.delete(plane.api.path_of(wrong), gracePeriodSeconds=0)
+            return False
+        return True
+
+    eventually(refused)
 
 
 @pytest.fixture
@@ -56,6 +81,15 @@ def two(control_plane: ControlPlane, clean: None) -> list[str]:
 def nodes(control_plane: ControlPlane, clean: None) -> list[str]:
     """Three nodes with eleven GPUs."""
     return ready_nodes(control_plane, {"a1": 1, "b2": 2, "c8": 8})
+
+
+def created(plane: ControlPlane, one: dict[str, Any]) -> bool:
+    """Create a pod, or return False where it is refused."""
+    try:
+        plane.api.create(one)
+    except ApiError:
+        return False
+    return True
 
 
 def ready_nodes(plane: ControlPlane, sizes: dict[str, int]) -> list[str]:
@@ -144,7 +178,7 @@ def storm(plane: ControlPlane, count: int, seconds: float) -> list[str]:
     return [one["metadata"]["name"] for one in pods]
 
 
-def all_done(plane: ControlPlane, names: list[str], patience: float = 90) -> None:
+def all_done(plane: ControlPlane, names: list[str], patience: float = 300) -> None:
     """Wait until each pod has succeeded: none is lost."""
 
     def done() -> bool:
@@ -152,7 +186,13 @@ def all_done(plane: ControlPlane, names: list[str], patience: float = 90) -> Non
         ended = [one for one in found if one["status"]["phase"] == "Succeeded"]
         return {one["metadata"]["name"] for one in ended} == set(names)
 
-    eventually(done, patience, pause=0.5)
+    try:
+        eventually(done, patience, pause=0.5)
+    except AssertionError:
+        found = plane.api.get("pods", "v1", NAMESPACE)
+        waits = [one for one in found if one["status"]["phase"] != "Succeeded"]
+        said = [(place(one), message(plane, one["metadata"]["name"])) for one in waits]
+        raise AssertionError(f"{len(waits)} pods are lost: {said[:5]}") from None
 
 
 def message(plane: ControlPlane, name: str) -> str:
@@ -189,12 +229,56 @@ def test_two_halves_share_a_gpu_and_the_third_waits_with_the_reason(
     )
 
 
-def test_an_amount_that_no_gpu_can_give_is_refused(
-    control_plane: ControlPlane, nodes: list[str]
+def test_a_pod_needs_to_name_its_share_alone(
+    control_plane: ControlPlane, packing: Packing, two: list[str]
 ) -> None:
-    control_plane.api.create(pod("odd", NAMESPACE, 1500))
-    said = eventually(lambda: message(control_plane, "odd"))
-    assert "bedplate.io/gpu-milli: 1500 is neither a share of one GPU (1 to 1000) nor whole" in said
+    plain = pod("plain", NAMESPACE, 500)
+    del plain["spec"]["schedulerName"]
+    made = control_plane.api.create(plain)
+    assert made["spec"]["schedulerName"] == "bedplate-packing"
+    assert made["spec"]["runtimeClassName"] == RUNTIME_CLASS
+    (env,) = made["spec"]["containers"][0]["env"]
+    assert env["name"] == "NVIDIA_VISIBLE_DEVICES"
+    assert env["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.annotations['bedplate.io/gpus']"
+    eventually(
+        lambda: place(control_plane.api.get("pods", "v1", NAMESPACE, "plain")) == ("b2", "0")
+    )
+
+
+REFUSED = {
+    "is a share of one GPU (1 to 1000) or whole GPUs": {"amount": 1500},
+    "is counted by scheduler bedplate-packing alone": {"schedulerName": "other"},
+    "the scheduler chooses the node": {"nodeName": "b2"},
+    "annotation bedplate.io/gpus is written by the binding alone": {"gpus": "0"},
+    "comes from annotation bedplate.io/gpus": {"env": "all"},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_would_not_be_counted_is_refused(
+    control_plane: ControlPlane, packing: Packing, reason: str
+) -> None:
+    change = REFUSED[reason]
+    notes = {GPUS: str(change["gpus"])} if "gpus" in change else {}
+    wrong = pod("wrong", NAMESPACE, int(change.get("amount", 500)), notes)
+    wrong["spec"] |= {key: change[key] for key in ("schedulerName", "nodeName") if key in change}
+    if "env" in change:
+        seen = {"name": "NVIDIA_VISIBLE_DEVICES", "value": change["env"]}
+        wrong["spec"]["containers"][0]["env"] = [seen]
+    with pytest.raises(ApiError, match=re.escape(reason)):
+        control_plane.api.create(wrong)
+
+
+def test_nobody_changes_which_gpus_a_pod_has(
+    control_plane: ControlPlane, packing: Packing, two: list[str]
+) -> None:
+    api = control_plane.api
+    api.create(pod("half", NAMESPACE, 500))
+    path = api.path("pods", "v1", NAMESPACE, "half")
+    eventually(lambda: place(api.call("GET", path)))
+    for subresource in ("", "status"):
+        with pytest.raises(ApiError, match="is written by the binding alone"):
+            api.patch(path, {"metadata": {"annotations": {GPUS: "1"}}}, subresource)
 
 
 def test_a_pod_that_was_bound_uncounted_shuts_its_node(
@@ -202,8 +286,10 @@ def test_a_pod_that_was_bound_uncounted_shuts_its_node(
 ) -> None:
     api = control_plane.api
     stranger = pod("stranger", NAMESPACE, 300)
+    api.delete(api.path_of(BINDING))  # bound when the guard was not there yet
     stranger["spec"]["nodeName"] = "b2"
-    api.create(stranger)
+    eventually(lambda: created(control_plane, stranger))
+    api.apply(BINDING)
     eventually(lambda: packing.metric("bedplate_packing_nodes_excluded") == 1)
     api.create(pod("waits", NAMESPACE, 500))
     said = eventually(lambda: message(control_plane, "waits"))
@@ -245,7 +331,7 @@ def test_what_is_taken_is_rebuilt_from_the_api(
 def test_one_instance_decides_and_the_other_takes_over(
     control_plane: ControlPlane, packing: Packing, nodes: list[str]
 ) -> None:
-    second = Packing(control_plane, "second")
+    second = Packing(control_plane, "second", packing.token)
     second.start()
     eventually(lambda: "lease is held by first_" in second.page("/readyz"))
     question = {"Pod": pod("asked", NAMESPACE, 500), "NodeNames": nodes}
@@ -258,15 +344,15 @@ def test_one_instance_decides_and_the_other_takes_over(
     eventually(lambda: all(place(one) for one in api.get("pods", "v1", NAMESPACE)))
     packing.process("scheduler").kill()
     api.create_all(pod(f"after-{at}", NAMESPACE, 500) for at in range(18))
-    eventually(lambda: all(place(one) for one in api.get("pods", "v1", NAMESPACE)))
+    eventually(lambda: all(place(one) for one in api.get("pods", "v1", NAMESPACE)), 90)
     assert "lease is held by second_" in packing.page("/readyz")
     assert "not the leader" in ask(packing, "filter", question)["Error"]
     taken = sorted(place(one) or () for one in api.get("pods", "v1", NAMESPACE))
     assert len(taken) == 22
     assert all(taken.count(gpu) == 2 for gpu in taken), "eleven GPUs, two halves on each"
-    for part in ("scheduler", "extender"):
-        second.process(part).kill()
-        packing.process(part).kill()
+    second.process("scheduler").stop()  # and gives its Lease up
+    second.process("extender").kill()
+    packing.process("extender").kill()
     packing.start()
     packing.leads()
 
