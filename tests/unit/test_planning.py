@@ -287,6 +287,23 @@ def plan(site: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple
     return status, capsys.readouterr().out
 
 
+def test_the_extender_is_planned_and_refused_at_its_setting(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = site / "group_vars" / "all" / "bedplate.yml"
+    lines = shared.read_text().count("\n")
+    shared.write_text(
+        shared.read_text()
+        + "bedplate_schedulers: [kueue]\n"
+        + "bedplate_preset: {name: classroom, placement: {extender: true}}\n"
+    )
+    status, text = plan(site, capsys)
+    assert status == 4
+    assert f"{shared}:{lines + 2}" in text.splitlines()[0]
+    assert "bedplate_preset.placement.extender" in text.splitlines()[0]
+    assert "part extender (cluster)" in text.splitlines()[-1]
+
+
 def test_what_cannot_be_installed_comes_first_and_last(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

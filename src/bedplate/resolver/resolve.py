@@ -163,6 +163,8 @@ def _plan(
             "teams": teams.decided(site, locked_pools),
         }
         part = part.model_copy(update=shared_by)
+        if part.preset and part.preset.placement.extender:  # no pool's GPUs are the extender's yet
+            part = part.model_copy(update={"not_yet": [*part.not_yet, "part extender"]})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None
     lock = Lock(
