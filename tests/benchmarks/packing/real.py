@@ -1,0 +1,195 @@
+"""A trace's tasks as pods of a real scheduler: what gets allocated, and how fast."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from bedplate.packing.shares import RESOURCE, WHOLE
+from bedplate.schedulers.packing_config import NAME
+from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.nodes import add_nodes
+from tests.schedulers.packing import Packing, packed_node
+from tests.schedulers.workloads import IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.benchmarks.packing.trace import Task, Trace
+
+NAMESPACE = "trace"
+BARE = "default-scheduler"
+CLIENTS = 3
+PATIENCE = 480
+
+
+class Ran(NamedTuple):
+    """Per cent allocated at 100 % arrivals and at the end, bindings and their pace, and load."""
+
+    at_all: float
+    at_end: float
+    bound: int
+    a_second: float
+    decision_ms: float
+    load: float
+
+
+class Watcher:
+    """Knows of each pod whether it was bound or refused, and when the last was bound."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._api = plane.api
+        self.bound: set[str] = set()
+        self.refused: set[str] = set()
+        self.last = 0.0
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Self:
+        listed = self._api.call("GET", self._api.path("pods", "v1", NAMESPACE))
+        version = listed["metadata"]["resourceVersion"]
+        threading.Thread(target=self._watch, args=(version,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass  # the watch ends with the control plane
+
+    def _watch(self, version: str) -> None:
+        for event in self._api.watch(self._api.path("pods", "v1", NAMESPACE), version):
+            pod = event["object"]
+            name = pod["metadata"]["name"]
+            with self._changed:
+                if pod["spec"].get("nodeName"):
+                    if name not in self.bound:
+                        self.bound.add(name)
+                        self.last = time.monotonic()
+                    self.refused.discard(name)
+                elif any(c["reason"] == "Unschedulable" for c in _conditions(pod)):
+                    self.refused.add(name)
+                self._changed.notify_all()
+
+    def decided(self, count: int, patience: float = PATIENCE) -> None:
+        """Wait until so many pods were bound or refused."""
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: len(self.bound) + len(self.refused) >= count, patience
+            )
+        if not done:
+            raise RuntimeError(
+                f"{len(self.bound)} bound and {len(self.refused)} refused of {count} "
+                f"after {patience} s"
+            )
+
+
+def _conditions(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in pod["status"].get("conditions") or [] if one.get("reason")]
+
+
+def nodes(trace: Trace) -> list[dict[str, Any]]:
+    """Return the trace's nodes as Node objects whose GPUs the extender counts."""
+    return [
+        packed_node(
+            one.name,
+            one.gpus,
+            cpu=f"{one.cpu}m",
+            memory=f"{one.memory}Mi",
+            **{RESOURCE: str(WHOLE * one.gpus)},
+        )
+        for one in trace.nodes
+    ]
+
+
+def pod(name: str, task: Task, scheduler: str) -> dict[str, Any]:
+    """Return a task as a pod."""
+    asked = {"cpu": f"{task.request.cpu}m", "memory": f"{task.memory}Mi"}
+    if task.milli:
+        asked[RESOURCE] = str(task.milli)
+    resources = {"requests": asked, "limits": asked}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "image": IMAGE, "resources": resources}],
+            "restartPolicy": "Never",
+        },
+    }
+
+
+def _create(plane: ControlPlane, pods: Iterable[dict[str, Any]]) -> None:
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for _ in pool.map(plane.api.create, pods):
+            pass
+
+
+def _placed(watcher: Watcher, tasks: dict[str, Task]) -> int:
+    return sum(tasks[name].milli for name in watcher.bound)
+
+
+def packed(trace: Trace, seed: int, *, whole: bool = True) -> Ran:
+    """Run a seed's arrivals through the packing scheduler, to 100 % and then to the end."""
+    arrivals = trace.arrivals(seed)
+    tasks = {f"task-{at:05}": task for at, task in enumerate(arrivals)}
+    names = list(tasks)
+    asked = 0
+    until = next(
+        at for at, task in enumerate(arrivals, 1) if (asked := asked + task.milli) >= trace.capacity
+    )
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
+        one = Packing(plane, "trace")
+        one.start()
+        one.leads()
+        add_nodes(plane.api, nodes(trace))
+        plane.namespace(NAMESPACE)
+        with Watcher(plane) as watcher:
+            started = time.monotonic()
+            _create(plane, (pod(name, tasks[name], NAME) for name in names[:until]))
+            watcher.decided(until)
+            at_all = _placed(watcher, tasks)
+            pace = len(watcher.bound) / (watcher.last - started)
+            filters = one.metric('bedplate_packing_answers_total{verb="filter",result="placed"}')
+            spent = one.metric('bedplate_packing_seconds_total{verb="filter"}')
+            if whole:
+                _create(plane, (pod(name, tasks[name], NAME) for name in names[until:]))
+                watcher.decided(len(names))
+            return Ran(
+                100 * at_all / trace.capacity,
+                100 * _placed(watcher, tasks) / trace.capacity,
+                len(watcher.bound),
+                pace,
+                1000 * spent / max(1.0, filters),
+                os.getloadavg()[0],
+            )
+
+
+class Pace(NamedTuple):
+    """Bindings a second: the scheduler alone, and with the extender, one after the other."""
+
+    bare: float
+    packed: float
+    load: float
+
+
+def pace(trace: Trace, seed: int, count: int) -> Pace:
+    """Bind the same pods by the bare scheduler and by the packing one, on one control plane."""
+    tasks = [task for task in trace.arrivals(seed) if task.milli][:count]
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
+        one = Packing(plane, "pace")
+        one.start()
+        one.leads()
+        add_nodes(plane.api, nodes(trace))
+        plane.namespace(NAMESPACE)
+        for scheduler in (NAME, BARE):
+            with Watcher(plane) as watcher:
+                started = time.monotonic()
+                _create(plane, (pod(f"p{at}", task, scheduler) for at, task in enumerate(tasks)))
+                watcher.decided(count)
+                found[scheduler] = len(watcher.bound) / (watcher.last - started)
+            plane.clear(NAMESPACE)
+        return Pace(found[BARE], found[NAME], os.getloadavg()[0])
