@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/sharing.md"
-HOW = "run: python -m bedplate.catalogue.sharing_table"
+HOW = "run: python -m bedplate.catalogue.matrix"
 
 
 def test_the_table_is_the_catalogues() -> None:

@@ -193,10 +193,14 @@ def document(catalogue: Catalogue) -> str:
 
 
 def main(root: Path | None = None) -> int:
-    """Write docs/matrix.md of the checkout that is the working directory."""
+    """Write docs/matrix.md, and the modes of docs/sharing.md, of the checkout it is run in."""
+    from bedplate.catalogue import sharing_table  # it takes its grades from here
+
     page = (root or Path()) / "docs" / "matrix.md"
     try:
         page.write_text(document(load_catalogue()), encoding="utf-8")
+        if page.with_name("sharing.md").exists():
+            return sharing_table.main(root)
     except OSError as error:
         print(
             f"matrix cannot be written — {page} — got {error} — run it in a checkout",

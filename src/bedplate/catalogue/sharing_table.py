@@ -1,4 +1,4 @@
-"""The table of modes in `docs/sharing.md`: run `python -m bedplate.catalogue.sharing_table`.
+"""The table of modes in `docs/sharing.md`: run `python -m bedplate.catalogue.matrix`.
 
 What a mode holds back, its limits and its proof are facts; only for whom a mode is stands here.
 """
