@@ -10,6 +10,7 @@ from bedplate.schedulers.kueue import Kueue
 from bedplate.schedulers.node_labels import NodeLabels, discovered
 from bedplate.schedulers.runtime_class import GpuRuntime
 from bedplate.schedulers.topology import node_labels
+from bedplate.schedulers.volcano import Volcano
 
 config = stackconfig.read()
 lock = stackconfig.lock_of(config.site)
@@ -26,5 +27,8 @@ if (classes := dra_args(lock)) is not None:
 if "kueue" in addons:
     queues = Kueue("kueue", {"site": config.site, "lock": lock}, below)
     pulumi.export("teams", queues.queues)
+if "volcano" in addons:
+    batch = Volcano("volcano", {"site": config.site, "lock": lock}, below)
+    pulumi.export("hypernodes", batch.hypernodes)
 
 pulumi.export("labels", labels.applied)

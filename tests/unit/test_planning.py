@@ -312,10 +312,10 @@ def test_what_cannot_be_installed_comes_first_and_last(
     status, text = plan(site, capsys)
     assert status == 4
     lines = text.splitlines()
-    got, addon = "got kai-scheduler", "addon kai-scheduler"
+    got, addon = "got kai-scheduler / allowed kueue, volcano", "addon kai-scheduler"
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [
-        f"{what} — {shared}:5:1 bedplate_schedulers — {got} / allowed kueue — choose one of these",
+        f"{what} — {shared}:5:1 bedplate_schedulers — {got} — choose one of these",
         f"{what} — {pool}:4:1 bedplate_frameworks — got frameworks — remove it",
         "",
     ]
