@@ -174,7 +174,7 @@ def test_other_makers_boards_take_no_wishes_for_nvidia(wish: dict[str, Any]) -> 
 
 def test_other_makers_boards_are_locked_as_their_facts_have_them() -> None:
     boards = {str(row["accelerator"]): row for row in facts_in(FACTS)["accelerators"]}
-    assert {row["vendor"] for row in boards.values()} == {"amd", "ascend", "kunlun"}
+    assert {row["vendor"] for row in boards.values()} == {"amd", "ascend", "intel", "kunlun"}
     wishes = {
         name: {"vendor": row["vendor"], "model": name, "count": 3} for name, row in boards.items()
     }
@@ -184,7 +184,7 @@ def test_other_makers_boards_are_locked_as_their_facts_have_them() -> None:
         pool = lock.pools[f"pool_{name}"]
         plugin = {"version": board["device_plugin_version"], "image": board["device_plugin"]}
         right = wishes[name] | {"driver": board["driver"], "runtime": board["runtime"]}
-        expects = {"resource": board["resource"], "count": 3, "by": "cluster"}
+        expects = {"resource": board["resource"], "count": 3, "also": {}, "by": "cluster"}
         assert pool.accelerator is not None
         assert pool.accelerator.model_dump() == right | {"device_plugin": plugin}
         assert pool.expects is not None
