@@ -7,6 +7,12 @@ from bedplate import stackconfig, stackrefs
 from bedplate.cluster.wished import gpus
 from bedplate.schedulers.dra import Dra, dra_args
 from bedplate.schedulers.kueue import Kueue
+from bedplate.schedulers.nccl import (
+    NcclDefaults,
+    NcclDefaultsArgs,
+    namespaces_of,
+    settings_of,
+)
 from bedplate.schedulers.node_labels import NodeLabels, discovered
 from bedplate.schedulers.runtime_class import GpuRuntime
 from bedplate.schedulers.topology import node_labels
@@ -27,6 +33,11 @@ if (classes := dra_args(lock)) is not None:
 if "kueue" in addons:
     queues = Kueue("kueue", {"site": config.site, "lock": lock}, below)
     pulumi.export("teams", queues.queues)
+    shared: NcclDefaultsArgs = {
+        "settings": settings_of(config.site, lock),
+        "namespaces": namespaces_of(lock),
+    }
+    NcclDefaults("nccl", shared, pulumi.ResourceOptions(providers=[provider], depends_on=[queues]))
 if "volcano" in addons:
     batch = Volcano("volcano", {"site": config.site, "lock": lock}, below)
     pulumi.export("hypernodes", batch.hypernodes)

@@ -18,6 +18,7 @@ from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.nodes import GPU, add_nodes, node, remove_nodes
 from tests.schedulers.volcano import JOBS, Volcano, gang
+from tests.schedulers.workloads import pod_spec
 from tests.stacks.locks import lock_of
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def test_a_job_of_eight_gpus_is_in_one_nvlink_domain_or_says_why_not(
 
 def test_the_page_s_example_runs_inside_one_domain(training: Volcano, space: str) -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    (job,) = (one for one in map(yaml.safe_load, blocks) if isinstance(one, dict) and is_job(one))
+    (job,) = (yaml.safe_load(one) for one in blocks if f"apiVersion: {JOBS}" in one)
     job["metadata"]["namespace"] = space
     add_queues(training, TRAINING)
     domains(training, ["d1", "f1"], space)
@@ -203,11 +204,6 @@ def test_the_page_s_example_runs_inside_one_domain(training: Volcano, space: str
 
     eventually(lambda: training.running(space, "training") == 8)
     assert within(training, space, "training") == {"e"}
-
-
-def is_job(content: Mapping[str, Any]) -> bool:
-    """Tell whether an example is a job of Volcano's."""
-    return content.get("apiVersion") == JOBS
 
 
 def test_a_soft_topology_prefers_one_domain_and_takes_two(training: Volcano, space: str) -> None:
@@ -316,7 +312,7 @@ def test_who_uses_no_more_than_the_guarantee_is_left_alone(training: Volcano, sp
 
 def test_a_team_s_work_goes_into_the_team_s_queue_alone(training: Volcano, space: str) -> None:
     api = training.api
-    for one in volcano_objects.guard():
+    for one in volcano_objects.guard([GPU]):
         api.apply(one)
     training.control_plane.namespace(space, **{volcano_objects.TEAM_LABEL: "vision"})
 
@@ -334,5 +330,10 @@ def test_a_team_s_work_goes_into_the_team_s_queue_alone(training: Volcano, space
         "write queue: vision"
     )
     api.create(gang("own", space, pods=1, queue="vision"))
+    # Nor round Volcano, to the scheduler that counts nothing.
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "round", "namespace": space}}
+    with pytest.raises(ApiError, match="pod with GPUs is not in the queue"):
+        api.create({**pod, "spec": pod_spec(1)})
+    api.create({**pod, "spec": pod_spec(0)})
     # Somebody else's namespace is not our business.
     api.create(gang("other", training.control_plane.namespace("nobody-s"), pods=1))

@@ -93,6 +93,7 @@ def test_values_name_the_tag_and_leave_the_rest_to_the_chart() -> None:
 TEAMS: dict[str, Any] = {
     "vision": {
         "namespaces": ["vision"],
+        "members": ["alice", "group:students"],
         "gpus": {
             "pool_class": {GPU: {"guaranteed": 10, "borrow": 20}},
             "pool_train": {GPU: {"guaranteed": 2, "borrow": 0}},
@@ -239,6 +240,47 @@ def test_the_component_is_the_chart_and_then_its_objects(
     assert [one.inputs["metadata"]["name"] for one in queues] == ["speech", "vision"]
     assert {tuple(one.depends_on) for one in [*queues, *hypernodes]} == {("volcano-release",)}
     assert "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy" in engine.seen
+    spaces = engine.seen["kubernetes:core/v1:Namespace"]
+    assert {one.inputs["metadata"]["name"]: one.retained for one in spaces} == {
+        "speech": True,
+        "vision": True,
+    }
+    bindings = engine.seen["kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"]
+    assert {one.name: one.depends_on for one in bindings} == {
+        f"volcano-rolebinding-vision-bedplate-{role}": {
+            "volcano-release",
+            "volcano-namespace-vision",
+        }
+        for role in ("edit", "vcjob-editor-role")
+    }
+
+
+def test_beside_kueue_volcano_has_no_queues() -> None:
+    lock = lock_of({"gpu-a": {}}, teams=TEAMS, addons=["kueue", "volcano"])
+
+    found = volcano.objects(lock, topology.places(lock, {}))
+
+    assert {one["kind"] for one in found} == {"HyperNode"}
+
+
+def test_members_are_users_and_groups() -> None:
+    lock = lock_of({}, teams=TEAMS)
+    assert lock.cluster is not None
+
+    found = volcano.namespaces(lock.cluster.teams)
+
+    subjects = [one["subjects"] for one in found if one["kind"] == "RoleBinding"]
+    group = "rbac.authorization.k8s.io"
+    assert (
+        subjects
+        == [
+            [
+                {"apiGroup": group, "kind": "User", "name": "alice"},
+                {"apiGroup": group, "kind": "Group", "name": "students"},
+            ]
+        ]
+        * 2
+    )
 
 
 def test_images_of_two_versions_are_refused() -> None:

@@ -59,13 +59,20 @@ class Volcano(pulumi.ComponentResource):  # type: ignore[misc]
             opts=pulumi.ResourceOptions(parent=self),
         )
         known = topology.places(lock, discovered(site, gpus(lock)))
-        below = pulumi.ResourceOptions(parent=self, depends_on=[release])
-        made = []
+        made: dict[str, pulumi.CustomResource] = {}
+        hypernodes = []
         for found in volcano_objects.objects(lock, known):
             kind, of = found["kind"], found["metadata"]["name"]
-            pulumi.CustomResource(token(found), f"{name}-{kind.lower()}-{of}", found, below)
-            made += [of] if kind == "HyperNode" else []
-        self.hypernodes = pulumi.Output.from_input(made)
+            within = found["metadata"].get("namespace")
+            # A namespace stays when Volcano goes: it holds others' work.
+            keep = kind == "Namespace"
+            after = [release, *([made[within]] if within else [])]
+            place = "-".join(filter(None, (kind.lower(), within, of)))
+            below = pulumi.ResourceOptions(parent=self, depends_on=after, retain_on_delete=keep)
+            resource = pulumi.CustomResource(token(found), f"{name}-{place}", found, below)
+            made |= {of: resource} if keep else {}
+            hypernodes += [of] if kind == "HyperNode" else []
+        self.hypernodes = pulumi.Output.from_input(hypernodes)
         self.register_outputs({"hypernodes": self.hypernodes})
 
 

@@ -31,6 +31,11 @@ ABOUT: Final = "bedplate.io/about"
 #: The label of a team's namespaces.
 TEAM_LABEL: Final = "bedplate.io/team"
 GUARD: Final = "bedplate-volcano-queues"
+#: Pods of a team reach nothing of the host but by Kubernetes' resources.
+SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
+RBAC: Final = "rbac.authorization.k8s.io"
+#: What a member may do: Kubernetes' own role, and the chart's for Volcano's jobs.
+ROLES: Final = ("edit", "vcjob-editor-role")
 #: How much a GPU counts for a node's score against cpu and memory, which jobs rarely fill.
 GPU_WEIGHT: Final = 10
 SCORE_WEIGHT: Final = 10
@@ -141,8 +146,11 @@ def _queued_elsewhere(lock: Lock) -> bool:
 
 
 def objects(lock: Lock, known: Places) -> list[dict[str, Any]]:
-    """Return all that is made once Volcano answers."""
-    teams = lock.cluster.teams if lock.cluster else {}
+    """Return all that is made once Volcano answers.
+
+    Where Kueue keeps the queues, with namespaces and rights, Volcano has none of its own.
+    """
+    teams = lock.cluster.teams if lock.cluster and not _queued_elsewhere(lock) else {}
     preset = preset_of(lock)
     with_gpus = [
         name
@@ -151,8 +159,9 @@ def objects(lock: Lock, known: Places) -> list[dict[str, Any]]:
     ]
     return [
         *priority_classes(preset),
+        *namespaces(teams),
         *queues(teams, preset),
-        *(guard() if teams else []),
+        *(guard(resources_of(lock)) if teams else []),
         *hypernodes(known, with_gpus),
     ]
 
@@ -203,24 +212,45 @@ def quotas(team: Team) -> tuple[dict[str, int], dict[str, int]]:
     return guaranteed, {name: n for name, n in most.items() if name not in unlimited}
 
 
-def guard() -> list[dict[str, Any]]:
-    """Return the policy by which work in a team's namespace goes into the team's queue alone."""
+def guard(resources: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the policies by which GPUs in a team's namespace go through the team's queue alone."""
     team = f"namespaceObject.metadata.labels['{TEAM_LABEL}']"
     named = "(has(object.spec.queue) ? object.spec.queue : 'default')"
-    message = (
-        f"'another queue than the team\\'s — spec.queue — got ' + {named} + ' / allowed ' + {team}"
-        f" + ' — write queue: ' + {team}"
+    counted = ", ".join(f"'{name}'" for name in resources)
+    asks = (
+        f"has(c.resources) && has(c.resources.limits) && "
+        f"[{counted}].exists(r, r in c.resources.limits)"
     )
-    rules = [
-        _rule("scheduling.volcano.sh", "podgroups"),
-        _rule("batch.volcano.sh", "jobs"),
+    own = f"object.spec.schedulerName == '{SCHEDULER}'"
+    return [
+        *_policy(
+            GUARD,
+            "Jobs and pod groups in a team's namespace name the team's own queue.",
+            [_rule("scheduling.volcano.sh", "podgroups"), _rule("batch.volcano.sh", "jobs")],
+            f"{named} == {team}",
+            f"'another queue than the team\\'s — spec.queue — got ' + {named} + ' / allowed ' + "
+            f"{team} + ' — write queue: ' + {team}",
+        ),
+        *_policy(
+            f"{GUARD}-pods",
+            "Pods with GPUs in a team's namespace are placed by the scheduler that counts quotas.",
+            [_rule("", "pods")],
+            f"{own} || !object.spec.containers.exists(c, {asks})",
+            "'pod with GPUs is not in the queue — spec.schedulerName — got ' + "
+            f"object.spec.schedulerName + ' / allowed {SCHEDULER} — write schedulerName: "
+            f"{SCHEDULER}, and the annotation scheduling.volcano.sh/queue-name: ' + {team}",
+        ),
     ]
+
+
+def _policy(
+    name: str, about: str, rules: list[dict[str, Any]], expression: str, message: str
+) -> list[dict[str, Any]]:
     version = "admissionregistration.k8s.io/v1"
-    about = "Jobs and pod groups in a team's namespace name the team's own queue."
     policy = {
         "apiVersion": version,
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(GUARD, about),
+        "metadata": _metadata(name, about),
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {
@@ -229,16 +259,52 @@ def guard() -> list[dict[str, Any]]:
                 },
                 "resourceRules": rules,
             },
-            "validations": [{"expression": f"{named} == {team}", "messageExpression": message}],
+            "validations": [{"expression": expression, "messageExpression": message}],
         },
     }
     binding = {
         "apiVersion": version,
         "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": _metadata(GUARD, about),
-        "spec": {"policyName": GUARD, "validationActions": ["Deny"]},
+        "metadata": _metadata(name, about),
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
     }
     return [policy, binding]
+
+
+def namespaces(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
+    """Return the teams' namespaces, and in each its members' rights to submit work."""
+    found: list[dict[str, Any]] = []
+    for name, team in sorted(teams.items()):
+        for namespace in team.namespaces:
+            metadata = _metadata(namespace, f"Work of team {name}, by the queue {name}.")
+            labels = {**metadata["labels"], TEAM_LABEL: name, **SECURITY}
+            found.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {**metadata, "labels": labels},
+                }
+            )
+            found += [
+                {
+                    "apiVersion": f"{RBAC}/v1",
+                    "kind": "RoleBinding",
+                    "metadata": {
+                        **_metadata(f"bedplate-{role}", f"Members of team {name}."),
+                        "namespace": namespace,
+                    },
+                    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+                    "subjects": [_subject(member) for member in team.members],
+                }
+                for role in ROLES
+                if team.members
+            ]
+    return found
+
+
+def _subject(member: str) -> dict[str, str]:
+    kind = "Group" if member.startswith("group:") else "User"
+    return {"apiGroup": RBAC, "kind": kind, "name": member.removeprefix("group:")}
 
 
 def _rule(group: str, plural: str) -> dict[str, Any]:
