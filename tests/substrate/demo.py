@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import time
@@ -74,7 +75,7 @@ def main() -> int:
         told = summary(demo, time.monotonic() - started)
     except subprocess.CalledProcessError as error:
         print(
-            f"\nThe demo stopped: `{' '.join(error.cmd)}` ended with status {error.returncode};"
+            f"\nThe demo stopped: `{shlex.join(error.cmd)}` ended with status {error.returncode};"
             " its own message stands above. Running `make demo` again goes on from what is there;"
             " `make clean` takes everything down.",
             file=sys.stderr,
