@@ -155,7 +155,7 @@ CLAIMS = [
     Case(
         "component-kubernetes",
         "claims-by-memory",
-        one(sharing=share("dra"), kubernetes="1.36"),
+        one(sharing=share("dra"), kubernetes="1.36.2"),
         one(sharing=share("dra"), kubernetes="1.35"),
         {
             "cluster.nvidia_dra_driver.version": "0.5.0",
@@ -206,6 +206,7 @@ CLAIMS = [
         one(sharing=share("dra")),
         one(sharing=share("dra"), shared={"operators": ["gpu-operator"]}),
         {"pools.pool_a.expects.by": "dra"},
+        silent="on simulated GPUs",
     ),
     Case(
         "resource-owner",
@@ -229,13 +230,14 @@ ISOLATION = [
         "isolated",
         one(sharing=share("mig", profile="1g.10gb", isolation="isolated")),
         one(sharing=share("mps", replicas=4, isolation="isolated")),
-        {"pools.pool_a.sharing.memory": "isolated"},
+        {"pools.pool_a.sharing.memory": "isolated", "pools.pool_a.sharing.compute": "isolated"},
     ),
     Case(
         "isolation",
         "whole-gpus",
         one("t4", sharing=share("none", isolation="isolated")),
         one("t4", sharing=share("time-slicing", replicas=2, isolation="isolated")),
+        {"pools.pool_a.sharing.memory": "isolated", "pools.pool_a.sharing.compute": "isolated"},
     ),
     Case(
         "isolation",

@@ -83,7 +83,6 @@ SHARING = [
             ("mig", {"profile": "1g.10gb"}, {}),
             ("mig", {"profile": "1g.10gb"}, {"profile": "1g.10gb", "replicas": 7}),
             ("none", {}, {"replicas": 2}),
-            ("time-slicing", {"replicas": 2}, {"replicas": 1}),
             ("mps", {"replicas": 2}, {"replicas": 1}),
             ("mps", {"share": 0.5}, {"share": 0.51}),
             ("mps", {"replicas": 4}, {"share": {"memory": "4Gi"}}),
@@ -97,6 +96,13 @@ SHARING = [
             ("dra", {"share": {"memory": "8Gi"}}, {"share": 0.25}),
             ("dra", {}, {"seats": 4}),
         )
+    ),
+    Case(
+        "sharing-parameters",
+        "one-share-of-time",
+        one(sharing=share("time-slicing", replicas=2)),
+        one(sharing=share("time-slicing", replicas=1)),
+        {"pools.pool_a.sharing.memory": "counted", "pools.pool_a.sharing.compute": "counted"},
     ),
     *DIVIDED,
     *CLAIMS,

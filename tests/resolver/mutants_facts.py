@@ -59,7 +59,7 @@ OTHERS = {
 LISTS = ("flavours", "architectures", "excludes", "needs", "owns", "kernels", "models", "branches",
          "compute_capabilities", "subsystems", "all", "starts")  # fmt: skip
 COUNTS = ("fabric_from", "clients", "mps_clients", "instances", "size", "replicas_from")
-SWITCHES = ("signed", "cdi", "guest", "ptx", "default", "limits")
+SWITCHES = ("signed", "cdi", "guest", "ptx", "default")
 
 
 def domain(file: str, field: str) -> list[str]:
@@ -105,6 +105,8 @@ def _steps(file: str, field: str, value: str) -> Iterator[str]:
 
 
 def _changes(file: str, field: str, value: Any) -> Iterator[Any]:
+    if field == "cgroup" and value is None:
+        return
     if field in OTHERS:
         yield from (other for other in OTHERS[field] if other != value)
     elif field in SWITCHES:
