@@ -48,6 +48,14 @@ SHARING = (
     ("{mode: none, profile: 1g.10gb}", "bedplate_sharing.profile"),
     ("{mode: mig, profile: 1g.10gb, replicas: 2}", "bedplate_sharing.replicas"),
     ("{mode: mig, profile: 1g.99gb}", "bedplate_sharing.profile"),
+    ("{mode: mps, replicas: 1}", "bedplate_sharing.replicas"),
+    ("{mode: mps, share: 0.9}", "bedplate_sharing.share"),
+    ("{mode: dra, replicas: 2}", "bedplate_sharing.replicas"),
+    ("{mode: dra, seats: 4}", "bedplate_sharing.seats"),
+    ("{mode: dra, isolation: isolated}", "bedplate_sharing.isolation"),
+    ("{mode: time-slicing, replicas: 4, isolation: limited}", "bedplate_sharing.isolation"),
+    ("{mode: mig, profile: 1g.10gb, profiles: {1g.10gb: 1}}", "bedplate_sharing.profiles"),
+    ("[{mode: mps, replicas: 2, cards: [0]}]", "bedplate_sharing"),
 )
 
 
