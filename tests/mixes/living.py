@@ -62,6 +62,9 @@ class Mix:
         settings["bedplate_kubernetes"] |= self.kubernetes
         settings["bedplate_sources"] |= {"mode": "upstream"}
         del settings["bedplate_sources"]["url"]
+        # The demo's teams have parts of the demo's pools.
+        for key in ("bedplate_teams", "bedplate_preset", "bedplate_schedulers"):
+            settings.pop(key, None)
         _dump(site / "group_vars/all.yml", settings)
         _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": GPU})
         hardware = {
