@@ -16,6 +16,8 @@ from bedplate.packing.lease import VALID, Leadership
 from bedplate.packing.quantities import milli, of_pod, parse
 from bedplate.packing.shares import RESOURCE, ShareError, request
 from bedplate.packing.state import LABEL
+from bedplate.packing.watching import Watched
+from tests.schedulers.api import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +36,7 @@ class Server:
     def __init__(self) -> None:
         self.answers: deque[int | None] = deque()
         self.bound_on: str | None = None
+        self.page: dict[str, Any] = {}
         self.bindings: list[dict[str, Any]] = []
         outer = self
 
@@ -51,7 +54,7 @@ class Server:
 
             def do_GET(self) -> None:
                 pod = {"metadata": {"uid": "u"}, "spec": {"nodeName": outer.bound_on}}
-                self.answer(200, pod)
+                self.answer(200, outer.page or pod)
 
             def answer(self, status: int, document: dict[str, Any]) -> None:
                 text = json.dumps(document).encode()
@@ -127,6 +130,26 @@ def test_without_any_answer_the_gpu_stays_taken_and_the_same_place_is_bound_late
     server.answers.append(201)
     assert extender.bind(QUESTION) == {}
     assert server.bindings[-1] == server.bindings[0]
+
+
+def test_an_object_that_cannot_be_read_is_no_reason_to_guess(server: Server) -> None:
+    def unforeseen(_items: list[dict[str, Any]], _asked: float) -> None:
+        raise KeyError("metadata")
+
+    seen = threading.Event()
+    watched = Watched(
+        Api(Access(f"http://127.0.0.1:{server.server.server_port}")),
+        "/api/v1/pods",
+        threading.RLock(),
+        lambda: 0.0,
+        listed=lambda items, asked: (seen.set(), unforeseen(items, asked))[1],
+        event=lambda _kind, _object: None,
+    )
+    server.page = {"metadata": {"resourceVersion": "1"}, "items": []}
+    watched.start()
+    assert seen.wait(10)
+    eventually(lambda: watched.error == "KeyError('metadata')")
+    assert not watched.fresh(0.0, 5.0)
 
 
 def lease(holder: str, renewed: str) -> dict[str, Any]:

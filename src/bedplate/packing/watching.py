@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http
+import logging
 import socket
 import threading
 import urllib.parse
@@ -78,6 +79,11 @@ class Watched:
                 if error.status != http.HTTPStatus.GONE and self._broken is None:
                     self._broken = self._clock()
                 self._api.drop()
+                threading.Event().wait(PAUSE)
+            except Exception as error:  # an object that nobody foresaw: what is seen has a hole
+                logging.getLogger(__name__).exception("watch of %s", self._path)
+                self.error = repr(error)
+                self._listed_at = float("-inf")
                 threading.Event().wait(PAUSE)
 
     def _list(self) -> str:
