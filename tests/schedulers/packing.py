@@ -36,6 +36,8 @@ class Packing:
     host: str
     token: Path | None = None
     """Of the service account whose rights both have; without it they are administrators."""
+    lease: Mapping[str, str] = field(default_factory=dict)
+    """Other times of the Lease than kube-scheduler's: nobody starts one again that lost it."""
     port: int = field(default_factory=free_port)
     health: int = field(default_factory=free_port)
 
@@ -48,6 +50,7 @@ class Packing:
             "clientConnection": {"kubeconfig": str(self._kubeconfig()), **FAST},
             **configuration(port=self.port),
         }
+        config["leaderElection"] = {**config["leaderElection"], **self.lease}
         path = self.plane.folder / f"{self.host}.yml"
         path.write_text(yaml.safe_dump(config))
         program = str(tool("kubernetes") / "kube-scheduler")

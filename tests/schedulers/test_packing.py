@@ -298,16 +298,19 @@ def test_a_pod_that_was_bound_uncounted_shuts_its_node(
     eventually(lambda: place(api.get("pods", "v1", NAMESPACE, "waits")))
 
 
+@pytest.mark.parametrize(
+    ("count", "kills"), [(200, 3), pytest.param(2000, 20, marks=pytest.mark.prove)]
+)
 def test_a_storm_with_the_extender_killed_loses_nothing(
-    control_plane: ControlPlane, packing: Packing, nodes: list[str]
+    control_plane: ControlPlane, packing: Packing, nodes: list[str], count: int, kills: int
 ) -> None:
     with Witness(control_plane) as witness, KubeletDouble(control_plane.api) as kubelets:
-        names = storm(control_plane, 200, seconds=1.5)
-        for _ in range(3):
+        names = storm(control_plane, count, seconds=1.5)
+        for _ in range(kills):
             time.sleep(1.5)
             packing.process("extender").kill()
             packing.start_extender()
-        all_done(control_plane, names)
+        all_done(control_plane, names, 300 + count / 4)
     assert witness.wrong == []
     assert witness.halves > 0, "the storm had no two halves on one GPU"
     assert len(witness.bound) == len(names)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 NAMESPACE = "trace"
 BARE = "default-scheduler"
 CLIENTS = 3
-PATIENCE = 480
+PATIENCE = 1200
+PATIENT = {"leaseDuration": "300s", "renewDeadline": "240s", "retryPeriod": "2s"}
+"""A busy machine answers late, and a scheduler that loses its Lease ends."""
 
 
 class Ran(NamedTuple):
@@ -141,7 +143,7 @@ def packed(trace: Trace, seed: int, *, whole: bool = True) -> Ran:
         at for at, task in enumerate(arrivals, 1) if (asked := asked + task.milli) >= trace.capacity
     )
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
-        one = Packing(plane, "trace")
+        one = Packing(plane, "trace", lease=PATIENT)
         one.start()
         one.leads()
         add_nodes(plane.api, nodes(trace))
@@ -180,7 +182,7 @@ def pace(trace: Trace, seed: int, count: int) -> Pace:
     tasks = [task for task in trace.arrivals(seed) if task.milli][:count]
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
-        one = Packing(plane, "pace")
+        one = Packing(plane, "pace", lease=PATIENT)
         one.start()
         one.leads()
         add_nodes(plane.api, nodes(trace))
