@@ -6,6 +6,7 @@ import pulumi_kubernetes as kubernetes
 from bedplate import stackconfig, stackrefs
 from bedplate.cluster.wished import gpus
 from bedplate.schedulers.dra import Dra, dra_args
+from bedplate.schedulers.jobset import JobSets
 from bedplate.schedulers.kueue import Kueue
 from bedplate.schedulers.nccl import (
     NcclDefaults,
@@ -30,8 +31,12 @@ found = discovered(config.site, gpus(lock))
 labels = NodeLabels("gpus", {"labels": node_labels(lock, found)}, below)
 if (classes := dra_args(lock)) is not None:
     Dra("dra", classes, below)
+before: list[pulumi.Resource] = [labels]
+if "jobset" in addons:
+    before.append(JobSets("jobset", {"site": config.site, "lock": lock}, below))
+after = pulumi.ResourceOptions(providers=[provider], depends_on=before)
 if "kueue" in addons:
-    queues = Kueue("kueue", {"site": config.site, "lock": lock}, below)
+    queues = Kueue("kueue", {"site": config.site, "lock": lock}, after)
     pulumi.export("teams", queues.queues)
     shared: NcclDefaultsArgs = {
         "settings": settings_of(config.site, lock),
@@ -39,7 +44,7 @@ if "kueue" in addons:
     }
     NcclDefaults("nccl", shared, pulumi.ResourceOptions(providers=[provider], depends_on=[queues]))
 if "volcano" in addons:
-    batch = Volcano("volcano", {"site": config.site, "lock": lock}, below)
+    batch = Volcano("volcano", {"site": config.site, "lock": lock}, after)
     pulumi.export("hypernodes", batch.hypernodes)
 
 pulumi.export("labels", labels.applied)

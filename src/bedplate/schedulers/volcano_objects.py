@@ -36,6 +36,17 @@ SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
 RBAC: Final = "rbac.authorization.k8s.io"
 #: What a member may do: Kubernetes' own role, and the chart's for Volcano's jobs.
 ROLES: Final = ("edit", "vcjob-editor-role")
+#: The chart's own, and the one that gives a pod group the queue that its namespace names.
+ADMISSIONS: Final = (
+    "/jobs/mutate",
+    "/jobs/validate",
+    "/podgroups/mutate",
+    "/podgroups/validate",
+    "/queues/mutate",
+    "/queues/validate",
+    "/hypernodes/validate",
+    "/cronjobs/validate",
+)
 #: How much a GPU counts for a node's score against cpu and memory, which jobs rarely fill.
 GPU_WEIGHT: Final = 10
 SCORE_WEIGHT: Final = 10
@@ -127,6 +138,7 @@ def values(lock: Lock, tag: str) -> dict[str, Any]:
         "basic": {"image_tag_version": tag, "image_pull_policy": "IfNotPresent"},
         "custom": {
             "common_labels": dict(MANAGED),
+            "enabled_admissions": ",".join(ADMISSIONS),
             "scheduler_config_override": scheduler_config(
                 preset_of(lock), resources_of(lock), queued_elsewhere=_queued_elsewhere(lock)
             ),

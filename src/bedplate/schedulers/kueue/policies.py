@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from bedplate.lock.offers import offers
+from bedplate.schedulers import jobset
 from bedplate.schedulers.kueue.objects import (
     CONTROLLER,
     QUEUE,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 VERSION: Final = "admissionregistration.k8s.io/v1"
 GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 JOB_CONTROLLER: Final = "system:serviceaccount:kube-system:job-controller"
-JOBSET_CONTROLLER: Final = "system:serviceaccount:jobset-system:jobset-controller-manager"
 
 CREATE: Final = ("CREATE",)
 UPDATE: Final = ("UPDATE",)
@@ -90,7 +90,7 @@ def objects(lock: Lock) -> list[Object]:
             [("batch", "v1", ("jobs",))],
             CREATE,
             "!variables.gpus || (has(object.spec.suspend) && object.spec.suspend) || "
-            f"request.userInfo.username == '{JOBSET_CONTROLLER}'",
+            f"request.userInfo.username == '{jobset.CONTROLLER}'",
             "'job with GPUs is not in the queue — namespace ' + object.metadata.namespace + "
             "' — got a job that starts at once / allowed jobs that wait for their quota — "
             f"label it {QUEUE_LABEL}: {QUEUE}'",
@@ -103,7 +103,7 @@ def objects(lock: Lock) -> list[Object]:
             UPDATE,
             "!(has(oldObject.spec.suspend) && oldObject.spec.suspend) || "
             "(has(object.spec.suspend) && object.spec.suspend) || request.userInfo.username in "
-            f"{_list([CONTROLLER, JOBSET_CONTROLLER])}",
+            f"{_list([CONTROLLER, jobset.CONTROLLER])}",
             "object.metadata.name + ' is not started by hand — namespace ' + "
             "object.metadata.namespace + ' — got suspend: false from ' + "
             "request.userInfo.username + ' / allowed the queue alone — see what it waits for: "

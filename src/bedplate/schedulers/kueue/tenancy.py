@@ -19,6 +19,8 @@ RBAC: Final = "rbac.authorization.k8s.io/v1"
 GROUP: Final = "group:"
 #: Pods of a team get no device nodes, sockets or folders of the host but by Kubernetes' resources.
 SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
+#: Where Volcano is, what names no queue of its goes into the one that the namespace names.
+VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 #: Finished jobs count too. One script in a loop shall not fill etcd for all.
 JOBS: Final = 5000
 
@@ -30,6 +32,8 @@ MAY: Final = (
     ("apps", ("deployments", "deployments/scale", "statefulsets", "statefulsets/scale"), WRITE),
     ("apps", ("replicasets",), READ),
     ("jobset.x-k8s.io", ("jobsets",), WRITE),
+    ("batch.volcano.sh", ("jobs",), WRITE),
+    ("scheduling.volcano.sh", ("podgroups",), READ),
     ("", ("pods", "services", "configmaps", "secrets", "persistentvolumeclaims"), WRITE),
     ("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
     ("", ("pods/log", "events", "serviceaccounts", "resourcequotas"), READ),
@@ -76,7 +80,9 @@ def objects(lock: Lock) -> list[Object]:
 def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
     labels = {TEAM_LABEL: name}
     about = f"Work of team {name}; GPUs by the queue `default`."
-    yield made("Namespace", namespace, about, version="v1", labels={**labels, **SECURITY})
+    own = made("Namespace", namespace, about, version="v1", labels={**labels, **SECURITY})
+    own["metadata"]["annotations"][VOLCANO_QUEUE] = name
+    yield own
     yield made(
         "ResourceQuota",
         "bedplate",
