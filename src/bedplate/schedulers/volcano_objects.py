@@ -289,7 +289,8 @@ def namespaces(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
     for name, team in sorted(teams.items()):
         for namespace in team.namespaces:
             metadata = _metadata(namespace, f"Work of team {name}, by the queue {name}.")
-            labels = {**metadata["labels"], TEAM_LABEL: name, **SECURITY}
+            # They stay when the stack goes, so no label says that they are the stack's.
+            labels = {TEAM_LABEL: name, **SECURITY}
             found.append(
                 {
                     "apiVersion": "v1",

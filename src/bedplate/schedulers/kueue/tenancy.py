@@ -80,8 +80,10 @@ def objects(lock: Lock) -> list[Object]:
 def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
     labels = {TEAM_LABEL: name}
     about = f"Work of team {name}; GPUs by the queue `default`."
-    own = made("Namespace", namespace, about, version="v1", labels={**labels, **SECURITY})
+    own = made("Namespace", namespace, about, version="v1")
     own["metadata"]["annotations"][VOLCANO_QUEUE] = name
+    # It stays when the stack goes, and is then in nobody's way: no label says it is the stack's.
+    own["metadata"]["labels"] = {**labels, **SECURITY}
     yield own
     yield made(
         "ResourceQuota",
