@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -308,6 +310,46 @@ def test_who_uses_no_more_than_the_guarantee_is_left_alone(training: Volcano, sp
     eventually(lambda: training.running(space, "robots") == 4)
     assert {one["metadata"]["uid"] for one in training.pods(space, "speech")} == own
     assert training.nodes(space, "on-a") == []
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", [42])
+def test_a_storm_of_gangs_ends_and_none_ever_runs_in_part(
+    training: Volcano, space: str, seed: int
+) -> None:
+    """A hundred gangs of one to twelve pods with one to eight GPUs, on 32 GPUs of four nodes."""
+    random = Random(seed)  # noqa: S311 a seeded storm
+    add_nodes(training.api, [node(f"n{number}", 8) for number in range(4)])
+    sizes: dict[str, int] = {}
+    jobs = []
+    while len(jobs) < 100:
+        gpus, pods = random.choice([1, 1, 2, 4, 8]), random.randint(1, 12)
+        if gpus * pods <= 32:
+            name = f"gang-{len(jobs)}"
+            sizes[name] = pods
+            seconds = random.uniform(0.5, 2)
+            jobs.append(gang(name, space, pods=pods, gpus=gpus, seconds=seconds))
+    training.api.create_all(jobs)
+
+    began = time.monotonic()
+    partial: dict[str, int] = {}
+    while len(finished := done(training, space)) < len(jobs):
+        used: Counter[str] = Counter()
+        bound: Counter[str] = Counter()
+        for pod in training.pods(space):
+            where = pod["spec"].get("nodeName")
+            bound[pod["metadata"]["labels"]["volcano.sh/job-name"]] += bool(where)
+            if where and pod["status"]["phase"] in ("Pending", "Running"):
+                limits = pod["spec"]["containers"][0]["resources"]["limits"]
+                used[where] += int(limits[GPU])
+        assert max(used.values(), default=0) <= 8
+        # Pods of one gang are bound one after the other: only what lasts is in part.
+        now = {name for name, count in bound.items() if 0 < count < sizes[name]} - finished
+        partial = {name: partial.get(name, 0) + 1 for name in now}
+        assert max(partial.values(), default=0) < 20, partial
+        assert time.monotonic() - began < 900, sorted(set(sizes) - finished)
+        time.sleep(0.2)
+    print(f"seed {seed}: 100 gangs, {sum(sizes.values())} pods, {time.monotonic() - began:.0f} s")
 
 
 def test_a_team_s_work_goes_into_the_team_s_queue_alone(training: Volcano, space: str) -> None:
