@@ -1,19 +1,16 @@
-"""The real Kueue as a process: its chart's own objects, webhooks on loopback.
-
-The chart is rendered by Helm with the component's values. What a pod would be for stays out, its
-Service points to this machine, and the Secret with Kueue's own certificate is copied to the folder
-where a kubelet would mount it.
-"""
+"""The real Kueue as a process, with the objects of its chart and its webhooks on loopback."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import requests
 import yaml
 
+from bedplate.schedulers import jobset
 from bedplate.schedulers.kueue import policies, queues, tenancy
 from bedplate.schedulers.kueue.configuration import configuration, values
 from bedplate.schedulers.kueue.objects import CONTROLLER, NAMESPACE
@@ -27,87 +24,109 @@ if TYPE_CHECKING:
     from tests.schedulers.processes import Process
 
 FOR_PODS = frozenset({"Deployment", "APIService", "PodDisruptionBudget"})
-CERTIFICATE = "kueue-webhook-server-cert"
+IMAGE = "registry.k8s.io/addon:v0.0.0@sha256:" + "0" * 64  # never pulled
 API = "kueue.x-k8s.io/v1beta2"
 LABEL = "kueue.x-k8s.io/queue-name"
 
 
-def rendered(lock: Lock) -> list[dict[str, Any]]:
-    """Return the objects of the chart with the component's values, as Helm renders them."""
-    (chart,) = (tool("kueue").parent / "share").glob("kueue-*.tgz")
-    command = [str(tool("helm") / "helm"), "template", "kueue", str(chart)]
-    command += [f"--namespace={NAMESPACE}", "--values=-"]
-    given = yaml.safe_dump(values(lock, "registry.k8s.io/kueue/kueue:v0.0.0@sha256:" + "0" * 64))
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+def rendered(name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of an add-on's chart with a component's values, as Helm renders them."""
+    (chart,) = (tool(name).parent / "share").glob(f"{name}-*.tgz")
+    command = [str(tool("helm") / "helm"), "template", name, str(chart), "--include-crds"]
+    command += [f"--namespace={name}-system", "--values=-"]
+    done = subprocess.run(
+        command, input=yaml.safe_dump(given), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
 
 
-class RunningKueue:
-    """Kueue for a lock on a control plane; the lock's objects are applied by `configure`."""
+class Controller:
+    """An add-on's controller as a process, with the objects of its chart.
 
-    def __init__(self, plane: ControlPlane, lock: Lock) -> None:
-        self.plane, self.api = plane, plane.api
-        self._port, self._health = free_port(), free_port()
-        self._folder = plane.folder / "kueue"
-        self._folder.mkdir()
-        self._applied: list[dict[str, Any]] = []
-        plane.namespace(NAMESPACE)
-        self._install(lock)
-        self._certificate = plane.authority.issue(CONTROLLER, "system:serviceaccounts")
+    What a pod would be for stays out, its Service points to this machine, and the Secret with its
+    own certificate is copied to the folder where a kubelet would mount it.
+    """
+
+    def __init__(self, plane: ControlPlane, name: str, user: str, given: dict[str, Any]) -> None:
+        self.plane, self.api, self.name = plane, plane.api, name
+        self.port, self.health = free_port(), free_port()
+        self.folder = plane.folder / name
+        self.folder.mkdir()
+        self._certificate = plane.authority.issue(user, "system:serviceaccounts")
         self.process: Process | None = None
-        self.start(lock)
-
-    def _install(self, lock: Lock) -> None:
-        found = [one for one in rendered(lock) if one["kind"] not in FOR_PODS]
+        plane.namespace(f"{name}-system")
+        found = [one for one in rendered(name, given) if one["kind"] not in FOR_PODS]
         first = [one for one in found if one["kind"] == "CustomResourceDefinition"]
         for one in [*first, *(one for one in found if one not in first)]:
-            conversion = one.get("spec", {}).get("conversion", {}).get("webhook")
-            for hook in [*one.get("webhooks", []), *([conversion] if conversion else [])]:
-                hook["clientConfig"]["service"]["port"] = self._port
-            if one["kind"] == "Service":
-                one["spec"] = {"type": "ExternalName", "externalName": "localhost"}
-            if one["kind"].endswith("RoleBinding"):  # who calls has a certificate, not a token
-                one["subjects"] = [
-                    {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": CONTROLLER}
-                ]
+            self._adapted(one, user)
             self.api.apply(one)
+            if one["kind"] == "Secret":
+                self._secret = one["metadata"]["name"]
+
+    def _adapted(self, one: dict[str, Any], user: str) -> None:
+        conversion = one.get("spec", {}).get("conversion", {}).get("webhook")
+        for hook in [*one.get("webhooks", []), *([conversion] if conversion else [])]:
+            hook["clientConfig"]["service"]["port"] = self.port
+        if one["kind"] == "Service":
+            one["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        if one["kind"].endswith("RoleBinding"):  # who calls has a certificate, not a token
+            one["subjects"] = [
+                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+            ]
 
     def _mounted(self) -> bool:
-        """Copy the certificate once Kueue has made it, as a kubelet would."""
-        data = self.api.get("secrets", "v1", NAMESPACE, CERTIFICATE).get("data", {})
-        for name, content in data.items():
-            (self._folder / name).write_bytes(base64.b64decode(content))
+        """Copy the certificate once the controller has made it, whole, as a kubelet would."""
+        data = self.api.get("secrets", "v1", f"{self.name}-system", self._secret).get("data", {})
+        for name in sorted(data, key=("ca.crt", "ca.key", "tls.key", "tls.crt").index):
+            content, path = base64.b64decode(data[name]), self.folder / name
+            if not path.exists() or path.read_bytes() != content:
+                path.with_suffix(".new").write_bytes(content)
+                path.with_suffix(".new").rename(path)
         return bool(data)
 
-    def start(self, lock: Lock) -> None:
-        """Start the controller with a lock's configuration, and wait until it answers."""
-        config = configuration(lock)
-        config |= {
-            "health": {"healthProbeBindAddress": f"127.0.0.1:{self._health}"},
+    def run(self, config: dict[str, Any]) -> None:
+        """Start the program with a configuration, and wait until it answers."""
+        whole = config | {
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{self.health}"},
             "metrics": {"bindAddress": "0"},
-            "webhook": {
-                "host": "127.0.0.1",
-                "port": self._port,
-                "certDir": str(self._folder),
-            },
+            "webhook": {"host": "127.0.0.1", "port": self.port, "certDir": str(self.folder)},
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {
                 "enable": True,
-                "webhookServiceName": "kueue-webhook-service",
-                "webhookSecretName": CERTIFICATE,
+                "webhookServiceName": f"{self.name}-webhook-service",
+                "webhookSecretName": self._secret,
             },
-            "namespace": NAMESPACE,
-            "featureGates": {"VisibilityOnDemand": False},
         }
-        path = self._folder / "config.yml"
-        path.write_text(yaml.safe_dump(config))
-        kubeconfig = self._folder / "kubeconfig"
+        path, kubeconfig = self.folder / "config.yml", self.folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(whole))
         kubeconfig.write_text(yaml.safe_dump(self.plane.as_kubeconfig(self._certificate)))
-        command = [str(tool("kueue") / "kueue"), f"--config={path}", f"--kubeconfig={kubeconfig}"]
-        self.process = self.plane.add("kueue", [*command, "--zap-log-level=2"])
-        probe = f"http://127.0.0.1:{self._health}/readyz"
-        self.process.until(lambda: self._mounted() and answers(probe))
+        command = [str(tool(self.name) / self.name), f"--config={path}"]
+        command += [f"--kubeconfig={kubeconfig}", "--zap-log-level=2"]
+        self.process = self.plane.add(self.name, command)
+        probe = f"http://127.0.0.1:{self.health}/readyz"
+        self.process.until(lambda: self._mounted() and answers(probe), 120)
+
+
+class RunningKueue(Controller):
+    """Kueue for a lock on a control plane; the lock's objects are applied by `configure`."""
+
+    def __init__(self, plane: ControlPlane, lock: Lock) -> None:
+        super().__init__(plane, "kueue", CONTROLLER, values(lock, IMAGE))
+        self._applied: list[dict[str, Any]] = []
+        self.start(lock)
+
+    def know_jobsets(self) -> None:
+        """Let the API server have JobSets, of the real chart; no controller makes jobs of them."""
+        for one in rendered("jobset", jobset.values(IMAGE)):
+            if one["kind"] == "CustomResourceDefinition":
+                self.api.apply(one)
+
+    def start(self, lock: Lock) -> None:
+        """Start the controller with a lock's configuration, and wait until it answers."""
+        self.lock = lock
+        gates = {"featureGates": {"VisibilityOnDemand": False}}  # it has one port for all
+        self.run(configuration(lock) | {"namespace": NAMESPACE} | gates)
 
     def restart(self, lock: Lock) -> None:
         """Start the controller again with another lock's configuration."""
@@ -149,10 +168,29 @@ class RunningKueue:
         return [one for name in namespaces for one in self.api.get("workloads", API, name)]
 
     def clear(self, *namespaces: str) -> None:
-        """Delete all work in namespaces."""
+        """Delete all work in namespaces, whoever would make it again."""
+        makers = [("deployments", "apps/v1"), ("jobsets", "jobset.x-k8s.io/v1alpha2")]
         for name in namespaces:
+            for plural, version in makers:
+                self.api.delete(self.api.path(plural, version, name))
             self.plane.clear(name)
-            eventually(lambda name=name: not self.workloads(name), 60, pause=0.3)
+            eventually(lambda name=name: self._forgotten(name), 60, pause=0.5)
+
+    def _forgotten(self, namespace: str) -> bool:
+        """Tell whether no Workload is left; what waits for a garbage collector is let go here."""
+        left = self.workloads(namespace)
+        for one in left:
+            path = self.api.path("workloads", API, namespace, one["metadata"]["name"])
+            with contextlib.suppress(ApiError):
+                self.api.patch(path, {"metadata": {"finalizers": None}})
+            self.api.delete(path)
+        return not left
+
+
+def evictions(workload: dict[str, Any]) -> int:
+    """Return how often a Workload was evicted."""
+    stats = workload.get("status", {}).get("schedulingStats", {})
+    return sum(one["count"] for one in stats.get("evictions", []))
 
 
 def answers(url: str) -> bool:

@@ -37,7 +37,8 @@ DOMAIN = "topology.bedplate.io/nvlink-domain"
 
 def lock(**queue: Any) -> Any:
     """Return the lock of the tests with other values of its queues."""
-    return lock_of({"pool_train": PLACES}, TEAMS, gpus=4, preset={**PRESET, "queue": queue})
+    preset = {**PRESET, "queue": queue}
+    return lock_of({"pool_train": PLACES}, TEAMS, gpus=4, preset=preset, addons=["kueue", "jobset"])
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,7 @@ def kueue() -> Iterator[RunningKueue]:
         ControlPlane(Path(folder)) as plane,
     ):
         started = RunningKueue(plane, lock())
+        started.know_jobsets()
         add_nodes(plane.api, nodes_of(lock()))
         started.configure(lock())
         yield started
@@ -257,6 +259,30 @@ def test_pods_and_deployments_wait_too(api: Api, kueue: RunningKueue) -> None:
     api.delete(api.path("deployments", "apps/v1", "audio", "service"))
 
 
+def test_a_set_of_jobs_is_admitted_whole(api: Api, kueue: RunningKueue) -> None:
+    """Three jobs of four GPUs in a JobSet: with room for two the set waits."""
+    submit(api, job("other", "audio", gpus=4, pods=2))
+    eventually(lambda: running(api, "audio") == ["other"])
+    spec = job("w", "audio", gpus=4)["spec"]
+    part = {"name": "workers", "replicas": 3, "template": {"spec": spec}}
+    made = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set", "namespace": "audio"},
+        "spec": {"replicatedJobs": [part]},
+    }
+    bob = api.acting_as("bob")
+    bob.create(made)
+    path = api.path("jobsets", "jobset.x-k8s.io/v1alpha2", "audio", "set")
+    assert "insufficient" in reason(kueue, "audio", "set")
+    with pytest.raises(ApiError, match="set is not started by hand"):
+        bob.patch(path, {"spec": {"suspend": False}})
+    api.delete(api.path("jobs", "batch/v1", "audio", "other"))
+    eventually(lambda: holds(workload_of(kueue, "audio", "set"), "Admitted"))
+    eventually(lambda: api.call("GET", path)["spec"]["suspend"] is False)
+    api.delete(path)
+
+
 def pod(name: str, namespace: str, gpus: int = 1, **more: Any) -> dict[str, Any]:
     """Return a pod that asks for GPUs."""
     return {
@@ -403,3 +429,22 @@ def test_work_elsewhere_is_not_kueues(api: Api, kueue: RunningKueue) -> None:
     finally:
         kueue.start(lock())
         kueue.plane.clear("others")
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "queues").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_are_admitted(api: Api, kueue: RunningKueue, path: Path) -> None:
+    """A member applies each example as it is, and it gets its quota and its nodes."""
+    kueue.plane.kubectl("apply", "--as=alice", "-f", str(path))
+
+    def placed() -> bool:
+        found = api.get("pods", "v1", "vision")
+        return bool(found) and all("nodeName" in one["spec"] for one in found)
+
+    eventually(lambda: kueue.workloads("vision"))
+    eventually(lambda: all(holds(one, "Admitted") for one in kueue.workloads("vision")))
+    if path.stem != "jobset":  # its controller is not there to make pods
+        eventually(placed)
+    kueue.plane.kubectl("delete", "--as=alice", "--wait=false", "-f", str(path))

@@ -1,0 +1,200 @@
+"""Kueue's objects and configuration as pure functions of the lock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from bedplate.schedulers.kueue import policies, queues, tenancy
+from bedplate.schedulers.kueue.configuration import configuration, values
+from tests.schedulers.locks import lock_of
+
+GPU = "nvidia.com/gpu"
+TEAMS: dict[str, Any] = {
+    "vision": {"gpus": {"pool_a": (8, None)}, "weight": 2.0, "members": ["alice", "group:lab"]},
+    "audio": {"gpus": {"pool_a": (4, 2)}, "namespaces": ["audio", "speech"], "priority": 5},
+}
+HOSTS = [{"rack": "r1", "nvlink_domain": "d1"}, {"rack": "r1", "nvlink_domain": "d2"}]
+
+
+def lock(**more: Any) -> Any:
+    """Return a lock with two pools: two hosts of eight GPUs with topology, one without."""
+    return lock_of({"pool_a": HOSTS, "pool_b": [{}]}, TEAMS, **more)
+
+
+def by_name(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    """Return the objects of a kind, by name or namespace and name."""
+    found = {}
+    for one in objects:
+        if one["kind"] == kind:
+            metadata = one["metadata"]
+            found["/".join(filter(None, (metadata.get("namespace"), metadata["name"])))] = one
+    return found
+
+
+def test_a_team_has_its_guarantee_and_nothing_of_other_pools() -> None:
+    found = by_name(queues.objects(lock()), "ClusterQueue")
+    (group,) = found["vision"]["spec"]["resourceGroups"]
+    assert group == {
+        "coveredResources": [GPU],
+        "flavors": [
+            {"name": "pool-a", "resources": [{"name": GPU, "nominalQuota": "8"}]},
+            {
+                "name": "pool-b",
+                "resources": [{"name": GPU, "nominalQuota": "0", "borrowingLimit": "0"}],
+            },
+        ],
+    }
+    (group,) = found["audio"]["spec"]["resourceGroups"]
+    (quota,) = group["flavors"][0]["resources"]
+    assert quota == {"name": GPU, "nominalQuota": "4", "borrowingLimit": "2"}
+    assert found["vision"]["spec"]["fairSharing"] == {"weight": "2"}
+    assert found["vision"]["spec"]["namespaceSelector"] == {
+        "matchLabels": {"bedplate.io/team": "vision"}
+    }
+    about = found["audio"]["metadata"]["annotations"]["bedplate.io/about"]
+    assert about == "Team audio: 4 nvidia.com/gpu of pool_a, and 2 more."
+
+
+def test_what_is_guaranteed_to_none_can_be_borrowed() -> None:
+    (cohort,) = by_name(queues.objects(lock()), "Cohort").values()
+    (group,) = cohort["spec"]["resourceGroups"]
+    assert group["flavors"] == [
+        {"name": "pool-a", "resources": [{"name": GPU, "nominalQuota": "4"}]}
+    ]
+
+
+def test_each_namespace_of_a_team_has_the_same_queue() -> None:
+    found = by_name(queues.objects(lock()), "LocalQueue")
+    assert {name: one["spec"] for name, one in found.items()} == {
+        "audio/default": {"clusterQueue": "audio"},
+        "speech/default": {"clusterQueue": "audio"},
+        "vision/default": {"clusterQueue": "vision"},
+    }
+
+
+def test_pools_select_their_nodes_and_have_their_levels() -> None:
+    objects = queues.objects(lock())
+    flavors = {name: one["spec"] for name, one in by_name(objects, "ResourceFlavor").items()}
+    assert flavors == {
+        "pool-a": {
+            "nodeLabels": {"bedplate.io/pool": "pool_a"},
+            "topologyName": "rack-nvlink-domain",
+        },
+        "pool-b": {"nodeLabels": {"bedplate.io/pool": "pool_b"}, "topologyName": "hosts"},
+    }
+    found = by_name(objects, "Topology")
+    assert [one["nodeLabel"] for one in found["rack-nvlink-domain"]["spec"]["levels"]] == [
+        "topology.bedplate.io/rack",
+        "topology.bedplate.io/nvlink-domain",
+        "kubernetes.io/hostname",
+    ]
+
+
+@pytest.mark.parametrize("placement", [{"pods": "spread"}, {"extender": True}])
+def test_where_another_places_pods_kueue_counts_quota_alone(placement: dict[str, Any]) -> None:
+    """Then pods that find no node are put back by a time limit."""
+    other = lock(preset={"placement": placement})
+    assert not by_name(queues.objects(other), "Topology")
+    assert "waitForPodsReady" in configuration(other)
+    assert "waitForPodsReady" not in configuration(lock())
+
+
+def test_pools_that_share_a_resource_share_a_group() -> None:
+    one, nothing = {"nominalQuota": "1"}, {"nominalQuota": "0"}
+    found = queues.groups(
+        {"pool_a": {"x": one}, "pool_b": {"y": one}, "pool_c": {"x": one, "z": one}}
+    )
+    assert found == [
+        {
+            "coveredResources": ["y"],
+            "flavors": [{"name": "pool-b", "resources": [{"name": "y", **one}]}],
+        },
+        {
+            "coveredResources": ["x", "z"],
+            "flavors": [
+                {
+                    "name": "pool-a",
+                    "resources": [{"name": "x", **one}, {"name": "z", **nothing}],
+                },
+                {"name": "pool-c", "resources": [{"name": "x", **one}, {"name": "z", **one}]},
+            ],
+        },
+    ]
+
+
+def test_the_preset_decides_order_reclaim_and_fair_shares() -> None:
+    chosen = {
+        "order": "StrictFIFO",
+        "reclaim": "Never",
+        "preemption": "Never",
+        "fair_sharing": True,
+    }
+    strict = lock(preset={"queue": chosen, "priorities": {"urgent": 10}})
+    spec = by_name(queues.objects(strict), "ClusterQueue")["audio"]["spec"]
+    assert spec["queueingStrategy"] == "StrictFIFO"
+    assert spec["preemption"] == {"reclaimWithinCohort": "Never", "withinClusterQueue": "Never"}
+    assert configuration(strict)["fairSharing"] == {
+        "preemptionStrategies": ["LessThanOrEqualToFinalShare"]
+    }
+    assert "fairSharing" not in configuration(lock())
+    classes = by_name(queues.objects(strict), "WorkloadPriorityClass")
+    assert {name: one["value"] for name, one in classes.items()} == {"urgent": 10, "team-audio": 5}
+
+
+def test_jobsets_are_queued_where_the_addon_is() -> None:
+    names = configuration(lock(addons=["kueue", "jobset"]))["integrations"]["frameworks"]
+    assert "jobset.x-k8s.io/jobset" in names
+    assert "jobset.x-k8s.io/jobset" not in configuration(lock())["integrations"]["frameworks"]
+
+
+def test_the_image_is_pulled_by_digest_and_there_are_two_where_they_fit() -> None:
+    found = values(lock(), "registry.k8s.io/kueue/kueue:v0.19.2@sha256:ab")["controllerManager"]
+    assert found["manager"]["image"] == {
+        "repository": "registry.k8s.io/kueue/kueue",
+        "tag": "v0.19.2@sha256:ab",
+        "pullPolicy": "IfNotPresent",
+    }
+    assert (found["replicas"], found["podDisruptionBudget"]["enabled"]) == (2, True)
+    alone = values(lock_of({"pool_a": [{}]}, {}), "a:b@sha256:ab")["controllerManager"]
+    assert (alone["replicas"], alone["podDisruptionBudget"]["enabled"]) == (1, False)
+
+
+def test_kueue_looks_at_teams_namespaces_alone() -> None:
+    text = values(lock(), "a:b@sha256:ab")["managerConfig"]["controllerManagerConfigYaml"]
+    assert yaml.safe_load(text)["managedJobsNamespaceSelector"] == {
+        "matchExpressions": [{"key": "bedplate.io/team", "operator": "Exists"}]
+    }
+
+
+def test_members_are_bound_in_their_namespaces_and_see_all_queues() -> None:
+    objects = tenancy.objects(lock())
+    assert set(by_name(objects, "Namespace")) == {"audio", "speech", "vision"}
+    (bound,) = by_name(objects, "RoleBinding").values()
+    assert bound["metadata"]["namespace"] == "vision"
+    assert [(one["kind"], one["name"]) for one in bound["subjects"]] == [
+        ("User", "alice"),
+        ("Group", "lab"),
+    ]
+    (seen,) = by_name(objects, "ClusterRoleBinding").values()
+    assert seen["subjects"] == bound["subjects"]
+
+
+def test_a_site_without_teams_gets_no_rights_and_no_policies() -> None:
+    bare = lock_of({"pool_a": [{}]}, {})
+    assert tenancy.objects(bare) == []
+    assert policies.objects(bare) == []
+    assert {one["kind"] for one in queues.objects(bare)} == {"Topology", "ResourceFlavor"}
+
+
+def test_every_policy_is_bound_to_teams_namespaces() -> None:
+    objects = policies.objects(lock())
+    bound = by_name(objects, "ValidatingAdmissionPolicyBinding")
+    assert set(bound) == set(by_name(objects, "ValidatingAdmissionPolicy"))
+    for one in bound.values():
+        assert one["spec"]["validationActions"] == ["Deny"]
+        assert one["spec"]["matchResources"]["namespaceSelector"] == {
+            "matchExpressions": [{"key": "bedplate.io/team", "operator": "Exists"}]
+        }
