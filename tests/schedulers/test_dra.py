@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TEAM = "dra-team"
 CARDS, GIB = 4, 15
 SIZES = (1, 2, 8, 40)
-EXAMPLES = Path(__file__).parents[2] / "docs/examples/shares-by-memory.yml"
+EXAMPLES = Path(__file__).parents[2] / "examples/shares-by-memory.yml"
 
 
 @pytest.fixture(scope="module")
