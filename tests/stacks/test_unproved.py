@@ -14,6 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from bedplate.lock import write_lock
+from bedplate.lock.file import BlockDumper
 from bedplate.presets import load_presets
 from bedplate.schedulers.unproved import RENDERED
 from bedplate.schedulers.unproved_addon import UnprovedAddon
@@ -59,16 +60,7 @@ def text(addon: str) -> str:
     """Return what is rendered of an add-on, as its golden has it."""
     found = RENDERED[addon](lock_with(addon))
     documents = [{"namespace": found.namespace, "values": dict(found.values)}, *found.objects]
-    return yaml.dump_all(documents, Dumper=NoAliases, sort_keys=False)
-
-
-class NoAliases(yaml.SafeDumper):
-    """Writes what is there twice twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Return that everything is written out."""
-        del data
-        return True
+    return yaml.dump_all(documents, Dumper=BlockDumper, sort_keys=False)
 
 
 @pytest.mark.parametrize("addon", sorted(RENDERED))
