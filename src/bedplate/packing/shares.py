@@ -10,6 +10,9 @@ RESOURCE = "bedplate.io/gpu-milli"
 GPUS = "bedplate.io/gpus"
 """Annotation that the binding writes on the pod: indexes of its GPUs, separated by commas."""
 
+SCHEDULER = "bedplate-packing"
+"""Name of the scheduler; its pods without GPUs are tasks of the mix too."""
+
 WHOLE = 1000
 """Thousandths of a GPU."""
 

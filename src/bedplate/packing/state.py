@@ -11,7 +11,7 @@ from bedplate.packing.node import CountError, Node
 from bedplate.packing.packer import Packer, Place
 from bedplate.packing.policy import Gradient
 from bedplate.packing.quantities import milli, of_pod
-from bedplate.packing.shares import GPUS, RESOURCE, WHOLE, Request, ShareError
+from bedplate.packing.shares import GPUS, RESOURCE, SCHEDULER, WHOLE, Request, ShareError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -117,7 +117,7 @@ class State:
         node = pod["spec"].get("nodeName")
         try:
             request = of_pod(pod["spec"])
-            if request.gpus:
+            if request.gpus or pod["spec"].get("schedulerName") == SCHEDULER:
                 self._learn(uid, request)
             if not node:
                 return

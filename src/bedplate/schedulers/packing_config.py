@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-NAME = "bedplate-packing"
+from bedplate.packing.shares import SCHEDULER
+
+NAME = SCHEDULER
 """Name of the scheduler, which pods give as schedulerName, and of its Lease."""
 
 NAMESPACE = "kube-system"
