@@ -10,6 +10,7 @@ import socket
 import urllib.parse
 from typing import TYPE_CHECKING
 
+from bedplate.site.model import Kubernetes
 from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.shell import run, succeeds
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CHAIN = "SUBSTRATE-EGRESS"
+#: The network of pods, which no host leads out of. What a host sends to a service has been given a
+#: pod's address when a rule of OUTPUT sees it, and the interface still of the service's.
+PODS = Kubernetes(endpoint="none:1").pod_subnet
 #: Processes of a host are refused at once. What pods send is dropped where it would leave: there
 #: no rule of the cluster network comes before ours.
 PLACES = {"filter": ("OUTPUT", "REJECT"), "mangle": ("POSTROUTING", "DROP")}
@@ -38,12 +42,12 @@ def distribution(files: Iterable[tuple[str, str]] | None = None) -> dict[str, st
 
 
 def deny(container: str, subnet: str, allowed: Iterable[str]) -> None:
-    """Deny a host everything but its own subnet and some addresses. Idempotent."""
+    """Deny a host everything but its own subnet, pods and some addresses. Idempotent."""
     for table, (hook, verdict) in PLACES.items():
         if _there(container, table, "-C", hook, "-o", "eth0", "-j", CHAIN):
             continue
         _iptables(container, table, "-N", CHAIN)
-        for address in [subnet, *sorted(allowed)]:
+        for address in [subnet, PODS, *sorted(allowed)]:
             _iptables(container, table, "-A", CHAIN, "-d", address, "-j", "RETURN")
         _iptables(container, table, "-A", CHAIN, "-j", verdict)
         _iptables(container, table, "-I", hook, "-o", "eth0", "-j", CHAIN)
