@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 #: Upstream's own fields and names of components: nothing misspelt in them is the loader's to find.
 FREE = ("kubelet", "kube_proxy", "bedplate_pins", "keys")
+#: A team is called as its site likes.
+NAMED = ("bedplate_teams",)
 #: What the example offers in a comment.
 OFFERED = re.compile(r"^( *)# (pool_class:|bedplate_)", re.MULTILINE)
 
@@ -87,7 +89,7 @@ class Spot:
     @property
     def free(self) -> bool:
         """Tell whether the key's name is somebody else's."""
-        return any(part in FREE for part in self.path[:-1])
+        return any(part in FREE for part in self.path[:-1]) or self.path[:-1] == NAMED
 
 
 def spelt(path: tuple[str | int, ...]) -> str:
@@ -254,6 +256,8 @@ def values_wrong(spot: Spot, files: Mapping[str, str], _: random.Random) -> Iter
         types = TRUTH
     else:
         types = FRACTION if last == "share" else TEXT
+    if spot.name == "bedplate_preset":  # by its name, or with changes
+        types = [x for x in types if not x.startswith("{")]
     for new in [*types, *wrong]:
         if new in types:
             kind = "version as a number" if new == "1.30" else "wrong type"

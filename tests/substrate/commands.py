@@ -111,9 +111,10 @@ class SiteCommands:
         """Ask the cluster through the kubeconfig that the cluster stack wrote."""
         return self.run("kubectl", ["kubectl", *arguments], quiet=True, check=False)
 
-    def example(self, name: str) -> subprocess.CompletedProcess[str]:
+    def example(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Submit an example's objects to the cluster."""
-        return self.run(f"example {name}", ["kubectl", "apply", "-f", f"examples/{name}.yml"])
+        command = ["kubectl", "apply", "-f", f"examples/{name}.yml", *arguments]
+        return self.run(f"example {name}", command)
 
     def run(
         self, label: str, command: list[str], *, quiet: bool = False, check: bool = True

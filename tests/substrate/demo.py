@@ -40,10 +40,11 @@ def wait_in_queue(demo: SiteCommands) -> None:
     """Submit two jobs to a team whose quota has room for the first alone, and see both end."""
     mine = ["--namespace", "lab"]
     demo.kubectl("delete", "jobs", "--all", *mine)
-    demo.example("queue")
     first, second = "job/first", "job/second"
     waits = "--for=jsonpath={.spec.suspend}=true"
+    demo.example("queue", "--selector=turn=first")
     demo.run("queue", ["kubectl", "wait", first, *mine, "--for=jsonpath={.status.ready}=4", LONG])
+    demo.example("queue", "--selector=turn=second")
     demo.run("queue", ["kubectl", "wait", second, *mine, waits, LONG])
     demo.run("queue", ["kubectl", "get", "workloads", *mine])
     demo.run("queue", ["kubectl", "wait", second, *mine, "--for=condition=complete", LONG])

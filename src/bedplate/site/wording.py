@@ -66,6 +66,8 @@ def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
 
 def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     path = tuple(detail["loc"])
+    # Pydantic's word for a name that is a key, and not of the form that names have.
+    path = path[:-1] if path[-1:] == ("[key]",) else path
     kind, value = detail["type"], detail["input"]
     path = _as_written(path, host)
     key, place = spelt(path), host.places.of(path)
