@@ -23,12 +23,12 @@ def test_labels_of_a_node_are_its_pool_its_place_and_what_was_discovered() -> No
         "gpu-a": {
             "nvidia.com/gpu.product": "Tesla-V100",
             "bedplate.io/pool": "pool_class",
-            "bedplate.io/sharing": "none",
+            "bedplate.io/sharing": "time-slicing",
             "topology.bedplate.io/rack": "r1",
             "topology.bedplate.io/leaf": "l1",
             "topology.bedplate.io/nvlink-domain": "d1",
         },
-        "gpu-b": {"bedplate.io/pool": "pool_class", "bedplate.io/sharing": "none"},
+        "gpu-b": {"bedplate.io/pool": "pool_class", "bedplate.io/sharing": "time-slicing"},
     }
 
 

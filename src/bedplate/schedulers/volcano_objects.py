@@ -36,6 +36,8 @@ SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
 RBAC: Final = "rbac.authorization.k8s.io"
 #: What a member may do: Kubernetes' own role, and the chart's for Volcano's jobs.
 ROLES: Final = ("edit", "vcjob-editor-role")
+#: What names no queue goes into the one that its namespace names.
+QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 #: The chart's own, and the one that gives a pod group the queue that its namespace names.
 ADMISSIONS: Final = (
     "/jobs/mutate",
@@ -295,7 +297,11 @@ def namespaces(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
                 {
                     "apiVersion": "v1",
                     "kind": "Namespace",
-                    "metadata": {**metadata, "labels": labels},
+                    "metadata": {
+                        **metadata,
+                        "labels": labels,
+                        "annotations": {**metadata["annotations"], QUEUE_NAME: name},
+                    },
                 }
             )
             found += [

@@ -83,7 +83,7 @@ def test_the_bill_has_everything_with_how_it_is_known(
     etcd = next(name for name in bill.images if name.startswith("registry.k8s.io/etcd:"))
     assert bill.images[etcd].digest != bill.images[etcd].manifest
     assert bill.images[etcd].size > len("layer")
-    assert len(bill.images) == 10
+    assert len(bill.images) == 11
     assert not (site / PLACE).exists()
 
 

@@ -19,8 +19,6 @@ RBAC: Final = "rbac.authorization.k8s.io/v1"
 GROUP: Final = "group:"
 #: Pods of a team get no device nodes, sockets or folders of the host but by Kubernetes' resources.
 SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
-#: Where Volcano is, what names no queue of its goes into the one that the namespace names.
-VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 #: Finished jobs count too. One script in a loop shall not fill etcd for all.
 JOBS: Final = 5000
 
@@ -81,7 +79,6 @@ def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
     labels = {TEAM_LABEL: name}
     about = f"Work of team {name}; GPUs by the queue `default`."
     own = made("Namespace", namespace, about, version="v1")
-    own["metadata"]["annotations"][VOLCANO_QUEUE] = name
     # It stays when the stack goes, and is then in nobody's way: no label says it is the stack's.
     own["metadata"]["labels"] = {**labels, **SECURITY}
     yield own
