@@ -290,6 +290,8 @@ def plan(site: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple
 def test_the_extender_is_planned_and_refused_at_its_setting(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # The extender counts shares itself: a pool that the device plugin shares is refused.
+    wish(site, "pool_class", {key: CLASS[key] for key in ("bedplate_gpu", "bedplate_driver")})
     shared = site / "group_vars" / "all" / "bedplate.yml"
     lines = shared.read_text().count("\n")
     shared.write_text(
@@ -312,7 +314,7 @@ def test_what_cannot_be_installed_comes_first_and_last(
     status, text = plan(site, capsys)
     assert status == 4
     lines = text.splitlines()
-    got, addon = "got kai-scheduler / allowed kueue, volcano", "addon kai-scheduler"
+    got, addon = "got kai-scheduler / allowed jobset, kueue, volcano", "addon kai-scheduler"
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [
         f"{what} — {shared}:5:1 bedplate_schedulers — {got} — choose one of these",

@@ -117,7 +117,7 @@ def test_nodes_offer_what_the_lock_promises() -> None:
     assert node_expectations(lock()) == {
         "cp1": {"kubernetes": "1.36.3"},
         "gpu-a": {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 8},
-        "gpu-b": {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 4},
+        "gpu-b": {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 40},
     }
 
 

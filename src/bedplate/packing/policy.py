@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 STEP = 80
 """Gains that differ by less than this many thousandths of a GPU are equal: the order decides.
 
-Chosen on the seeds 1 to 4 of the trace benchmark, among 20 to 200 (docs/proof/packing.md).
+Chosen on the seeds 1 to 4 of the trace benchmark, among 20 to 200.
 """
 
 
