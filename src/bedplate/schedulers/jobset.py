@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import artifact
+from bedplate.schedulers.release import released
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +18,6 @@ ADDON: Final = "jobset"
 NAMESPACE: Final = "jobset-system"
 #: Who the controller is to the API server, by the chart's names: it starts the Jobs of a JobSet.
 CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{ADDON}-controller"
-#: Seconds until the controller answers: its image is pulled, and its certificate made.
-PATIENCE: Final = 600
 
 
 class JobSetsArgs(TypedDict):
@@ -39,16 +37,11 @@ class JobSets(pulumi.ComponentResource):  # type: ignore[misc]
     ) -> None:
         super().__init__("bedplate:schedulers:JobSets", name, None, opts)
         site, lock = args["site"], args["lock"]
-        kubernetes.helm.v3.Release(
-            f"{name}-release",
-            name=ADDON,
-            chart=str(artifact.chart(site, lock, ADDON)),
-            namespace=NAMESPACE,
-            create_namespace=True,
-            values=values(artifact.image(site, lock, ADDON)),
-            atomic=True,
-            timeout=PATIENCE,
-            opts=pulumi.ResourceOptions(parent=self),
+        released(
+            (self, name),
+            (ADDON, NAMESPACE),
+            (site, lock),
+            values(artifact.image(site, lock, ADDON)),
         )
         self.register_outputs({})
 

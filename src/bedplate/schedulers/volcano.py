@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypedDict
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.cluster.wished import gpus
 from bedplate.schedulers import topology, volcano_objects
 from bedplate.schedulers.node_labels import discovered
+from bedplate.schedulers.release import released
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ ADDON: Final = "volcano"
 NAMESPACE: Final = "volcano-system"
 #: The catalogue's names of the chart's images.
 IMAGES: Final = ("volcano-scheduler", "volcano-controllers", "volcano-webhooks")
-#: Seconds until all three answer: images are pulled, and the webhooks' certificate is made.
-PATIENCE: Final = 600
 
 
 class VolcanoArgs(TypedDict):
@@ -47,16 +45,11 @@ class Volcano(pulumi.ComponentResource):  # type: ignore[misc]
         super().__init__("bedplate:schedulers:Volcano", name, None, opts)
         site, lock = args["site"], args["lock"]
         images = [artifact.image(site, lock, image) for image in IMAGES]
-        release = kubernetes.helm.v3.Release(
-            f"{name}-release",
-            name=ADDON,
-            chart=str(artifact.chart(site, lock, ADDON)),
-            namespace=NAMESPACE,
-            create_namespace=True,
-            values=volcano_objects.values(lock, tag_of(images)),
-            atomic=True,
-            timeout=PATIENCE,
-            opts=pulumi.ResourceOptions(parent=self),
+        release = released(
+            (self, name),
+            (ADDON, NAMESPACE),
+            (site, lock),
+            volcano_objects.values(lock, tag_of(images)),
         )
         known = topology.places(lock, discovered(site, gpus(lock)))
         made: dict[str, pulumi.CustomResource] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.schedulers.kueue import policies, queues, tenancy
 from bedplate.schedulers.kueue.configuration import values
 from bedplate.schedulers.kueue.objects import NAMESPACE, Object
+from bedplate.schedulers.release import released
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 ADDON = "kueue"
-#: Seconds until the controller answers: its image is pulled, and its certificate made.
-PATIENCE = 600
 
 
 class KueueArgs(TypedDict):
@@ -42,16 +40,11 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
     ) -> None:
         super().__init__("bedplate:schedulers:Kueue", name, None, opts)
         site, lock = args["site"], args["lock"]
-        release = kubernetes.helm.v3.Release(
-            f"{name}-release",
-            name=ADDON,
-            chart=str(artifact.chart(site, lock, ADDON)),
-            namespace=NAMESPACE,
-            create_namespace=True,
-            values=values(lock, artifact.image(site, lock, ADDON)),
-            atomic=True,
-            timeout=PATIENCE,
-            opts=pulumi.ResourceOptions(parent=self),
+        release = released(
+            (self, name),
+            (ADDON, NAMESPACE),
+            (site, lock),
+            values(lock, artifact.image(site, lock, ADDON)),
         )
         made: dict[str, pulumi.CustomResource] = {}
         for found in (*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)):
