@@ -321,6 +321,7 @@ BY_CLAIM = {
         ),
         pytest.param(
             pod("p", "vision", volumes=[{"name": "all", "hostPath": {"path": "/dev"}}]),
+            # The API server's own message: `latest` is the policy's version, not an image's tag.
             'violates PodSecurity "baseline:latest": hostPath volumes',
             id="device-nodes",
         ),

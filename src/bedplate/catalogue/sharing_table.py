@@ -32,10 +32,10 @@ HEAD = (
     "Installed here",
 )
 FOR_WHOM = {
-    "none": "training, and whoever needs a GPU alone",
+    "none": "training, and jobs that need a whole GPU",
     "time-slicing": "many small jobs of people who trust each other; courses",
     "mps": "small jobs of people who trust each other, side by side on one GPU",
-    "mig": "people who do not trust each other; steady speed",
+    "mig": "untrusted users; steady speed",
     "hami": "shares of several sizes where HAMi is known and its limits are enough",
     "dra": "shares by memory, of any size, on one GPU",
 }
