@@ -30,9 +30,10 @@ class Peaks:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Look again and again while the block lasts."""
+        """Look again and again while the block lasts, at what was started in it."""
+        before = set(_processes())
         ended = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=[ended])
+        watcher = threading.Thread(target=self._watch, args=[ended, before])
         watcher.start()
         try:
             yield
@@ -40,24 +41,17 @@ class Peaks:
             ended.set()
             watcher.join()
 
-    def _watch(self, ended: threading.Event) -> None:
+    def _watch(self, ended: threading.Event, before: set[int]) -> None:
         while not ended.wait(PERIOD):
-            self.look()
+            self.look(before)
 
-    def look(self) -> None:
-        """Take the peaks of all processes below this one."""
-        status = {}
-        for path in PROC.glob("[0-9]*"):
-            try:
-                lines = (path / "status").read_text().splitlines()
-                command = (path / "cmdline").read_text(errors="replace").split("\0")
-            except OSError:
-                continue  # it has ended while we looked
-            status[int(path.name)] = dict(line.split(":\t", 1) for line in lines), command
+    def look(self, before: set[int]) -> None:
+        """Take the peaks of all processes below this one but those of `before`."""
+        status = _processes()
         _, own = status[os.getpid()]
         for pid, (values, command) in status.items():
             # One that is just being started still looks like us.
-            if command == own or "VmHWM" not in values:
+            if pid in before or command == own or "VmHWM" not in values:
                 continue
             if os.getpid() in _ancestors(pid, status):
                 name, mib = program(command), int(values["VmHWM"].split()[0]) / 1024
@@ -67,6 +61,23 @@ class Peaks:
         """Return what is worth printing, the largest first."""
         order = sorted(self.mib.items(), key=lambda item: -item[1])
         return {f"largest {name}, MiB": mib for name, mib in order if mib >= WORTH_MIB}
+
+
+def _processes() -> dict[int, tuple[dict[str, str], list[str]]]:
+    """Return status and command line of all processes."""
+    found = {}
+    for path in PROC.glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes()
+            lines = (path / "status").read_text().splitlines()
+            # A process that has just become another program would have its peak told of both.
+            if (path / "cmdline").read_bytes() != command:
+                continue
+        except OSError:
+            continue  # it has ended while we looked
+        words = command.decode(errors="replace").split("\0")
+        found[int(path.name)] = dict(line.split(":\t", 1) for line in lines), words
+    return found
 
 
 def _ancestors(pid: int, status: dict[int, tuple[dict[str, str], list[str]]]) -> Iterator[int]:

@@ -137,7 +137,7 @@ class Api:
                     yield json.loads(line)
 
 
-def eventually[T](look: Callable[[], T], patience: float = 30, pause: float = 0.1) -> T:
+def eventually[T](look: Callable[[], T], patience: float = 120, pause: float = 0.1) -> T:
     """Return the first true answer of `look`. Raises AssertionError with the last one."""
     deadline = time.monotonic() + patience
     while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,13 @@ def test_the_peak_of_a_program_below_is_seen_and_nothing_else(
     script, host = tmp_path / "greedy", tmp_path / "host"
     for path in (script, host):
         path.write_text(GREEDY)
+    older = subprocess.Popen([sys.executable, "-c", f"{GREEDY}; time.sleep(60)"])
     inner = f"{sys.executable} {script}; true"  # a child of the command, as a provider is
-    site.run("plan", ["sh", "-c", inner])
+    try:
+        site.run("plan", ["sh", "-c", inner])
+    finally:
+        older.kill()
+        older.wait()
     (label,) = site.memory.figures()
     assert label == "largest greedy, MiB"
     assert 90 < site.memory.figures()[label] < 150
