@@ -120,7 +120,8 @@ def test_idle_gpus_are_borrowed_up_to_the_limit(api: Api, kueue: RunningKueue) -
     assert (used["name"], used["total"], used["borrowed"]) == (GPU, "16", "8")
     (waits,) = {f"a{n}" for n in range(5)} - set(running(api, "audio"))
     told = reason(kueue, "audio", waits)
-    assert f"insufficient unused quota for {GPU} in flavor pool-train, 4 more needed" in told
+    flavor = "pool-train.rack-leaf-nvlink-domain"
+    assert f"insufficient unused quota for {GPU} in flavor {flavor}, 4 more needed" in told
 
 
 def test_a_guarantee_is_reclaimed_from_who_borrows(api: Api, kueue: RunningKueue) -> None:

@@ -16,6 +16,8 @@ TEAMS: dict[str, Any] = {
     "vision": {"gpus": {"pool_a": (8, None)}, "weight": 2.0, "members": ["alice", "group:lab"]},
     "audio": {"gpus": {"pool_a": (4, 2)}, "namespaces": ["audio", "speech"], "priority": 5},
 }
+#: The flavour of the pool that has racks.
+POOL_A = "pool-a.rack-nvlink-domain"
 HOSTS = [{"rack": "r1", "nvlink_domain": "d1"}, {"rack": "r1", "nvlink_domain": "d2"}]
 
 
@@ -40,7 +42,7 @@ def test_a_team_has_its_guarantee_and_nothing_of_other_pools() -> None:
     assert group == {
         "coveredResources": [GPU],
         "flavors": [
-            {"name": "pool-a", "resources": [{"name": GPU, "nominalQuota": "8"}]},
+            {"name": POOL_A, "resources": [{"name": GPU, "nominalQuota": "8"}]},
             {
                 "name": "pool-b",
                 "resources": [{"name": GPU, "nominalQuota": "0", "borrowingLimit": "0"}],
@@ -61,9 +63,7 @@ def test_a_team_has_its_guarantee_and_nothing_of_other_pools() -> None:
 def test_what_is_guaranteed_to_none_can_be_borrowed() -> None:
     (cohort,) = by_name(queues.objects(lock()), "Cohort").values()
     (group,) = cohort["spec"]["resourceGroups"]
-    assert group["flavors"] == [
-        {"name": "pool-a", "resources": [{"name": GPU, "nominalQuota": "4"}]}
-    ]
+    assert group["flavors"] == [{"name": POOL_A, "resources": [{"name": GPU, "nominalQuota": "4"}]}]
 
 
 def test_each_namespace_of_a_team_has_the_same_queue() -> None:
@@ -79,7 +79,7 @@ def test_pools_select_their_nodes_and_have_their_levels() -> None:
     objects = queues.objects(lock())
     flavors = {name: one["spec"] for name, one in by_name(objects, "ResourceFlavor").items()}
     assert flavors == {
-        "pool-a": {
+        POOL_A: {
             "nodeLabels": {"bedplate.io/pool": "pool_a"},
             "topologyName": "rack-nvlink-domain",
         },
@@ -98,6 +98,11 @@ def test_where_another_places_pods_kueue_counts_quota_alone(placement: dict[str,
     """Then pods that find no node are put back by a time limit."""
     other = lock(preset={"placement": placement})
     assert not by_name(queues.objects(other), "Topology")
+    # Kueue never changes a flavour's topology: one without has a name of its own.
+    assert set(by_name(queues.objects(other), "ResourceFlavor")) == {
+        "pool-a.quota-only",
+        "pool-b.quota-only",
+    }
     assert "waitForPodsReady" in configuration(other)
     assert "waitForPodsReady" not in configuration(lock())
 
@@ -105,7 +110,7 @@ def test_where_another_places_pods_kueue_counts_quota_alone(placement: dict[str,
 def test_pools_that_share_a_resource_share_a_group() -> None:
     one, nothing = {"nominalQuota": "1"}, {"nominalQuota": "0"}
     found = queues.groups(
-        {"pool_a": {"x": one}, "pool_b": {"y": one}, "pool_c": {"x": one, "z": one}}
+        {"pool-a": {"x": one}, "pool-b": {"y": one}, "pool-c": {"x": one, "z": one}}
     )
     assert found == [
         {

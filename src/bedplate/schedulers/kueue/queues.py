@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 TEAM_CLASS: Final = "team-{}"
 
 
+#: The topology of a pool whose site says nothing of racks.
+HOSTS: Final = "hosts"
+
+
 def preset_of(lock: Lock) -> Preset:
     """Return the decided values, or those of a site that chose no preset."""
     found = lock.cluster.preset if lock.cluster else None
@@ -71,7 +75,7 @@ def objects(lock: Lock) -> list[Object]:
 
 def topology_name(lock: Lock, pool: str) -> str:
     """Return the name of the topology of a pool: its levels, or `hosts` where the site has none."""
-    return "-".join(label.rpartition("/")[2] for label in levels(lock, pool)) or "hosts"
+    return "-".join(label.rpartition("/")[2] for label in levels(lock, pool)) or HOSTS
 
 
 def topologies(lock: Lock) -> Iterator[Object]:
@@ -89,6 +93,18 @@ def topologies(lock: Lock) -> Iterator[Object]:
         )
 
 
+def flavor_name(lock: Lock, pool: str) -> str:
+    """Return the name of a pool's ResourceFlavor.
+
+    A flavour never changes its topology, so each way to place pods has a flavour of its own: a
+    site's other preset, or racks that are named later, make a new one beside that in use.
+    """
+    if not places_nodes(lock):
+        return f"{named(pool)}.quota-only"
+    topology = topology_name(lock, pool)
+    return named(pool) if topology == HOSTS else f"{named(pool)}.{topology}"
+
+
 def flavors(lock: Lock) -> Iterator[Object]:
     """Yield a ResourceFlavor for each pool."""
     for pool in pools_of(lock):
@@ -98,7 +114,7 @@ def flavors(lock: Lock) -> Iterator[Object]:
             spec["topologyName"] = topology_name(lock, pool)
         labels = {POOL_LABEL: pool}
         about = f"The nodes of {pool}: {told} in all."
-        yield made("ResourceFlavor", named(pool), about, labels=labels, spec=spec)
+        yield made("ResourceFlavor", flavor_name(lock, pool), about, labels=labels, spec=spec)
 
 
 def priority_classes(lock: Lock) -> Iterator[Object]:
@@ -119,33 +135,33 @@ def priority_classes(lock: Lock) -> Iterator[Object]:
             )
 
 
-def groups(pools: Mapping[str, Mapping[str, Object]]) -> list[Object]:
-    """Return resource groups of quotas by pool and resource.
+def groups(flavors: Mapping[str, Mapping[str, Object]]) -> list[Object]:
+    """Return resource groups of quotas by flavour and resource.
 
     Kueue wants a resource in one group only, and all flavours of a group with the same resources:
-    pools that share a resource share a group, with nothing of what they don't offer.
+    those that share a resource share a group, with nothing of what they don't offer.
     """
     together: list[tuple[set[str], list[str]]] = []
-    for pool, resources in pools.items():
+    for flavor, resources in flavors.items():
         touching = [one for one in together if one[0] & set(resources)]
         joined = (set(resources).union(*(one[0] for one in touching)), [])  # type: ignore[var-annotated]
         for one in touching:
             joined[1].extend(one[1])
             together.remove(one)
-        joined[1].append(pool)
+        joined[1].append(flavor)
         together.append(joined)
     return [
         {
             "coveredResources": sorted(covered),
             "flavors": [
                 {
-                    "name": named(pool),
+                    "name": flavor,
                     "resources": [
-                        {"name": resource, **pools[pool].get(resource, {"nominalQuota": "0"})}
+                        {"name": resource, **flavors[flavor].get(resource, {"nominalQuota": "0"})}
                         for resource in sorted(covered)
                     ],
                 }
-                for pool in members
+                for flavor in members
             ],
         }
         for covered, members in together
@@ -164,7 +180,7 @@ def cohort(lock: Lock) -> Iterator[Object]:
             quotas = [team.gpus[pool][resource] for team in teams.values() if _has(team, pool)]
             left = total - sum(quota.guaranteed for quota in quotas)
             if quotas and left > 0:
-                free.setdefault(pool, {})[resource] = {"nominalQuota": str(left)}
+                free.setdefault(flavor_name(lock, pool), {})[resource] = {"nominalQuota": str(left)}
     about = "All teams. What is guaranteed to none of them lies here and can be borrowed."
     yield made("Cohort", COHORT, about, spec={"resourceGroups": groups(free)} if free else {})
 
@@ -179,7 +195,7 @@ def cluster_queue(lock: Lock, name: str) -> Object:
     # All pools are named: what a queue doesn't name, Kueue doesn't count.
     nothing = Quota(guaranteed=0, borrow=0)
     quotas = {
-        pool: {
+        flavor_name(lock, pool): {
             resource: _quota(team.gpus.get(pool, {}).get(resource, nothing))
             for resource in offers(lock.pools[pool])
         }
