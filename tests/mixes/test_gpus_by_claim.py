@@ -239,11 +239,11 @@ def fault(site: SiteCommands, pods: Pods) -> None:
 def owners(site: SiteCommands, pods: Pods) -> None:
     """One owner of a host's GPUs, and it goes once no pod has a claim."""
     assert "the GPUs have an owner already" in play(site, "nvidia_device_plugin", "configure")
-    claims = site.kubectl("get", "resourceclaims", "-o", "jsonpath={.items[*].metadata.name}")
+    claims = site.kubectl("get", "resourceclaims", "-o", "jsonpath={.items[*].metadata.uid}")
     assert claims.stdout.split()
     refused = play(site, "nvidia_dra_driver", "remove")
     assert "pods have claims on the host's GPUs" in refused
-    assert all(f"default/{name}" in refused for name in claims.stdout.split())
+    assert all(f"{uid} of pod s" in refused for uid in claims.stdout.split())
     assert on_host(site, HOST, f"systemctl is-active {UNIT}").strip() == "active"
 
     mode(site, "none")
