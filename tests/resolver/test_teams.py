@@ -45,7 +45,11 @@ def test_a_team_has_a_namespace_of_its_name_and_may_borrow_what_is_idle() -> Non
         ({"a": team(50), "b": team(31)}, "team-guarantee", "81 (a 50 + b 31)"),
         ({"a": {"gpus": {"pool_b": {"guaranteed": 1}}}}, "team-pool", "pool_a"),
         ({"kube-system": team(1)}, "team-namespace", "not a team's"),
-        ({"a": team(1, namespaces=["x"]), "x": team(1)}, "team-namespace", "the namespace of a"),
+        (
+            {"a": team(1, namespaces=["x"]), "x": team(1)},
+            "team-namespace",
+            "the namespace of team a",
+        ),
     ],
 )
 def test_refused(teams: dict[str, Any], rule: str, words: str) -> None:

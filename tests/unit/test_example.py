@@ -67,6 +67,14 @@ def test_what_it_has_commented_out_can_be_installed(site: Path) -> None:
     assert (pool.gpu[0].model, pool.sharing.replicas) == ("l40s", 4)
 
 
+def test_the_course_that_it_has_commented_out_fits(site: Path) -> None:
+    for path in (site / "hosts.yml", site / "group_vars" / "pool_class.yml", site / SHARED):
+        path.write_text(COMMENTED.sub(r"\1\2", path.read_text()))
+    cluster = planned(site).cluster
+    assert cluster is not None
+    assert cluster.courses["intro"].students == 60
+
+
 def test_what_its_comments_say_of_values() -> None:
     text = (EXAMPLE / SHARED).read_text()
     offered = re.search(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from bedplate.connection import Connection
+from bedplate.lock.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
 from bedplate.presets.model import Preset  # noqa: TC001 - a field's type
 
 FORMAT = 2
@@ -128,7 +129,8 @@ class Cluster(Part):
     pool's nodes, and no device plugin runs on them.
 
     `preset` has the values of the chosen one with the site's changes; it is there where schedulers
-    are. `not_yet` is as a pool's.
+    are. `courses` are by name; each is also one of `teams`, whose quota is that of the class.
+    `not_yet` is as a pool's.
     """
 
     kubernetes: Kubernetes
@@ -148,6 +150,9 @@ class Cluster(Part):
     addons: list[Addon] = []
     preset: Preset | None = None
     teams: dict[str, Team] = {}
+    courses: dict[str, Course] = {}
+    hub: Hub | None = None
+    storage: Storage | None = None
     not_yet: list[str] = []
 
 

@@ -29,6 +29,8 @@ WHAT = {
     "component-driver": "component needs a newer driver",
     "component-kubernetes": "component does not go with this Kubernetes",
     "control-plane": "control plane cannot keep a quorum",
+    "course-data": "course has no such data",
+    "course-pool": "course is in no such pool",
     "cuda-driver": "driver is too old for this CUDA",
     "cuda-gpu": "CUDA toolkit does not compile for the GPU",
     "cuda-known": "unknown CUDA toolkit",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.resolver import (
     control_planes,
+    courses,
     guests,
     presets,
     sharing_checks,
@@ -17,6 +18,7 @@ from bedplate.resolver.wishes import (
     POOL_PINS,
     SHARED_PINS,
     begins,
+    frameworks_of,
     model_of,
     pin_wishes,
     split_named,
@@ -43,6 +45,8 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from _shared(hosts[0], catalogue)
     yield from control_planes.check(site)
     yield from teams.check(site)
+    if site.nodes:
+        yield from courses.check(site)
     yield from topology.check(site)
     yield from presets.check(site)
     for pool in site.pools.values():
@@ -154,8 +158,8 @@ def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
             yield unknown("cuda-known", host, ("bedplate_cuda", index), text, known)
     yield from _cuda_twice(host)
     builds = [(f.value.framework, f.value.version) for f in catalogue.frameworks.values()]
-    for index, text in enumerate(wishes.bedplate_frameworks):
-        yield from _named("framework-known", host, ("bedplate_frameworks", index), text, builds)
+    for text, path in frameworks_of(host).items():
+        yield from _named("framework-known", host, path, text, builds)
     if wishes.bedplate_rdma is not None and wishes.bedplate_rdma.operator is not None:
         path = ("bedplate_rdma", "operator")
         yield from addon(host, path, wishes.bedplate_rdma.operator, catalogue)
@@ -309,7 +313,7 @@ def _asked(pinned: str, host: SiteHost) -> list[str | None]:
     wishes = host.wishes
     if pinned == "cuda_toolkit":
         return list(wishes.bedplate_cuda)
-    named = [*wishes.bedplate_frameworks, *wishes.bedplate_schedulers, *wishes.bedplate_operators]
+    named = [*frameworks_of(host), *wishes.bedplate_schedulers, *wishes.bedplate_operators]
     split = [split_named(text) for text in named]
     return [version for name, version in split if name.replace("-", "_") == pinned]
 

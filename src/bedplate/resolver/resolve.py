@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from bedplate.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
-from bedplate.resolver import control_planes, installable, locking, plain, teams, warnings
+from bedplate.resolver import (
+    control_planes,
+    courses,
+    installable,
+    locking,
+    plain,
+    teams,
+    warnings,
+)
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import search
 from bedplate.resolver.encoding import Encoding
@@ -158,9 +166,13 @@ def _plan(
         lacking += locking.unconfirmed(name, values[name], candidates)
         locked_pools[name] = pool.model_copy(update={"not_yet": lacking})
     if part is not None:
+        classes = courses.decided(site, locked_pools)
         shared_by = {
             "preset": teams.preset(cluster.host),
-            "teams": teams.decided(site, locked_pools),
+            "teams": teams.decided(site, locked_pools) | courses.teams(classes),
+            "courses": classes,
+            "hub": courses.hub(site),
+            "storage": courses.storage(site),
         }
         part = part.model_copy(update=shared_by)
         if part.preset and part.preset.placement.extender:  # no pool's GPUs are the extender's yet

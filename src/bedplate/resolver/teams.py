@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
+    from bedplate.site.places import KeyPath
 
 #: The add-ons that have queues for teams.
 WITH_QUEUES = ("kueue", "volcano")
@@ -52,24 +53,21 @@ def check(site: Site) -> Iterator[Problem]:
     """Yield what is wrong with teams before anything is decided."""
     host = next(iter(sorted(site.hosts.items())))[1]
     wished = host.wishes.bedplate_teams
-    if not wished:
-        return
+    for key in ("bedplate_teams", "bedplate_courses"):
+        if not getattr(host.wishes, key):
+            continue
+        noun = key.removeprefix("bedplate_")
+        if not site.nodes:
+            fix = f"remove the {noun}: Slurm has accounts of its own"
+            got, allowed = f"{noun} without nodes of Kubernetes", f"{noun} of a cluster"
+            yield refused("team-queue", host, (key,), got, allowed, fix)
+        elif not schedulers(host) & set(WITH_QUEUES):
+            fix = "add kueue to bedplate_schedulers, or choose a bedplate_preset"
+            got = f"no {' or '.join(WITH_QUEUES)}"
+            allowed = f"one of {', '.join(WITH_QUEUES)}"
+            yield refused("team-queue", host, (key,), got, allowed, fix)
     if not site.nodes:
-        fix = "remove the teams: Slurm has accounts of its own"
-        yield refused(
-            "team-queue",
-            host,
-            ("bedplate_teams",),
-            "teams without nodes of Kubernetes",
-            "teams of a cluster",
-            fix,
-        )
         return
-    if not schedulers(host) & set(WITH_QUEUES):
-        fix = "add kueue to bedplate_schedulers, or choose a bedplate_preset"
-        got = f"no {' or '.join(WITH_QUEUES)}"
-        allowed = f"one of {', '.join(WITH_QUEUES)}"
-        yield refused("team-queue", host, ("bedplate_teams",), got, allowed, fix)
     yield from _namespaces(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for name, team in sorted(wished.items()):
@@ -85,20 +83,32 @@ def check(site: Site) -> Iterator[Problem]:
 
 def _namespaces(host: SiteHost) -> Iterator[Problem]:
     owners: dict[str, str] = {}
+    asked: list[tuple[str, str, KeyPath]] = []
     for name, team in sorted(host.wishes.bedplate_teams.items()):
-        for index, namespace in enumerate(team.namespaces or [name]):
-            path: tuple[str | int, ...] = ("bedplate_teams", name)
-            if team.namespaces:
-                path = (*path, "namespaces", index)
-            if namespace in TAKEN or namespace == "default" or namespace.startswith(OURS):
-                fix = "choose another name"
-                got = f"{namespace}, which is not a team's"
-                yield refused("team-namespace", host, path, got, "a namespace of its own", fix)
-            elif namespace in owners:
-                got = f"{namespace}, the namespace of {owners[namespace]}"
-                fix = "give each team a namespace of its own"
-                yield refused("team-namespace", host, path, got, "a namespace of one team", fix)
-            owners.setdefault(namespace, name)
+        path: KeyPath = ("bedplate_teams", name)
+        below = [(*path, "namespaces", index) for index in range(len(team.namespaces))]
+        pairs = zip(team.namespaces, below, strict=True) if below else [(name, path)]
+        asked += [(f"team {name}", namespace, where) for namespace, where in pairs]
+    for index, course in enumerate(host.wishes.bedplate_courses):
+        asked.append((f"course {course.name}", course.name, ("bedplate_courses", index, "name")))
+    for owner, namespace, path in asked:
+        if namespace in TAKEN or namespace == "default" or namespace.startswith(OURS):
+            fix = "choose another name"
+            got = f"{namespace}, which is not a {owner.split(' ')[0]}'s"
+            yield refused("team-namespace", host, path, got, "a namespace of its own", fix)
+        elif namespace in owners:
+            got = f"{namespace}, the namespace of {owners[namespace]}"
+            fix = "give each team and course a namespace of its own"
+            yield refused("team-namespace", host, path, got, "a namespace of one of them", fix)
+        owners.setdefault(namespace, owner)
+    # A course is a team of its name, whatever namespaces the other team has.
+    for index, course in enumerate(host.wishes.bedplate_courses):
+        same = host.wishes.bedplate_teams.get(course.name)
+        if same is not None and course.name not in (same.namespaces or [course.name]):
+            got = f"{course.name}, the name of a team"
+            path = ("bedplate_courses", index, "name")
+            fix = "choose another name, or remove the team"
+            yield refused("team-namespace", host, path, got, "a name of its own", fix)
 
 
 def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Team]:

@@ -187,10 +187,22 @@ SHARED_PINS = {
 }
 
 
+def frameworks_of(host: SiteHost) -> dict[str, KeyPath]:
+    """Return the frameworks of a host's pool, its own and those of courses, with their places."""
+    wishes = host.wishes
+    found: dict[str, KeyPath] = {}
+    for index, text in enumerate(wishes.bedplate_frameworks):
+        found.setdefault(text, ("bedplate_frameworks", index))
+    for index, course in enumerate(wishes.bedplate_courses):
+        for place, text in enumerate(course.frameworks if course.pool == host.pool else ()):
+            found.setdefault(text, ("bedplate_courses", index, "frameworks", place))
+    return found
+
+
 def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
     """Yield the pins of a host that pin something; the others are refused elsewhere."""
     wishes = host.wishes
-    frameworks = {split_named(text)[0] for text in wishes.bedplate_frameworks}
+    frameworks = {split_named(text)[0] for text in frameworks_of(host)}
     addons = schedulers(host) | {split_named(text)[0] for text in wishes.bedplate_operators}
     for pinned, version in sorted(wishes.bedplate_pins.items()):
         path = ("bedplate_pins", pinned)
@@ -204,7 +216,7 @@ def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
         elif pinned in POOL_PINS and host.pool is not None and wishes.bedplate_gpu:
             yield Wish(host, subject, path, version, "pin", POOL_PINS[pinned])
         elif pinned in frameworks:
-            for text in wishes.bedplate_frameworks:
+            for text in frameworks_of(host):
                 framework, wanted = split_named(text)
                 if framework == pinned and begins(version, wanted):
                     yield Wish(host, subject, path, version, "pin", function("framework", text))
@@ -281,9 +293,7 @@ def pool_wishes(subject: str, hosts: Sequence[SiteHost], catalogue: Catalogue) -
         yield Wish(host, subject, path, wishes.bedplate_rdma.stack, "rdma", Name("rdma"), asks=True)
         if wishes.bedplate_rdma.operator is not None:
             yield addon_wish(host, ("bedplate_rdma", "operator"), wishes.bedplate_rdma.operator)
-    for index, text in enumerate(wishes.bedplate_frameworks):
+    for text, path in frameworks_of(host).items():
         component = function("framework", text)
-        yield Wish(
-            host, subject, ("bedplate_frameworks", index), text, "framework", component, asks=True
-        )
+        yield Wish(host, subject, path, text, "framework", component, asks=True)
     yield from pin_wishes(subject, host)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bedplate.errors import Problem
+    from bedplate.site.courses import Volume
     from bedplate.site.effective import RawHost
     from bedplate.site.model import Wishes
 
@@ -23,6 +24,7 @@ PORTS = 2**16 - 1
 def problems_of(wishes: Wishes, raw: RawHost) -> list[Problem]:
     """Return what is wrong with the wishes of a host."""
     found = [*_gpus(wishes), *_network(wishes), *_given(wishes), *_guests(wishes)]
+    found += [*_hours(wishes), *_hub(wishes), *_storage(wishes)]
     # A single GPU may be written without its list.
     single = isinstance(raw.wishes.get("bedplate_gpu"), dict)
     problems = []
@@ -94,3 +96,53 @@ def _guests(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
             path: Path = ("bedplate_guests", name)
             fix = "write one of them"
             yield path, "guest needs devices or vgpu", got, "devices, or vgpu profiles", fix
+
+
+def _hours(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
+    for index, course in enumerate(wishes.bedplate_courses):
+        for place, text in enumerate(course.hours):
+            begin, _, end = text.partition(" ")[2].partition("-")
+            # Both have two digits an hour, and are in order as text.
+            if end > begin:
+                continue
+            path: Path = ("bedplate_courses", index, "hours", place)
+            day, fix = text[:3], f"write {text[:3]} {end}-{begin}, or correct it"
+            if end == begin:
+                fix = "correct it"
+            elif end != "00:00":
+                fix += (
+                    f"; over midnight it is two: {day} {begin}-24:00 and the next day 00:00-{end}"
+                )
+            else:
+                fix = f"write {day} {begin}-24:00"
+            allowed = "an end after the beginning, on the same day"
+            yield path, "hours end before they begin", text, allowed, fix
+
+
+def _hub(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
+    hub = wishes.bedplate_hub
+    if hub is None:
+        return
+    for way in ("oauth", "lti"):
+        path: Path = ("bedplate_hub", way)
+        if hub.sign_in == way and getattr(hub, way) is None:
+            fix = f"add {way}:, or write sign_in: native"
+            yield path[:1], f"sign-in by {way} has no settings", "nothing", f"{way}: {{…}}", fix
+        elif hub.sign_in != way and getattr(hub, way) is not None:
+            got, fix = f"{way} with sign_in: {hub.sign_in}", f"write sign_in: {way}, or remove it"
+            yield path, "settings of another sign-in", got, f"{way} with sign_in: {way}", fix
+
+
+def _storage(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
+    storage = wishes.bedplate_storage
+    if storage is None:
+        return
+    volumes: dict[Path, Volume] = {}
+    if storage.homes is not None:
+        volumes["bedplate_storage", "homes"] = storage.homes
+    for name, volume in sorted(storage.datasets.items()):
+        volumes["bedplate_storage", "datasets", name] = volume
+    for path, volume in volumes.items():
+        if (volume.path is None) == (volume.nfs is None):
+            got = "neither" if volume.nfs is None else "both"
+            yield path, "data lies in one place", got, "path, or nfs", "write one of them"

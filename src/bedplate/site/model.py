@@ -16,6 +16,8 @@ from bedplate.presets.model import (  # noqa: TC001 - types of fields
     Reclaim,
     TopologyUse,
 )
+from bedplate.site.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
+from bedplate.site.patterns import BY_MEMORY, BY_PART, MEMBER, MEMORY, NAMED, NAMESPACE, POOL
 
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
 VERSION = r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$"
@@ -24,7 +26,6 @@ PCI = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
 ENDPOINT = r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}$"
 KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
 PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
-MEMORY = r"^[1-9][0-9]*(Mi|Gi)$"
 PROFILE = r"^[1-7]g\.[0-9]+gb([+-][a-z.]+)?$"
 #: As the manager names them, in small letters and with underscores for blanks.
 VGPU = r"^(grid|nvidia)_[a-z0-9_-]+-[0-9]+(-[0-9]+)?[abcq](me|nome|meall|gfx)?$"
@@ -33,23 +34,12 @@ GUEST = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 #: As long as the kernel lets a network interface's name be.
 BRIDGE = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$"
 MAC = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
-#: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
-NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
 HOST = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
 #: An OpenPGP key's whole fingerprint.
 KEY = r"^[0-9A-F]{40}$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
-#: A namespace's name, and that of a team, whose queues are called by it.
-NAMESPACE = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-#: Who logs in: a user's name, or `group:` and a group's.
-MEMBER = r"^(group:)?[^\s:][^\s]*$"
-POOL = r"^pool_[A-Za-z0-9_]+$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
-
-
-#: What Pydantic calls the two forms of a share where it says what is wrong with one.
-BY_PART, BY_MEMORY = "<part>", "<memory>"
 
 
 class Wish(BaseModel):
@@ -343,6 +333,9 @@ class Wishes(Wish):
     bedplate_schedulers: list[Named] = []
     bedplate_preset: Annotated[PresetChoice | None, BeforeValidator(_as_choice)] = None
     bedplate_teams: dict[Annotated[str, Field(pattern=NAMESPACE)], Team] = {}
+    bedplate_courses: list[Course] = []
+    bedplate_hub: Hub | None = None
+    bedplate_storage: Storage | None = None
     bedplate_topology: Topology | None = None
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []
@@ -359,6 +352,9 @@ SHARED = (
     "bedplate_schedulers",
     "bedplate_preset",
     "bedplate_teams",
+    "bedplate_courses",
+    "bedplate_hub",
+    "bedplate_storage",
     "bedplate_operators",
 )
 #: How a host is reached or reaches out: no part of the decision.

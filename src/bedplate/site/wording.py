@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from bedplate.errors import Problem
 from bedplate.nearest import nearest
-from bedplate.site.model import BY_MEMORY, BY_PART, Wishes
+from bedplate.site.model import Wishes
+from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ PATTERNS = {
     "service_subnet": "a subnet like 10.96.0.0/12",
     "model": "a model like h100-pcie-80gb",
     "os": "a name like debian-12",
+    "hours": "a day and hours like Mon 10:00-12:00, on one day",
+    "idle_timeout": "a time like 30m, 2h or 90s",
+    "storage": "memory like 8Gi or 512Mi",
+    "frameworks": "a name like pytorch, or with its version: pytorch-2.8",
+    "teachers": "a user's name, or group: and a group's",
+    "members": "a user's name, or group: and a group's",
 }
 
 
@@ -116,7 +123,7 @@ def _as_written(path: tuple[str | int, ...], host: RawHost) -> tuple[str | int, 
         return (path[0], *path[2:])
     if path[:2] == ("bedplate_sharing", "parts"):
         return (path[0], *path[2:])
-    return tuple(part for part in path if part not in {BY_PART, BY_MEMORY})
+    return tuple(part for part in path if part not in {BY_PART, BY_MEMORY, BY_GPUS})
 
 
 def _allowed(detail: ErrorDetails, name: str) -> str:

@@ -1,0 +1,95 @@
+"""The decision about courses, the hub and data, as the stacks and the hub read it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """Base of these parts: immutable and nothing unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Share(Part):
+    """What each student's pod asks for: `count` of a resource, or a claim by memory.
+
+    `memory_mib` is there in pools of mode `dra`: the size of the claim, the framework's own memory
+    in it. `user_mib` is what is left of the share's memory for the student's program, as far as the
+    catalogue says.
+    """
+
+    resource: str
+    count: int
+    memory_mib: int | None = None
+    user_mib: int | None = None
+
+
+class Course(Part):
+    """A course. `hours` are weekly, in the site's local time; without any it is always on."""
+
+    students: int
+    share: Share
+    pool: str
+    frameworks: list[str] = []
+    hours: list[str] = []
+    idle_timeout_s: int
+    storage_mib: int | None = None
+    teachers: list[str] = []
+    members: list[str] = []
+    datasets: list[str] = []
+
+
+class OAuth(Part):
+    """Where users sign in by OAuth."""
+
+    client_id: str
+    authorize_url: str
+    token_url: str
+    userdata_url: str
+    username: str
+    groups: str | None = None
+    scopes: list[str] = []
+
+
+class Lti(Part):
+    """The learning platform from which users come by LTI 1.3."""
+
+    client_ids: list[str]
+    issuer: str
+    authorize_url: str
+    keys_url: str
+    username: str
+
+
+class Hub(Part):
+    """How users sign in to the hub, and the address at which they reach it."""
+
+    sign_in: Literal["native", "oauth", "lti"]
+    url: str | None = None
+    admins: list[str] = []
+    oauth: OAuth | None = None
+    lti: Lti | None = None
+
+
+class Nfs(Part):
+    """A folder of an NFS server."""
+
+    server: str
+    path: str
+
+
+class Volume(Part):
+    """Where data lies. Exactly one of the two is there."""
+
+    path: str | None = None
+    nfs: Nfs | None = None
+
+
+class Storage(Part):
+    """Users' homes, and datasets by name."""
+
+    homes: Volume | None = None
+    datasets: dict[str, Volume] = {}

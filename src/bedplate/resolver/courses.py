@@ -1,0 +1,115 @@
+"""Courses, the hub and data: what is wrong with them, and what the lock has of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.lock import courses as locked
+from bedplate.lock.model import Quota, Team
+from bedplate.lock.offers import offers
+from bedplate.resolver.explanations import refused, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.errors import Problem
+    from bedplate.lock.model import Pool
+    from bedplate.site import Site, SiteHost
+    from bedplate.site.courses import Course
+    from bedplate.site.places import KeyPath
+
+KEY = "bedplate_courses"
+MEBIBYTES = {"Mi": 1, "Gi": 1024}
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def of(site: Site) -> list[Course]:
+    """Return the courses of a site, as any one host says them."""
+    return list(first(site).wishes.bedplate_courses)
+
+
+def first(site: Site) -> SiteHost:
+    """Return the host at whose places problems of the whole site are reported."""
+    return next(iter(sorted(site.hosts.items())))[1]
+
+
+def check(site: Site) -> Iterator[Problem]:
+    """Yield what is wrong with courses before anything is decided."""
+    host = first(site)
+    nodes = {node.pool for node in site.nodes if node.pool is not None}
+    for index, course in enumerate(of(site)):
+        path: KeyPath = (KEY, index)
+        if course.pool not in nodes:
+            yield unknown("course-pool", host, (*path, "pool"), course.pool, nodes)
+        yield from _data(host, path, course)
+
+
+def _data(host: SiteHost, path: KeyPath, course: Course) -> Iterator[Problem]:
+    storage = host.wishes.bedplate_storage
+    known = set(storage.datasets) if storage else set()
+    for place, name in enumerate(course.datasets):
+        if name not in known:
+            yield unknown("course-data", host, (*path, "datasets", place), name, known)
+    if course.storage is not None and (storage is None or storage.homes is None):
+        got, allowed = "homes, and no place for them", "homes with bedplate_storage.homes"
+        fix = "write bedplate_storage: {homes: {path: /srv/homes}}, or remove it"
+        yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
+
+
+def mebibytes(text: str) -> int:
+    """Return the number of `8Gi` or `512Mi`."""
+    return int(text[:-2]) * MEBIBYTES[text[-2:]]
+
+
+def decided(site: Site, pools: Mapping[str, Pool]) -> dict[str, locked.Course]:
+    """Return the lock's courses by name."""
+    return {course.name: _course(course, pools[course.pool]) for course in of(site)}
+
+
+def _course(course: Course, pool: Pool) -> locked.Course:
+    resource = next(iter(offers(pool)), "")
+    count = getattr(course.share, "gpus", 1)
+    return locked.Course(
+        students=course.students,
+        share=locked.Share(resource=resource, count=count),
+        pool=course.pool,
+        frameworks=course.frameworks,
+        hours=course.hours,
+        idle_timeout_s=int(course.idle_timeout[:-1]) * SECONDS[course.idle_timeout[-1]],
+        storage_mib=mebibytes(course.storage) if course.storage else None,
+        teachers=course.teachers,
+        members=course.members,
+        datasets=course.datasets,
+    )
+
+
+def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
+    """Return the team of each course: its quota is the whole class, and it borrows nothing."""
+    return {
+        name: Team(
+            namespaces=[name],
+            members=list(dict.fromkeys([*course.members, *course.teachers])),
+            gpus={
+                course.pool: {
+                    course.share.resource: Quota(
+                        guaranteed=course.students * course.share.count, borrow=0
+                    )
+                }
+            },
+        )
+        for name, course in sorted(courses.items())
+    }
+
+
+def hub(site: Site) -> locked.Hub | None:
+    """Return how users sign in: natively where there are courses and nothing is said."""
+    wished = first(site).wishes.bedplate_hub
+    if wished is None:
+        return locked.Hub(sign_in="native") if of(site) else None
+    return locked.Hub.model_validate(wished.model_dump())
+
+
+def storage(site: Site) -> locked.Storage | None:
+    """Return where homes and datasets lie."""
+    wished = first(site).wishes.bedplate_storage
+    return locked.Storage.model_validate(wished.model_dump()) if wished is not None else None

@@ -1,0 +1,141 @@
+"""The settings of courses, of the hub that their students use, and of the data that both have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from bedplate.site.patterns import (
+    BY_GPUS,
+    BY_MEMORY,
+    BY_PART,
+    MEMBER,
+    MEMORY,
+    NAMED,
+    NAMESPACE,
+    POOL,
+)
+
+#: A weekly lesson in the site's local time; a day's end may be written 24:00.
+TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+HOURS = rf"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) {TIME}-({TIME}|24:00)$"
+IDLE = r"^[1-9][0-9]*(s|m|h)$"
+FOLDER = r"^/[^\s:]*$"
+SERVER = r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$"
+ADDRESS = r"^https?://[^\s/@]+(/\S*)?$"
+
+Named = Annotated[str, Field(pattern=NAMED)]
+Name = Annotated[str, Field(pattern=NAMESPACE)]
+Member = Annotated[str, Field(pattern=MEMBER)]
+Folder = Annotated[str, Field(pattern=FOLDER)]
+Address = Annotated[str, Field(pattern=ADDRESS)]
+
+
+class Wish(BaseModel):
+    """Base of these settings: immutable, nothing unknown, no silent conversion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class StudentMemory(Wish):
+    """GPU memory for each student, to which that of the framework itself is added."""
+
+    memory: Annotated[str, Field(pattern=MEMORY)]
+
+
+class StudentGpus(Wish):
+    """Whole GPUs, or whole instances of MIG, for each student."""
+
+    gpus: Annotated[int, Field(ge=1, le=64)]
+
+
+def _form_of_share(value: object) -> str:
+    if isinstance(value, StudentGpus) or (isinstance(value, dict) and "gpus" in value):
+        return BY_GPUS
+    return BY_MEMORY if isinstance(value, dict | StudentMemory) else BY_PART
+
+
+Share = Annotated[
+    Annotated[Annotated[float, Field(ge=0.001, le=1)], Tag(BY_PART)]
+    | Annotated[StudentMemory, Tag(BY_MEMORY)]
+    | Annotated[StudentGpus, Tag(BY_GPUS)],
+    Discriminator(_form_of_share),
+]
+
+
+class Course(Wish):
+    """A course: its students, and what each of them gets while it takes place.
+
+    `name` is also that of its team, queue and namespace. `share` is a part of a GPU, memory of one,
+    or whole GPUs. Without `hours` the course takes place always. `storage` is the home of each
+    student, which stays; without it a student has none. `datasets` are read-only.
+    """
+
+    name: Name
+    students: Annotated[int, Field(ge=1, le=100_000)]
+    share: Share
+    pool: Annotated[str, Field(pattern=POOL)]
+    frameworks: list[Named] = []
+    hours: list[Annotated[str, Field(pattern=HOURS)]] = []
+    idle_timeout: Annotated[str, Field(pattern=IDLE)] = "30m"
+    storage: Annotated[str, Field(pattern=MEMORY)] | None = None
+    teachers: list[Member] = []
+    members: list[Member] = []
+    datasets: list[Name] = []
+
+
+class OAuth(Wish):
+    """Where users sign in by OAuth; the secret is the stack's configuration.
+
+    `username` and `groups` are the fields of the answer of `userdata_url` that say who it is.
+    """
+
+    client_id: Annotated[str, Field(min_length=1)]
+    authorize_url: Address
+    token_url: Address
+    userdata_url: Address
+    username: str = "preferred_username"
+    groups: str | None = None
+    scopes: list[str] = ["openid"]
+
+
+class Lti(Wish):
+    """The learning platform from which users come by LTI 1.3."""
+
+    client_ids: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    issuer: Address
+    authorize_url: Address
+    keys_url: Address
+    username: str = "email"
+
+
+class Hub(Wish):
+    """How users sign in to the hub; `url` is the address at which they reach it."""
+
+    sign_in: Literal["native", "oauth", "lti"] = "native"
+    url: Address | None = None
+    admins: list[Annotated[str, Field(pattern=MEMBER)]] = []
+    oauth: OAuth | None = None
+    lti: Lti | None = None
+
+
+class Nfs(Wish):
+    """A folder of an NFS server."""
+
+    server: Annotated[str, Field(pattern=SERVER)]
+    path: Folder
+
+
+class Volume(Wish):
+    """Where data lies: a folder of the hosts, or one of an NFS server."""
+
+    path: Folder | None = None
+    nfs: Nfs | None = None
+
+
+class Storage(Wish):
+    """The data of the site: users' homes, and datasets by name, which nobody writes."""
+
+    homes: Volume | None = None
+    datasets: dict[Name, Volume] = {}

@@ -1,0 +1,15 @@
+"""The forms of names and sizes that settings of several kinds share."""
+
+from __future__ import annotations
+
+MEMORY = r"^[1-9][0-9]*(Mi|Gi)$"
+#: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
+NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
+#: A namespace's name, and that of a team, whose queues are called by it.
+NAMESPACE = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+#: Who logs in: a user's name, or `group:` and a group's.
+MEMBER = r"^(group:)?[^\s:][^\s]*$"
+POOL = r"^pool_[A-Za-z0-9_]+$"
+
+#: What Pydantic calls the forms of a share where it says what is wrong with one.
+BY_PART, BY_MEMORY, BY_GPUS = "<part>", "<memory>", "<gpus>"

@@ -1,0 +1,108 @@
+"""Courses of a site: what is refused, and what the lock has of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.resolver.test_teams import SHARED
+from tests.resolver.test_whole_sites import decide, host, planned, rules
+
+if TYPE_CHECKING:
+    from bedplate.lock.model import Cluster
+
+HOMES = {"homes": {"path": "/srv/homes"}, "datasets": {"mnist": {"path": "/srv/mnist"}}}
+
+
+def course(name: str = "intro", **more: Any) -> dict[str, Any]:
+    """A course of 36 with one of ten shares for each."""
+    return {"name": name, "students": 36, "share": 0.1, "pool": "pool_a"} | more
+
+
+def answer(*courses: dict[str, Any], **more: Any) -> Any:
+    """Decide a site of two nodes with four GPUs of ten shares each."""
+    everywhere = {"bedplate_courses": list(courses), "bedplate_schedulers": ["kueue"]} | more
+    control_plane = host("cp1", ["control_plane"], everywhere)
+    nodes = [host(f"n{n}", ["gpu_pools", "pool_a"], SHARED | everywhere) for n in (1, 2)]
+    return decide(control_plane, *nodes)
+
+
+def cluster(*courses: dict[str, Any], **more: Any) -> Cluster:
+    """Return the cluster of a lock."""
+    found = planned(answer(*courses, **more)).lock.cluster
+    assert found is not None
+    return found
+
+
+def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
+    asked = course(
+        hours=["Mon 10:00-12:00"],
+        idle_timeout="2h",
+        storage="2Gi",
+        datasets=["mnist"],
+        teachers=["ada"],
+        members=["group:students", "ada"],
+    )
+    found = cluster(asked, bedplate_storage=HOMES)
+    assert found.courses["intro"].model_dump(exclude_none=True) == {
+        "students": 36,
+        "share": {"resource": "nvidia.com/gpu", "count": 1},
+        "pool": "pool_a",
+        "frameworks": [],
+        "hours": ["Mon 10:00-12:00"],
+        "idle_timeout_s": 7200,
+        "storage_mib": 2048,
+        "teachers": ["ada"],
+        "members": ["group:students", "ada"],
+        "datasets": ["mnist"],
+    }
+    team = found.teams["intro"]
+    assert team.namespaces == ["intro"]
+    assert team.members == ["group:students", "ada"]
+    assert team.gpus["pool_a"]["nvidia.com/gpu"].model_dump() == {"guaranteed": 36, "borrow": 0}
+
+
+def test_the_hub_is_there_where_courses_are() -> None:
+    assert cluster().hub is None
+    hub = cluster(course()).hub
+    assert hub is not None
+    assert hub.sign_in == "native"
+    urls = {key: f"https://id.example/{key}" for key in ("authorize", "token", "userdata")}
+    oauth = {f"{key}_url": url for key, url in urls.items()} | {"client_id": "hub"}
+    asked = {"sign_in": "oauth", "oauth": oauth}
+    hub = cluster(bedplate_hub=asked).hub
+    assert hub is not None
+    assert hub.oauth is not None
+    assert hub.oauth.token_url == urls["token"]
+
+
+def test_a_courses_framework_is_decided_with_its_pool() -> None:
+    lock = planned(answer(course(frameworks=["jax"]))).lock
+    assert [build.name for build in lock.pools["pool_a"].frameworks] == ["jax"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule", "words"),
+    [
+        ([course("kube-system")], "team-namespace", "kube-system, which is not a course's"),
+        ([course(), course()], "team-namespace", "intro, the namespace of course intro"),
+        ([course("vision")], "team-namespace", "vision, the namespace of team vision"),
+        ([course("speech")], "team-namespace", "speech, the name of a team"),
+        ([course(pool="pool_b")], "course-pool", "allowed pool_a"),
+        ([course(frameworks=["jaxx"])], "framework-known", "write jax"),
+        ([course(datasets=["mnits"])], "course-data", "write mnist"),
+    ],
+)
+def test_refused(asked: list[dict[str, Any]], rule: str, words: str) -> None:
+    part = {"gpus": {"pool_a": {"guaranteed": 1}}}
+    teams = {"vision": part, "speech": part | {"namespaces": ["talk"]}}
+    storage = {"datasets": HOMES["datasets"]}
+    refusal = answer(*asked, bedplate_teams=teams, bedplate_storage=storage)
+    assert rules(refusal) == [rule]
+    assert words in str(refusal.problems[0])
+
+
+def test_courses_need_queues_and_homes_a_place() -> None:
+    assert rules(answer(course(), bedplate_schedulers=[])) == ["team-queue"]
+    assert rules(answer(course(storage="2Gi"))) == ["course-data"]
