@@ -1,0 +1,14 @@
+"""Jobs that ask for GPUs, as objects of Kubernetes that go with what the lock decided."""
+
+from bedplate.frameworks.jobs.check import problems
+from bedplate.frameworks.jobs.model import (
+    FORMS,
+    Form,
+    Request,
+    Volume,
+    image_name,
+    with_image,
+)
+from bedplate.frameworks.jobs.objects import objects
+
+__all__ = ["FORMS", "Form", "Request", "Volume", "image_name", "objects", "problems", "with_image"]

@@ -1,0 +1,1 @@
+"""What users run: jobs in every form on real schedulers and queues."""

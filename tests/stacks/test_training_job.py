@@ -1,0 +1,74 @@
+"""The TrainingJob component under Pulumi's mocks: order, the key, and refusals before anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.cluster import artifact
+from bedplate.frameworks.training import TrainingJob
+from bedplate.lock.model import Framework
+from bedplate.stackconfig import StackError
+from tests.frameworks.examples import QUEUED, lock
+from tests.stacks.test_components import Engine, run
+
+if TYPE_CHECKING:
+    import pulumi
+
+SITE = Path("site")
+#: By this key the engine knows that a value is a secret.
+SECRET = "4dabf18193072939515e22adb298388d"
+
+
+def up(**args: Any) -> tuple[Engine, Any]:
+    """Register the component on the examples' site."""
+
+    def program() -> dict[str, pulumi.Output[Any]]:
+        found = TrainingJob(
+            "train",
+            {"site": SITE, "lock": lock(*QUEUED), "team": "vision", "command": ["x"], **args},
+        )
+        return {"job": found.job}
+
+    return run(program)
+
+
+def test_an_mpi_job_has_a_key_of_its_own_that_no_output_shows() -> None:
+    engine, outputs = up(form="MPI", image="i", pods=2, gpus=2, time_limit="1h")
+    secret = engine.one("kubernetes:core/v1:Secret")
+    assert secret.inputs["metadata"]["name"] == "train-ssh"
+    hidden = secret.inputs["stringData"]
+    assert SECRET in hidden
+    assert hidden["value"]["ssh-privatekey"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+    job = engine.one("kubernetes:batch/v1:Job")
+    assert {"train-key", "train-service", "train-configmap"} <= job.depends_on
+    labels = job.inputs["metadata"]["labels"]
+    assert labels["app.kubernetes.io/managed-by"] == "bedplate"
+    assert labels["kueue.x-k8s.io/max-exec-time-seconds"] == "3600"
+    # What waits in a queue would hold up `pulumi up`.
+    assert job.inputs["metadata"]["annotations"]["pulumi.com/skipAwait"] == "true"
+    assert outputs["job"] == ("job/vision/train", False)
+
+
+def test_a_framework_runs_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lock(*QUEUED)
+    build = Framework(name="jax", version="0.12.0.1", variant="cuda12", cuda="12.1")
+    pool = found.pools["pool_train"].model_copy(update={"frameworks": [build]})
+    site = found.model_copy(update={"pools": {"pool_train": pool}})
+    monkeypatch.setattr(artifact, "image", lambda *asked: f"{asked[2]}@sha256:0")
+    engine, _ = up(lock=site, framework="jax", gpus=1)
+    spec = engine.one("kubernetes:batch/v1:Job").inputs["spec"]["template"]["spec"]
+    assert spec["containers"][0]["image"] == "notebook-jax@sha256:0"
+
+
+def test_what_is_wrong_is_refused_before_anything_is_made() -> None:
+    with pytest.raises(StackError) as refused:
+        TrainingJob(
+            "train",
+            {"site": SITE, "lock": lock("kueue"), "team": "sound", "form": "JobSet", "image": "i"},
+        )
+    text = str(refused.value)
+    assert "unknown team — train.team — got sound" in text
+    assert "form needs the add-on jobset — train.form — got JobSet" in text
