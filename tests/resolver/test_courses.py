@@ -12,7 +12,10 @@ from tests.resolver.test_whole_sites import decide, host, planned, rules
 if TYPE_CHECKING:
     from bedplate.lock.model import Cluster
 
-HOMES = {"homes": {"path": "/srv/homes"}, "datasets": {"mnist": {"path": "/srv/mnist"}}}
+HOMES = {
+    "homes": {"path": "/srv/homes", "shared": True},
+    "datasets": {"mnist": {"path": "/srv/mnist"}},
+}
 
 
 def course(name: str = "intro", **more: Any) -> dict[str, Any]:
@@ -59,7 +62,7 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
     }
     team = found.teams["intro"]
     assert team.namespaces == ["intro"]
-    assert team.members == ["group:students", "ada"]
+    assert team.members == ["ada"]
     assert team.gpus["pool_a"]["nvidia.com/gpu"].model_dump() == {"guaranteed": 36, "borrow": 0}
 
 

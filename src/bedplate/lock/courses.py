@@ -86,6 +86,7 @@ class Volume(Part):
 
     path: str | None = None
     nfs: Nfs | None = None
+    shared: bool = False
 
 
 class Storage(Part):

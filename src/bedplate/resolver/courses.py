@@ -41,10 +41,11 @@ def check(site: Site) -> Iterator[Problem]:
         path: KeyPath = (KEY, index)
         if course.pool not in nodes:
             yield unknown("course-pool", host, (*path, "pool"), course.pool, nodes)
-        yield from _data(host, path, course)
+        yield from _data(site, path, course)
 
 
-def _data(host: SiteHost, path: KeyPath, course: Course) -> Iterator[Problem]:
+def _data(site: Site, path: KeyPath, course: Course) -> Iterator[Problem]:
+    host = first(site)
     storage = host.wishes.bedplate_storage
     known = set(storage.datasets) if storage else set()
     for place, name in enumerate(course.datasets):
@@ -54,6 +55,13 @@ def _data(host: SiteHost, path: KeyPath, course: Course) -> Iterator[Problem]:
         got, allowed = "homes, and no place for them", "homes with bedplate_storage.homes"
         fix = "write bedplate_storage: {homes: {path: /srv/homes}}, or remove it"
         yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
+    elif course.storage is not None and storage is not None and storage.homes is not None:
+        homes, its = storage.homes, [one for one in site.nodes if one.pool == course.pool]
+        if homes.path is not None and not homes.shared and len(its) > 1:
+            got = f"homes in {homes.path} of each of {len(its)} hosts of {course.pool}"
+            allowed = "a pool of one host, or files that all its hosts see"
+            fix = "write shared: true where all hosts mount that path, or nfs: {server, path}"
+            yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
 
 
 def mebibytes(text: str) -> int:
@@ -84,11 +92,15 @@ def _course(course: Course, pool: Pool) -> locked.Course:
 
 
 def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
-    """Return the team of each course: its quota is the whole class, and it borrows nothing."""
+    """Return the team of each course: its quota is the whole class, and it borrows nothing.
+
+    Only teachers may do in its namespace what members of teams may: who may open a shell in any pod
+    there would read the home of every student. Students come by the hub.
+    """
     return {
         name: Team(
             namespaces=[name],
-            members=list(dict.fromkeys([*course.members, *course.teachers])),
+            members=list(course.teachers),
             gpus={
                 course.pool: {
                     course.share.resource: Quota(

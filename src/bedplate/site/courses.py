@@ -128,10 +128,14 @@ class Nfs(Wish):
 
 
 class Volume(Wish):
-    """Where data lies: a folder of the hosts, or one of an NFS server."""
+    """Where data lies: a folder of the hosts, or one of an NFS server.
+
+    `shared` says that all hosts see the same files below `path`: they mount one file system there.
+    """
 
     path: Folder | None = None
     nfs: Nfs | None = None
+    shared: bool = False
 
 
 class Storage(Wish):

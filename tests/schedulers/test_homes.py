@@ -1,0 +1,183 @@
+"""Homes and datasets on a real API server: bound, and mounted by nobody but the hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.frameworks import volumes
+from bedplate.lock.courses import Course, Storage
+from bedplate.schedulers.kueue.objects import TEAM_LABEL, made
+from bedplate.schedulers.kueue.tenancy import RBAC
+from tests.schedulers.api import Api, ApiError, eventually
+from tests.schedulers.locks import lock_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.lock import Lock
+    from tests.schedulers.control_plane import ControlPlane
+
+COURSE = "intro-homes"
+PATIENCE = 180
+POLICIES = ("validatingadmissionpolicybindings", volumes.POLICY)
+
+
+def locked(homes: Mapping[str, Any], hosts: int = 1) -> Lock:
+    """Return a lock with one course that has homes and a dataset."""
+    lock = lock_of({"pool_class": [{}] * hosts}, {})
+    assert lock.cluster is not None
+    course = Course.model_validate(
+        {
+            "students": 36,
+            "share": {"resource": "nvidia.com/gpu", "count": 1},
+            "pool": "pool_class",
+            "idle_timeout_s": 1800,
+            "storage_mib": 2048,
+            "datasets": ["mnist"],
+        }
+    )
+    storage = Storage.model_validate(
+        {"homes": homes, "datasets": {"mnist": {"path": "/srv/mnist"}}}
+    )
+    cluster = lock.cluster.model_copy(update={"courses": {COURSE: course}, "storage": storage})
+    return lock.model_copy(update={"cluster": cluster})
+
+
+LOCK = locked({"path": "/srv/homes"})
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    """The course's namespace with its volumes, and a teacher who may do what members may."""
+    found = control_plane.api
+    space = made("Namespace", COURSE, "Tests.", version="v1", labels={TEAM_LABEL: COURSE})
+    rules = [{"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims"], "verbs": ["*"]}]
+    role = made("Role", "member", "Tests.", version=RBAC, namespace=COURSE, rules=rules)
+    who = [
+        {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        for name in ("ada", volumes.HUB)
+    ]
+    ref = {"kind": "Role", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
+    bound = made("RoleBinding", "member", "Tests.", version=RBAC, namespace=COURSE)
+    bound |= {"subjects": who, "roleRef": ref}
+    every = [space, role, bound, *volumes.objects(LOCK, "debian")]
+    for one in every:
+        found.apply(one)
+    eventually(lambda: refusal(found, "ada", pod()) != "", PATIENCE)
+    yield found
+    for one in reversed(every):
+        found.delete(found.path_of(one))
+
+
+def pod(mounts: list[dict[str, Any]] | None = None, first: bool = False) -> dict[str, Any]:
+    """Return a pod with the homes' claim, mounted as a student of the hub's has it or otherwise."""
+    given = volumes.of_course(LOCK, COURSE)
+    own = [{**one, "subPath": "bob"} if "subPath" in one else one for one in given["volume_mounts"]]
+    main = {
+        "name": "main",
+        "image": "x",
+        "volumeMounts": own if mounts is None or first else mounts,
+    }
+    spec: dict[str, Any] = {"containers": [main], "volumes": given["volumes"]}
+    if first:
+        spec["initContainers"] = [{"name": "first", "image": "x", "volumeMounts": mounts}]
+    return made("Pod", "server-bob", "Tests.", version="v1", namespace=COURSE, spec=spec)
+
+
+def refusal(api: Api, user: str, wanted: dict[str, Any]) -> str:
+    """Return why the API refuses a pod, empty where it does not."""
+    try:
+        made_one = api.acting_as(user).create(wanted)
+    except ApiError as error:
+        return str(error)
+    api.delete(api.path_of(made_one), gracePeriodSeconds=0)
+    return ""
+
+
+def test_claims_are_bound_to_the_volumes_of_their_course(api: Api) -> None:
+    def claims() -> dict[str, Any]:
+        found = api.get("persistentvolumeclaims", "v1", COURSE)
+        return {
+            one["metadata"]["name"]: one["spec"]["volumeName"]
+            for one in found
+            if one.get("status", {}).get("phase") == "Bound"
+        }
+
+    wanted = {
+        "homes": f"bedplate-homes-{COURSE}",
+        "data-mnist": f"bedplate-data-{COURSE}-mnist",
+    }
+    eventually(lambda: claims() == wanted, PATIENCE)
+
+
+def test_the_hub_alone_mounts_homes_and_each_by_one_name(api: Api) -> None:
+    assert refusal(api, volumes.HUB, pod()) == ""
+    assert "got a mount by ada / allowed the hub" in refusal(api, "ada", pod())
+    whole: dict[str, Any] = {"name": volumes.HOMES, "mountPath": "/all"}
+    for mount in (whole, whole | {"subPath": "bob/peek"}, whole | {"subPath": ""}):
+        assert "allowed the hub, one home" in refusal(api, volumes.HUB, pod([mount]))
+        assert "allowed the hub, one home" in refusal(api, volumes.HUB, pod([mount], first=True))
+    assert "must not contain '..'" in refusal(api, volumes.HUB, pod([whole | {"subPath": ".."}]))
+
+
+def test_who_may_make_pods_reads_all_homes_where_the_policy_is_off(api: Api) -> None:
+    """The attack that the policy is for. Data alone is never refused."""
+    whole = pod([{"name": volumes.HOMES, "mountPath": "/all"}])
+    binding = api.path(*POLICIES, name=volumes.POLICIES[0])
+    (kept,) = (
+        one
+        for one in volumes.objects(LOCK, "debian")
+        if one["kind"] == "ValidatingAdmissionPolicyBinding"
+        and one["metadata"]["name"] == volumes.POLICIES[0]
+    )
+    api.delete(binding)
+    try:
+        eventually(lambda: refusal(api, "ada", whole) == "", PATIENCE)
+    finally:
+        api.apply(kept)
+        eventually(lambda: refusal(api, "ada", whole) != "", PATIENCE)
+    only_data = pod()
+    only_data["spec"]["volumes"] = only_data["spec"]["volumes"][1:]
+    only_data["spec"]["containers"][0]["volumeMounts"] = []
+    assert refusal(api, "ada", only_data) == ""
+
+
+def test_a_member_cannot_delete_the_claims(api: Api) -> None:
+    ada = api.acting_as("ada")
+    for claim in ("homes", "data-mnist"):
+        with pytest.raises(ApiError, match="allowed whoever may delete volumes"):
+            ada.delete(api.path("persistentvolumeclaims", "v1", COURSE, claim))
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    own = made("PersistentVolumeClaim", "own", "Hers.", version="v1", namespace=COURSE, spec=spec)
+    ada.create(own)
+    ada.delete(api.path_of(own))
+
+
+def test_rendered_for_a_server_and_for_file_systems_of_all_hosts() -> None:
+    """No kernel here mounts them: what is rendered is looked at, and no more."""
+    nfs = locked({"nfs": {"server": "nas", "path": "/export/homes/"}}, hosts=2)
+    source = {one["kind"]: one for one in volumes.objects(nfs, "debian")}
+    (folder,) = source["Job"]["spec"]["template"]["spec"]["volumes"]
+    assert folder["nfs"] == {"server": "nas", "path": "/export/homes/"}
+    (homes,) = (
+        one["spec"]
+        for one in volumes.objects(nfs, "debian")
+        if one["metadata"]["name"] == f"bedplate-homes-{COURSE}" and "spec" in one
+    )
+    assert homes["nfs"]["path"] == f"/export/homes/{COURSE}"
+    assert homes["mountOptions"] == ["nosuid", "nodev"]
+    shared = volumes.objects(locked({"path": "/mnt/lustre", "shared": True}, hosts=2), "debian")
+    (spec,) = (
+        one["spec"]
+        for one in shared
+        if "homes-intro" in one["metadata"]["name"] and one["kind"] == "PersistentVolume"
+    )
+    (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["pool-class-0", "pool-class-1"]
+
+
+def test_without_storage_there_is_nothing() -> None:
+    assert volumes.objects(lock_of({"pool_class": [{}]}, {}), "debian") == []
+    assert volumes.of_course(LOCK, "other") == {"volumes": [], "volume_mounts": []}
