@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from bedplate.accounting import options as accounting
 from bedplate.errors import BedplateError
 from bedplate.starting import options as starting
 
@@ -147,6 +148,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         description="Put the evidence of the verify steps into one HTML page and JUnit XML.",
     )
     report.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    accounting.add_parser(commands)
     drift = commands.add_parser(
         "drift",
         help="what has changed on the hosts since, and what to run",
@@ -227,6 +229,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.simulation import command as simulation
 
         return _told(lambda: simulation.run(options))
+    if options.command == "usage":
+        from bedplate.accounting import command as usage
+
+        return _told(lambda: usage.run(options))
     if options.command == "drift":
         from bedplate.evidence import drift_command
 

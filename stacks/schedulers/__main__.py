@@ -5,6 +5,7 @@ import pulumi_kubernetes as kubernetes
 
 from bedplate import stackconfig, stackrefs
 from bedplate.cluster.wished import gpus
+from bedplate.schedulers.accounting import Accounting, accounting_args
 from bedplate.schedulers.dra import Dra, dra_args
 from bedplate.schedulers.jobset import JobSets
 from bedplate.schedulers.kueue import Kueue
@@ -43,6 +44,8 @@ if "kueue" in addons:
         "namespaces": namespaces_of(lock),
     }
     NcclDefaults("nccl", shared, pulumi.ResourceOptions(providers=[provider], depends_on=[queues]))
+    if (counted := accounting_args(config.site, lock)) is not None:
+        Accounting("accounting", counted, below)
 if "volcano" in addons:
     batch = Volcano("volcano", {"site": config.site, "lock": lock}, after)
     pulumi.export("hypernodes", batch.hypernodes)

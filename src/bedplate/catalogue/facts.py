@@ -222,13 +222,18 @@ class CgroupV1(Value):
 
 
 class KubernetesRelease(Value):
-    """A Kubernetes release with what kubeadm of that release pulls."""
+    """A Kubernetes release with what kubeadm of that release pulls.
+
+    `mutating_policies` is the version in which its API server has MutatingAdmissionPolicy without a
+    feature gate, null where it has not or nobody looked.
+    """
 
     version: Version
     etcd: Tagged
     coredns: Tagged
     pause: Versioned
     cgroup_v1: CgroupV1 | None = None
+    mutating_policies: str | None = None
 
 
 class ContainerRuntime(Value):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate.lock.offers import offers
 from bedplate.schedulers import jobset
+from bedplate.schedulers.kueue import users
 from bedplate.schedulers.kueue.objects import (
     CONTROLLER,
     QUEUE,
@@ -134,6 +135,7 @@ def objects(lock: Lock) -> list[Object]:
             f"' / allowed {', '.join(_resources(lock))} — ask for GPUs by the resource: "
             "the queue does not count claims'",
         ),
+        *users.objects(lock),
     ]
 
 

@@ -1,0 +1,173 @@
+"""`bedplate usage SITE`: GPU-hours and share-hours by user, course, team or queue."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bedplate.accounting import recorder
+from bedplate.accounting.book import Book, lines, read_lines
+from bedplate.accounting.records import written
+from bedplate.accounting.store import Store
+from bedplate.accounting.units import capacity, units
+from bedplate.accounting.usage import Row, Window, rows, window_of
+from bedplate.catalogue import load_catalogue
+from bedplate.errors import Problem, SiteError
+from bedplate.kubeaccess import AccessError, access_of
+from bedplate.lock import load_lock
+from bedplate.lock.file import write_text
+from bedplate.packing.api import Api, ApiError
+from bedplate.provider import kubeconfig
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from pathlib import Path
+
+    from bedplate.lock import Lock
+
+IDLE_UNKNOWN = "no exporter of GPU metrics is read"
+COLUMNS = ("name", "gpu_hours", "share_hours", "not_placed", "workloads", "running")
+#: Seconds for an answer: a page of 500 Workloads comes from a busy API server too.
+PATIENCE = 60.0
+
+
+def path_in(site: Path) -> Path:
+    """Return where a site's records lie."""
+    return site / ".bedplate" / "usage.jsonl"
+
+
+def run(options: Namespace) -> int:
+    """Read the records, keep them in the site, and print the sums.
+
+    Raises:
+        BedplateError: lock, kubeconfig or records cannot be read, or the API does not answer.
+    """
+    site: Path = options.site
+    lock = load_lock(site)
+    now = int(time.time())
+    since, until = _moment("--since", options.since), _moment("--until", options.until)
+    book = read(site)
+    if not options.offline:
+        with access_of(kubeconfig.path_in(site)) as entry:
+            merge(Api(entry.access, PATIENCE), book, lock, now)
+        write_text(path_in(site), lines(book))
+    found = list(book)
+    window = window_of(found, since, until, now)
+    print(_shown(options, lock, rows(found, window, options.by, courses(lock)), window))
+    return 0
+
+
+def read(site: Path) -> Book:
+    """Return the records that the site keeps; none where there are none yet."""
+    path = path_in(site)
+    try:
+        return Book(read_lines(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Book()
+    except (OSError, ValueError) as error:
+        fix = "restore it, or move it away: what the cluster still knows is read again"
+        problem = Problem("records cannot be read", str(path), got=str(error), fix=fix)
+        raise SiteError([problem]) from error
+
+
+def merge(api: Api, book: Book, lock: Lock, now: int) -> None:
+    """Add what the recorder has kept, and what all Workloads say now.
+
+    Raises:
+        AccessError: the API refuses, or does not answer.
+    """
+    try:
+        book.add(Store(api).everything())
+        alive, _ = recorder.look(api, book, units(lock, load_catalogue()), now)
+    except ApiError as error:
+        fix = "see that the cluster is up and has Kueue, and that you may list its Workloads"
+        problem = Problem("usage cannot be read", "the cluster's API", got=str(error), fix=fix)
+        raise AccessError([problem]) from error
+    # What is gone ended after it was last seen: without a recorder nobody knows when.
+    book.lose(alive, 0)
+
+
+def courses(lock: Lock) -> list[str]:
+    """Return the names of the courses; each has a queue of its name."""
+    return sorted(lock.cluster.courses) if lock.cluster else []
+
+
+def _moment(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        fix = "write a date, or a date with a time"
+        allowed = "YYYY-MM-DD[THH:MM[:SS][+HH:MM]]"
+        problem = Problem("no time", key=option, got=text, allowed=allowed, fix=fix)
+        raise SiteError([problem]) from error
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+
+
+def _shown(options: Namespace, lock: Lock, found: list[Row], window: Window) -> str:
+    total = capacity(lock, load_catalogue()) * window.hours
+    used = sum(row.gpu_hours for row in found)
+    if options.format == "csv":
+        out = io.StringIO()
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow((options.by, *COLUMNS[1:]))
+        table.writerows(_cells(row) for row in found)
+        return out.getvalue().rstrip("\n")
+    if options.format == "json":
+        content = {
+            "since": written(window.start),
+            "until": written(window.end),
+            "by": options.by,
+            "rows": [dict(zip(COLUMNS, _values(row), strict=True)) for row in found],
+            "gpu_hours": round(used, 6),
+            "offered_gpu_hours": round(total, 6),
+            "not_allocated_gpu_hours": round(total - used, 6),
+            "idle_gpu_hours": None,
+            "idle_unknown": IDLE_UNKNOWN,
+        }
+        return json.dumps(content, indent=2)
+    head = (options.by, "GPU-hours", "share-hours", "workloads", "running")
+    body = [
+        (row.name, f"{row.gpu_hours:.2f}", f"{row.share_hours:.2f}", row.workloads, row.running)
+        for row in found
+    ]
+    table_lines = _aligned([head, *body]) if body else ["No workload held a GPU."]
+    share = f" ({(total - used) / total:.0%})" if total else ""
+    return "\n".join(
+        [
+            f"From {written(window.start)} to {written(window.end)}, {window.hours:.2f} hours:",
+            "",
+            *table_lines,
+            "",
+            f"GPU-hours in all: {used:.2f} of {total:.2f} that the lock's nodes offer.",
+            f"Not allocated: {total - used:.2f}{share}.",
+            f"Allocated and idle: unknown, {IDLE_UNKNOWN}.",
+        ]
+    )
+
+
+def _values(row: Row) -> tuple[str | float | int, ...]:
+    hours = (row.gpu_hours, row.share_hours, row.not_placed)
+    return (row.name, *(round(one, 6) for one in hours), row.workloads, row.running)
+
+
+def _cells(row: Row) -> tuple[str | float | int, ...]:
+    """Return the values; a name that a spreadsheet would compute is text."""
+    name, *more = _values(row)
+    return (f"'{name}" if str(name)[:1] in "=+-@" else name, *more)
+
+
+def _aligned(table: list[tuple[object, ...]]) -> list[str]:
+    texts = [[str(cell) for cell in line] for line in table]
+    wide = [max(len(line[n]) for line in texts) for n in range(len(texts[0]))]
+    return [
+        "  ".join(
+            cell.ljust(wide[n]) if n == 0 else cell.rjust(wide[n]) for n, cell in enumerate(line)
+        ).rstrip()
+        for line in texts
+    ]

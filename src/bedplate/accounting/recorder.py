@@ -1,0 +1,209 @@
+"""The recorder: follows Workloads from where the last one stopped, and keeps what it sees."""
+
+from __future__ import annotations
+
+import http
+import logging
+import queue
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from bedplate.accounting.records import API, seen, user_of
+from bedplate.packing.api import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bedplate.accounting.book import Book
+    from bedplate.accounting.records import Units
+    from bedplate.accounting.store import Store
+    from bedplate.packing.api import Api
+
+WORKLOADS = f"/apis/{API}/workloads"
+PAGE = 500
+QUIET = 150.0
+PAUSE = 1.0
+#: Seconds after which a change is kept at the latest, and after which `seen` is renewed.
+SOON, OFTEN = 5.0, 60.0
+OWNERS = {"Job": "jobs", "Pod": "pods", "JobSet": "jobsets", "Deployment": "deployments"}
+
+log = logging.getLogger(__name__)
+
+
+def listed(api: Api) -> tuple[list[dict[str, Any]], str]:
+    """Return all Workloads, and the resource version that they are of. Raises ApiError."""
+    items: list[dict[str, Any]] = []
+    more = ""
+    while True:
+        page = api.call("GET", f"{WORKLOADS}?limit={PAGE}{more}")
+        items += page.get("items") or []
+        if not page["metadata"].get("continue"):
+            return items, str(page["metadata"]["resourceVersion"])
+        more = f"&continue={page['metadata']['continue']}"
+
+
+def owner_of(api: Api, workload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a Workload was made for; None where it is gone, or of a kind not known here."""
+    for one in workload["metadata"].get("ownerReferences") or []:
+        if not one.get("controller") or one["kind"] not in OWNERS:
+            continue
+        version, namespace = one["apiVersion"], workload["metadata"]["namespace"]
+        root = "apis" if "/" in version else "api"
+        path = f"/{root}/{version}/namespaces/{namespace}/{OWNERS[one['kind']]}/{one['name']}"
+        try:
+            found = api.call("GET", path)
+        except ApiError as error:
+            if error.status in (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.FORBIDDEN):
+                return None
+            raise
+        return found if found["metadata"]["uid"] == one["uid"] else None
+    return None
+
+
+def look(api: Api, book: Book, units: Units, now: int) -> tuple[set[str], str]:
+    """Take in all Workloads as they are. Returns their UIDs and the resource version."""
+    items, version = listed(api)
+    for one in items:
+        take(api, book, one, units, now)
+    return {one["metadata"]["uid"] for one in items}, version
+
+
+def take(
+    api: Api,
+    book: Book,
+    workload: Mapping[str, Any],
+    units: Units,
+    now: int,
+    *,
+    deleted: bool = False,
+) -> None:
+    """Take in one Workload."""
+    said = seen(workload, units, deleted_at=now if deleted else None)
+    known = book.of(said.uid)
+
+    def user() -> str:
+        before = next((one.user for one in known if one.user), "")
+        return before or user_of(owner_of(api, workload), workload)
+
+    book.see(said, now, user)
+
+
+class Recorder:
+    """One at a time: a second one is refused by the store, and starts again from what is kept."""
+
+    def __init__(
+        self, api: Api, store: Store, units: Units, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._api, self._store, self._units, self._clock = api, store, units, clock
+        self._events: queue.Queue[dict[str, Any] | ApiError] = queue.Queue()
+        self._stopped = threading.Event()
+        self._socket: socket.socket | None = None
+        self._gone: set[str] = set()
+        self._saved = 0.0
+
+    def stop(self) -> None:
+        """End `run` soon; nothing more is kept."""
+        self._stopped.set()
+        if self._socket is not None:
+            try:
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            except OSError:
+                log.debug("the watch has ended already")
+
+    def run(self) -> None:
+        """Record until stopped. What fails is tried again from what is kept."""
+        while not self._stopped.is_set():
+            try:
+                self._once()
+            except ApiError as error:
+                log.warning("%s; reading again what is kept", error)
+                self._api.drop()
+                self._stopped.wait(PAUSE)
+
+    def _once(self) -> None:
+        book, version, last = self._store.load()
+        now = int(self._clock())
+        self._gone = set()
+        if version is None:
+            version = self._list(book, last or now)
+        self._save(book, version)
+        while not self._stopped.is_set():
+            self._events = queue.Queue()
+            reader = threading.Thread(target=self._watch, args=(version,), daemon=True)
+            reader.start()
+            try:
+                version = self._follow(book, version)
+            except ApiError as error:
+                if error.status != http.HTTPStatus.GONE:
+                    raise
+                version = self._list(book, int(self._saved))
+                self._save(book, version)
+
+    def _list(self, book: Book, last: int) -> str:
+        now = int(self._clock())
+        alive, version = look(self._api, book, self._units, now)
+        book.lose(alive, last)
+        self._gone |= {one.uid for one in book} - alive
+        return version
+
+    def _watch(self, version: str) -> None:
+        """Put the events after a version into the queue, and in the end the reason for the end."""
+        events = self._events
+        path = f"{WORKLOADS}?watch=1&allowWatchBookmarks=true&resourceVersion={version}"
+        try:
+            for change in self._api.stream(path, QUIET, self._opened):
+                found = change.get("object") or {}
+                if change.get("type") in ("ERROR", None):
+                    events.put(ApiError(int(found.get("code", 0)), str(found.get("message"))))
+                    return
+                events.put(change)
+            events.put(ApiError(0, "the watch has ended"))
+        except ApiError as error:
+            events.put(error)
+
+    def _opened(self, opened: socket.socket) -> None:
+        self._socket = opened
+
+    def _follow(self, book: Book, version: str) -> str:
+        """Take in events until the watch ends; a watch that ends as it should goes on."""
+        dirty: float | None = None
+        while not self._stopped.is_set():
+            try:
+                change = self._events.get(timeout=0.2)
+            except queue.Empty:
+                change = None
+            now = self._clock()
+            if isinstance(change, ApiError):
+                self._save(book, version)
+                if change.status:
+                    raise change
+                self._stopped.wait(PAUSE)
+                return version
+            if change is not None:
+                found = change["object"]
+                version = str(found["metadata"]["resourceVersion"])
+                if change["type"] != "BOOKMARK":
+                    deleted = change["type"] == "DELETED"
+                    take(self._api, book, found, self._units, int(now), deleted=deleted)
+                    if deleted:
+                        self._gone.add(found["metadata"]["uid"])
+                    dirty = dirty or now
+            idle = change is None and dirty is not None
+            if idle or (dirty is not None and now - dirty > SOON) or now - self._saved > OFTEN:
+                self._save(book, version)
+                dirty = None
+        return version
+
+    def _save(self, book: Book, version: str) -> None:
+        if self._stopped.is_set():
+            return
+        now = int(self._clock())
+        ended = [one for one in book if one.end is not None and one.key in book.changed]
+        alive = [one for one in book if one.uid not in self._gone]
+        self._store.save(ended, alive, version, now)
+        book.changed.clear()
+        book.forget(self._gone)
+        self._gone = set()
+        self._saved = self._clock()

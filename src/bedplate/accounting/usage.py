@@ -1,0 +1,118 @@
+"""Sums of records: GPU-hours and share-hours by user, course, team or queue. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bedplate.accounting.records import Record
+
+By = Literal["user", "course", "team", "queue"]
+UNKNOWN: Final = "(unknown)"
+NONE: Final = "(none)"
+HOUR: Final = 3600
+
+
+@dataclass(frozen=True)
+class Window:
+    """From a second to another, the last not included."""
+
+    start: int
+    end: int
+
+    @property
+    def hours(self) -> float:
+        """How long it is."""
+        return max(0, self.end - self.start) / HOUR
+
+    def seconds_of(self, record: Record) -> int:
+        """Return how many seconds of a record lie in it; one that goes on goes to its end."""
+        end = self.end if record.end is None else min(record.end, self.end)
+        return max(0, end - max(record.start, self.start))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one of them held in a window.
+
+    `share_hours` are those of shares alone, each counted as one whatever its size; their GPUs are
+    in `gpu_hours` too. `not_placed` is the part of `gpu_hours` whose length is known and whose
+    place in time is not.
+    """
+
+    name: str
+    gpu_hours: float
+    share_hours: float
+    not_placed: float
+    workloads: int
+    running: int
+
+
+def rows(records: Iterable[Record], window: Window, by: By, courses: Iterable[str]) -> list[Row]:
+    """Return a row for each user, course, team or queue that held something, the largest first."""
+    known = set(courses)
+    held: dict[str, list[tuple[Record, int]]] = {}
+    for one in records:
+        if lasted := window.seconds_of(one):
+            held.setdefault(_name(one, by, known), []).append((one, lasted))
+    found = [_row(name, of) for name, of in held.items()]
+    return sorted(found, key=lambda row: (-row.gpu_hours, row.name))
+
+
+def _name(one: Record, by: By, courses: set[str]) -> str:
+    if by == "user":
+        return one.user or UNKNOWN
+    if by == "course":
+        return one.queue if one.queue in courses else NONE
+    if by == "team":  # a team has one ClusterQueue, of its name
+        return one.queue or UNKNOWN
+    return f"{one.namespace}/{one.queue}" if one.queue else UNKNOWN
+
+
+def _row(name: str, of: Sequence[tuple[Record, int]]) -> Row:
+    def hours(one: Record, lasted: int) -> float:
+        return sum(amount.gpus for amount in one.amounts) * lasted / HOUR
+
+    shares = sum(
+        amount.count * lasted / HOUR
+        for one, lasted in of
+        for amount in one.amounts
+        if amount.shared
+    )
+    return Row(
+        name=name,
+        gpu_hours=sum(hours(*pair) for pair in of),
+        share_hours=shares,
+        not_placed=sum(hours(*pair) for pair in of if not pair[0].placed),
+        workloads=len({one.uid for one, _ in of}),
+        running=len({one.uid for one, _ in of if one.end is None}),
+    )
+
+
+def window_of(records: Sequence[Record], since: int | None, until: int | None, now: int) -> Window:
+    """Return the window: from the first record to now where nothing else was asked for."""
+    end = now if until is None else min(until, now)
+    start = min((one.start for one in records), default=end) if since is None else since
+    return Window(min(start, end), end)
+
+
+def over_time(
+    records: Sequence[Record], window: Window
+) -> tuple[list[int], Mapping[str, list[float]]]:
+    """Return moments, and the GPUs that each team held from each of them on.
+
+    A record that is not placed is drawn where it was put.
+    """
+    parts = [(one, max(one.start, window.start), window.seconds_of(one)) for one in records]
+    parts = [part for part in parts if part[2]]
+    moments = sorted({window.start, window.end, *(t for _, s, n in parts for t in (s, s + n))})
+    place = {moment: number for number, moment in enumerate(moments)}
+    found: dict[str, list[float]] = {}
+    for one, start, lasted in parts:
+        line = found.setdefault(one.queue or UNKNOWN, [0.0] * len(moments))
+        for number in range(place[start], place[start + lasted]):
+            line[number] += sum(amount.gpus for amount in one.amounts)
+    return moments, dict(sorted(found.items()))

@@ -1,0 +1,163 @@
+"""The recorder of usage in the cluster, as documents. Pure functions."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import bedplate.accounting
+import bedplate.packing
+from bedplate.accounting.store import NAMESPACE
+from bedplate.stackrefs import MANAGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.accounting.records import Units
+
+Object = dict[str, Any]
+NAME: Final = "bedplate-accounting"
+APP: Final = {"app.kubernetes.io/name": NAME}
+ARCHIVE: Final = "accounting.pyz"
+#: What the recorder is made of; the rest of these packages is for the command line.
+FILES: Final = (
+    ("accounting", ("__init__", "__main__", "book", "recorder", "records", "store")),
+    ("packing", ("__init__", "api", "quantities", "shares")),
+)
+NOBODY: Final = 65532
+RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def archive() -> bytes:
+    """Return the recorder as one file that Python runs; equal sources give equal bytes."""
+    places = {
+        "accounting": Path(bedplate.accounting.__file__).parent,
+        "packing": Path(bedplate.packing.__file__).parent,
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
+
+        def add(name: str, text: str) -> None:
+            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+
+        add("__main__.py", "from bedplate.accounting.__main__ import main\n\nmain()\n")
+        add("bedplate/__init__.py", "")
+        for package, modules in FILES:
+            for module in modules:
+                text = (places[package] / f"{module}.py").read_text()
+                add(f"bedplate/{package}/{module}.py", text)
+    return content.getvalue()
+
+
+def objects(python: str, units: Units) -> list[Object]:
+    """Return all documents.
+
+    Args:
+        python: an image with Python 3.11 or newer as `python3`. The recorder itself is mounted.
+        units: GPUs by unit, by pool and resource.
+    """
+    program, table = archive(), json.dumps(units, sort_keys=True)
+    digest = hashlib.sha256(program + table.encode()).hexdigest()[:16]
+    own = _object(
+        "v1",
+        "ConfigMap",
+        f"{NAME}-program",
+        "The recorder, and the GPUs that a unit of each resource is.",
+        data={"units.json": table},
+        binaryData={ARCHIVE: base64.b64encode(program).decode()},
+    )
+    space = _object("v1", "Namespace", NAMESPACE, "Who held how many GPUs for how long.")
+    # It has the records: they stay when the stack goes, and no label says they are the stack's.
+    space["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return [space, *_rights(), own, _deployment(python, digest)]
+
+
+def _object(version: str, kind: str, name: str, text: str, **more: Any) -> Object:
+    metadata: Object = {
+        "name": name,
+        "labels": {**MANAGED, **APP},
+        "annotations": {"kubernetes.io/description": text},
+    }
+    if kind not in {"Namespace", "ClusterRole", "ClusterRoleBinding"}:
+        metadata["namespace"] = NAMESPACE
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
+
+
+def _rights() -> Iterator[Object]:
+    account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
+    api = f"{RBAC}/v1"
+    see = ["get", "list", "watch"]
+    reads = [
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": see},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get"]},
+    ]
+    keeps = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get", "update"]}]
+    yield _object("v1", "ServiceAccount", NAME, "Reads Workloads and keeps records of them.")
+    yield _object(api, "ClusterRole", NAME, "Reads Workloads and what they are for.", rules=reads)
+    yield _object(api, "Role", NAME, "Keeps its records.", rules=keeps)
+    for kind in ("ClusterRole", "Role"):
+        yield _object(
+            api,
+            f"{kind}Binding",
+            NAME,
+            "For the recorder.",
+            roleRef={"apiGroup": RBAC, "kind": kind, "name": NAME},
+            subjects=[account],
+        )
+
+
+def _deployment(python: str, digest: str) -> Object:
+    control = "node-role.kubernetes.io/control-plane"
+    container = {
+        "name": "recorder",
+        "image": python,
+        "command": ["python3", "-B", f"/etc/bedplate/{ARCHIVE}"],
+        "args": ["--units=/etc/bedplate/units.json"],
+        "resources": {
+            "requests": {"cpu": "20m", "memory": "64Mi"},
+            "limits": {"memory": "512Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "program", "mountPath": "/etc/bedplate", "readOnly": True}],
+    }
+    spec = {
+        "serviceAccountName": NAME,
+        "tolerations": [{"key": control, "operator": "Exists", "effect": "NoSchedule"}],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "program", "configMap": {"name": f"{NAME}-program"}}],
+    }
+    return _object(
+        "apps/v1",
+        "Deployment",
+        NAME,
+        "Follows Workloads and keeps a record of each admission.",
+        spec={
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": APP},
+            "template": {
+                "metadata": {
+                    "labels": {**MANAGED, **APP},
+                    "annotations": {"bedplate.io/configuration": digest},
+                },
+                "spec": spec,
+            },
+        },
+    )

@@ -1,0 +1,123 @@
+"""Who submitted it, written by the API server itself: usage is counted to users by this alone.
+
+Neither Jobs nor Workloads say who made them. A policy writes the name of who makes the request, and
+keeps it at every change. What Kubernetes' own controllers make has the name of the template that it
+was made from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bedplate.accounting.records import USER
+from bedplate.catalogue import load_catalogue
+from bedplate.schedulers import jobset
+from bedplate.schedulers.kueue.objects import CONTROLLER, TEAM_LABEL, Object, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.lock import Lock
+
+#: The controllers of Jobs, ReplicaSets, CronJobs and others, each with an account here.
+SYSTEM: Final = "system:serviceaccount:kube-system:"
+TEMPLATE: Final = ("spec", "template")
+JOB_TEMPLATE: Final = ("spec", "jobTemplate")
+CRON_JOBS: Final = (("batch", "v1", ("cronjobs",)),)
+
+#: Kinds of objects, each as (API group, versions, resources).
+Kinds = tuple[tuple[str, str, tuple[str, ...]], ...]
+#: Policies by name: where in the object the name goes, and of which kinds.
+_KINDS: Final[tuple[tuple[str, tuple[str, ...], Kinds], ...]] = (
+    (
+        "bedplate-names-users",
+        (),
+        (
+            ("batch", "v1", ("jobs",)),
+            ("", "v1", ("pods",)),
+            ("jobset.x-k8s.io", "*", ("jobsets",)),
+        ),
+    ),
+    (
+        "bedplate-names-users-of-templates",
+        TEMPLATE,
+        # Kueue copies a Job's template into the Workload: there the name outlives the Job.
+        (("apps", "v1", ("deployments", "statefulsets")), ("batch", "v1", ("jobs",))),
+    ),
+    ("bedplate-names-users-of-cron-jobs", JOB_TEMPLATE, CRON_JOBS),
+    ("bedplate-names-users-of-cron-jobs-pods", (*JOB_TEMPLATE, *TEMPLATE), CRON_JOBS),
+)
+
+
+def objects(lock: Lock) -> list[Object]:
+    """Return the policies; none where the API server has no such, and users stay unknown."""
+    release = lock.cluster and lock.cluster.kubernetes.version
+    fact = load_catalogue().kubernetes.get(str(release))
+    version = fact.value.mutating_policies if fact is not None else None
+    if version is None:
+        return []
+    api = f"admissionregistration.k8s.io/{version}"
+    return [one for name, path, kinds in _KINDS for one in _policy(api, name, path, kinds)]
+
+
+def _policy(
+    api: str,
+    name: str,
+    path: tuple[str, ...],
+    kinds: Kinds,
+) -> Iterator[Object]:
+    before = _annotations("oldObject", path)
+    kept = f"{before}[?'{USER}'].orValue('')"
+    user = f"oldObject == null ? request.userInfo.username : {kept}"
+    about = "What is submitted carries the name of who did, for accounting."
+    users = [
+        f"!request.userInfo.username.startsWith('{SYSTEM}')",
+        f"!(request.userInfo.username in ['{CONTROLLER}', '{jobset.CONTROLLER}'])",
+    ]
+    yield made(
+        "MutatingAdmissionPolicy",
+        name,
+        about,
+        version=api,
+        spec={
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [group],
+                        "apiVersions": [of],
+                        "resources": list(resources),
+                        "operations": ["CREATE", "UPDATE"],
+                    }
+                    for group, of, resources in kinds
+                ]
+            },
+            "matchConditions": [{"name": "by-users", "expression": " && ".join(users)}],
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": _patch(path, user)},
+                }
+            ],
+        },
+    )
+    teams = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]}
+    binding = {"policyName": name, "matchResources": {"namespaceSelector": teams}}
+    yield made("MutatingAdmissionPolicyBinding", name, about, version=api, spec=binding)
+
+
+def _annotations(of: str, path: tuple[str, ...]) -> str:
+    """CEL: the annotations where the name is, if they are there."""
+    return ".".join([of, *(f"?{part}" for part in (*path, "metadata", "annotations"))])
+
+
+def _patch(path: tuple[str, ...], user: str) -> str:
+    """CEL: an object with nothing but the name."""
+    place = "Object"
+    opened = [place]
+    for part in (*path, "metadata"):
+        place = f"{place}.{part}"
+        opened.append(f"{part}: {place}")
+    inside = f"annotations: {{'{USER}': {user}}}"
+    return "{".join(opened) + "{" + inside + "}" * len(opened)
