@@ -40,6 +40,7 @@ class ControlPlane:
         scheduler_config: fields of KubeSchedulerConfiguration (profiles, extenders); the client's
             connection and leader election are set here.
         gates: feature gates of all programs.
+        aggregates: whether other API servers, such as Kueue's, learn who asks them.
         api: an administrator's client.
         kubeconfig: an administrator's kubeconfig.
     """
@@ -50,18 +51,32 @@ class ControlPlane:
         scheduler_config: Mapping[str, Any] | None = None,
         gates: Mapping[str, bool] | None = None,
         api_flags: Sequence[str] = (),
+        *,
+        aggregates: bool = False,
     ) -> None:
         self.folder = folder
         self.scheduler_config = dict(scheduler_config or {})
         self.gates = dict(gates or {})
-        self._api_flags = api_flags
         self.authority = Authority(folder)
+        self._api_flags = [*api_flags, *(self._front_proxy() if aggregates else [])]
         self.kubeconfig = folder / "kubeconfig"
         self.processes: dict[str, Process] = {}
         self.server = f"https://127.0.0.1:{free_port()}"
         self.admin = self.authority.issue("admin", ADMINISTRATORS)
         self.kubeconfig.write_text(yaml.safe_dump(self.as_kubeconfig(self.admin)))
         self.api = Api(self.server, self.authority.path, self.admin)
+
+    def _front_proxy(self) -> list[str]:
+        certificate, key = self.authority.issue("front-proxy-client")
+        return [
+            f"--requestheader-client-ca-file={self.authority.path}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={certificate}",
+            f"--proxy-client-key-file={key}",
+        ]
 
     def _kubeconfig_of(self, program: str) -> Path:
         """Return a kubeconfig of a program by its own name, which admission policies may know."""

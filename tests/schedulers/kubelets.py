@@ -53,8 +53,8 @@ class KubeletDouble:
         spans: by UID, when each of them ran; without an end it still does.
     """
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: Api, address: str | None = None) -> None:
+        self._api, self._address = api, address
         self._stopped = threading.Event()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._changed = threading.Condition()
@@ -137,6 +137,7 @@ class KubeletDouble:
         status = {
             "phase": phase,
             "startTime": now(),
+            **({"podIP": self._address} if self._address else {}),
             "conditions": [
                 {"type": kind, "status": str(ready), "lastTransitionTime": now()}
                 for kind in ("Ready", "ContainersReady")

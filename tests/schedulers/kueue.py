@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.schedulers.control_plane import ControlPlane
     from tests.schedulers.processes import Process
 
-FOR_PODS = frozenset({"Deployment", "APIService", "PodDisruptionBudget"})
+FOR_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
 IMAGE = "registry.k8s.io/addon:v0.0.0@sha256:" + "0" * 64  # never pulled
 API = "kueue.x-k8s.io/v1beta2"
 LABEL = "kueue.x-k8s.io/queue-name"
@@ -48,15 +48,17 @@ class Controller:
     own certificate is copied to the folder where a kubelet would mount it.
     """
 
+    left_out = FOR_PODS | {"APIService"}
+
     def __init__(self, plane: ControlPlane, name: str, user: str, given: dict[str, Any]) -> None:
         self.plane, self.api, self.name = plane, plane.api, name
-        self.port, self.health = free_port(), free_port()
+        self.port, self.health, self.visible = free_port(), free_port(), free_port()
         self.folder = plane.folder / name
         self.folder.mkdir()
         self._certificate = plane.authority.issue(user, "system:serviceaccounts")
         self.process: Process | None = None
         plane.namespace(f"{name}-system")
-        found = [one for one in rendered(name, given) if one["kind"] not in FOR_PODS]
+        found = [one for one in rendered(name, given) if one["kind"] not in self.left_out]
         first = [one for one in found if one["kind"] == "CustomResourceDefinition"]
         for one in [*first, *(one for one in found if one not in first)]:
             self._adapted(one, user)
@@ -68,6 +70,8 @@ class Controller:
         conversion = one.get("spec", {}).get("conversion", {}).get("webhook")
         for hook in [*one.get("webhooks", []), *([conversion] if conversion else [])]:
             hook["clientConfig"]["service"]["port"] = self.port
+        if one["kind"] == "APIService":
+            one["spec"]["service"]["port"] = self.visible
         if one["kind"] == "Service":
             one["spec"] = {"type": "ExternalName", "externalName": "localhost"}
         if one["kind"].endswith("RoleBinding"):  # who calls has a certificate, not a token
@@ -109,9 +113,15 @@ class Controller:
 
 
 class RunningKueue(Controller):
-    """Kueue for a lock on a control plane; the lock's objects are applied by `configure`."""
+    """Kueue for a lock on a control plane; the lock's objects are applied by `configure`.
 
-    def __init__(self, plane: ControlPlane, lock: Lock) -> None:
+    Places in its queues are served where the control plane aggregates.
+    """
+
+    def __init__(self, plane: ControlPlane, lock: Lock, *, places: bool = False) -> None:
+        self.places = places
+        if places:
+            self.left_out = FOR_PODS
         super().__init__(plane, "kueue", CONTROLLER, values(lock, IMAGE))
         self._applied: list[dict[str, Any]] = []
         self.start(lock)
@@ -125,8 +135,10 @@ class RunningKueue(Controller):
     def start(self, lock: Lock) -> None:
         """Start the controller with a lock's configuration, and wait until it answers."""
         self.lock = lock
-        gates = {"featureGates": {"VisibilityOnDemand": False}}  # it has one port for all
-        self.run(configuration(lock) | {"namespace": NAMESPACE} | gates)
+        served: dict[str, Any] = {"featureGates": {"VisibilityOnDemand": False}}
+        if self.places:
+            served = {"visibilityServer": {"bindPort": self.visible}}
+        self.run(configuration(lock) | {"namespace": NAMESPACE} | served)
 
     def restart(self, lock: Lock) -> None:
         """Start the controller again with another lock's configuration."""
