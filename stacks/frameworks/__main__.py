@@ -1,11 +1,13 @@
-"""Frameworks: for now one job that asks for a GPU and prints what it got."""
+"""Frameworks: a job that asks for a GPU and prints what it got, and the hub of the courses."""
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from bedplate import stackconfig, stackrefs
 from bedplate.cluster import artifact
+from bedplate.frameworks.hub import Hub
 from bedplate.frameworks.smoke import JOB, Smoke
+from bedplate.frameworks.storage import Storage
 
 NAMESPACE = "bedplate-smoke"
 
@@ -23,6 +25,21 @@ smoke = Smoke(
     },
     pulumi.ResourceOptions(providers=[provider]),
 )
+
+if lock.cluster and lock.cluster.courses:
+    image = artifact.image(config.site, lock, "smoke")
+    homes = Storage(
+        "storage", {"lock": lock, "image": image}, pulumi.ResourceOptions(providers=[provider])
+    )
+    secret = pulumi.Config("bedplate").get_secret("oauthClientSecret")
+    hub = Hub(
+        "hub",
+        {"site": config.site, "lock": lock, "oauth_secret": secret},
+        pulumi.ResourceOptions(providers=[provider], depends_on=[homes]),
+    )
+    pulumi.export("hub", hub.address)
+    pulumi.export("hub_codes", hub.codes)
+    pulumi.export("hub_passwords", hub.passwords)
 
 pulumi.export("logs", smoke.log)
 pulumi.export("read_logs", f"kubectl --namespace {NAMESPACE} logs job/{JOB}")

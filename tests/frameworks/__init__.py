@@ -1,1 +1,1 @@
-"""What users run: jobs in every form on real schedulers and queues."""
+"""What users run: jobs in every form, and the hub, on real schedulers and queues."""

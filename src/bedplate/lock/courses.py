@@ -69,6 +69,7 @@ class Hub(Part):
 
     sign_in: Literal["native", "oauth", "lti"]
     url: str | None = None
+    timezone: str = "UTC"
     admins: list[str] = []
     oauth: OAuth | None = None
     lti: Lti | None = None

@@ -23,6 +23,7 @@ HOURS = rf"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) {TIME}-({TIME}|24:00)$"
 IDLE = r"^[1-9][0-9]*(s|m|h)$"
 FOLDER = r"^/[^\s:]*$"
 SERVER = r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$"
+ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
 ADDRESS = r"^https?://[^\s/@]+(/\S*)?$"
 
 Named = Annotated[str, Field(pattern=NAMED)]
@@ -111,10 +112,14 @@ class Lti(Wish):
 
 
 class Hub(Wish):
-    """How users sign in to the hub; `url` is the address at which they reach it."""
+    """How users sign in to the hub; `url` is the address at which they reach it.
+
+    `timezone` is that of all courses' hours.
+    """
 
     sign_in: Literal["native", "oauth", "lti"] = "native"
     url: Address | None = None
+    timezone: Annotated[str, Field(pattern=ZONE)] = "UTC"
     admins: list[Annotated[str, Field(pattern=MEMBER)]] = []
     oauth: OAuth | None = None
     lti: Lti | None = None

@@ -1,0 +1,172 @@
+"""The hub: JupyterHub and its proxy, with what they are told of the site's courses."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.cluster import artifact
+from bedplate.cluster.manifest import token
+from bedplate.frameworks import hub_objects, hub_settings
+from bedplate.stackconfig import StackError
+from bedplate.stackrefs import MANAGED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bedplate.lock import Lock
+
+STATE = "/var/lib/bedplate/hub"
+
+
+class HubArgs(TypedDict):
+    """Inputs of a Hub."""
+
+    site: Path
+    """The site's directory, which has the bill."""
+    lock: Lock
+    """Courses and how users sign in. Their namespaces and queues are the schedulers stack's."""
+    oauth_secret: pulumi.Input[str] | None
+    """The secret of the site's OAuth client; needed where users sign in by OAuth."""
+
+
+class Hub(pulumi.ComponentResource):  # type: ignore[misc]
+    """A namespace with the hub; it is up when the stack is."""
+
+    address: pulumi.Output[str]
+    codes: pulumi.Output[dict[str, str]]
+    """By course, what students sign up with; a secret."""
+    passwords: pulumi.Output[dict[str, str]]
+    """By user whom the site names, the first password; a secret."""
+
+    def __init__(
+        self, name: str, args: HubArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("bedplate:frameworks:Hub", name, None, opts)
+        site, lock = args["site"], args["lock"]
+        hub = lock.cluster.hub if lock.cluster else None
+        given = _given(hub.sign_in if hub else "native", args["oauth_secret"])
+        settings = hub_settings.settings(lock, lambda one: artifact.image(site, lock, one))
+        courses = hub_settings.courses_of(lock)
+        namespace = self._made(name, hub_objects.namespace(), [])
+        seed = self._seed(name, namespace)
+        values = pulumi.Output.all(seed, pulumi.Output.from_input(given)).apply(
+            lambda found: hub_settings.secrets(lock, found[0], found[1])
+        )
+        own = self._secrets(name, namespace, values)
+        configured = self._made(name, hub_objects.configuration(settings), [namespace])
+        host = hub_objects.state_host(lock)
+        before: list[pulumi.Resource] = [namespace, own, configured]
+        objects = (
+            *hub_objects.rights(courses),
+            *hub_objects.network_policies(),
+            *hub_objects.state_volume(host, STATE),
+        )
+        before += [self._made(name, found, [namespace]) for found in objects]
+        public, *others = hub_objects.services()
+        before += [self._made(name, one, [namespace]) for one in others]
+        reached = kubernetes.core.v1.Service(
+            f"{name}-public",
+            metadata=public["metadata"],
+            spec=public["spec"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
+        )
+        # Pods start again with what they read. The digest of secrets this long tells nothing.
+        mark = pulumi.Output.unsecret(
+            values.apply(lambda found: hub_objects.digest(hub_objects.files(), settings, found))
+        )
+        proxy = hub_objects.proxy_deployment(artifact.image(site, lock, "hub-proxy"), mark)
+        self._made(name, proxy, before)
+        self._made(
+            name, hub_objects.hub_deployment(artifact.image(site, lock, "hub"), mark), before
+        )
+        address = lock.hosts[host].address
+        self.address = reached.spec.apply(
+            lambda spec: f"http://{address}:{spec['ports'][0].get('node_port')}"
+        )
+        native = hub is not None and hub.sign_in == "native"
+        self.codes = self._told(seed, hub_settings.code, courses if native else [])
+        self.passwords = self._told(
+            seed, hub_settings.password, hub_settings.named(lock) if native else []
+        )
+        self.register_outputs(
+            {"address": self.address, "codes": self.codes, "passwords": self.passwords}
+        )
+
+    @staticmethod
+    def _told(seed: pulumi.Output[str], derive: Any, names: Any) -> pulumi.Output[dict[str, str]]:
+        return pulumi.Output.secret(
+            seed.apply(lambda one: {name: derive(one, name) for name in sorted(names)})
+        )
+
+    def _made(
+        self, name: str, found: hub_objects.Object, after: list[pulumi.Resource]
+    ) -> pulumi.CustomResource:
+        metadata = found["metadata"]
+        parts = (found["kind"].lower(), metadata.get("namespace"), metadata["name"])
+        kept = found["kind"] in {"PersistentVolume", "PersistentVolumeClaim"}
+        opts = pulumi.ResourceOptions(
+            parent=self, depends_on=after, delete_before_replace=True if kept else None
+        )
+        place = "-".join(filter(None, parts))
+        return pulumi.CustomResource(token(found), f"{name}-{place}", found, opts)
+
+    def _seed(self, name: str, namespace: pulumi.Resource) -> pulumi.Output[str]:
+        """Return what all secrets of the hub come from: made once, and kept in the cluster."""
+        fresh = base64.b64encode(secrets.token_hex(32).encode()).decode()
+        kept = kubernetes.core.v1.Secret(
+            f"{name}-seed",
+            metadata={
+                "name": "hub-seed",
+                "namespace": hub_objects.NAMESPACE,
+                "labels": MANAGED,
+            },
+            data={"seed": pulumi.Output.secret(fresh)},
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[namespace],
+                ignore_changes=["data"],
+                additional_secret_outputs=["data"],
+            ),
+        )
+        found: pulumi.Output[str] = pulumi.Output.secret(kept.data["seed"]).apply(
+            lambda text: base64.b64decode(text).decode()
+        )
+        return found
+
+    def _secrets(
+        self,
+        name: str,
+        namespace: pulumi.Resource,
+        values: pulumi.Output[dict[str, str]],
+    ) -> kubernetes.core.v1.Secret:
+        return kubernetes.core.v1.Secret(
+            f"{name}-secrets",
+            metadata={
+                "name": hub_objects.SECRETS,
+                "namespace": hub_objects.NAMESPACE,
+                "labels": MANAGED,
+            },
+            string_data=pulumi.Output.secret(values),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[namespace],
+                additional_secret_outputs=["data", "stringData"],
+            ),
+        )
+
+
+def _given(sign_in: str, secret: pulumi.Input[str] | None) -> dict[str, pulumi.Input[str]]:
+    if sign_in != "oauth":
+        return {}
+    if secret is None:
+        raise StackError(
+            "the hub's secret is not set — bedplate:oauthClientSecret — got nothing / allowed the "
+            "secret of the client that bedplate_hub.oauth names — run: pulumi config set --secret "
+            "bedplate:oauthClientSecret"
+        )
+    return {hub_settings.OAUTH_SECRET: secret}

@@ -1,0 +1,459 @@
+"""What the hub is in the cluster, as documents. Pure functions of the lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import bedplate.hub
+from bedplate.schedulers.kueue.objects import ABOUT, TEAM_LABEL
+from bedplate.stackrefs import MANAGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bedplate.lock import Lock
+
+Object = dict[str, Any]
+
+NAMESPACE: Final = "bedplate-hub"
+HUB: Final = "hub"
+PROXY: Final = "proxy"
+PUBLIC: Final = "proxy-public"
+SECRETS: Final = "hub"
+#: The hub's account as the API server names it; only it makes students' pods.
+ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{HUB}"
+RBAC: Final = "rbac.authorization.k8s.io/v1"
+ADMISSION: Final = "admissionregistration.k8s.io/v1"
+HUB_PORT: Final = 8081
+PROXY_API: Final = 8001
+PROXY_PORT: Final = 8000
+NOTEBOOK_PORT: Final = 8888
+#: The user of the upstream images, and of students' notebooks.
+USER: Final = 1000
+STUDENTS: Final = {"component": "singleuser-server"}
+PYTHON: Final = "/etc/bedplate/python"
+STATE: Final = "/srv/jupyterhub"
+CONTROL: Final = "node-role.kubernetes.io/control-plane"
+BASELINE: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
+
+
+def _object(
+    version: str, kind: str, name: str, about: str, namespace: str | None = NAMESPACE, **more: Any
+) -> Object:
+    metadata: Object = {"name": name, "labels": dict(MANAGED), "annotations": {ABOUT: about}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
+
+
+def _app(name: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": f"bedplate-{name}"}
+
+
+def files() -> dict[str, str]:
+    """Return what is mounted into the hub: by the path below the package, its text."""
+    folder = Path(bedplate.hub.__file__).parent
+    found = sorted([*folder.glob("*.py"), *folder.glob("pages/*.html")])
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
+
+
+def rights(courses: Mapping[str, Any]) -> list[Object]:
+    """Return the hub's account and its rights: pods in courses' namespaces, and their queues."""
+    account = [{"kind": "ServiceAccount", "name": HUB, "namespace": NAMESPACE}]
+    names = sorted(courses)
+    found = [
+        _object("v1", "ServiceAccount", HUB, "Starts students' pods."),
+        _object(
+            RBAC,
+            "ClusterRole",
+            f"{NAMESPACE}-queues",
+            "May read courses' queues, and hold them between lessons.",
+            None,
+            rules=[
+                {
+                    "apiGroups": ["kueue.x-k8s.io"],
+                    "resources": ["clusterqueues"],
+                    "resourceNames": names,
+                    "verbs": ["get", "patch"],
+                }
+            ],
+        ),
+        _object(
+            RBAC,
+            "ClusterRoleBinding",
+            f"{NAMESPACE}-queues",
+            "The hub.",
+            None,
+            roleRef=_role("ClusterRole", f"{NAMESPACE}-queues"),
+            subjects=account,
+        ),
+        *_own_pods(names),
+    ]
+    for course in names:
+        found.append(
+            _object(
+                RBAC,
+                "Role",
+                NAMESPACE,
+                f"The hub makes and deletes pods of students of {course}, and reads their places.",
+                course,
+                rules=[
+                    {
+                        "apiGroups": [""],
+                        "resources": ["pods"],
+                        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+                    },
+                    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
+                    {
+                        "apiGroups": ["visibility.kueue.x-k8s.io"],
+                        "resources": ["localqueues/pendingworkloads"],
+                        "verbs": ["get"],
+                    },
+                ],
+            )
+        )
+        found.append(
+            _object(
+                RBAC,
+                "RoleBinding",
+                NAMESPACE,
+                "The hub.",
+                course,
+                roleRef=_role("Role", NAMESPACE),
+                subjects=account,
+            )
+        )
+        found.append(_notebooks_policy(course))
+    return found
+
+
+def _role(kind: str, name: str) -> Object:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+
+
+def _own_pods(courses: list[str]) -> Iterator[Object]:
+    """Yield a policy: what looks like a student's server is made by the hub.
+
+    A hub that starts again takes up pods by name, and trusts the token that is in them.
+    """
+    name = f"{NAMESPACE}-makes-servers"
+    about = "Only the hub makes and changes pods that it would take for a student's server."
+    labels = "object.metadata.labels"
+    marked = (
+        f"has({labels}) && 'component' in {labels} && "
+        f"{labels}['component'] == '{STUDENTS['component']}'"
+    )
+    yield _object(
+        ADMISSION,
+        "ValidatingAdmissionPolicy",
+        name,
+        about,
+        None,
+        spec={
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "resources": ["pods"],
+                        "operations": ["CREATE"],
+                    }
+                ]
+            },
+            "validations": [
+                {
+                    "expression": f"!({marked}) || request.userInfo.username == '{ACCOUNT}'",
+                    "messageExpression": "'pod of a student is not made by the hub — namespace ' + "
+                    "object.metadata.namespace + ' — got ' + request.userInfo.username + "
+                    f"' / allowed {ACCOUNT} — start a notebook in the hub, or leave the label "
+                    "component out'",
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    )
+    chosen = {"key": TEAM_LABEL, "operator": "In", "values": courses}
+    yield _object(
+        ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        name,
+        about,
+        None,
+        spec={
+            "policyName": name,
+            "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": {"matchExpressions": [chosen]}},
+        },
+    )
+
+
+def _from_hub() -> Object:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}
+
+
+def _notebooks_policy(course: str) -> Object:
+    return _object(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        NAMESPACE,
+        "Notebooks are reached by the hub and its proxy alone. Flannel does not enforce this.",
+        course,
+        spec={
+            "podSelector": {"matchLabels": STUDENTS},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [_from_hub()], "ports": [_port(NOTEBOOK_PORT)]}],
+        },
+    )
+
+
+def _port(number: int) -> Object:
+    return {"protocol": "TCP", "port": number}
+
+
+def network_policies() -> list[Object]:
+    """Return who reaches hub and proxy. Flannel does not enforce them."""
+
+    def policy(name: str, about: str, *ingress: Object) -> Object:
+        spec = {
+            "podSelector": {"matchLabels": _app(name)},
+            "policyTypes": ["Ingress"],
+            "ingress": list(ingress),
+        }
+        return _object("networking.k8s.io/v1", "NetworkPolicy", name, about, spec=spec)
+
+    students = {"namespaceSelector": {}, "podSelector": {"matchLabels": STUDENTS}}
+    here = {"podSelector": {"matchLabels": _app(HUB)}}
+    proxy = {"podSelector": {"matchLabels": _app(PROXY)}}
+    return [
+        policy(
+            HUB,
+            "The hub's API: for the proxy and for notebooks.",
+            {"from": [proxy, here, students], "ports": [_port(HUB_PORT)]},
+        ),
+        policy(
+            PROXY,
+            "Everybody reaches the proxy; its API is the hub's.",
+            {"ports": [_port(PROXY_PORT)]},
+            {"from": [here], "ports": [_port(PROXY_API)]},
+        ),
+    ]
+
+
+def namespace() -> Object:
+    """Return the hub's namespace."""
+    found = _object("v1", "Namespace", NAMESPACE, "The hub of all courses, and its proxy.", None)
+    found["metadata"]["labels"] |= BASELINE
+    return found
+
+
+def state_volume(host: str, path: str) -> list[Object]:
+    """Return the volume of the hub's own state on one host, and the claim of it."""
+    size = "1Gi"
+    rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
+    name = f"{NAMESPACE}-state"
+    about = f"Accounts and servers of the hub, on {host}:{path}. It stays when the stack goes."
+    volume = _object(
+        "v1",
+        "PersistentVolume",
+        name,
+        about,
+        None,
+        spec={
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "hostPath": {"path": path, "type": "DirectoryOrCreate"},
+            "claimRef": {"namespace": NAMESPACE, "name": name},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}},
+        },
+    )
+    claim = _object(
+        "v1",
+        "PersistentVolumeClaim",
+        name,
+        about,
+        spec={
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": {"storage": size}},
+        },
+    )
+    return [volume, claim]
+
+
+def configuration(settings: Mapping[str, Any]) -> Object:
+    """Return the hub's program and its settings."""
+    keys = {path.replace("/", "."): text for path, text in files().items()}
+    data = {"hub.json": json.dumps(settings, indent=1, sort_keys=True), "package": "", **keys}
+    return _object("v1", "ConfigMap", HUB, "The hub's settings and program.", data=data)
+
+
+def digest(*found: Any) -> str:
+    """Return a mark of what pods read at their start."""
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def services() -> list[Object]:
+    """Return the addresses: that which users reach first, of the hub, and of the proxy's API."""
+
+    def service(name: str, app: str, about: str, port: int, target: int, **more: Any) -> Object:
+        ports = [{"name": "http", "port": port, "targetPort": target}]
+        spec = {"selector": _app(app), "ports": ports, **more}
+        return _object("v1", "Service", name, about, spec=spec)
+
+    return [
+        service(PUBLIC, PROXY, "What users open.", 80, PROXY_PORT, type="NodePort"),
+        # The classes' service asks the hub while it is not ready yet.
+        service(HUB, HUB, "The hub's API.", HUB_PORT, HUB_PORT, publishNotReadyAddresses=True),
+        service("proxy-api", PROXY, "Routes, which the hub sets.", PROXY_API, PROXY_API),
+    ]
+
+
+def hub_deployment(image: str, mark: str) -> Object:
+    """Return the hub. It is one; a second one would write the same database."""
+    mounts = [
+        {"name": "state", "mountPath": STATE},
+        {"name": "program", "mountPath": PYTHON, "readOnly": True},
+        {"name": "settings", "mountPath": "/etc/bedplate/settings", "readOnly": True},
+        {"name": "secrets", "mountPath": "/etc/bedplate/secrets", "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+    ]
+    environment = {
+        "PYTHONPATH": PYTHON,
+        "BEDPLATE_HUB": "/etc/bedplate/settings/hub.json",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": STATE,
+    }
+    program = f"{PYTHON}/bedplate/hub"
+    items = [{"key": "package", "path": "bedplate/__init__.py"}]
+    items += [{"key": path.replace("/", "."), "path": f"bedplate/hub/{path}"} for path in files()]
+    health = {"httpGet": {"path": "/hub/health", "port": HUB_PORT}}
+    return _deployment(
+        HUB,
+        "JupyterHub, with its service for classes.",
+        mark,
+        serviceAccountName=HUB,
+        initContainers=[
+            {
+                "name": "owner",
+                "image": image,
+                "command": ["chown", f"{USER}:{USER}", STATE],
+                "securityContext": {
+                    "runAsUser": 0,
+                    "runAsNonRoot": False,
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
+                },
+                "volumeMounts": mounts[:1],
+            }
+        ],
+        containers=[
+            {
+                "name": HUB,
+                "image": image,
+                "command": ["jupyterhub", "--config", f"{program}/jupyterhub_config.py"],
+                "workingDir": STATE,
+                "env": [{"name": key, "value": value} for key, value in environment.items()],
+                "ports": [{"name": "http", "containerPort": HUB_PORT}],
+                "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 1000},
+                "livenessProbe": {**health, "initialDelaySeconds": 300, "timeoutSeconds": 10},
+                "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+                "securityContext": _restricted(),
+                "volumeMounts": mounts,
+            }
+        ],
+        volumes=[
+            {
+                "name": "state",
+                "persistentVolumeClaim": {"claimName": f"{NAMESPACE}-state"},
+            },
+            {"name": "program", "configMap": {"name": HUB, "items": items}},
+            {
+                "name": "settings",
+                "configMap": {"name": HUB, "items": [{"key": "hub.json", "path": "hub.json"}]},
+            },
+            {"name": "secrets", "secret": {"secretName": SECRETS, "defaultMode": 0o440}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+        tolerations=[{"key": CONTROL, "operator": "Exists", "effect": "NoSchedule"}],
+    )
+
+
+def proxy_deployment(image: str, mark: str) -> Object:
+    """Return the proxy: all that users see goes through it."""
+    health = {"httpGet": {"path": "/_chp_healthz", "port": PROXY_PORT}}
+    token = {"secretKeyRef": {"name": SECRETS, "key": "proxy-token"}}
+    return _deployment(
+        PROXY,
+        "configurable-http-proxy, with routes that the hub sets.",
+        mark,
+        automountServiceAccountToken=False,
+        tolerations=[{"key": CONTROL, "operator": "Exists", "effect": "NoSchedule"}],
+        containers=[
+            {
+                "name": PROXY,
+                "image": image,
+                "command": [
+                    "configurable-http-proxy",
+                    "--ip=0.0.0.0",
+                    f"--port={PROXY_PORT}",
+                    "--api-ip=0.0.0.0",
+                    f"--api-port={PROXY_API}",
+                    f"--default-target=http://{HUB}:{HUB_PORT}",
+                    f"--error-target=http://{HUB}:{HUB_PORT}/hub/error",
+                    "--log-level=info",
+                ],
+                "env": [{"name": "CONFIGPROXY_AUTH_TOKEN", "valueFrom": token}],
+                "ports": [
+                    {"name": "http", "containerPort": PROXY_PORT},
+                    {"name": "api", "containerPort": PROXY_API},
+                ],
+                "readinessProbe": {**health, "periodSeconds": 2},
+                "livenessProbe": {**health, "initialDelaySeconds": 60, "timeoutSeconds": 10},
+                "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
+                "securityContext": _restricted(),
+            }
+        ],
+    )
+
+
+def _restricted() -> Object:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _deployment(name: str, about: str, mark: str, **spec: Any) -> Object:
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "fsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return _object(
+        "apps/v1",
+        "Deployment",
+        name,
+        about,
+        spec={
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": _app(name)},
+            "template": {
+                "metadata": {
+                    "labels": {**MANAGED, **_app(name)},
+                    "annotations": {"bedplate.io/configuration": mark},
+                },
+                "spec": {"enableServiceLinks": False, "securityContext": security, **spec},
+            },
+        },
+    )
+
+
+def state_host(lock: Lock) -> str:
+    """Return the host that keeps the hub's state: the first control plane."""
+    return min(name for name, host in lock.hosts.items() if "control_plane" in host.groups)

@@ -1,0 +1,155 @@
+"""What the hub is told of the lock: its file of settings, and its secrets. Pure functions."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Any, Final
+
+from bedplate.frameworks import hub_objects, volumes
+from bedplate.stackconfig import StackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bedplate.lock import Lock
+    from bedplate.lock.courses import Course, Hub
+
+BASE: Final = "base"
+GROUP: Final = "group:"
+CODE_LENGTH: Final = 10
+PASSWORD_LENGTH: Final = 20
+OAUTH_SECRET: Final = "oauth-client-secret"  # noqa: S105 - a name
+#: What keeps a framework from taking the whole GPU at its first use. Other processes can ignore it.
+FRACTION: Final = {
+    "jax": "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "paddle": "FLAGS_fraction_of_gpu_memory_to_use",
+}
+
+
+def courses_of(lock: Lock) -> dict[str, Course]:
+    """Return the courses by name."""
+    return lock.cluster.courses if lock.cluster else {}
+
+
+def settings(lock: Lock, image: Callable[[str], str]) -> dict[str, Any]:
+    """Return the content of the hub's file; `image` finds an image by the catalogue's name.
+
+    Raises:
+        StackError: a course's shares are claims, which the hub does not ask for yet.
+    """
+    hub = _hub(lock)
+    given = {"oauth": hub.oauth, "lti": hub.lti}.get(hub.sign_in)
+    told = given.model_dump() if given else {}
+    return {
+        "zone": hub.timezone,
+        "sign_in": hub.sign_in,
+        "sign_in_settings": {**told, "url": hub.url} if told else {},
+        "admins": hub.admins,
+        "courses": {
+            name: _course(lock, name, course, image)
+            for name, course in sorted(courses_of(lock).items())
+        },
+        "service": {
+            "hub_url": f"http://{hub_objects.HUB}.{hub_objects.NAMESPACE}:{hub_objects.HUB_PORT}",
+            "proxy_api_url": f"http://proxy-api:{hub_objects.PROXY_API}",
+            "state": hub_objects.STATE,
+        },
+    }
+
+
+def _hub(lock: Lock) -> Hub:
+    if lock.cluster is None or lock.cluster.hub is None:
+        raise AssertionError("the stack makes a hub where there are courses alone")
+    return lock.cluster.hub
+
+
+def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
+    if course.share.memory_mib is not None:
+        raise StackError(
+            f"a course's shares are claims — course {name} — got {course.share.memory_mib} MiB by "
+            f"claim / allowed shares by resource — choose another sharing mode for {course.pool}, "
+            "or a whole GPU each"
+        )
+    data = volumes.of_course(lock, name)
+    frameworks = [one.partition("-")[0] for one in course.frameworks] or [BASE]
+    return {
+        "limits": {course.share.resource: str(course.share.count)},
+        "hours": course.hours,
+        "idle_timeout": course.idle_timeout_s,
+        "students": course.students,
+        "members": course.members,
+        "teachers": course.teachers,
+        "volumes": data["volumes"],
+        "mounts": data["volume_mounts"],
+        "profiles": [
+            {
+                "slug": f"{name}-{framework}",
+                "title": f"{name} with {framework}" if len(frameworks) > 1 else name,
+                "about": about(lock, course, framework),
+                "image": image(f"notebook-{framework}"),
+                "environment": environment(lock, course, framework),
+            }
+            for framework in frameworks
+        ],
+    }
+
+
+def about(lock: Lock, course: Course, framework: str) -> str:
+    """Return what a student gets, with the numbers."""
+    pool, count = lock.pools[course.pool], course.share.count
+    model = pool.gpu[0].model if pool.gpu else "GPU"
+    replicas = pool.sharing.replicas
+    each = (
+        f"{count} x {model}" if replicas is None else f"{count} of {replicas} shares of a {model}"
+    )
+    memory = f", {course.share.user_mib} MiB for your program" if course.share.user_mib else ""
+    home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
+    return f"{framework.capitalize()} on {each}{memory}{home}."
+
+
+def environment(lock: Lock, course: Course, framework: str) -> dict[str, str]:
+    """Return the variable by which a framework keeps to its share, where it has one."""
+    replicas = lock.pools[course.pool].sharing.replicas
+    if replicas is None or framework not in FRACTION:
+        return {}
+    return {FRACTION[framework]: f"{course.share.count / replicas:.3f}"}
+
+
+def named(lock: Lock) -> list[str]:
+    """Name the users whom the site lists by name: they get accounts of the native sign-in."""
+    listed = set(_hub(lock).admins)
+    for course in courses_of(lock).values():
+        listed |= {*course.members, *course.teachers}
+    return sorted(name for name in listed if not name.startswith(GROUP))
+
+
+def derived(seed: str, purpose: str) -> bytes:
+    """Return a secret for one purpose: the same seed gives the same, nobody else finds it."""
+    return hmac.new(seed.encode(), purpose.encode(), hashlib.sha256).digest()
+
+
+def secrets(lock: Lock, seed: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of the hub's Secret: `given` are those of the stack's configuration."""
+    found = {
+        "proxy-token": derived(seed, "proxy token").hex(),
+        "cookie-secret": derived(seed, "cookie secret").hex(),
+        "crypt-key": derived(seed, "crypt key").hex(),
+        **given,
+    }
+    if _hub(lock).sign_in == "native":
+        found |= {f"code-{name}": code(seed, name) for name in courses_of(lock)}
+        found |= {f"account-{name}": password(seed, name) for name in named(lock)}
+    return found
+
+
+def code(seed: str, course: str) -> str:
+    """Return the code with which students of a course sign up: letters and digits to read out."""
+    return base64.b32encode(derived(seed, f"code of {course}")).decode()[:CODE_LENGTH]
+
+
+def password(seed: str, user: str) -> str:
+    """Return the first password of a user whom the site names."""
+    made = base64.urlsafe_b64encode(derived(seed, f"password of {user}")).decode()
+    return made.replace("-", "x").replace("_", "y")[:PASSWORD_LENGTH]

@@ -1,0 +1,255 @@
+"""The hub's service for classes: hours, warnings, idle servers, who waits after a restart.
+
+Each step compares what is with what the settings and the clock say, and corrects the difference. It
+keeps nothing between steps that could be lost.
+
+Idle is what the kernels say: no kernel runs a cell, and none has for the course's time. The hub's
+own activity, by which jupyterhub-idle-culler goes, also counts the requests of an open page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
+
+from bedplate.hub.courses import Course, Settings, settings
+from bedplate.hub.places import KUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EVERY: Final = 10
+WARN: Final = timedelta(minutes=10)
+NOTICE: Final = "bedplate.io/notice"
+USER: Final = "hub.jupyter.org/username"
+SERVER: Final = "hub.jupyter.org/servername"
+CHOSEN: Final = "bedplate.io/profile"
+SERVERS: Final = "component=singleuser-server"
+#: Kueue stops what runs and admits nothing, until the next class.
+HELD: Final = "HoldAndDrain"
+OPEN: Final = "None"
+log = logging.getLogger("classes")
+
+
+class Api(Protocol):
+    """The API server."""
+
+    async def get(self, path: str) -> Any:
+        """Return the object at a path."""
+
+    async def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Merge into the object at a path."""
+
+    async def delete(self, path: str) -> Any:
+        """Delete the object at a path."""
+
+
+class Hub(Protocol):
+    """The hub's REST API, and those of the notebooks."""
+
+    async def servers(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        """Return the servers that run, start or stop, by user and server name."""
+
+    async def start(self, user: str, server: str, profile: str) -> None:
+        """Start a server, or take it up where its pod is."""
+
+    async def stop(self, user: str, server: str) -> None:
+        """Stop a server."""
+
+    async def activity(self, pod: Mapping[str, Any]) -> tuple[bool, datetime | None] | None:
+        """Return whether a kernel is busy and when the last one was; None without an answer."""
+
+
+class Classes:
+    """One step after the other; each survives the failure of the others."""
+
+    def __init__(self, api: Api, hub: Hub, known: Settings) -> None:
+        self._api, self._hub, self._known = api, hub, known
+
+    async def step(self, now: datetime) -> None:
+        """Bring all courses to where the clock says they are."""
+        servers = await self._hub.servers()
+        for course in self._known.courses.values():
+            for part in (self._hours(course, now), self._pods(course, now, servers)):
+                try:
+                    await part
+                except Exception:
+                    log.exception(
+                        "a step of course %s failed; the next one tries again", course.name
+                    )
+
+    async def _hours(self, course: Course, now: datetime) -> None:
+        """Hold or release the course's queue."""
+        path = f"{KUEUE}/clusterqueues/{course.name}"
+        wanted = OPEN if course.open(now) else HELD
+        found = (await self._api.get(path))["spec"].get("stopPolicy", OPEN)
+        if found != wanted and {found, wanted} <= {OPEN, HELD}:  # another hold is an operator's
+            log.info("course %s: stop policy %s becomes %s", course.name, found, wanted)
+            await self._api.patch(path, {"spec": {"stopPolicy": wanted}})
+
+    async def _pods(
+        self,
+        course: Course,
+        now: datetime,
+        servers: Mapping[tuple[str, str], Mapping[str, Any]],
+    ) -> None:
+        path = f"/api/v1/namespaces/{course.name}/pods"
+        listed = (await self._api.get(f"{path}?labelSelector={quote(SERVERS)}"))["items"]
+        for pod in listed:
+            meta = pod["metadata"]
+            if "deletionTimestamp" in meta:
+                continue
+            notes = meta.get("annotations", {})
+            who = notes.get(USER, ""), notes.get(SERVER, "")
+            if not course.open(now):
+                # Kueue stops what runs. Who still waits is sent home too.
+                if pod["spec"].get("schedulingGates"):
+                    await self._api.delete(f"{path}/{meta['name']}")
+                continue
+            await self._warn(course, now, f"{path}/{meta['name']}", notes)
+            phase = pod["status"].get("phase")
+            if who not in servers:
+                if phase in {"Pending", "Running"}:
+                    log.info("%s has a pod that the hub does not know: it is taken up", who)
+                    await self._hub.start(*who, notes.get(CHOSEN, ""))
+                else:
+                    await self._api.delete(f"{path}/{meta['name']}")
+            elif phase == "Running" and servers[who].get("ready"):
+                await self._cull(course, now, pod, who)
+
+    async def _warn(
+        self, course: Course, now: datetime, path: str, notes: Mapping[str, str]
+    ) -> None:
+        """Say ten minutes before the end that it comes: notebooks show the annotation."""
+        left = course.left(now)
+        text = None
+        if left is not None and left <= WARN:
+            end = (now + left).astimezone(course.here()).strftime("%H:%M")
+            text = f"{course.name} ends at {end}: save your work. Your files stay."
+        if notes.get(NOTICE) != text:
+            await self._api.patch(path, {"metadata": {"annotations": {NOTICE: text}}})
+
+    async def _cull(
+        self, course: Course, now: datetime, pod: Mapping[str, Any], who: tuple[str, str]
+    ) -> None:
+        """Stop a server whose kernels have done nothing for the course's time."""
+        found = await self._hub.activity(pod)
+        if found is None:
+            return
+        busy, last = found
+        since = max(filter(None, (last, _ready(pod))), default=now)
+        if not busy and (now - since).total_seconds() > course.idle_timeout:
+            log.info("%s is idle since %s: stopped", who, since)
+            await self._hub.stop(*who)
+
+
+def _ready(pod: Mapping[str, Any]) -> datetime | None:
+    for one in pod["status"].get("conditions", []):
+        if one["type"] == "Ready" and one["status"] == "True":
+            return moment(one["lastTransitionTime"])
+    return None
+
+
+def moment(text: str) -> datetime:
+    """Return a time as Kubernetes and Jupyter write it."""
+    return datetime.fromisoformat(text)
+
+
+def state_of(
+    kernels: list[dict[str, Any]], terminals: list[dict[str, Any]]
+) -> tuple[bool, datetime | None]:
+    """Return whether a kernel is busy, and the last activity of kernels and terminals."""
+    busy = any(one.get("execution_state") == "busy" for one in kernels)
+    times = [moment(one["last_activity"]) for one in (*kernels, *terminals)]
+    return busy, max(times, default=None)
+
+
+class Http:
+    """The hub and the notebooks over HTTP, with the token of this service."""
+
+    def __init__(self, session: Any, url: str, token: str) -> None:
+        self._session, self._url = session, url.rstrip("/")
+        self._headers = {"Authorization": f"token {token}"}
+
+    async def servers(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Return the servers that run, start or stop."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        offset, size = 0, 200
+        while True:
+            url = f"{self._url}/users?state=active&limit={size}&offset={offset}"
+            users = json.loads(await self._ask("GET", url))
+            for user in users:
+                for name, server in (user.get("servers") or {}).items():
+                    found[user["name"], name] = server
+            if len(users) < size:
+                return found
+            offset += size
+
+    async def start(self, user: str, server: str, profile: str) -> None:
+        """Start a server."""
+        body = json.dumps({"profile": profile} if profile else {})
+        await self._ask("POST", self._server(user, server), body)
+
+    async def stop(self, user: str, server: str) -> None:
+        """Stop a server."""
+        await self._ask("DELETE", self._server(user, server))
+
+    async def activity(self, pod: Mapping[str, Any]) -> tuple[bool, datetime | None] | None:
+        """Ask the notebook itself, past the proxy, which would count it as activity."""
+        (notebook,) = (one for one in pod["spec"]["containers"] if one["name"] == "notebook")
+        values = {one["name"]: one.get("value", "") for one in notebook.get("env", [])}
+        port = notebook["ports"][0]["containerPort"]
+        base = f"http://{pod['status']['podIP']}:{port}{values['JUPYTERHUB_SERVICE_PREFIX']}api"
+        try:
+            kernels = json.loads(await self._ask("GET", f"{base}/kernels"))
+            terminals = json.loads(await self._ask("GET", f"{base}/terminals"))
+        except (OSError, ValueError, TimeoutError) as error:
+            log.warning("%s does not say what its kernels do: %s", pod["metadata"]["name"], error)
+            return None
+        return state_of(kernels, terminals)
+
+    def _server(self, user: str, server: str) -> str:
+        where = f"servers/{quote(server, safe='')}" if server else "server"
+        return f"{self._url}/users/{quote(user, safe='')}/{where}"
+
+    async def _ask(self, method: str, url: str, body: str | None = None) -> str:
+        async with self._session.request(method, url, data=body, headers=self._headers) as answer:
+            text: str = await answer.text()
+            if answer.status >= 400:
+                raise OSError(f"{method} {url}: {answer.status} {text[:200]}")
+            return text
+
+
+async def main() -> None:
+    """Step until the hub ends this process, or is gone."""
+    import aiohttp
+    from kubernetes_asyncio import client, config
+
+    from bedplate.hub.kube import Kube
+
+    logging.basicConfig(level=logging.INFO, format="[classes] %(message)s")
+    try:
+        config.load_incluster_config()
+    except config.ConfigException:
+        await config.load_kube_config()
+    time = aiohttp.ClientTimeout(total=30)
+    async with client.ApiClient() as api, aiohttp.ClientSession(timeout=time) as session:
+        hub = Http(session, os.environ["JUPYTERHUB_API_URL"], os.environ["JUPYTERHUB_API_TOKEN"])
+        known = settings()
+        classes = Classes(Kube(api), hub, known)
+        parent = os.getppid()
+        while os.getppid() == parent:  # a hub that is gone starts another one of this
+            try:
+                await classes.step(datetime.now(UTC))
+            except Exception:
+                log.exception("a step failed; the next one tries again")
+            await asyncio.sleep(known.service.get("classes_every", EVERY))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

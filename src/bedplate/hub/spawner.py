@@ -1,0 +1,298 @@
+"""KubeSpawner with Kueue's queue: the queue's truth is the pods' own, never the hub's memory.
+
+A hub that starts again finds waiting pods where they are. What it knew of them it has lost: it
+takes each up again by its name (`classes.py` asks for that), and makes none a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from jupyterhub import orm
+from jupyterhub.utils import exponential_backoff, hash_token
+from kubernetes_asyncio.client import ApiException
+from kubespawner import KubeSpawner
+from tornado.web import HTTPError
+
+from bedplate.hub.courses import Course, Settings, settings
+from bedplate.hub.kube import Kube
+from bedplate.hub.places import Places
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+COURSE: Final = "bedplate.io/course"
+#: The profile, for a hub that takes the pod up.
+CHOSEN: Final = "bedplate.io/profile"
+IDENTITY: Final = "JUPYTERHUB_API_TOKEN"
+#: From admission to a notebook that answers: images of 20 GB take their time.
+START_WITHIN: Final = 1800
+#: The API server answers with these while Kueue's webhook is away.
+AWAY: Final = 500
+CONFLICT: Final = 409
+GONE: Final = 404
+
+
+class CannotStartError(HTTPError):  # type: ignore[misc]
+    """A server does not start, with a sentence for who asked for it."""
+
+    def __init__(self, message: str, status: int = 409) -> None:
+        super().__init__(status, message)
+        self.jupyterhub_message = message
+
+
+class CourseSpawner(KubeSpawner):  # type: ignore[misc]
+    """Starts a student's pod in the course's namespace, and waits as long as the queue takes."""
+
+    _settings: Settings | None = None
+    _places: Places | None = None
+    _taken_up: str | None = None
+    _where: str = ""
+
+    @classmethod
+    def known(cls) -> Settings:
+        """Return the stack's settings, read once."""
+        if CourseSpawner._settings is None:
+            CourseSpawner._settings = settings()
+        return CourseSpawner._settings
+
+    def places(self) -> Places:
+        """Return the reader of Kueue's queues."""
+        if CourseSpawner._places is None:
+            CourseSpawner._places = Places(self._read)
+        return CourseSpawner._places
+
+    async def _read(self, path: str) -> Any:
+        """GET a path of the API server."""
+        return await Kube(self.api.api_client).get(path)
+
+    # What is offered.
+
+    def courses(self) -> list[Course]:
+        """Return the courses of this server's user that take place now."""
+        groups = frozenset(group.name for group in self.user.groups)
+        now = datetime.now(UTC)
+        return [one for one in self.known().of(self.user.name, groups) if one.open(now)]
+
+    async def profiles(self) -> list[dict[str, Any]]:
+        """Return what the user may start now, with the numbers."""
+        found = []
+        for course in self.courses():
+            ((resource, each),) = course.limits.items()
+            try:
+                room = await self.places().room(course.name, resource)
+                told = room.describe(int(each)) if room.active else "the queue is stopped"
+            except (ApiException, OSError, TimeoutError) as error:
+                self.log.warning("the room of %s cannot be read: %s", course.name, error)
+                told = "how many wait cannot be read"
+            found += [
+                {
+                    "slug": profile.slug,
+                    "display_name": profile.title,
+                    "description": f"{profile.about} {told.capitalize()}.",
+                    "kubespawner_override": self._override(course, profile),
+                }
+                for profile in course.profiles
+            ]
+        return found
+
+    def _override(self, course: Course, profile: Any) -> dict[str, Any]:
+        return {
+            "namespace": course.name,
+            "image": profile.image,
+            "environment": profile.environment,
+            "extra_labels": {COURSE: course.name},
+            "extra_annotations": {CHOSEN: profile.slug},
+            "extra_resource_limits": course.limits,
+            "extra_resource_guarantees": course.limits,
+            "volumes": course.volumes,
+            "volume_mounts": course.mounts,
+        }
+
+    async def _chosen(self) -> Course:
+        """Take over the chosen profile; refuse what the user may not start now."""
+        if not await self.profiles():
+            raise CannotStartError(
+                f"No course of {self.user.name} takes place now. Ask your teacher for the hours.",
+                403,
+            )
+        try:
+            await self.load_user_options()
+        except ValueError as error:
+            raise CannotStartError(
+                f"This is not offered to {self.user.name} now: {error}", 403
+            ) from error
+        course = self.known().courses[self.namespace]
+        others = (one for one in self.user.spawners.values() if one is not self and one.active)
+        if any(one.namespace == course.name for one in others):
+            raise CannotStartError(
+                f"You have a server of {course.name} already: one share for each student. "
+                "Stop that one first."
+            )
+        return course
+
+    # Starting.
+
+    async def _start(self) -> str:
+        """Make the pod or take up the one that is there, wait for it, and return its address."""
+        await self._chosen()
+        # Whatever happens to the hub from here on, the next one looks in the right namespace.
+        self.orm_spawner.state = self.get_state()
+        self.db.commit()
+        await asyncio.gather(self._start_watching_pods(), self._start_watching_events())
+        if events := self.events:
+            self._last_event = events[-1]["metadata"]["uid"]
+        pod = await self.get_pod_manifest()
+        await exponential_backoff(
+            lambda: self._make_create_pod_request(pod, self.k8s_api_request_timeout),
+            f"pod {self.namespace}/{self.pod_name} was not made",
+            timeout=self.k8s_api_request_retry_timeout,
+        )
+        return str(self._get_pod_url(await self._running()))
+
+    async def _make_create_pod_request(self, pod: Any, request_timeout: float) -> bool:
+        """Make the pod or take up the one of this name; False to be asked again."""
+        found = await self._found()
+        if found is not None:
+            if "deletionTimestamp" in found["metadata"]:
+                return False
+            if found["status"].get("phase") in {"Pending", "Running"}:
+                self._take_up(found)
+                return True
+        try:
+            return bool(await super()._make_create_pod_request(pod, request_timeout))
+        except ApiException as error:
+            if error.status < AWAY:
+                raise CannotStartError(_refusal(error)) from error
+            self._where = "The queue does not answer. This is tried again."
+            self.log.warning("pod %s is not taken yet: %s", self.pod_name, error.reason)
+            return False
+
+    async def _found(self) -> dict[str, Any] | None:
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.pod_name}"
+        try:
+            found: dict[str, Any] = await self._read(path)
+        except ApiException as error:
+            if error.status == GONE:
+                return None
+            raise
+        return found
+
+    def _take_up(self, pod: dict[str, Any]) -> None:
+        """Go on with a pod that another hub process made: its token is this server's from now on.
+
+        `user.spawn` would know another token by itself, but then leaves the notebook's OAuth client
+        without scopes, and nobody could sign in to it.
+        """
+        (environment,) = (
+            one.get("env", []) for one in pod["spec"]["containers"] if one["name"] == "notebook"
+        )
+        (token,) = (one["value"] for one in environment if one["name"] == IDENTITY)
+        self.log.info("pod %s is taken up where it is", self.pod_name)
+        if orm.APIToken.find(self.db, token) is None:
+            issued = orm.APIToken.find(self.db, self.api_token)
+            issued.token = token
+        self.orm_spawner.oauth_client.secret = hash_token(token)
+        self.db.commit()
+        self._taken_up = token
+
+    def start_polling(self) -> None:
+        """Begin to poll: `user.spawn` does once the server runs, before it saves its state."""
+        if self._taken_up:
+            self.api_token, self._taken_up = self._taken_up, None
+        super().start_polling()
+
+    async def _running(self) -> dict[str, Any]:
+        """Wait until the pod runs: in the queue without an end, after admission for a time."""
+        reference = f"{self.namespace}/{self.pod_name}"
+        admitted: float | None = None
+        while True:
+            pod = self.pod_reflector.pods.get(reference) or await self._found()
+            if pod is None or "deletionTimestamp" in pod["metadata"]:
+                raise CannotStartError(
+                    "Your place was given up: the class has ended, or a teacher did it."
+                )
+            if self.is_pod_running(pod):
+                return pod
+            if pod["status"].get("phase") in {"Failed", "Succeeded"}:
+                raise CannotStartError(
+                    f"The pod ended at once: {pod['status'].get('message', 'no reason')}"
+                )
+            if waits(pod):
+                admitted = None
+            else:
+                admitted = admitted or time.monotonic()
+                if time.monotonic() - admitted > START_WITHIN:
+                    raise CannotStartError(
+                        f"The pod was admitted, but did not start in {START_WITHIN} s."
+                    )
+            await self._look(pod)
+            await asyncio.sleep(0.2 if admitted else 1)
+
+    async def _look(self, pod: dict[str, Any]) -> None:
+        """Keep the sentence that the spawn page shows."""
+        if not waits(pod):
+            node = pod["spec"].get("nodeName")
+            self._where = f"It is your turn: starting on {node}." if node else "It is your turn."
+            return
+        try:
+            place = await self.places().place(self.namespace, pod["metadata"]["uid"])
+        except (ApiException, OSError, TimeoutError) as error:
+            self.log.warning("the place of %s cannot be read: %s", self.pod_name, error)
+            self._where = "You are in the queue. Your place cannot be read now."
+            return
+        if place:
+            self._where = (
+                f"You are in the queue of {self.namespace}: {place}. Your notebook starts by "
+                "itself; you keep your place when you close this page."
+            )
+        else:
+            self._where = self._where or f"Getting a place in the queue of {self.namespace}."
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield what the spawn page shows: the place whenever it moves, then the pod's events."""
+        shown, event = "", 0
+        while True:
+            done = self._start_future is not None and self._start_future.done()
+            if self._where and self._where != shown:
+                shown = self._where
+                yield {"progress": 10 if " queue" in shown else 40, "message": shown}
+            for one in self.events[event:] if self.event_reflector else []:
+                event += 1
+                if one.get("reason") in {"Pulling", "Pulled", "Started", "Failed", "FailedMount"}:
+                    yield {"progress": min(90, 50 + 10 * event), "message": one["message"]}
+            if done:
+                return
+            await asyncio.sleep(0.5)
+
+    # Being there.
+
+    async def poll(self) -> int | None:
+        """Return None while the server runs. A waiting pod does not, whatever KubeSpawner says.
+
+        It says so of pending pods. A hub that has just started would then wait for the notebook of
+        a student in the queue, and delete the pod with its place.
+        """
+        status: int | None = await super().poll()
+        if status is None and self._start_future is None:
+            pod = self.pod_reflector.pods.get(f"{self.namespace}/{self.pod_name}")
+            if pod is not None and pod["status"].get("phase") == "Pending":
+                return 0
+        return status
+
+
+def waits(pod: dict[str, Any]) -> bool:
+    """Tell whether Kueue still holds a pod."""
+    return bool(pod["spec"].get("schedulingGates"))
+
+
+def _refusal(error: Any) -> str:
+    """Return what the API server said, in one sentence."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (KeyError, TypeError, ValueError):
+        return str(error.reason)

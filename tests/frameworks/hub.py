@@ -1,0 +1,236 @@
+"""The real JupyterHub and KubeSpawner as a process over a real control plane with the real Kueue.
+
+Kubelets, the proxy and the notebooks are stand-ins: pods run without containers, and one HTTP
+server answers for all notebooks as for the proxy's routes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import requests
+import yaml
+
+from bedplate.mirror.store import cache
+from tests.schedulers.processes import Process, free_port
+
+if TYPE_CHECKING:
+    import signal
+
+    from tests.schedulers.control_plane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+LOCK = Path(__file__).with_name("hub.lock")
+ACCOUNT = "system:serviceaccount:bedplate-hub:hub"
+ADMIN = "admin-of-the-tests-0123456789abcdef"
+VERSION = "5.5.4"
+NO_CONTENT = 204
+PASSWORD = "correct horse battery"
+
+
+def python() -> Path:
+    """Return the Python of the hub's own environment, made once from `hub.lock`."""
+    mark = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    folder = cache() / f"hub-{mark}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
+            pip += ["--disable-pip-version-check", "--require-hashes", "-r", str(LOCK)]
+            subprocess.run(pip, check=True)
+            (folder / "ready").touch()
+    return folder / "bin/python"
+
+
+class Standin:
+    """Answers as the proxy's API and as every notebook; `kernels` is what notebooks run."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Any] = {}
+        self.kernels: list[dict[str, Any]] = []
+        standin = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def answer(self, content: Any, status: int = 200) -> None:
+                text = b"" if status == NO_CONTENT else json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("X-JupyterHub-Version", VERSION)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def do_GET(self) -> None:
+                if self.path.startswith("/api/routes"):
+                    self.answer(standin.routes)
+                elif self.path.endswith("/api/kernels"):
+                    self.answer(standin.kernels)
+                else:
+                    self.answer([])
+
+            def do_POST(self) -> None:
+                size = int(self.headers.get("Content-Length", 0))
+                route = self.path.removeprefix("/api/routes")
+                standin.routes[route] = json.loads(self.rfile.read(size))
+                self.answer({}, 201)
+
+            def do_DELETE(self) -> None:
+                standin.routes.pop(self.path.removeprefix("/api/routes"), None)
+                self.answer({}, NO_CONTENT)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class RunningHub:
+    """The hub's own configuration with addresses of loopback, and one token for the tests."""
+
+    def __init__(self, plane: ControlPlane, standin: Standin, settings: dict[str, Any]) -> None:
+        self.plane, self.standin = plane, standin
+        self.folder = plane.folder / "hub"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/hub"
+        (self.folder / "secrets").mkdir(parents=True)
+        self.settings = settings | {
+            "service": {
+                "bind": f"http://127.0.0.1:{free_port()}",
+                "hub_bind": f"http://127.0.0.1:{self.port}",
+                "hub_url": f"http://127.0.0.1:{self.port}",
+                "proxy_api_url": f"http://127.0.0.1:{standin.port}",
+                "state": str(self.folder),
+                "notebook_port": standin.port,
+                "classes_every": 1,
+                "poll_every": 1,
+                "routes_every": 2,
+            }
+        }
+        self.secret("proxy-token", "p" * 32)
+        self.secret("cookie-secret", "ab" * 32)
+        self.secret("crypt-key", "cd" * 32)
+        kubeconfig = plane.as_kubeconfig(plane.authority.issue(ACCOUNT, "system:serviceaccounts"))
+        (self.folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+        (self.folder / "config.py").write_text(
+            f"load_subconfig({str(ROOT / 'src/bedplate/hub/jupyterhub_config.py')!r})\n"
+            "c = get_config()\n"
+            f"c.JupyterHub.services += [{{'name': 'tests', 'api_token': {ADMIN!r}}}]\n"
+            "c.JupyterHub.load_roles += [{'name': 'tests', 'services': ['tests'],"
+            " 'scopes': ['admin:users', 'admin:servers', 'admin:groups', 'tokens']}]\n"
+        )
+        self.log = plane.folder / "hub.log"
+        self.process: Process | None = None
+
+    def secret(self, name: str, value: str) -> None:
+        """Write a secret, as a mounted folder has it."""
+        (self.folder / "secrets" / name).write_text(value)
+
+    def start(self) -> None:
+        """Start it, or start it again on what it has kept; wait until it answers."""
+        (self.folder / "hub.json").write_text(json.dumps(self.settings))
+        environment = {
+            "PYTHONPATH": str(ROOT / "src"),
+            "BEDPLATE_HUB": str(self.folder / "hub.json"),
+            "BEDPLATE_HUB_SECRETS": str(self.folder / "secrets"),
+            "KUBECONFIG": str(self.folder / "kubeconfig"),
+            "PATH": f"{python().parent}:{os.environ['PATH']}",
+            "HOME": str(self.folder),
+        }
+        command = [str(python()), "-m", "jupyterhub", "--config", str(self.folder / "config.py")]
+        self.process = Process([*command, "--debug"], self.log, environment)
+        self.plane.processes["hub"] = self.process
+        self.process.start()
+        self.process.until(self.answers, 120)
+
+    def stop(self, how: signal.Signals) -> None:
+        """End it."""
+        assert self.process is not None
+        self.process.stop(how)
+
+    def answers(self) -> bool:
+        """Tell whether it is ready."""
+        try:
+            return requests.get(f"{self.url}/health", timeout=2).ok
+        except requests.RequestException:
+            return False
+
+    def api(self, method: str, path: str, body: Any = None, token: str = ADMIN) -> Any:
+        """Ask the hub's API."""
+        headers = {"Authorization": f"token {token}"}
+        url = f"{self.url}/api/{path}"
+        done = requests.request(method, url, json=body, headers=headers, timeout=60)
+        done.raise_for_status()
+        return done.json() if done.content else None
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """Return each user's default server, if it runs, starts or stops."""
+        users = self.api("GET", "users?state=active&limit=200")
+        return {one["name"]: one["servers"][""] for one in users if "" in one["servers"]}
+
+    def said(self, user: str, seconds: float = 3) -> list[str]:
+        """Return what the spawn page of a user shows within some seconds."""
+        found: list[str] = []
+        headers = {"Authorization": f"token {ADMIN}"}
+        url = f"{self.url}/api/users/{user}/server/progress"
+        try:
+            with requests.get(url, headers=headers, stream=True, timeout=seconds) as answer:
+                for line in answer.iter_lines(chunk_size=1):
+                    if line.startswith(b"data:"):
+                        found.append(json.loads(line[5:])["message"])
+                        if "queue of" in found[-1] and "place" in found[-1]:
+                            break
+        except requests.RequestException:
+            pass
+        return found
+
+
+class Browser:
+    """One user's session with the hub's pages, by their forms."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.session = url, requests.Session()
+
+    def form(self, page: str, **fields: str) -> requests.Response:
+        """Fill in a page's form and send it."""
+        self.session.get(f"{self.url}/{page}", timeout=60)
+        token = next((one.value for one in self.session.cookies if one.name == "_xsrf"), "")
+        return self.session.post(f"{self.url}/{page}", data={"_xsrf": token, **fields}, timeout=60)
+
+    def sign_up(self, name: str, code: str) -> requests.Response:
+        """Sign up with a course's code."""
+        return self.form(
+            "signup",
+            username=name,
+            code=code,
+            signup_password=PASSWORD,
+            signup_password_confirmation=PASSWORD,
+        )
+
+    def login(self, name: str, password: str = PASSWORD) -> requests.Response:
+        """Sign in."""
+        return self.form("login", username=name, password=password)
+
+    def profiles(self) -> list[str]:
+        """Return what the page for starting a server offers."""
+        page = self.session.get(f"{self.url}/spawn", timeout=60).text
+        return re.findall(r'name="profile"[^>]*value="([^"]+)"', page)

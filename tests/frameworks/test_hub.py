@@ -1,0 +1,259 @@
+"""The hub's part of a class: sign-up, the queue, a hub that dies, hours, idle servers, attacks."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.frameworks import hub_objects
+from tests.frameworks.hub import ACCOUNT, PASSWORD, Browser, RunningHub, Standin
+from tests.schedulers.api import ApiError, eventually
+from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kueue import API, RunningKueue
+from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.nodes import add_nodes
+from tests.schedulers.workloads import pod_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHARE = "nvidia.com/gpu"
+CODE = "LEARN-MORE"
+TEAMS = {
+    "intro": {"gpus": {"pool_class": (2, 0)}, "members": ["ada"]},
+    "lab": {"gpus": {"pool_class": (1, 0)}, "members": ["bea"]},
+}
+
+
+def course(name: str, **more: Any) -> dict[str, Any]:
+    """Return a course as the hub's settings have it."""
+    profile = {"slug": f"{name}-jax", "title": name, "about": "A tenth of a GPU.", "image": "x/y:1"}
+    return {"limits": {SHARE: "1"}, "teachers": ["ada"], "profiles": [profile], **more}
+
+
+def lesson(begin: timedelta, end: timedelta) -> list[str]:
+    """Return hours that begin and end some time from now, in UTC; past midnight they are two."""
+    first, last = datetime.now(UTC) + begin, datetime.now(UTC) + end
+    if first.date() == last.date():
+        return [f"{first:%a %H:%M}-{last:%H:%M}"]
+    return [f"{first:%a %H:%M}-24:00", f"{last:%a} 00:00-{last:%H:%M}"]
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[RunningHub]:
+    """Start a control plane, Kueue, and the hub of two courses; one has two shares."""
+    lock = lock_of({"pool_class": [{}]}, TEAMS, gpus=4, preset={"queue": {"order": "StrictFIFO"}})
+    with (
+        tempfile.TemporaryDirectory(prefix="bedplate-hub-") as folder,
+        ControlPlane(Path(folder), aggregates=True) as plane,
+        Standin() as standin,
+        KubeletDouble(plane.api, "127.0.0.1"),
+    ):
+        kueue = RunningKueue(plane, lock, places=True)
+        add_nodes(plane.api, nodes_of(lock))
+        kueue.configure(lock)
+        plane.namespace(hub_objects.NAMESPACE)
+        settings = {
+            "zone": "UTC",
+            "sign_in": "native",
+            "admins": ["ada"],
+            "courses": {"intro": course("intro"), "lab": course("lab", members=["bea"])},
+        }
+        for one in hub_objects.rights(settings["courses"]):
+            plane.api.apply(one)
+        found = RunningHub(plane, standin, settings)
+        found.secret("code-intro", CODE)
+        found.secret("account-ada", "a-password-of-ada")
+        found.secret("account-bea", "a-password-of-bea")
+        found.start()
+        yield found
+
+
+def pods(hub: RunningHub) -> dict[str, str]:
+    """Return the UIDs of the course's pods by name, those that end left out."""
+    listed = hub.plane.api.get("pods", "v1", "intro")
+    return {
+        one["metadata"]["name"]: one["metadata"]["uid"]
+        for one in listed
+        if "deletionTimestamp" not in one["metadata"]
+    }
+
+
+def states(hub: RunningHub) -> dict[str, str]:
+    """Return what each user's server does."""
+    return {
+        name: "ready" if one["ready"] else one["pending"] for name, one in hub.servers().items()
+    }
+
+
+def shown(hub: RunningHub, user: str, place: str) -> None:
+    """Wait until the spawn page of a user shows a place."""
+    eventually(lambda: any(place in one for one in hub.said(user)))
+
+
+def refusal(hub: RunningHub, user: str, profile: str) -> str:
+    """Ask for a server that is refused, and return what the spawn page says."""
+    hub.api("POST", f"users/{user}/server", {"profile": profile})
+    eventually(lambda: user not in hub.servers())
+    return " ".join(hub.said(user))
+
+
+def test_a_course_s_code_lets_in_and_nothing_else_does(hub: RunningHub) -> None:
+    bob = Browser(hub.url)
+    assert "This code is of no course" in bob.sign_up("bob", "LEARN-LESS").text
+    assert "This name belongs to somebody" in bob.sign_up("ada", CODE).text
+    assert "Invalid username or password" in bob.login("bob").text
+    bob.sign_up("bob", CODE.lower())
+    assert bob.login("bob").url.endswith("/hub/spawn")
+    assert bob.profiles() == ["intro-jax"], "a course of others is offered"
+    page = bob.session.get(f"{hub.url}/spawn", timeout=60).text
+    assert "0 of 2 in use: starts at once" in page.lower()
+    bea = Browser(hub.url)
+    assert "Invalid username or password" in bea.login("bea", PASSWORD).text
+    bea.login("bea", "a-password-of-bea")
+    assert bea.profiles() == ["lab-jax"]
+    assert "This is not offered to bob now" in refusal(hub, "bob", "lab-jax")
+    assert hub.plane.api.get("pods", "v1", "lab") == []
+
+
+def test_who_waits_keeps_the_place_when_the_hub_is_killed(hub: RunningHub) -> None:
+    """Two run, two wait; the hub is killed and starts again: the same pods in the same order."""
+    for name in ("carol", "dave", "eve"):
+        Browser(hub.url).sign_up(name, CODE)
+    for count, name in enumerate(("bob", "carol", "dave", "eve"), 1):
+        hub.api("POST", f"users/{name}/server", {"profile": "intro-jax"})
+        queued = eventually(
+            lambda count=count: (
+                (found := hub.plane.api.get("workloads", API, "intro")) and len(found) == count
+            )
+        )
+        assert queued
+        _next_second(hub)  # Kueue orders by whole seconds
+    wanted = {"bob": "ready", "carol": "ready", "dave": "spawn", "eve": "spawn"}
+    eventually(lambda: states(hub) == wanted)
+    shown(hub, "dave", "place 1 of 2")
+    shown(hub, "eve", "place 2 of 2")
+    before, started = pods(hub), dict(hub.standin.routes)
+    hub.stop(signal.SIGKILL)
+    hub.start()
+    eventually(lambda: states(hub) == wanted)
+    assert pods(hub) == before
+    shown(hub, "eve", "place 2 of 2")
+    assert "/user/bob" in started
+    assert "/user/bob" in hub.standin.routes
+    hub.api("DELETE", "users/bob/server")
+    eventually(lambda: states(hub) == {"carol": "ready", "dave": "ready", "eve": "spawn"})
+    assert pods(hub) == {name: uid for name, uid in before.items() if name != "jupyter-bob"}
+    shown(hub, "eve", "place 1 of 1")
+    # The notebook that was queued over the restart has a token that the hub takes.
+    (dave,) = (
+        one
+        for one in hub.plane.api.get("pods", "v1", "intro")
+        if one["metadata"]["name"] == "jupyter-dave"
+    )
+    environment = {one["name"]: one.get("value") for one in dave["spec"]["containers"][0]["env"]}
+    assert hub.api("GET", "user", token=environment["JUPYTERHUB_API_TOKEN"])["name"] == "dave"
+
+
+def _next_second(hub: RunningHub) -> None:
+    newest = max(
+        one["metadata"]["creationTimestamp"] for one in hub.plane.api.get("workloads", API, "intro")
+    )
+    eventually(lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > newest)
+
+
+def test_a_student_leaves_the_queue_and_takes_one_share_only(hub: RunningHub) -> None:
+    hub.api("DELETE", "users/eve/server")
+    eventually(lambda: "jupyter-eve" not in pods(hub) and "eve" not in states(hub))
+    hub.api("POST", "users/carol/servers/second", {"profile": "intro-jax"})
+    eventually(lambda: "second" not in hub.api("GET", "users/carol")["servers"])
+    assert set(pods(hub)) == {"jupyter-carol", "jupyter-dave"}
+
+
+def test_a_student_s_pod_has_no_rights_and_is_made_by_the_hub_alone(hub: RunningHub) -> None:
+    api = hub.plane.api
+    pod = next(
+        one for one in api.get("pods", "v1", "intro") if one["metadata"]["name"] == "jupyter-carol"
+    )
+    spec, container = pod["spec"], pod["spec"]["containers"][0]
+    assert spec["automountServiceAccountToken"] is False
+    assert "serviceAccountToken" not in str(spec.get("volumes"))
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["runAsNonRoot"] is True
+    assert container["resources"]["limits"][SHARE] == "1"
+    # A teacher may make pods there, but none that the hub would take for a student's.
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "jupyter-eve",
+            "namespace": "intro",
+            "labels": {"component": "singleuser-server"},
+        },
+        "spec": pod_spec(0),
+    }
+    ada = api.acting_as("ada")
+    with pytest.raises(ApiError, match="pod of a student is not made by the hub"):
+        ada.create(forged)
+    # The hub itself may neither read secrets nor make pods elsewhere.
+    hubs = api.acting_as(ACCOUNT)
+    for path in (api.path("secrets", "v1", "intro"), api.path("pods", "v1", "kube-system")):
+        with pytest.raises(ApiError, match="forbidden"):
+            hubs.call("GET", path)
+    token = {one["name"]: one.get("value") for one in container["env"]}["JUPYTERHUB_API_TOKEN"]
+    assert hub.api("GET", "user", token=token)["name"] == "carol"
+    for path in ("users/dave", "users/dave/server", "users"):
+        method = "DELETE" if path.endswith("server") else "GET"
+        with pytest.raises(Exception, match=r"40[34]"):
+            hub.api(method, path, token=token)
+    assert "jupyter-dave" in pods(hub)
+
+
+def test_idle_servers_stop_and_busy_ones_go_on(hub: RunningHub) -> None:
+    """The kernels decide: a cell that runs for an hour is no idleness."""
+    old = "2020-01-01T00:00:00Z"
+    hub.standin.kernels = [{"execution_state": "busy", "last_activity": old}]
+    hub.settings["courses"]["intro"]["idle_timeout"] = 2
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    eventually(lambda: hub.log.read_text().count("GET /hub/api/users?state") > 3)
+    eventually(lambda: states(hub) == {"carol": "ready", "dave": "ready"})
+    hub.standin.kernels = [{"execution_state": "idle", "last_activity": old}]
+    eventually(lambda: states(hub) == {} and pods(hub) == {})
+    del hub.settings["courses"]["intro"]["idle_timeout"]
+    hub.standin.kernels = []
+
+
+def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
+    """Ten minutes before, servers say so; at the end nothing runs or waits until the next class."""
+    minute = timedelta(minutes=1)
+    hub.settings["courses"]["intro"]["hours"] = lesson(-60 * minute, 5 * minute)
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    for name in ("bob", "carol", "dave"):
+        hub.api("POST", f"users/{name}/server", {"profile": "intro-jax"})
+    eventually(lambda: sorted(states(hub).values()) == ["ready", "ready", "spawn"])
+
+    def notices() -> list[str]:
+        listed = hub.plane.api.get("pods", "v1", "intro")
+        return [one["metadata"]["annotations"].get("bedplate.io/notice", "") for one in listed]
+
+    eventually(lambda: all("intro ends at" in one for one in notices()))
+    hub.settings["courses"]["intro"]["hours"] = lesson(-60 * minute, -5 * minute)
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    eventually(lambda: pods(hub) == {} and states(hub) == {})
+    queue = hub.plane.api.get("clusterqueues", API, None, "intro")
+    assert queue["spec"]["stopPolicy"] == "HoldAndDrain"
+    assert "No course of bob takes place now" in refusal(hub, "bob", "intro-jax")
+    del hub.settings["courses"]["intro"]["hours"]
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    hub.api("POST", "users/bob/server", {"profile": "intro-jax"})
+    eventually(lambda: states(hub) == {"bob": "ready"})

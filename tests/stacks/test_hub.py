@@ -1,0 +1,156 @@
+"""The hub's component under Pulumi's mocks, and what it is told of the lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.cluster import artifact
+from bedplate.frameworks import hub_objects, hub_settings
+from bedplate.frameworks.hub import Hub
+from bedplate.lock.courses import Course, OAuth, Share
+from bedplate.lock.courses import Hub as LockedHub
+from bedplate.stackconfig import StackError
+from tests.stacks.locks import lock_of
+from tests.stacks.test_components import Engine, run
+
+if TYPE_CHECKING:
+    import pulumi
+
+    from bedplate.lock import Lock
+
+SEED = "s" * 64
+COURSE: dict[str, Any] = {
+    "students": 36,
+    "share": Share(resource="nvidia.com/gpu", count=1, user_mib=1200),
+    "pool": "pool_class",
+    "frameworks": ["jax-0.12"],
+    "hours": ["Mon 10:00-12:00"],
+    "idle_timeout_s": 900,
+    "teachers": ["ada"],
+    "members": ["group:students", "bob"],
+}
+
+
+def lock(hub: LockedHub | None = None, **course: Any) -> Lock:
+    """Return the demo's lock with one course and a hub."""
+    found = lock_of({"gpu-b": {}}, groups=["pool_class", "control_plane"])
+    assert found.cluster is not None
+    courses = {"intro": Course(**{**COURSE, **course})}
+    given = {"courses": courses, "hub": hub or LockedHub(sign_in="native", admins=["root"])}
+    return found.model_copy(update={"cluster": found.cluster.model_copy(update=given)})
+
+
+def up(of: Lock, monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Engine, Any]:
+    """Register the component; images are as the bill would have them."""
+    monkeypatch.setattr(artifact, "image", lambda _site, _lock, name: f"registry/{name}@sha256:0")
+
+    def program() -> dict[str, pulumi.Output[Any]]:
+        args: Any = {"site": Path("site"), "lock": of, "oauth_secret": None, **more}
+        hub = Hub("hub", args)
+        return {"codes": hub.codes, "passwords": hub.passwords}
+
+    return run(program)
+
+
+def test_secrets_are_secret_and_all_come_from_one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, outputs = up(lock(), monkeypatch)
+    codes, secret = outputs["codes"]
+    assert (list(codes), secret) == (["intro"], True)
+    passwords, secret = outputs["passwords"]
+    assert (list(passwords), secret) == (["ada", "bob", "root"], True)
+    config = next(one for one in engine.seen["kubernetes:core/v1:ConfigMap"])
+    text = str(config.inputs)
+    assert not any(value in text for value in (*codes.values(), *passwords.values()))
+    deployments = engine.seen["kubernetes:apps/v1:Deployment"]
+    assert not any(value in str(one.inputs) for one in deployments for value in codes.values())
+
+
+def test_secrets_differ_by_purpose_and_stay() -> None:
+    first = hub_settings.secrets(lock(), SEED, {})
+    assert first == hub_settings.secrets(lock(), SEED, {})
+    assert len(set(first.values())) == len(first)
+    assert set(first) == {
+        "proxy-token",
+        "cookie-secret",
+        "crypt-key",
+        "code-intro",
+        "account-ada",
+        "account-bob",
+        "account-root",
+    }
+    other = hub_settings.secrets(lock(), "t" * 64, {})
+    assert not set(first.values()) & set(other.values())
+
+
+def test_the_hub_starts_after_all_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, _ = up(lock(), monkeypatch)
+    for one in engine.seen["kubernetes:apps/v1:Deployment"]:
+        assert {"hub-secrets", "hub-namespace-bedplate-hub"} <= one.depends_on
+        assert "hub-configmap-bedplate-hub-hub" in one.depends_on
+        assert "hub-rolebinding-intro-bedplate-hub" in one.depends_on
+
+
+def test_settings_have_the_numbers_that_students_read() -> None:
+    found = hub_settings.settings(lock(), lambda name: f"registry/{name}")
+    course = found["courses"]["intro"]
+    assert course["limits"] == {"nvidia.com/gpu": "1"}
+    (profile,) = course["profiles"]
+    assert profile["image"] == "registry/notebook-jax"
+    assert profile["about"] == "Jax on 1 of 10 shares of a t4-16gb, 1200 MiB for your program."
+    assert profile["environment"] == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.100"}
+    bare = hub_settings.settings(lock(frameworks=[]), str)
+    assert bare["courses"]["intro"]["profiles"][0]["image"] == "notebook-base"
+
+
+def test_shares_by_claim_are_refused() -> None:
+    share = Share(resource="gpu", count=1, memory_mib=2048)
+    with pytest.raises(StackError, match="a course's shares are claims — course intro — got 2048"):
+        hub_settings.settings(lock(share=share), str)
+
+
+def test_oauth_wants_its_secret_from_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = OAuth(
+        client_id="bedplate",
+        authorize_url="https://id.example.org/a",
+        token_url="https://id.example.org/t",
+        userdata_url="https://id.example.org/u",
+        username="preferred_username",
+    )
+    hub = LockedHub(sign_in="oauth", url="https://hub.example.org", oauth=given)
+    with pytest.raises(StackError, match="pulumi config set --secret bedplate:oauthClientSecret"):
+        up(lock(hub), monkeypatch)
+    engine, outputs = up(lock(hub), monkeypatch, oauth_secret="unguessable")
+    assert outputs["codes"] == ({}, True)
+    assert outputs["passwords"] == ({}, True)
+    assert "unguessable" not in str(engine.seen["kubernetes:core/v1:ConfigMap"])
+
+
+def test_students_and_strangers_get_no_rights() -> None:
+    """The hub's account is the only subject; it reads no Secret and touches no node."""
+    objects = hub_objects.rights({"intro": None})
+    bindings = [one for one in objects if one["kind"].endswith("RoleBinding")]
+    account = {"kind": "ServiceAccount", "name": "hub", "namespace": "bedplate-hub"}
+    assert [one["subjects"] for one in bindings] == [[account]] * 2
+    rules = [rule for one in objects for rule in one.get("rules", [])]
+    assert {resource for rule in rules for resource in rule["resources"]} == {
+        "clusterqueues",
+        "events",
+        "localqueues/pendingworkloads",
+        "pods",
+    }
+    (queues,) = (rule for rule in rules if "clusterqueues" in rule["resources"])
+    assert queues["resourceNames"] == ["intro"]
+
+
+def test_no_pod_of_the_hub_is_privileged() -> None:
+    for made in (hub_objects.hub_deployment("i", "m"), hub_objects.proxy_deployment("i", "m")):
+        spec = made["spec"]["template"]["spec"]
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        for one in (*spec["containers"], *spec.get("initContainers", [])):
+            security = one["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"]["drop"] == ["ALL"]
+        assert not any("hostPath" in volume for volume in spec.get("volumes", []))

@@ -1,0 +1,135 @@
+"""The hub's knowledge of courses: who, when, and the places in the queue."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.hub.classes import state_of
+from bedplate.hub.courses import Course, settings
+from bedplate.hub.places import Place, Room, place_of, room_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def course(**more: Any) -> Course:
+    """Return a course."""
+    return Course(name="intro", zone="Europe/Berlin", profiles=[], limits={}, **more)
+
+
+def at(text: str) -> datetime:
+    """Return a moment."""
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "left"),
+    [
+        (["Mon 10:00-12:00"], "2026-11-23T08:59:59+00:00", None),
+        (["Mon 10:00-12:00"], "2026-11-23T09:00:00+00:00", 120),  # Berlin is an hour ahead
+        (["Mon 10:00-12:00"], "2026-11-23T10:50:00+00:00", 10),
+        (["Mon 10:00-12:00"], "2026-11-23T11:00:00+00:00", None),
+        (["Mon 10:00-12:00"], "2026-07-20T08:00:00+00:00", 120),  # in summer two
+        (["Mon 10:00-11:00", "Mon 11:00-12:00"], "2026-11-23T09:30:00+00:00", 90),
+        (["Sun 22:00-24:00", "Mon 00:00-01:00"], "2026-11-22T22:30:00+00:00", 90),
+        (["Mon 00:00-01:00", "Sun 22:00-24:00"], "2026-11-22T23:30:00+00:00", 30),
+        # The night in which the clock goes back: from 1:30 to 3:30 are three hours.
+        (["Sun 01:30-03:30"], "2026-10-24T23:30:00+00:00", 180),
+    ],
+)
+def test_a_lesson_is_on_by_the_clock_on_the_wall(
+    hours: list[str], now: str, left: int | None
+) -> None:
+    expected = None if left is None else timedelta(minutes=left)
+    found = course(hours=hours)
+    assert found.left(at(now)) == expected
+    assert found.open(at(now)) == (left is not None)
+
+
+def test_a_course_without_hours_is_always_on() -> None:
+    assert course().open(datetime.now(UTC))
+    assert course().left(datetime.now(UTC)) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "admitted"),
+    [
+        ("bob", set(), True),
+        ("ada", set(), True),
+        ("eve", set(), False),
+        ("eve", {"students"}, True),
+        ("eve", {"course-intro"}, True),
+        ("eve", {"course-other", "student"}, False),
+        ("students", set(), False),
+        ("group:students", set(), False),
+        ("course-intro", set(), False),
+    ],
+)
+def test_who_is_in_a_course(user: str, groups: set[str], admitted: bool) -> None:
+    found = course(members=["bob", "group:students"], teachers=["ada"])
+    assert found.admits(user, frozenset(groups)) == admitted
+
+
+def test_a_place_counts_from_one() -> None:
+    def waiting(uid: str, position: int) -> dict[str, Any]:
+        return {"metadata": {"ownerReferences": [{"uid": uid}]}, "positionInLocalQueue": position}
+
+    pending = {"items": [waiting("a", 0), waiting("b", 1)]}
+    assert place_of(pending, "a") == Place(1, 2)
+    assert str(place_of(pending, "b")) == "place 2 of 2"
+    assert place_of(pending, "c") is None
+    assert place_of({"items": None}, "a") is None
+
+
+def test_room_says_what_would_happen() -> None:
+    queue = {
+        "spec": {
+            "resourceGroups": [
+                {"flavors": [{"resources": [{"name": "nvidia.com/gpu", "nominalQuota": "4"}]}]}
+            ]
+        },
+        "status": {
+            "conditions": [{"type": "Active", "status": "True"}],
+            "pendingWorkloads": 3,
+            "flavorsReservation": [{"resources": [{"name": "nvidia.com/gpu", "total": "4"}]}],
+        },
+    }
+    room = room_of(queue, "nvidia.com/gpu")
+    assert room == Room(used=4, quota=4, waiting=3, active=True)
+    assert room.describe(2) == "2 of 2 in use: you would wait in place 4"
+    assert Room(2, 4, 0, active=True).describe(1) == "2 of 4 in use: starts at once"
+
+
+def test_kernels_decide_what_is_idle() -> None:
+    old, new = "2026-11-23T09:00:00Z", "2026-11-23T10:00:00.5Z"
+    assert state_of([], []) == (False, None)
+    assert state_of([{"execution_state": "busy", "last_activity": old}], [])[0]
+    kernels = [{"execution_state": "idle", "last_activity": old}]
+    assert state_of(kernels, [{"last_activity": new}]) == (False, at("2026-11-23T10:00:00.5+00:00"))
+
+
+def test_settings_come_from_one_file(tmp_path: Path) -> None:
+    profile = {"slug": "s", "title": "t", "about": "a", "image": "i"}
+    content = {
+        "zone": "UTC",
+        "sign_in": "native",
+        "admins": ["root"],
+        "courses": {
+            "intro": {
+                "limits": {"nvidia.com/gpu": "1"},
+                "profiles": [profile],
+                "teachers": ["ada"],
+                "members": ["bob", "group:students"],
+            }
+        },
+    }
+    path = tmp_path / "hub.json"
+    path.write_text(json.dumps(content))
+    found = settings(str(path))
+    assert found.named() == {"root", "ada", "bob"}
+    assert [one.name for one in found.of("bob", frozenset())] == ["intro"]
+    assert found.courses["intro"].profiles[0].image == "i"
