@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bedplate.lock.model import Addon
 
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
+#: What the catalogue calls the notebook of courses without a framework.
+BASE = "base"
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,13 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
     """Yield the images that a lock needs, by name, but for those that a manifest names."""
     if lock.cluster is None:
         return
+    notebooks = notebooks_of(lock)
     for name, fact in sorted(catalogue.images.items()):
         image = fact.value
         part = _part(lock, image.component) if image.component else None
         if image.component and part is None:
+            continue
+        if image.notebook and image.notebook not in notebooks:
             continue
         reference = image.reference
         for field_ in ("version", "image_tag"):
@@ -170,6 +175,13 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
         yield reference, NeededImage(name, image.hosts, image.moves)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
+
+
+def notebooks_of(lock: Lock) -> set[str]:
+    """Return the frameworks that courses have notebooks of, and `base` for courses without any."""
+    courses = lock.cluster.courses.values() if lock.cluster else ()
+    named = {text.partition("-")[0] for course in courses for text in course.frameworks}
+    return named | {BASE for course in courses if not course.frameworks}
 
 
 def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:

@@ -370,7 +370,7 @@ def _carried_out(tables: Tables) -> Iterator[Problem]:
 def _published(tables: Tables) -> Iterator[Problem]:
     """Find files and images of what no cluster has."""
     known = {fact.value.component for fact in tables["components"]}
-    known |= {"kubernetes", "etcd", "coredns", "pause"}
+    known |= {"kubernetes", "etcd", "coredns", "pause", "hub"}
     known |= {fact.value.runtime.replace("-", "_") for fact in tables["container-runtimes"]}
     addons = {fact.value.addon for fact in tables["addons"]}
     known |= addons | {name.replace("-", "_") for name in addons}
@@ -379,3 +379,8 @@ def _published(tables: Tables) -> Iterator[Problem]:
             if fact.value.component not in {*known, None}:
                 what, allowed = "component is not in the catalogue", ", ".join(sorted(known))
                 yield fact_problem(what, file, fact.id, fact.value.component, allowed)
+    frameworks = {"base"} | {fact.value.framework for fact in tables["frameworks"]}
+    for fact in tables["images"]:
+        if fact.value.notebook not in {*frameworks, None}:
+            what, allowed = "framework is not in the catalogue", ", ".join(sorted(frameworks))
+            yield fact_problem(what, "images", fact.id, fact.value.notebook, allowed)

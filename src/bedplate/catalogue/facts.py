@@ -484,11 +484,15 @@ class Image(Value):
     """An image that a cluster runs; `{version}` and `{image_tag}` are the component's in the lock.
 
     `hosts` are those that have it before they join. A tag that `moves` is one that its maker
-    sets anew on purpose: the digest that was found first stays.
+    sets anew on purpose: the digest that was found first stays. A `notebook` is that of courses
+    with this framework; `base` is that of courses without one. An image that is `built` is in no
+    maker's registry: the site builds it and puts it into its mirror.
     """
 
     image: str
     component: str | None = None
+    notebook: str | None = None
+    built: bool = False
     reference: Annotated[str, Field(pattern=r"^[a-z0-9.-]+\.[a-z]+/[a-z0-9./_-]+:\S+$")]
     hosts: Literal["control-plane", "node", "nobody"]
     moves: bool = False

@@ -18,28 +18,20 @@ from bedplate.bill.places import HTTPS, Places
 from bedplate.mirror import oci, service
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
-from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.shell import run
-from tests.substrate.images import deb, recipes
+from tests.substrate.images import deb, layers, recipes
 from tests.substrate.images.published import Made, published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bedplate.mirror.store import Store
-    from tests.substrate.images.recipes import Base, Chart, File, Image, Tool
+    from tests.substrate.images.recipes import Chart, File, Image, Tool
 
-RELEASE = "bookworm"
-COMPONENTS = ["main"]
 NOT_THE_VENDORS = (
     "Assembled on this machine from source builds and Debian packages; not the vendor's"
 )
-# Files are dated alike wherever and whenever a base is made.
-SOURCE_DATE_EPOCH = "0"
 COMPILE = ["gcc", "-Os", "-Wall", "-static", "-s", "-DVERSION=3.10.2"]
-NO_DOCUMENTS = [
-    f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")
-]
 
 
 def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False) -> Contents:
@@ -107,7 +99,7 @@ class _Filler:
         self.before = store.contents()
         self.done = Contents()
         self.made = 0
-        self.layers: dict[str, oci.Layer] = {}
+        self.layers = layers.Layers(store.root, work, _say)
         self.files: list[Made] = []
         self.lone = recipes.lone_files(tools)
 
@@ -175,8 +167,7 @@ class _Filler:
         self._keep(self.done.model_copy(update={"files": {**self.done.files, address: entry}}))
 
     def image(self, wanted: Image) -> None:
-        base = _base_digest(recipes.bases()[wanted.base]) if wanted.base else ""
-        recipe = recipes.digest(wanted, self.tools, base)
+        recipe = recipes.digest(wanted, self.tools, layers.digest(wanted))
         entry = self.before.images.get(wanted.name)
         offered = self._offered_layers(wanted.name)
         if (
@@ -226,14 +217,14 @@ class _Filler:
         return self.store.add_file(made, wanted.name, recipe=recipe)
 
     def _make_image(self, wanted: Image, recipe: str) -> ImageEntry:
-        layers = [self._base(wanted.base)] if wanted.base else []
+        below = self.layers.of(wanted)
         members = [
             (path.lstrip("/"), None, int(mode, 8)) for path, mode in wanted.directories.items()
         ]
         own = [(path.lstrip("/"), *self._content(file)) for path, file in wanted.files.items()]
         own += [(path.lstrip("/"), target, 0o777) for path, target in wanted.links.items()]
         if members or own:
-            layers.append(oci.pack(self.work / "layer", [*members, *own]))
+            below.append(oci.pack(self.work / "layer", [*members, *own]))
         config: dict[str, object] = {
             "Labels": {
                 "io.bedplate.assembled": NOT_THE_VENDORS,
@@ -242,15 +233,16 @@ class _Filler:
             }
         }
         settings = {"Entrypoint": wanted.entrypoint, "Cmd": wanted.command, "User": wanted.user}
+        settings["WorkingDir"] = wanted.folder
         config |= {key: value for key, value in settings.items() if value}
         environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         config["Env"] = [f"{k}={v}" for k, v in (environment | wanted.environment).items()]
         last = "bedplate"
         if adds := self.lone.get(wanted.name):
             last = f"COPY {Path(adds).name} {adds}"
-            place = _blobs(wanted.name) + layers[-1].digest
-            self._keep_file(place, self.store.add_file(layers[-1].path, place, recipe=recipe))
-        content, size = self.registry.push(wanted.name, layers, config, last)
+            place = _blobs(wanted.name) + below[-1].digest
+            self._keep_file(place, self.store.add_file(below[-1].path, place, recipe=recipe))
+        content, size = self.registry.push(wanted.name, below, config, last)
         return ImageEntry(digest=content, size=size, recipe=recipe)
 
     def _content(self, file: str | dict[str, str]) -> tuple[Path | bytes, int]:
@@ -267,23 +259,6 @@ class _Filler:
             return made, 0o755
         return self.tools[tool].program(name), 0o755
 
-    def _base(self, name: str) -> oci.Layer:
-        """Return a base's layer, kept in the root so that its images share one blob."""
-        if name in self.layers:
-            return self.layers[name]
-        wanted = recipes.bases()[name]
-        kept = self.store.root / "bases" / f"{name}-{_base_digest(wanted)[7:19]}"
-        if not (kept / "layer.json").exists():
-            started = time.monotonic()
-            _say(f"base {name}: Debian's {wanted.variant} and {len(wanted.packages)} packages …")
-            _make_base(wanted, self.work / name)
-            kept.parent.mkdir(exist_ok=True)
-            (self.work / name).rename(kept)
-            _say(f"base {name} in {_since(started)}")
-        facts = json.loads((kept / "layer.json").read_text())
-        self.layers[name] = oci.Layer(path=kept / "layer.tar.gz", **facts)
-        return self.layers[name]
-
 
 def _blobs(name: str) -> str:
     """Return where a mirror offers single layers of an image or chart, but for their digests."""
@@ -297,42 +272,6 @@ def chart_metadata(archive: Path) -> dict[str, object]:
         (described,) = [name for name in names if name.endswith("/Chart.yaml")]
         file = packed.extractfile(described)
         return dict(yaml.safe_load(file.read())) if file else {}
-
-
-def _make_base(wanted: Base, target: Path) -> None:
-    target.mkdir()
-    sources = target / "machine.sources"
-    sources.write_text(_sources())
-    run(
-        [
-            "env",
-            f"SOURCE_DATE_EPOCH={SOURCE_DATE_EPOCH}",
-            "mmdebstrap",
-            "--mode=root",
-            f"--variant={wanted.variant}",
-            "--skip=output/dev",
-            *NO_DOCUMENTS,
-            *([f"--include={','.join(wanted.packages)}"] if wanted.packages else []),
-            RELEASE,
-            str(target / "base.tar"),
-            str(sources),
-        ],
-        fix="check that this machine's own 'apt-get update' works",
-    )
-    layer = oci.compress(target / "base.tar", target / "layer.tar.gz")
-    (target / "base.tar").unlink()
-    facts = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
-    (target / "layer.json").write_text(json.dumps(facts))
-
-
-def _base_digest(wanted: Base) -> str:
-    parts = [recipes.ASSEMBLER, RELEASE, wanted.variant, wanted.packages, _sources()]
-    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
-
-
-def _sources() -> str:
-    files = [(path.name, path.read_text()) for path in apt_sources.machine_files()]
-    return apt_sources.derive(files, apt_sources.machine_codename(), RELEASE, COMPONENTS)
 
 
 def _say(text: str) -> None:

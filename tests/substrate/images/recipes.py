@@ -69,10 +69,12 @@ class Tool:
 
 @dataclass(frozen=True)
 class Base:
-    """A root file system of Debian packages."""
+    """A root file system of Debian packages, and a user of number 1000 where it has one."""
 
     variant: str
     packages: list[str]
+    release: str = "bookworm"
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class Image:
     command: list[str] = field(default_factory=list)
     user: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    requirements: list[str] = field(default_factory=list)
+    node: str = ""
+    folder: str = ""
+    on_request: bool = False
 
 
 @dataclass(frozen=True)
