@@ -6,6 +6,7 @@ import pulumi_kubernetes as kubernetes
 from bedplate import stackconfig, stackrefs
 from bedplate.cluster import artifact
 from bedplate.frameworks.hub import Hub
+from bedplate.frameworks.remote import RemoteGpus, remote_args
 from bedplate.frameworks.smoke import JOB, Smoke
 from bedplate.frameworks.storage import Storage
 
@@ -25,6 +26,8 @@ smoke = Smoke(
     },
     pulumi.ResourceOptions(providers=[provider]),
 )
+if (remote := remote_args(lock)) is not None:
+    RemoteGpus("remote", remote, pulumi.ResourceOptions(providers=[provider]))
 
 if lock.cluster and lock.cluster.courses:
     image = artifact.image(config.site, lock, "smoke")

@@ -61,7 +61,7 @@ def objects(lock: Lock) -> list[Object]:
     ]
     for name, team in sorted(teams.items()):
         found += [one for namespace in team.namespaces for one in _namespace(name, team, namespace)]
-    if subjects := [one for team in teams.values() for one in _subjects(team)]:
+    if every := [one for team in teams.values() for one in subjects(team)]:
         found.append(
             made(
                 "ClusterRoleBinding",
@@ -69,7 +69,7 @@ def objects(lock: Lock) -> list[Object]:
                 "Members of all teams.",
                 version=RBAC,
                 roleRef=_role(VIEWER),
-                subjects=[one for i, one in enumerate(subjects) if one not in subjects[:i]],
+                subjects=[one for i, one in enumerate(every) if one not in every[:i]],
             )
         )
     return found
@@ -100,7 +100,7 @@ def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
             namespace=namespace,
             labels=labels,
             roleRef=_role(MEMBER),
-            subjects=_subjects(team),
+            subjects=subjects(team),
         )
 
 
@@ -115,7 +115,8 @@ def _role(name: str) -> Object:
     return {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
 
 
-def _subjects(team: Team) -> list[dict[str, Any]]:
+def subjects(team: Team) -> list[dict[str, Any]]:
+    """Return the members of a team as RBAC names them."""
     return [
         {
             "apiGroup": "rbac.authorization.k8s.io",

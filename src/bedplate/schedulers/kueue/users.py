@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate.accounting.records import USER
 from bedplate.catalogue import load_catalogue
+from bedplate.remote.objects import CONTROLLER as REMOTE
 from bedplate.schedulers import jobset
 from bedplate.schedulers.kueue.objects import CONTROLLER, TEAM_LABEL, Object, made
 
@@ -72,7 +73,8 @@ def _policy(
     about = "What is submitted carries the name of who did, for accounting."
     users = [
         f"!request.userInfo.username.startsWith('{SYSTEM}')",
-        f"!(request.userInfo.username in ['{CONTROLLER}', '{jobset.CONTROLLER}'])",
+        # The last writes who asked for a claim into the engine's Job.
+        f"!(request.userInfo.username in ['{CONTROLLER}', '{jobset.CONTROLLER}', '{REMOTE}'])",
     ]
     yield made(
         "MutatingAdmissionPolicy",
