@@ -142,6 +142,23 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         metavar="POOL=CPUS:MEMORY",
         help="CPUs and memory of each node of a pool, as pool_a=64:512Gi (may be repeated)",
     )
+    frameworks = commands.add_parser(
+        "frameworks",
+        help="Containerfiles of the frameworks that the lock chose for each pool",
+        description="List the builds of frameworks that the lock chose for each pool, or write a "
+        "folder with a Containerfile for each of them. Nothing is built and no host is contacted.",
+        epilog="Example: bedplate frameworks SITE --output images, then in each folder the two "
+        "commands that its Containerfile begins with.",
+    )
+    frameworks.add_argument(
+        "site", type=Path, metavar="SITE", help="an Ansible inventory directory"
+    )
+    frameworks.add_argument("--output", type=Path, metavar="DIR", help="write a folder for each")
+    frameworks.add_argument(
+        "--base",
+        metavar="IMAGE@sha256:DIGEST",
+        help="the image to build on, by its digest (default: the catalogue's, by its tag)",
+    )
     report = commands.add_parser(
         "report",
         help="evidence to SITE/.bedplate/report.html and junit.xml",
@@ -233,6 +250,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.accounting import command as usage
 
         return _told(lambda: usage.run(options))
+    if options.command == "frameworks":
+        from bedplate.containerfiles import command as containerfiles
+
+        return _told(lambda: containerfiles.run(options.site, options.output, options.base))
     if options.command == "drift":
         from bedplate.evidence import drift_command
 

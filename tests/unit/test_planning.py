@@ -33,8 +33,12 @@ def wish(site: Path, pool: str, wishes: dict[str, object]) -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """Two pools, with V100s for a class; planned. Its framework cannot be installed."""
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two pools, with V100s for a class; planned, where frameworks cannot be installed."""
+    known = load_catalogue().installable
+    parts = known["part"].value
+    fewer = parts.model_copy(update={"unproved": [x for x in parts.unproved if x != "frameworks"]})
+    monkeypatch.setitem(known, "part", known["part"].model_copy(update={"value": fewer}))
     copy = shutil.copytree(TWO_POOLS, tmp_path / "mysite", ignore=UNTRACKED)
     wish(copy, "pool_class", CLASS)
     assert cli.main(["plan", *TODAY, "--allow-planned", str(copy)]) == 0

@@ -322,6 +322,15 @@ class FrameworkBuild(Value):
     index: str | None = None
 
 
+class FrameworkPackage(Value):
+    """How builds of a framework are installed; `{version}` and `{variant}` are the build's."""
+
+    framework: str
+    requirement: str
+    python: Version
+    base: str
+
+
 class RdmaPath(Value):
     """A way of GPUDirect RDMA under a stack, and what it asks of driver, kernel and board."""
 

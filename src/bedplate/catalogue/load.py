@@ -53,6 +53,7 @@ KINDS: dict[str, Kind] = {
     "driver-packages": Kind("driver", kinds.DriverPackages, ("os", "source", "version", "flavour")),
     "fabric-switches": Kind("switch", kinds.FabricSwitch, ("switch",)),
     "forward-compatibility": Kind("forward", kinds.ForwardCompatibility, ("cuda",)),
+    "framework-packages": Kind("package", kinds.FrameworkPackage, ("framework",)),
     "frameworks": Kind("framework", kinds.FrameworkBuild, ("framework", "version", "variant")),
     "gpu-models": Kind("gpu", kinds.GpuModel, ("model",)),
     "hpc-tools": Kind("tool", kinds.HpcTool, ("tool",)),
@@ -90,6 +91,7 @@ class Catalogue:
     driver_packages: dict[str, Fact[kinds.DriverPackages]]
     fabric_switches: dict[str, Fact[kinds.FabricSwitch]]
     forward_compatibility: dict[str, Fact[kinds.ForwardCompatibility]]
+    framework_packages: dict[str, Fact[kinds.FrameworkPackage]]
     frameworks: dict[str, Fact[kinds.FrameworkBuild]]
     gpu_models: dict[str, Fact[kinds.GpuModel]]
     hpc_tools: dict[str, Fact[kinds.HpcTool]]

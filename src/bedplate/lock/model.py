@@ -27,6 +27,8 @@ class Sources(Part):
     mode: Literal["upstream", "mirror"]
     url: str | None = None
     keys: dict[str, str] = {}
+    pip: str | None = None
+    conda: str | None = None
 
 
 class Kubernetes(Part):

@@ -183,7 +183,13 @@ def _plan(
         format=locked.FORMAT,
         catalogue=catalogue.digest,
         site_digest=site.digest,
-        sources=locked.Sources(mode=wished.mode, url=url, keys=wished.keys or {}),
+        sources=locked.Sources(
+            mode=wished.mode,
+            url=url,
+            keys=wished.keys or {},
+            pip=wished.pip,
+            conda=wished.conda.rstrip("/") if wished.conda else None,
+        ),
         cluster=part,
         hosts={
             name: locked.Host(

@@ -37,6 +37,8 @@ MAC = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
 HOST = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
 #: An OpenPGP key's whole fingerprint.
 KEY = r"^[0-9A-F]{40}$"
+#: An address without a password: the lock has it.
+PLACE = r"^https?://[^\s/@]+(/\S*)?$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
@@ -271,11 +273,14 @@ class Sources(Wish):
     """Where everything comes from. The lock has the address, so that it names no password.
 
     `keys` has the fingerprint of the key that signs a repository, by the repository's host, where
-    that is not its vendor's: a mirror that signs again with a key of its own.
+    that is not its vendor's: a mirror that signs again with a key of its own. `pip` and `conda` are
+    a package index and a root of channels, which images are built from and notebooks install from.
     """
 
     mode: Literal["upstream", "mirror"] = "upstream"
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/@]+(/\S*)?$")] | None = None
+    url: Annotated[str, Field(pattern=PLACE)] | None = None
+    pip: Annotated[str, Field(pattern=PLACE)] | None = None
+    conda: Annotated[str, Field(pattern=PLACE)] | None = None
     keys: dict[Annotated[str, Field(pattern=HOST)], Annotated[str, Field(pattern=KEY)]] | None = (
         None
     )

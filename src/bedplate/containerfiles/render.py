@@ -1,0 +1,100 @@
+"""The files from which an image of a framework is built: pure functions of lock and catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from bedplate import shipped
+from bedplate.bill.places import Places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.facts import FrameworkBuild, FrameworkPackage
+    from bedplate.lock import Lock
+    from bedplate.lock.model import Sources
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build of a framework, how it is installed, and the pools that run it."""
+
+    fact: FrameworkBuild
+    package: FrameworkPackage
+    pools: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the name of its folder, which is good as a tag too."""
+        return f"{self.fact.framework}-{self.fact.version}-{self.fact.variant}"
+
+    @property
+    def requirement(self) -> str:
+        """Return what pip installs."""
+        text = self.package.requirement.replace("{version}", self.fact.version)
+        return text.replace("{variant}", self.fact.variant)
+
+
+def builds_of(lock: Lock, catalogue: Catalogue) -> list[Build]:
+    """Return each build that pools of a lock run, once."""
+    pools: dict[tuple[str, str, str], list[str]] = {}
+    for name, pool in sorted(lock.pools.items()):
+        for one in pool.frameworks:
+            pools.setdefault((one.name, one.version, one.variant), []).append(name)
+    return [
+        Build(
+            catalogue.frameworks["-".join(identity)].value,
+            catalogue.framework_packages[identity[0]].value,
+            tuple(names),
+        )
+        for identity, names in sorted(pools.items())
+    ]
+
+
+def files_of(
+    build: Build, sources: Sources, catalogue: Catalogue, base: str | None = None
+) -> dict[str, str]:
+    """Return the files of a build's folder, by name.
+
+    Args:
+        build: what is installed.
+        sources: of the lock: the site's package mirrors, where it has them.
+        catalogue: for the addresses of a mirror.
+        base: the image to build on; the catalogue's otherwise.
+    """
+    index = build.fact.index
+    values: dict[str, Any] = {
+        "base": base or build.package.base,
+        "build": build,
+        "sources": sources,
+        # A mirror has the index of a framework under the address of its maker.
+        "index": Places.of(sources, catalogue).file(index) if index else None,
+        "capabilities": " ".join(build.fact.compute_capabilities),
+    }
+    names: Mapping[str, bool] = {
+        "Containerfile": True,
+        "requirements.in": True,
+        "smoke.py": True,
+        "pip.conf": sources.pip is not None,
+        "condarc": sources.conda is not None,
+    }
+    return {
+        name: _rendered(f"{build.fact.framework}.py" if name == "smoke.py" else name, values)
+        for name, there in names.items()
+        if there
+    }
+
+
+def _rendered(name: str, values: dict[str, Any]) -> str:
+    environment = Environment(  # noqa: S701 - no HTML
+        loader=FileSystemLoader(shipped.templates("containerfiles")),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(f"{name}.j2").render(values)

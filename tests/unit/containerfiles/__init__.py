@@ -1,0 +1,1 @@
+"""Containerfiles of frameworks: goldens of the four frameworks, and what the command says."""
