@@ -25,7 +25,9 @@ TESTS = Path(__file__).parents[1]
 #: Rules about guests, teams, courses and presets, each with sites of their own.
 ELSEWHERE = {
     "course-data": "resolver/test_courses.py",
+    "course-fit": "resolver/test_course_fit.py",
     "course-pool": "resolver/test_courses.py",
+    "course-share": "resolver/test_course_fit.py",
     "preset-cluster": "resolver/test_presets.py",
     "preset-extender": "resolver/test_presets.py",
     "preset-gang": "resolver/test_presets.py",

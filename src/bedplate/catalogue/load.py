@@ -63,6 +63,7 @@ KINDS: dict[str, Kind] = {
     "kernels": Kind("kernel", kinds.Kernel, ("os", "kernel")),
     "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
     "kubernetes": Kind("kubernetes", kinds.KubernetesRelease, ("version",)),
+    "memory-reserves": Kind("reserve", sharing.MemoryReserve, ("reserve",)),
     "mig-geometries": Kind("mig", sharing.MigGeometry, ("geometry",)),
     "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
     "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
@@ -101,6 +102,7 @@ class Catalogue:
     kernels: dict[str, Fact[kinds.Kernel]]
     known_bad: dict[str, Fact[kinds.KnownBad]]
     kubernetes: dict[str, Fact[kinds.KubernetesRelease]]
+    memory_reserves: dict[str, Fact[sharing.MemoryReserve]]
     mig_geometries: dict[str, Fact[sharing.MigGeometry]]
     mps_limits: dict[str, Fact[sharing.MpsLimit]]
     rdma_paths: dict[str, Fact[kinds.RdmaPath]]

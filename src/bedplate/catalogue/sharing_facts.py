@@ -25,6 +25,17 @@ class MpsLimit(Value):
     clients: int
 
 
+class MemoryReserve(Value):
+    """GPU memory that no program has: `percent` of a GPU, or `mebibytes` of each process.
+
+    `reserve` is `gpu`, `cuda` for a process that has loaded nothing else, or a framework.
+    """
+
+    reserve: str
+    percent: Annotated[int, Field(ge=0, le=50)] | None = None
+    mebibytes: Annotated[int, Field(ge=0)] | None = None
+
+
 class MigGeometry(Value):
     """How many instances of a profile one board of any of the models holds.
 

@@ -13,7 +13,7 @@ from bedplate.lock import content_of, lock_path
 from bedplate.lock.sharing_line import sharing_line
 from bedplate.planning.changes import host_changes, shown
 from bedplate.presets import load_presets
-from bedplate.resolver import installable
+from bedplate.resolver import course_fit, installable
 from bedplate.resolver.outcome import Kind
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _rows(planned: Planned) -> list[str]:
     for name, pool in lock.pools.items():
         hosts = sum(host.pool == name for host in lock.hosts.values())
         rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
+    rows += [(pool, "course", text) for pool, text in course_fit.lines(lock, planned.catalogue)]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from bedplate.lock import courses as locked
 from bedplate.lock.model import Quota, Team
 from bedplate.lock.offers import offers
+from bedplate.resolver.course_shares import Wrong, gpus_of, mebibytes, share_of
 from bedplate.resolver.explanations import refused, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.lock.model import Pool
     from bedplate.site import Site, SiteHost
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from bedplate.site.places import KeyPath
 
 KEY = "bedplate_courses"
-MEBIBYTES = {"Mi": 1, "Gi": 1024}
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -64,22 +65,26 @@ def _data(site: Site, path: KeyPath, course: Course) -> Iterator[Problem]:
             yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
 
 
-def mebibytes(text: str) -> int:
-    """Return the number of `8Gi` or `512Mi`."""
-    return int(text[:-2]) * MEBIBYTES[text[-2:]]
+def decided(
+    site: Site, pools: Mapping[str, Pool], catalogue: Catalogue
+) -> dict[str, locked.Course]:
+    """Return the lock's courses by name.
+
+    A course whose share its pool does not have is refused later: it has one of what there is.
+    """
+    return {
+        course.name: _course(course, pools[course.pool], len(site.pools[course.pool]), catalogue)
+        for course in of(site)
+    }
 
 
-def decided(site: Site, pools: Mapping[str, Pool]) -> dict[str, locked.Course]:
-    """Return the lock's courses by name."""
-    return {course.name: _course(course, pools[course.pool]) for course in of(site)}
-
-
-def _course(course: Course, pool: Pool) -> locked.Course:
-    resource = next(iter(offers(pool)), "")
-    count = getattr(course.share, "gpus", 1)
+def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> locked.Course:
+    share = share_of(course, pool, gpus_of(pool, hosts, catalogue), catalogue)
+    if isinstance(share, Wrong):
+        share = locked.Share(resource=next(iter(offers(pool)), ""), count=1)
     return locked.Course(
         students=course.students,
-        share=locked.Share(resource=resource, count=count),
+        share=share,
         pool=course.pool,
         frameworks=course.frameworks,
         hours=course.hours,
@@ -96,21 +101,20 @@ def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
 
     Only teachers may do in its namespace what members of teams may: who may open a shell in any pod
     there would read the home of every student. Students come by the hub.
+    Claims by memory are no quota of Kueue's: what a course claims so is counted by the scheduler.
     """
     return {
         name: Team(
             namespaces=[name],
             members=list(course.teachers),
-            gpus={
-                course.pool: {
-                    course.share.resource: Quota(
-                        guaranteed=course.students * course.share.count, borrow=0
-                    )
-                }
-            },
+            gpus={course.pool: {course.share.resource: Quota(guaranteed=_quota(course), borrow=0)}},
         )
         for name, course in sorted(courses.items())
     }
+
+
+def _quota(course: locked.Course) -> int:
+    return 0 if course.share.memory_mib is not None else course.students * course.share.count
 
 
 def hub(site: Site) -> locked.Hub | None:

@@ -9,6 +9,7 @@ from bedplate.lock import Lock
 from bedplate.lock import model as locked
 from bedplate.resolver import (
     control_planes,
+    course_fit,
     courses,
     installable,
     locking,
@@ -57,7 +58,12 @@ def resolve(
         decided = decide(cluster, pools, candidates)
         if decided is not None:
             plan = _plan(site, candidates, (cluster, pools), decided, today)
-            over = in_order(list(teams.guarantees(site, plan.lock)))
+            over = in_order(
+                [
+                    *teams.guarantees(site, plan.lock),
+                    *course_fit.problems(site, plan.lock, catalogue),
+                ]
+            )
             return Refusal(tuple(over), ()) if over else plan
     cluster, pools = without(cluster, pools, problems)
     conflicts = search(candidates, cluster, pools)
@@ -166,7 +172,7 @@ def _plan(
         lacking += locking.unconfirmed(name, values[name], candidates)
         locked_pools[name] = pool.model_copy(update={"not_yet": lacking})
     if part is not None:
-        classes = courses.decided(site, locked_pools)
+        classes = courses.decided(site, locked_pools, catalogue)
         shared_by = {
             "preset": teams.preset(cluster.host),
             "teams": teams.decided(site, locked_pools) | courses.teams(classes),

@@ -1,0 +1,1 @@
+"""Courses: when they take place, and whether all their students find room at once."""

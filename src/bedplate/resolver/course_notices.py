@@ -1,0 +1,87 @@
+"""What a plan says of courses that fit: facts that are weak, and what the proof does not cover."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.courses.hours import together
+from bedplate.courses.packing import Kind, in_any_order
+from bedplate.lock.offers import offered
+from bedplate.resolver.course_fit import rooms
+from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS
+from bedplate.resolver.outcome import Kind as Of
+from bedplate.resolver.outcome import Notice
+from bedplate.resolver.wishes import split_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock import Lock
+    from bedplate.lock.model import Cluster
+
+#: As of any other fact of the pool.
+WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
+
+
+def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
+    """Yield the notices about courses."""
+    cluster = lock.cluster
+    if cluster is None or not cluster.courses:
+        return
+    for pool in sorted({course.pool for course in cluster.courses.values()}):
+        yield from _reserves(cluster, pool, catalogue)
+        yield from _order(lock, cluster, pool, catalogue)
+        yield from _lent(lock, cluster, pool)
+
+
+def _reserves(cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
+    names = {OF_GPU, OF_PROCESS}
+    for course in cluster.courses.values():
+        if course.pool == pool and course.share.user_mib is not None:
+            names |= {split_named(text)[0] for text in course.frameworks}
+    for grade, text in WEAK.items():
+        facts = [catalogue.memory_reserves.get(name) for name in sorted(names)]
+        if items := tuple(fact.id for fact in facts if fact and fact.sure == grade):
+            yield Notice(text, pool, Of.WEAK, items)
+
+
+def _order(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
+    """Report courses that fit together only if the scheduler puts them as the proof does."""
+    room = rooms(lock, catalogue)[pool]
+    if room.gpus.mode not in {"dra", "none"}:
+        return
+    hours = {name: one.hours for name, one in cluster.courses.items() if one.pool == pool}
+    for when, names in together(hours):
+        sizes: dict[str, dict[int, int]] = {}
+        for name in names:
+            course = cluster.courses[name]
+            its, size = sizes.setdefault(course.share.resource, {}), room.size(course.share)
+            its[size] = its.get(size, 0) + course.students
+        for resource, numbers in sizes.items():
+            if room.gpus.mode == "none" and (own := room.teams.get(resource)):
+                numbers[1] = numbers.get(1, 0) + own
+            kinds = [Kind(number, (size,)) for size, number in sorted(numbers.items())]
+            if len(kinds) < 2 or in_any_order([room.places(resource)], kinds):
+                continue
+            text = f"{', '.join(names)} fit together ({when}), but not in every order"
+            hint = "give each size a pool of its own, or leave more room: nothing moves a share"
+            yield Notice(text, pool, hint=hint)
+
+
+def _lent(lock: Lock, cluster: Cluster, pool: str) -> Iterator[Notice]:
+    """Report quotas of courses at other hours that teams could borrow all at once."""
+    parts = [team.gpus.get(pool, {}) for team in cluster.teams.values()]
+    borrows = any(
+        quota.borrow != 0
+        for name, team in cluster.teams.items()
+        for resources in team.gpus.values()
+        for quota in resources.values()
+        if name not in cluster.courses
+    )
+    total = sum(quota.guaranteed for part in parts for quota in part.values())
+    has = sum(offered(lock, pool).values())
+    if borrows and total > has:
+        text = f"courses of different hours have quotas of {total} where there are {has}"
+        hint = "teams that borrow could be admitted beyond that, and wait for a node"
+        yield Notice(text, pool, hint=hint)

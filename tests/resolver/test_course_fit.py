@@ -1,0 +1,190 @@
+"""Courses that fit and courses that don't: what the plan proves, and what it proposes instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bedplate.catalogue import load_catalogue
+from bedplate.resolver import Refusal, course_fit
+from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
+
+QUEUES = {"bedplate_schedulers": ["kueue"]}
+TIMES = "×"  # noqa: RUF001
+
+
+def course(students: int, share: Any, name: str = "intro", **more: Any) -> dict[str, Any]:
+    """A course of the pool."""
+    return {"name": name, "students": students, "share": share, "pool": "pool_a"} | more
+
+
+def board(model: str, count: int) -> dict[str, Any]:
+    """The GPUs of a host."""
+    return {"bedplate_gpu": {"model": model, "count": count}}
+
+
+def answer(gpus: dict[str, Any], sharing: dict[str, Any], *courses: Any, **more: Any) -> Any:
+    """Decide a site of one host with GPUs."""
+    everywhere = QUEUES | {"bedplate_courses": list(courses)} | more
+    control_plane = host("cp1", ["control_plane"], everywhere)
+    node = host("n1", ["gpu_pools", "pool_a"], gpus | {"bedplate_sharing": sharing} | everywhere)
+    return decide(control_plane, node)
+
+
+def said(found: Any, rule: str = "course-fit") -> str:
+    """Return the one refusal."""
+    assert isinstance(found, Refusal), found
+    assert rules(found) == [rule]
+    return str(found.problems[0])
+
+
+def slicing(share: float) -> dict[str, Any]:
+    """Time-slicing with shares of a size."""
+    return {"mode": "time-slicing", "share": share}
+
+
+def test_a_class_of_fifty_on_four_gpus() -> None:
+    """At 0.08 there are twelve on a GPU and 48 on four; at 0.076 there are thirteen."""
+    text = said(answer(T4, slicing(0.08), course(50, 0.08)))
+    assert f"got intro 50 {TIMES} 0.08 at once" in text
+    assert "48 students of intro on 4 t4-16gb of pool_a: 12 a GPU, bound by compute" in text
+    assert "write students: 48; or write share: 0.076 with replicas: 13 for the pool" in text
+    assert "add 1 GPU" in text
+    planned(answer(T4, slicing(0.08), course(48, 0.08)))
+    planned(answer(T4, slicing(0.076), course(50, 0.076)))
+    planned(answer(board("t4-16gb", 5), slicing(0.08), course(50, 0.08)))
+
+
+@pytest.mark.parametrize(("students", "share"), [(20, 0.05), (50, 0.02)])
+def test_the_seeds_classes_on_one_v100(students: int, share: float) -> None:
+    """By time-slicing or by claims; the device plugin's MPS has 16 shares there."""
+    v100 = board("v100-sxm2-32gb", 1)
+    planned(answer(v100, slicing(share), course(students, share)))
+    planned(answer(v100, {"mode": "dra"}, course(students, share)))
+    mps = answer(v100, {"mode": "mps", "share": share}, course(students, share))
+    assert rules(mps) == ["mps-clients"]
+    text = said(answer(v100, {"mode": "mps", "replicas": 16}, course(students, share)))
+    assert "16 students of intro" in text
+    assert "16 a GPU, bound by clients of MPS" in text
+    assert "write mode: time-slicing or mode: dra for the pool" in text
+
+
+def test_fifty_on_a_smaller_v100_lack_memory_for_the_framework_itself() -> None:
+    asked = course(50, 0.02, frameworks=["pytorch"])
+    text = said(answer(board("v100-sxm2-16gb", 1), slicing(0.02), asked), "course-share")
+    assert "a share of v100-sxm2-16gb has 301Mi of memory" in text
+    assert "more than 400Mi, which the framework itself takes" in text
+    assert "write replicas: 37 for the pool, and share: 0.027" in text
+
+
+def test_what_is_left_for_a_student_is_in_the_lock() -> None:
+    lock = planned(answer(T4, slicing(0.1), course(36, 0.1, frameworks=["jax"]))).lock
+    assert lock.cluster is not None
+    share = lock.cluster.courses["intro"].share
+    # A tenth of 16 GiB less 8 %, of which JAX itself takes 512 MiB.
+    assert (share.resource, share.count, share.user_mib) == ("nvidia.com/gpu", 1, 995)
+    assert course_fit.lines(lock, load_catalogue()) == [
+        (
+            "pool_a",
+            "intro: 36 students with 1 nvidia.com/gpu each, 995Mi to use, always; room for 4 more",
+        )
+    ]
+
+
+def test_claims_have_the_frameworks_memory_in_them() -> None:
+    asked = course(10, {"memory": "2Gi"}, frameworks=["pytorch"])
+    lock = planned(answer(T4, {"mode": "dra"}, asked)).lock
+    assert lock.cluster is not None
+    share = lock.cluster.courses["intro"].share
+    assert (share.memory_mib, share.user_mib) == (2448, 2048)
+    # What is claimed by memory is no quota of whole GPUs.
+    quota = lock.cluster.teams["intro"].gpus["pool_a"]["nvidia.com/gpu"]
+    assert quota.guaranteed == 0
+
+
+def test_claims_of_several_sizes() -> None:
+    """A GPU has room for two of 6 GiB and one of 1 GiB, each with the memory of CUDA itself."""
+    small, large = course(4, {"memory": "1Gi"}), course(8, {"memory": "6Gi"}, "large")
+    planned(answer(T4, {"mode": "dra"}, small, large))
+    text = said(answer(T4, {"mode": "dra"}, small, large | {"students": 9}))
+    assert f"intro 4 {TIMES} 1Gi + large 9 {TIMES} 6Gi at once" in text
+    assert "8 students of large on 4 t4-16gb of pool_a: 2 a GPU, bound by memory" in text
+    assert "write students: 8; or write share: {memory: " in text
+    assert "add 1 GPU" in text
+
+
+def test_courses_count_at_the_times_at_which_they_overlap() -> None:
+    monday = course(30, 0.1, hours=["Mon 10:00-12:00"])
+    later = course(30, 0.1, "later", hours=["Mon 12:00-14:00", "Tue 08:00-10:00"])
+    planned(answer(T4, slicing(0.1), monday, later))
+    over = later | {"hours": ["Mon 11:00-13:00"]}
+    text = said(answer(T4, slicing(0.1), monday, over))
+    assert f"intro 30 {TIMES} 0.1 + later 30 {TIMES} 0.1 at once, Mon 11:00" in text
+    assert "10 students of later" in text
+    assert "write replicas" not in text, "shares of a fifteenth are smaller than what is asked"
+    assert "move one to other hours" in text
+
+
+def test_teams_keep_what_they_are_guaranteed() -> None:
+    lab = {"lab": {"gpus": {"pool_a": {"guaranteed": 4}}}}
+    planned(answer(T4, slicing(0.1), course(36, 0.1), bedplate_teams=lab))
+    text = said(answer(T4, slicing(0.1), course(37, 0.1), bedplate_teams=lab))
+    assert "+ teams 4 at once" in text
+    assert "write students: 36" in text
+
+
+def test_whole_gpus_of_hosts() -> None:
+    """A host of four has room for one who asks for three, and for one who asks for one."""
+    none = {"mode": "none"}
+    planned(answer(T4, none, course(1, {"gpus": 3}), course(1, {"gpus": 1}, "one")))
+    text = said(answer(T4, none, course(2, {"gpus": 2}), course(1, {"gpus": 1}, "one")))
+    assert "bound by GPUs of the pool" in text
+    assert "add 4 GPUs" in text
+
+
+def test_instances_of_mig() -> None:
+    h100, cut = board("h100-pcie-80gb", 2), {"mode": "mig", "profile": "1g.10gb"}
+    planned(answer(h100, cut, course(14, 0.125)))
+    text = said(answer(h100, cut, course(15, 0.125)))
+    assert "14 students of intro" in text
+    assert "instances of the pool, 14 in all" in text
+    assert "1/7 with 9536Mi" in said(answer(h100, cut, course(1, 0.2)), "course-share")
+
+
+@pytest.mark.parametrize(
+    ("sharing", "share", "words"),
+    [
+        (
+            {"mode": "none"},
+            0.1,
+            "write share: {gpus: 1}, or bedplate_sharing: {mode: time-slicing, share: 0.1}",
+        ),
+        ({"mode": "none"}, {"gpus": 8}, "write share: {gpus: 4}"),
+        (slicing(0.1), {"gpus": 1}, "write share: 0.1, or mode: none for the pool"),
+        (slicing(0.1), 0.2, "write replicas: 5 for the pool, or share: 0.1"),
+        (
+            slicing(0.1),
+            {"memory": "4Gi"},
+            "write replicas: 3 for the pool, or share: {memory: 1187Mi}",
+        ),
+        ({"mode": "dra"}, {"memory": "16Gi"}, "write share: {memory: 14753Mi}"),
+        ({"mode": "dra"}, 0.01, "write share: 0.021"),
+    ],
+)
+def test_a_share_that_the_pool_does_not_have(sharing: Any, share: Any, words: str) -> None:
+    assert words in said(answer(T4, sharing, course(4, share)), "course-share")
+
+
+def test_what_a_refusal_proposes_is_accepted() -> None:
+    """The largest class, the largest share and the other mode, each taken by itself."""
+    for students, share in ((50, 0.08), (90, 0.045), (41, 0.1)):
+        found = answer(T4, slicing(share), course(students, share))
+        fix = found.problems[0].fix
+        largest = int(fix.split("students: ")[1].split(";")[0])
+        planned(answer(T4, slicing(share), course(largest, share)))
+        assert rules(answer(T4, slicing(share), course(largest + 1, share))) == ["course-fit"]
+        smaller = float(fix.split("share: ")[1].split(" ")[0])
+        planned(answer(T4, slicing(smaller), course(students, smaller)))
+        finer = round(smaller + 0.001, 3)
+        assert isinstance(answer(T4, slicing(finer), course(students, finer)), Refusal)
