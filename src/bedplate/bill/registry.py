@@ -108,6 +108,22 @@ def _built(web: Web, where: str, reference: str, what: str) -> tuple[str, str, d
     return digest, chosen, inner, kind
 
 
+def chosen_manifest(
+    web: Web, where: str, tag: str, reference: str, digest: str | None
+) -> tuple[str, dict[str, Any]]:
+    """Return digest and manifest of the build for the platform, by a tag or by *digest*.
+
+    Raises:
+        ResolveError: the registry does not give it, or has none for linux/amd64.
+    """
+    what = f"image {reference} is not found"
+    top, kind, found = manifest(web, f"{where}/manifests/{tag}", what, digest)
+    if kind not in INDEXES:
+        return found, top
+    chosen = _for_platform(top, where, reference)
+    return chosen, manifest(web, f"{where}/manifests/{chosen}", what, chosen)[0]
+
+
 def manifest(
     web: Web, url: str, what: str, expected: str | None = None
 ) -> tuple[dict[str, Any], str, str]:

@@ -1,4 +1,4 @@
-"""`bedplate mirror serve|status|stop|list SITE`."""
+"""`bedplate mirror serve|status|stop|list SITE`; `resolve` and `inspect` are the bill's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill import command as resolving
+from bedplate.bill import inspect_command as inspecting
 from bedplate.bill import load_bill
 from bedplate.bill.places import HTTPS
 from bedplate.lock import load_lock
@@ -35,6 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     resolving.add_parser(verbs)
+    inspecting.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")

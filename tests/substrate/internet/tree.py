@@ -76,7 +76,11 @@ class Tree:
         return hashlib.sha256(content).hexdigest()
 
     def image(
-        self, name: str, layers: tuple[bytes, ...] = (b"layer",), history: tuple[str, ...] = ()
+        self,
+        name: str,
+        layers: tuple[bytes, ...] = (b"layer",),
+        history: tuple[str, ...] = (),
+        environment: tuple[str, ...] = (),
     ) -> str:
         """Write an image for amd64 below an index, as vendors publish; return the index's digest.
 
@@ -87,6 +91,8 @@ class Tree:
         if history:
             steps = [{"created_by": step, "empty_layer": step[:3] == "ENV"} for step in history]
             said["history"] = steps
+        if environment:
+            said["config"] = {"Env": list(environment)}
         config = self._json(repository, said)
         manifest = {
             "schemaVersion": 2,

@@ -1,0 +1,100 @@
+"""`bedplate mirror inspect SITE IMAGE`: does an image run in the site's pools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedplate.bill.image_needs import asked, machines, mismatches
+from bedplate.bill.places import Places
+from bedplate.bill.web import Web
+from bedplate.catalogue import load_catalogue
+from bedplate.errors import Problem
+from bedplate.lock import load_lock
+
+if TYPE_CHECKING:
+    from argparse import Namespace, _SubParsersAction
+
+    from bedplate.bill.image_needs import Asks
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock import Lock
+
+OK, NOWHERE = 0, 2
+DESCRIPTION = (
+    "Read an image's configuration from its registry, or from the site's mirror, and say in which "
+    "pools with GPUs it runs: its platform, its CUDA, what it requires of the driver, and the GPUs "
+    "that it has code for. Nothing is pulled."
+)
+EPILOG = "Exit status: 0 it runs in every pool with GPUs, 2 not in all of them; 3 refused, 1 a bug."
+
+
+def add_parser(verbs: _SubParsersAction[Any]) -> None:
+    """Add `inspect` to the verbs of `bedplate mirror`."""
+    parser = verbs.add_parser(
+        "inspect",
+        help="say in which of the site's pools an image runs",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument("image", metavar="IMAGE", help="HOST/NAME:TAG or HOST/NAME@sha256:…")
+    parser.add_argument("--pool", metavar="NAME", help="this pool alone")
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="certificates of the authorities to trust instead of the system's, in PEM",
+    )
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(options: Namespace) -> int:
+    """Carry the command out and return its exit status.
+
+    Raises:
+        BedplateError: the lock cannot be used, or the image's configuration cannot be read.
+    """
+    host, slash, rest = options.image.partition("/")
+    if not slash or not ("." in host or ":" in host) or not (":" in rest or "@" in rest):
+        options.usage_error(f"{options.image} is not HOST/NAME:TAG or HOST/NAME@sha256:…")
+    lock, catalogue = load_lock(options.site), load_catalogue()
+    if options.pool not in {None, *lock.pools}:
+        options.usage_error(
+            f"no pool {options.pool}; the pools are {', '.join(sorted(lock.pools))}"
+        )
+    web = Web(options.ca)
+    try:
+        digest, asks = asked(web, Places.of(lock.sources, catalogue), options.image)
+    finally:
+        web.close()
+    print(f"{options.image.partition('@')[0]}: {digest}")
+    print(f"  {asks.platform}, {f'CUDA {asks.cuda}' if asks.cuda else 'no CUDA that it names'}")
+    wrong = problems(options.image, asks, lock, catalogue, options.pool)
+    for pool in sorted(lock.pools):
+        if options.pool in {None, pool} and lock.pools[pool].gpu:
+            print(f"  pool {pool}: {'does not run' if pool in wrong else 'runs'}")
+            for one in wrong.get(pool, ()):
+                print(f"    {one}")
+    return NOWHERE if wrong else OK
+
+
+def problems(
+    image: str, asks: Asks, lock: Lock, catalogue: Catalogue, pool: str | None = None
+) -> dict[str, list[Problem]]:
+    """Return what keeps an image from running in pools with GPUs, by pool; only of those."""
+    found: dict[str, list[Problem]] = {}
+    for name, decided in lock.pools.items():
+        if pool not in {None, name}:
+            continue
+        for machine in machines(decided, catalogue):
+            for one in mismatches(asks, machine):
+                problem = Problem(
+                    one.what,
+                    f"pool {name}",
+                    got=f"{one.got} in {image}",
+                    allowed=one.allowed,
+                    fix="take an image for this driver and GPU, or another pool",
+                    rule="image",
+                )
+                found.setdefault(name, []).append(problem)
+    return found
