@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from bedplate.accounting import options as accounting
 from bedplate.errors import BedplateError
+from bedplate.share import options as share
 from bedplate.starting import options as starting
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     )
     report.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
     accounting.add_parser(commands)
+    share.add_parser(commands)
     drift = commands.add_parser(
         "drift",
         help="what has changed on the hosts since, and what to run",
@@ -254,6 +256,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.containerfiles import command as containerfiles
 
         return _told(lambda: containerfiles.run(options.site, options.output, options.base))
+    if options.command == "share":
+        from bedplate.share import command as sharing
+
+        return _told(lambda: sharing.run(options))
     if options.command == "drift":
         from bedplate.evidence import drift_command
 

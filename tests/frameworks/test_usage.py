@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-import contextlib
+import http.client
 import json
+import re
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
+import urllib.parse
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import requests
 import yaml
 
 from bedplate.accounting import command
-from bedplate.accounting.records import seconds
 from bedplate.accounting.store import NAMESPACE, Store
-from bedplate.accounting.usage import Window, rows
+from bedplate.accounting.usage import Window, path_in, rows
+from bedplate.cli import main
+from bedplate.frameworks import hub_objects
+from bedplate.hub import magic, share_service
+from bedplate.hub.courses import Course, Profile, Settings
+from bedplate.hub.share_service import SCOPES
+from bedplate.lock.model import Gpu, Quota, Team
 from bedplate.packing.api import Access
 from bedplate.packing.api import Api as OwnApi
 from bedplate.schedulers.accounting_objects import ARCHIVE, NAME, archive, objects
-from tests.schedulers.api import Api, ApiError, eventually
+from tests.frameworks.truth import Truth
+from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import API, RunningKueue, running
+from tests.schedulers.kueue import RunningKueue, holds, running
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import GPU, add_nodes
-from tests.schedulers.workloads import job, pod_spec
+from tests.schedulers.workloads import IMAGE, job, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.schedulers.processes import Process
 
-UNITS = {"pool-train": {GPU: 1.0}}
+SHARED = "nvidia.com/gpu.shared"
+UNITS = {"pool-train": {GPU: 1.0}, "pool-class": {SHARED: 0.25}}
 TEAMS = {
     "vision": {"gpus": {"pool_train": (4, None)}, "members": ["alice"]},
     "audio": {"gpus": {"pool_train": (4, 4)}, "members": ["bob"]},
@@ -45,8 +54,19 @@ TEAMS = {
 
 
 def lock() -> Any:
-    """Return the lock of the tests: two nodes of four GPUs for two teams."""
-    return lock_of({"pool_train": [{}, {}]}, TEAMS, gpus=4)
+    """Return the lock of the tests: eight GPUs of two teams, and one in four shares of a class."""
+    found = lock_of({"pool_train": [{}, {}], "pool_class": [{}]}, TEAMS, gpus=4)
+    pool = found.pools["pool_class"]
+    shared = {
+        "gpu": [Gpu(model="v100-sxm2-32gb", pci=["10de:1db5"], count=1)],
+        "sharing": pool.sharing.model_copy(update={"mode": "time-slicing", "replicas": 4}),
+        "expects": pool.expects.model_copy(update={"resource": SHARED}),
+    }
+    quota = {"pool_class": {SHARED: Quota(guaranteed=2, borrow=0)}}
+    intro = Team(namespaces=["intro"], members=["alice", "bob"], gpus=quota)
+    cluster = found.cluster.model_copy(update={"teams": {**found.cluster.teams, "intro": intro}})
+    pools = {**found.pools, "pool_class": pool.model_copy(update=shared)}
+    return found.model_copy(update={"cluster": cluster, "pools": pools})
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +74,9 @@ def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with two nodes and the queues of two teams."""
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-usage-") as folder,
-        ControlPlane(Path(folder)) as plane,
+        ControlPlane(Path(folder), aggregates=True) as plane,
     ):
-        started = RunningKueue(plane, lock())
+        started = RunningKueue(plane, lock(), places=True)
         add_nodes(plane.api, nodes_of(lock()))
         started.configure(lock())
         for one in objects("", UNITS):
@@ -72,7 +92,7 @@ def api(kueue: RunningKueue) -> Iterator[Api]:
     """Return the client; workloads and records go after the test."""
     with KubeletDouble(kueue.api):
         yield kueue.api
-        kueue.clear("vision", "audio")
+        kueue.clear("vision", "audio", "intro")
         if "recorder" in kueue.plane.processes:
             kueue.plane.processes["recorder"].kill()
         for one in Store(OwnApi(access(kueue.plane))).names():
@@ -93,80 +113,6 @@ def recorder(plane: ControlPlane) -> Process:
     command += [f"--server={plane.server}", f"--ca={plane.authority.path}"]
     command += [f"--certificate={certificate}", f"--key={key}"]
     return plane.add("recorder", [*command, f"--units={plane.folder / 'units.json'}"])
-
-
-class Truth:
-    """What Kueue says, written down apart: each change of a Workload, and the queues' use."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._stopped = threading.Event()
-        self.ends: dict[tuple[str, int], int] = {}
-        self.gpus: dict[tuple[str, int], tuple[str, int]] = {}
-        self.sampled: dict[str, float] = defaultdict(float)
-
-    def __enter__(self) -> Truth:
-        listed = self._api.call("GET", self._api.path("workloads", API))
-        version = listed["metadata"]["resourceVersion"]
-        self._threads = [
-            threading.Thread(target=self._watch, args=(version,), daemon=True),
-            threading.Thread(target=self._sample, daemon=True),
-        ]
-        for one in self._threads:
-            one.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._threads[1].join()
-
-    def _watch(self, version: str) -> None:
-        with contextlib.suppress(requests.RequestException):
-            for event in self._api.watch(self._api.path("workloads", API), version, 120):
-                self._see(event["object"], deleted=event["type"] == "DELETED")
-
-    def _see(self, one: dict[str, Any], *, deleted: bool) -> None:
-        conditions = {of["type"]: of for of in one.get("status", {}).get("conditions", [])}
-        admitted = conditions.get("Admitted")
-        if admitted is None:
-            return
-        uid, at = one["metadata"]["uid"], seconds(admitted["lastTransitionTime"])
-        assert at is not None
-        open_now = [key for key in self.gpus if key[0] == uid and key not in self.ends]
-        if admitted["status"] == "False":
-            self.ends.update(dict.fromkeys(open_now, at))
-            return
-        if (uid, at) not in self.gpus:
-            (used,) = one["status"]["admission"]["podSetAssignments"]
-            count = int(used["resourceUsage"][GPU])
-            self.gpus[uid, at] = one["status"]["admission"]["clusterQueue"], count
-        if conditions.get("Finished", {}).get("status") == "True":
-            self.ends.setdefault((uid, at), seconds(conditions["Finished"]["lastTransitionTime"]))
-        elif deleted:
-            self.ends.setdefault((uid, at), seconds(one["metadata"]["deletionTimestamp"]))
-
-    def _sample(self) -> None:
-        before = time.monotonic()
-        while not self._stopped.wait(0.1):
-            with contextlib.suppress(ApiError, requests.RequestException):
-                queues = self._api.get("clusterqueues", API)
-                lasted, before = time.monotonic() - before, time.monotonic()
-                for one in queues:
-                    for flavor in one["status"].get("flavorsUsage", []):
-                        (used,) = flavor["resources"]
-                        self.sampled[one["metadata"]["name"]] += int(used["total"]) * lasted
-
-    def seconds(self, team: str) -> int:
-        """Return the GPU-seconds of a team; all has ended."""
-        return sum(
-            count * (self.ends[key] - key[1])
-            for key, (queue, count) in self.gpus.items()
-            if queue == team
-        )
-
-    def rounding(self, team: str) -> int:
-        """Return the GPU-seconds by which times in whole seconds may be off."""
-        return sum(2 * count for queue, count in self.gpus.values() if queue == team)
 
 
 def pod(name: str, namespace: str) -> dict[str, Any]:
@@ -231,9 +177,9 @@ def test_sums_are_the_queues_own(
         site=site, since=None, until=None, by="team", format="json", offline=False
     )
     command.run(options)
-    kept = command.path_in(site).read_bytes()
+    kept = path_in(site).read_bytes()
     command.run(options)
-    assert command.path_in(site).read_bytes() == kept
+    assert path_in(site).read_bytes() == kept
     book = command.read(site)
     window = Window(0, int(time.time()))
     sums = {row.name: round(row.gpu_hours * 3600) for row in rows(book, window, "team", ())}
@@ -303,7 +249,218 @@ def _all(store: Store, keys: set[tuple[str, int]]) -> list[Any]:
 
 
 def _site(folder: Path, plane: ControlPlane) -> Path:
-    (folder / ".bedplate").mkdir()
+    (folder / ".bedplate").mkdir(exist_ok=True)
     content = yaml.safe_dump(plane.as_kubeconfig(plane.admin))
     (folder / ".bedplate" / "kubeconfig").write_text(content)
     return folder
+
+
+@pytest.fixture
+def share(kueue: RunningKueue, tmp_path: Path, capsys: Any) -> Any:
+    """Return `bedplate share` as run by somebody in the class: exit status, output, errors."""
+
+    def run(user: str, what: str, *arguments: str) -> tuple[int, str, str]:
+        path = tmp_path / user
+        certificate = kueue.plane.authority.issue(user)
+        path.write_text(yaml.safe_dump(kueue.plane.as_kubeconfig(certificate)))
+        status = main(["share", what, f"--kubeconfig={path}", "-n", "intro", *arguments])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+def test_a_share_waits_runs_and_is_released(api: Api, kueue: RunningKueue, share: Any) -> None:
+    """Two have room; the third and fourth see their place, which moves when one releases."""
+    made = ["--for=1h", "--image=registry.k8s.io/pause:3.10.2"]
+    status, told, _ = share("alice", "request", "0.25", *made, "--name=first")
+    assert status == 0
+    assert "first: 1 nvidia.com/gpu.shared, 0.25 of a GPU, 8Gi, for 1h" in told
+    assert re.search(r"first: running, until 20\d\d-", told)
+    assert share("bob", "request", "4Gi", *made, "--name=second")[0] == 0
+    for name in ("third", "fourth"):
+        assert share("bob", "request", "0.1", *made, "--name", name, "--no-wait")[0] == 0
+        eventually(lambda name=name: name in share("bob", "list")[1])
+        time.sleep(1.1)  # who came in the same second is ordered by name
+    eventually(lambda: "fourth: waiting, place 2 of 2" in share("alice", "list")[1])
+    assert "third: waiting, place 1 of 2" in share("alice", "list")[1]
+    assert "[0.25, alice]" in share("bob", "list")[1], "who has it is what the API server wrote"
+    assert share("alice", "release", "first") == (0, "first: released\n", "")
+    eventually(lambda: "third: running" in share("bob", "list")[1])
+    eventually(lambda: "fourth: waiting, place 1 of 1" in share("bob", "list")[1])
+    assert share("bob", "release", "second", "third", "fourth")[0] == 0
+    eventually(lambda: share("bob", "list")[1] == "No shares.\n")
+
+
+def test_a_share_ends_by_itself_and_is_counted(
+    api: Api, kueue: RunningKueue, share: Any, tmp_path: Path
+) -> None:
+    """Three seconds, kept by Kubernetes' own controller; a quarter of a GPU is counted."""
+    image = "--image=registry.k8s.io/pause:3.10.2"
+    # On a busy machine its end may come before it was seen to run: 2.
+    assert share("alice", "request", "0.25", "--for=3s", image, "--name=brief")[0] in (0, 2)
+    eventually(lambda: "brief: ended, its time was up" in share("alice", "list")[1])
+    eventually(lambda: all(holds(one, "Finished") for one in kueue.workloads("intro")))
+    book = command.read(tmp_path)
+    command.merge(OwnApi(access(kueue.plane), 60.0), book, lock(), int(time.time()))
+    (one,) = book
+    assert (one.user, one.queue, one.why) == ("alice", "intro", "finished")
+    assert [(of.resource, of.count, of.gpus) for of in one.amounts] == [(SHARED, 1, 0.25)]
+    assert 3 <= (one.end or 0) - one.start < 60
+    assert share("alice", "release", "brief")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("user", "arguments", "said"),
+    [
+        (
+            "alice",
+            ["request", "0.5", "--image=i"],
+            "no such share in this queue — namespace intro — got 0.5 / allowed 0.25 (8Gi) — ask",
+        ),
+        (
+            "alice",
+            ["request", "9Gi", "--image=i"],
+            "no such share in this queue — namespace intro — got 9Gi / allowed 0.25 (8Gi)",
+        ),
+        (
+            "alice",
+            ["request", "half", "--image=i"],
+            "no share of a GPU — namespace intro — got half / allowed a part (0.1), whole GPUs",
+        ),
+        (
+            "alice",
+            ["request", "0.1", "--image=i", "--for=8d"],
+            "no time for a share — namespace intro — got 8d / allowed 1s to 7d, as 30m or 1h30m",
+        ),
+        ("alice", ["release", "other"], "no such share — namespace intro — got other / allowed"),
+        (
+            "eve",
+            ["list"],
+            'the API refuses — namespace intro — got jobs.batch is forbidden: User "',
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused(
+    api: Api, share: Any, user: str, arguments: list[str], said: str
+) -> None:
+    status, _, told = share(user, *arguments)
+    assert status == 3
+    assert said in told
+
+
+HUBS = {
+    "alice-token": {"name": "ada", "kind": "user", "groups": [], "scopes": list(SCOPES)},
+    "bob-token": {"name": "bob", "kind": "user", "groups": ["class"], "scopes": list(SCOPES)},
+    "eve-token": {"name": "eve", "kind": "user", "groups": [], "scopes": list(SCOPES)},
+    "weak-token": {"name": "ada", "kind": "user", "groups": [], "scopes": ["self"]},
+}
+
+
+class HubDouble(BaseHTTPRequestHandler):
+    """A double of the hub: it says whose a token is, as the hub's `/user` does."""
+
+    def do_GET(self) -> None:
+        """Answer with the user of the token."""
+        found = HUBS.get(self.headers["Authorization"].removeprefix("token "))
+        self.send_response(200 if found and self.path == "/hub/api/user" else 403)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def service(kueue: RunningKueue) -> Iterator[str]:
+    """Start the service with the rights that the hub's account gets for it; return its address."""
+    api, plane = kueue.api, kueue.plane
+    for one in (hub_objects.namespace(), *hub_objects.rights({"intro": {}})):
+        api.apply(one)
+    certificate, key = plane.authority.issue(hub_objects.ACCOUNT)
+    own = OwnApi(Access(plane.server, plane.authority.path, None, certificate, key), 60.0)
+    hub = ThreadingHTTPServer(("127.0.0.1", 0), HubDouble)
+    profile = Profile("jax", "JAX", "", IMAGE)
+    courses = {
+        "intro": Course("intro", "UTC", [profile], {}, members=["ada", "group:class"]),
+        "other": Course("other", "UTC", [profile], {}, members=["zoe"]),
+    }
+    known = Settings(courses, "native", {}, [], {})
+    served = share_service.server(
+        share_service.Service(
+            lambda method, path, body: own.call(method, path, body),
+            lambda token: share_service.user_of(
+                f"http://127.0.0.1:{hub.server_port}/hub/api", token
+            ),
+            share_service.image_of(known),
+        ),
+        ("127.0.0.1", 0),
+        "/services/shares/",
+    )
+    for one in (hub, served):
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}/services/shares/intro"
+    for one in (hub, served):
+        one.shutdown()
+        one.server_close()
+
+
+def test_a_notebook_has_a_share_by_the_magic(
+    api: Api,
+    kueue: RunningKueue,
+    service: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    """The student's own is seen and released; another student's is neither."""
+    monkeypatch.setenv(magic.ADDRESS, service)
+    monkeypatch.setattr(magic, "PAUSE", 0.2)
+
+    def does(token: str, line: str) -> str:
+        monkeypatch.setenv(magic.TOKEN, token)
+        magic.share(line)
+        return str(capsys.readouterr().out)
+
+    told = does("alice-token", "request 0.1 1h")
+    assert re.search(r"(share-\w+): 1 nvidia.com/gpu.shared, 0.25 of a GPU, 8Gi, for 1h", told)
+    assert "running, until 20" in told
+    name = told.partition(":")[0]
+    assert "one share more than allowed — got 1 already / allowed 1 at a time" in does(
+        "alice-token", "request 0.1 1h"
+    )
+    assert does("bob-token", "list") == "No shares.\n"
+    assert "no such share of yours — got" in does("bob-token", f"release {name}")
+    assert name in does("alice-token", "list")
+    # It is the student's in the accounts too, though the hub made it.
+    book = command.read(tmp_path)
+    command.merge(OwnApi(access(kueue.plane), 60.0), book, lock(), int(time.time()))
+    assert [(one.user, one.queue) for one in book] == [("ada", "intro")]
+    assert does("alice-token", f"release {name}") == f"{name}: released\n"
+    eventually(lambda: does("alice-token", "list") == "No shares.\n")
+    assert "no share of a GPU — got half" in does("alice-token", "request half")
+    assert does("alice-token", "ask") == magic.USAGE + "\n"
+
+
+@pytest.mark.parametrize(
+    ("token", "course", "status", "said"),
+    [
+        ("eve-token", "intro", 403, "intro is no course of eve"),
+        ("bob-token", "other", 403, "other is no course of bob"),
+        ("bob-token", "kube-system", 403, "kube-system is no course of bob"),
+        ("none", "intro", 403, "the hub does not know the token"),
+        ("weak-token", "intro", 403, "the token is not of a user with the scope access:services!"),
+        ("", "intro", 401, "send a token of the hub"),
+        ("bob-token", "intro/../other/x", 404, "no such address"),
+    ],
+)
+def test_the_service_answers_only_whom_it_should(
+    api: Api, service: str, token: str, course: str, status: int, said: str
+) -> None:
+    address = urllib.parse.urlsplit(service)
+    connection = http.client.HTTPConnection(address.netloc, timeout=30)
+    headers = {"Authorization": f"token {token}"} if token else {}
+    connection.request("GET", f"/services/shares/{course}", headers=headers)
+    answer = connection.getresponse()
+    assert (answer.status, said in json.load(answer)["error"]) == (status, True)
+    connection.close()

@@ -138,8 +138,12 @@ def test_students_and_strangers_get_no_rights() -> None:
     assert {resource for rule in rules for resource in rule["resources"]} == {
         "clusterqueues",
         "events",
+        "jobs",
+        "localqueues",
         "localqueues/pendingworkloads",
         "pods",
+        "resourceflavors",
+        "workloads",
     }
     (queues,) = (rule for rule in rules if "clusterqueues" in rule["resources"])
     assert queues["resourceNames"] == ["intro"]

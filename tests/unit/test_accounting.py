@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from bedplate.accounting import command
 from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.records import seen, user_of, written
+from bedplate.accounting.summary import summary
 from bedplate.accounting.units import capacity, units
-from bedplate.accounting.usage import Window, over_time, rows
+from bedplate.accounting.usage import Window, over_time, path_in, rows
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from tests.schedulers.locks import lock_of
@@ -272,7 +273,7 @@ def test_the_command_reads_what_the_site_keeps(
         take(book, work, T0 + 1800)
     site = tmp_path / "site"
     (site / ".bedplate").mkdir(parents=True)
-    command.path_in(site).write_text(lines(book))
+    path_in(site).write_text(lines(book))
     lock = lock_of({"pool_a": [{}]}, {}, gpus=4)
     monkeypatch.setattr(command, "load_lock", lambda _: lock)
     window = ["--since", str(written(T0)), "--until", str(written(T0 + 3600)), "--offline"]
@@ -289,7 +290,28 @@ def test_the_command_reads_what_the_site_keeps(
     table = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert table[0][:2] == ["team", "gpu_hours"]
     assert {line[0] for line in table[1:]} == {"vision", "'=evil"}, "no cell is a formula"
-    assert command.path_in(site).read_text() == lines(book)
+    assert path_in(site).read_text() == lines(book)
+
+
+def test_the_reports_summary_has_a_picture_of_equal_bytes(tmp_path: Path) -> None:
+    """Nothing where usage was never read; else a table and a picture that a page can hold."""
+    lock = lock_of({"pool_a": [{}]}, {}, gpus=4)
+    assert summary(tmp_path, lock) is None
+    book = Book()
+    for name, queue in (("w1", "vision"), ("w2", "<script>")):
+        work = History(name, count=2, queue=queue)
+        work.admit(T0)
+        work.finish(T0 + 1800)
+        take(book, work, T0 + 1800)
+    (tmp_path / ".bedplate").mkdir()
+    path_in(tmp_path).write_text(lines(book))
+    found = summary(tmp_path, lock)
+    assert found is not None
+    assert (found.used, found.offered) == (2.0, 2.0)
+    assert found.picture.startswith("<svg")
+    assert "vision" in found.picture
+    assert "<script>" not in found.picture
+    assert summary(tmp_path, lock) == found
 
 
 @pytest.mark.parametrize(
@@ -313,6 +335,6 @@ def test_mistakes_are_refused(
 
 def test_a_broken_file_of_records_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / ".bedplate").mkdir()
-    command.path_in(tmp_path).write_text('{"uid": "w"}\n')
+    path_in(tmp_path).write_text('{"uid": "w"}\n')
     with pytest.raises(command.SiteError, match=r"records cannot be read .* got line 1: "):
         command.read(tmp_path)

@@ -14,7 +14,7 @@ from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.records import written
 from bedplate.accounting.store import Store
 from bedplate.accounting.units import capacity, units
-from bedplate.accounting.usage import Row, Window, rows, window_of
+from bedplate.accounting.usage import Row, Window, path_in, rows, window_of
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import Problem, SiteError
 from bedplate.kubeaccess import AccessError, access_of
@@ -33,11 +33,6 @@ IDLE_UNKNOWN = "no exporter of GPU metrics is read"
 COLUMNS = ("name", "gpu_hours", "share_hours", "not_placed", "workloads", "running")
 #: Seconds for an answer: a page of 500 Workloads comes from a busy API server too.
 PATIENCE = 60.0
-
-
-def path_in(site: Path) -> Path:
-    """Return where a site's records lie."""
-    return site / ".bedplate" / "usage.jsonl"
 
 
 def run(options: Namespace) -> int:

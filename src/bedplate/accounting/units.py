@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, Final
 
 from bedplate.lock.offers import offered, offers
-from bedplate.schedulers.kueue.objects import named
 from bedplate.simulation.of_lock import instances
 
 if TYPE_CHECKING:
@@ -14,23 +15,61 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
     from bedplate.lock.model import Pool
 
+PROFILE: Final = re.compile(r"\.(?P<gib>[0-9]+)gb")
+
 
 def units(lock: Lock, catalogue: Catalogue) -> Units:
     """Return GPUs by unit, by pool and resource. A share is its part of the GPU."""
     return {
-        named(name): {resource: _unit(pool, resource, catalogue) for resource in offers(pool)}
+        flavored(name): {resource: _unit(pool, resource, catalogue) for resource in offers(pool)}
         for name, pool in sorted(lock.pools.items())
         if offers(pool) and pool.expects is not None and pool.expects.by != "slurm"
     }
+
+
+def flavored(pool: str) -> str:
+    """Return what the flavours of a pool begin with: its name as Kubernetes writes names."""
+    return pool.replace("_", "-").lower()
+
+
+def annotation(lock: Lock, pool: str, catalogue: Catalogue) -> str:
+    """Return what a unit of each resource of a pool is, as JSON: requests of shares read it.
+
+    `gpus` and `memory_mib` are those of a unit, `most` the units that one container can have: more
+    than one share of a GPU is refused by the device plugin, or is no more of the GPU.
+    """
+    of = lock.pools[pool]
+    found = {}
+    for resource, count in offers(of).items():
+        gpus = _unit(of, resource, catalogue)
+        memory = _memory(of, resource, gpus, catalogue)
+        found[resource] = {
+            "gpus": round(gpus, 6),
+            "most": count if gpus == 1 else 1,
+            **({"memory_mib": memory} if memory else {}),
+        }
+    return json.dumps(found, sort_keys=True)
+
+
+def _memory(pool: Pool, resource: str, gpus: float, catalogue: Catalogue) -> int | None:
+    """Return the memory of a unit in MiB: that of the profile, or the GPU's part; None if unknown.
+
+    GPUs of several models count as the smallest.
+    """
+    if found := PROFILE.search(resource.partition("/mig-")[2] or pool.sharing.profile or ""):
+        return int(found["gib"]) * 1024
+    models = [catalogue.gpu_models.get(gpu.model) for gpu in pool.gpu]
+    sizes = [one.value.memory_gib for one in models if one is not None and one.value.memory_gib]
+    return int(min(sizes) * 1024 * gpus) if sizes else None
 
 
 def capacity(lock: Lock, catalogue: Catalogue) -> float:
     """Return the GPUs that all nodes offer to the queues."""
     of = units(lock, catalogue)
     return sum(
-        count * of[named(name)][resource]
+        count * of[flavored(name)][resource]
         for name in lock.pools
-        if named(name) in of
+        if flavored(name) in of
         for resource, count in offered(lock, name).items()
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from bedplate.accounting.records import Record
 
@@ -49,6 +50,11 @@ class Row:
     not_placed: float
     workloads: int
     running: int
+
+
+def path_in(site: Path) -> Path:
+    """Return where a site's records lie."""
+    return site / ".bedplate" / "usage.jsonl"
 
 
 def rows(records: Iterable[Record], window: Window, by: By, courses: Iterable[str]) -> list[Row]:

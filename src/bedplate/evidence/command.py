@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bedplate.accounting.usage import path_in
 from bedplate.evidence.drift import load_drift
 from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
@@ -14,6 +16,9 @@ from bedplate.site import load_site
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from bedplate.accounting.summary import Summary
+    from bedplate.lock import Lock
 
 PROVEN, NOT_PROVEN = 0, 2
 
@@ -36,7 +41,10 @@ def run(site: Path) -> int:
         for name, hosts in pools.items()
     }
     drift = load_drift(site, lock, digest(site), evidence)
-    report = assemble(site.resolve().name, lock, digest(site), evidence, wishes, drift)
+    report = replace(
+        assemble(site.resolve().name, lock, digest(site), evidence, wishes, drift),
+        usage=_usage(site, lock),
+    )
     folder = site / ".bedplate"
     page = render(report)
     # A lone surrogate, as JSON can hold it, has no UTF-8: a question mark is no reason to fail.
@@ -68,3 +76,12 @@ def run(site: Path) -> int:
         print(f"Drifted since: {names} — see: bedplate drift {site}")
     print(f"Wrote {folder}/report.html and junit.xml.")
     return PROVEN if report.result is Result.PASS else NOT_PROVEN
+
+
+def _usage(site: Path, lock: Lock) -> Summary | None:
+    """Return the summary of use; what it needs is imported only where there is something."""
+    if not path_in(site).exists():
+        return None
+    from bedplate.accounting.summary import summary
+
+    return summary(site, lock)

@@ -16,6 +16,7 @@ from bedplate.lock.sharing_line import sharing_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bedplate.accounting.summary import Summary
     from bedplate.evidence.drift import HostDrift
     from bedplate.lock import Lock
 
@@ -65,6 +66,7 @@ class Report:
     cluster_stale: bool = False
     strangers: Sequence[Evidence] = field(default=())
     drift: Sequence[HostDrift] = field(default=())
+    usage: Summary | None = None
 
     @property
     def set_aside(self) -> Mapping[str, str]:

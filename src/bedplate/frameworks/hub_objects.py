@@ -78,7 +78,13 @@ def rights(courses: Mapping[str, Any]) -> list[Object]:
                     "resources": ["clusterqueues"],
                     "resourceNames": names,
                     "verbs": ["get", "patch"],
-                }
+                },
+                # What a share of a GPU is, for the service that asks for them.
+                {
+                    "apiGroups": ["kueue.x-k8s.io"],
+                    "resources": ["resourceflavors"],
+                    "verbs": ["get"],
+                },
             ],
         ),
         _object(
@@ -107,6 +113,17 @@ def rights(courses: Mapping[str, Any]) -> list[Object]:
                         "verbs": ["get", "list", "watch", "create", "patch", "delete"],
                     },
                     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
+                    # Shares on request are Jobs.
+                    {
+                        "apiGroups": ["batch"],
+                        "resources": ["jobs"],
+                        "verbs": ["list", "create", "delete"],
+                    },
+                    {
+                        "apiGroups": ["kueue.x-k8s.io"],
+                        "resources": ["localqueues", "workloads"],
+                        "verbs": ["get", "list"],
+                    },
                     {
                         "apiGroups": ["visibility.kueue.x-k8s.io"],
                         "resources": ["localqueues/pendingworkloads"],

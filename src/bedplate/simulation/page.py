@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import re
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from bedplate import shipped
+from bedplate import pictures, shipped
 from bedplate.errors import Problem, SiteError
 from bedplate.simulation import screen
 from bedplate.simulation.figures import FORMULA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from bedplate.simulation.figures import Report
 
-#: What stands before the picture is for files of their own.
-BEFORE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
-NAMESPACE = re.compile(r' xmlns(?::\w+)?="[^"]*"')
 UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
-SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "bedplate", "font.size": 10}
 
 
 def render(report: Report) -> str:
@@ -41,10 +35,13 @@ def render(report: Report) -> str:
 
 def picture(report: Report) -> str:
     """Return GPUs in use and jobs that run and wait over time, as SVG to stand in a page."""
+
+    def draw(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True)
+        _draw(report, above, below)
+
     try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
+        return pictures.svg(draw, (10, 6))
     except ImportError as error:
         problem = Problem(
             "the page's picture needs matplotlib",
@@ -54,15 +51,6 @@ def picture(report: Report) -> str:
             rule="simulate",
         )
         raise SiteError([problem]) from error
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(10, 6), layout="constrained")
-        FigureCanvasSVG(figure)
-        above, below = figure.subplots(2, 1, sharex=True)
-        _draw(report, above, below)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    text = METADATA.sub("", BEFORE.sub("", out.getvalue(), count=1))
-    return NAMESPACE.sub("", text)
 
 
 def _draw(report: Report, above: Axes, below: Axes) -> None:

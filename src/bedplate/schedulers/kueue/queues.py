@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bedplate.accounting.units import annotation
+from bedplate.catalogue import load_catalogue
+from bedplate.hub.shares import UNITS
 from bedplate.lock.model import Quota
 from bedplate.lock.offers import offered, offers
 from bedplate.presets.model import PLAIN, Preset
@@ -114,7 +117,9 @@ def flavors(lock: Lock) -> Iterator[Object]:
             spec["topologyName"] = topology_name(lock, pool)
         labels = {POOL_LABEL: pool}
         about = f"The nodes of {pool}: {told} in all."
-        yield made("ResourceFlavor", flavor_name(lock, pool), about, labels=labels, spec=spec)
+        flavor = made("ResourceFlavor", flavor_name(lock, pool), about, labels=labels, spec=spec)
+        flavor["metadata"]["annotations"][UNITS] = annotation(lock, pool, load_catalogue())
+        yield flavor
 
 
 def priority_classes(lock: Lock) -> Iterator[Object]:

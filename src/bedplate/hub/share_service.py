@@ -1,0 +1,266 @@
+"""The hub's service `shares`: request, list and release a share of a GPU over HTTP.
+
+Standard library only. Who asks is whom the hub says the token is of; the token needs the scope of
+the service. A student has shares in the courses that the hub lets them use, and sees their own.
+
+    GET    PREFIX/COURSE          the shares of who asks
+    POST   PREFIX/COURSE          {"share": "0.1", "time": "1h"}
+    DELETE PREFIX/COURSE/NAME
+"""
+
+from __future__ import annotations
+
+import http
+import json
+import logging
+import os
+import re
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bedplate.hub import shares
+from bedplate.hub.courses import Settings, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NAME: Final = "shares"
+#: What a token needs, and what the hub's configuration gives to users and to their notebooks.
+SCOPES: Final = (f"access:services!service={NAME}", "access:services")
+#: Shares that somebody may have in a course at once: a class has one for each student.
+MOST: Final = 1
+LARGEST: Final = 4096
+PATIENCE: Final = 10.0
+TOKEN: Final = re.compile(r"(?:token|bearer) (?P<token>\S+)", re.IGNORECASE)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks, as the hub knows them."""
+
+    name: str
+    groups: frozenset[str]
+
+
+class NotAllowedError(Exception):
+    """Who asks may not; `status` is HTTP's."""
+
+    def __init__(self, status: http.HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def user_of(hub: str, token: str) -> User:
+    """Return whose a token is. `hub` is the address of the hub's API. Raises NotAllowedError."""
+    asked = urllib.request.Request(  # noqa: S310 - the stack's own address
+        f"{hub}/user", headers={"Authorization": f"token {token}"}
+    )
+    try:
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310
+            found = json.load(answer)
+    except urllib.error.HTTPError as error:
+        message = "the hub does not know the token"
+        raise NotAllowedError(http.HTTPStatus.FORBIDDEN, message) from error
+    except (OSError, ValueError) as error:
+        message = f"the hub does not answer: {error}"
+        raise NotAllowedError(http.HTTPStatus.BAD_GATEWAY, message) from error
+    if found.get("kind") != "user" or not set(SCOPES) & set(found.get("scopes") or ()):
+        raise NotAllowedError(
+            http.HTTPStatus.FORBIDDEN, f"the token is not of a user with the scope {SCOPES[0]}"
+        )
+    return User(str(found["name"]), frozenset(map(str, found.get("groups") or ())))
+
+
+@dataclass(frozen=True)
+class Service:
+    """What is done for a user.
+
+    Attributes:
+        call: one request to the API server.
+        who: a user by token, or NotAllowedError.
+        image: what runs in the shares of a course for a user; None where it is not theirs.
+    """
+
+    call: shares.Call
+    who: Callable[[str], User]
+    image: Callable[[str, User], str | None]
+
+    def answer(
+        self, method: str, parts: list[str], header: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return what is answered. Raises NotAllowedError, ShareError, or the API's error."""
+        found = TOKEN.fullmatch(header.strip())
+        if found is None:
+            message = "send a token of the hub: Authorization: token TOKEN"
+            raise NotAllowedError(http.HTTPStatus.UNAUTHORIZED, message)
+        user = self.who(found["token"])
+        if not parts or len(parts) > 2 or (len(parts) == 2) != (method == "DELETE"):
+            raise NotAllowedError(http.HTTPStatus.NOT_FOUND, "no such address")
+        course = parts[0]
+        image = self.image(course, user)
+        if image is None:
+            message = f"{course} is no course of {user.name}"
+            raise NotAllowedError(http.HTTPStatus.FORBIDDEN, message)
+        if method == "POST":
+            return self._request(course, user, image, body)
+        mine = shares.shares(self.call, course, user.name)
+        if method == "DELETE":
+            self._release(course, parts[1], mine)
+            return {}
+        return {"shares": [{**asdict(one), "line": str(one)} for one in mine]}
+
+    def _request(
+        self, course: str, user: User, image: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        mine = [one for one in shares.shares(self.call, course, user.name) if one.state != "ended"]
+        if len(mine) >= MOST:
+            got, allowed = f"{len(mine)} already", f"{MOST} at a time"
+            fix = f"release {mine[0].name} first"
+            raise shares.ShareError("one share more than allowed", got, allowed, fix)
+        asked = shares.Request(
+            text=str(body.get("share", "")),
+            length=shares.seconds(str(body.get("time", "1h"))),
+            image=image,
+            user=user.name,
+        )
+        made = shares.request(self.call, course, asked)
+        log.info("%s asked for %s in %s: %s", user.name, asked.text, course, made.name)
+        return asdict(made)
+
+    def _release(self, course: str, name: str, mine: list[shares.Share]) -> None:
+        if name not in {one.name for one in mine}:
+            allowed = ", ".join(one.name for one in mine) or "none"
+            raise shares.ShareError("no such share of yours", name, allowed, "list them")
+        shares.release(self.call, course, name)
+
+
+def server(service: Service, address: tuple[str, int], prefix: str) -> ThreadingHTTPServer:
+    """Return the server; `prefix` is the service's part of the hub's address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _do(self) -> None:
+            status, answer = self._answer()
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_DELETE = _do  # noqa: N815 - names of the base class
+
+        def _answer(self) -> tuple[int, dict[str, Any]]:
+            try:
+                header = self.headers.get("Authorization", "")
+                body = self._body()
+                return http.HTTPStatus.OK, service.answer(self.command, self._parts(), header, body)
+            except NotAllowedError as error:
+                return error.status, {"error": str(error)}
+            except shares.ShareError as error:
+                return http.HTTPStatus.UNPROCESSABLE_ENTITY, {"error": str(error)}
+            except Exception as error:
+                log.exception("%s %s", self.command, self.path)
+                return http.HTTPStatus.BAD_GATEWAY, {"error": f"the cluster refuses: {error}"}
+
+        def _parts(self) -> list[str]:
+            path = urllib.parse.urlsplit(self.path).path
+            if not path.startswith(prefix):
+                return []
+            return [urllib.parse.unquote(one) for one in path[len(prefix) :].split("/") if one]
+
+        def _body(self) -> dict[str, Any]:
+            """Read the body whole, also where it is not used: the connection is kept."""
+            length = int(self.headers.get("Content-Length") or 0)
+            if length > LARGEST:
+                self.close_connection = True
+                raise NotAllowedError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long")
+            try:
+                found = json.loads(self.rfile.read(length) or b"{}")
+            except ValueError as error:
+                raise NotAllowedError(http.HTTPStatus.BAD_REQUEST, "no JSON") from error
+            if not isinstance(found, dict):
+                raise NotAllowedError(http.HTTPStatus.BAD_REQUEST, "no JSON object")
+            return found
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+            log.debug(format, *args)
+
+    return ThreadingHTTPServer(address, Handler)
+
+
+def image_of(known: Settings) -> Callable[[str, User], str | None]:
+    """Return the image of a course's shares for a user: that of its first profile."""
+
+    def image(course: str, user: User) -> str | None:
+        theirs = {one.name: one for one in known.of(user.name, user.groups)}
+        found = theirs.get(course)
+        return found.profiles[0].image if found is not None and found.profiles else None
+
+    return image
+
+
+class ApiError(Exception):
+    """An answer of the API server that is none of success."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def in_cluster(server: str, ca: str, token: Path) -> shares.Call:
+    """Return how a pod asks the API server, with the token of its account."""
+    trusted = ssl.create_default_context(cafile=ca)
+
+    def call(method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        asked = urllib.request.Request(  # noqa: S310 - the API server's address
+            server + path,
+            data=None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={
+                "Authorization": f"Bearer {token.read_text().strip()}",  # kubelet renews it
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(asked, timeout=PATIENCE, context=trusted) as answer:  # noqa: S310
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            try:
+                message = str(json.load(error)["message"])
+            except (ValueError, KeyError, TypeError):
+                message = str(error)
+            raise ApiError(error.code, message) from error
+
+    return call
+
+
+def main() -> None:
+    """Serve, as a service that the hub starts: where and for which hub says the environment."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    account = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    host, port = (os.environ[f"KUBERNETES_SERVICE_{part}"] for part in ("HOST", "PORT"))
+    server_url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    hub = os.environ["JUPYTERHUB_API_URL"]
+    service = Service(
+        in_cluster(server_url, str(account / "ca.crt"), account / "token"),
+        lambda token: user_of(hub, token),
+        image_of(settings()),
+    )
+    where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
+    prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]
+    server(service, ("0.0.0.0", where.port or 80), prefix).serve_forever()  # noqa: S104 - a pod
+
+
+if __name__ == "__main__":
+    main()

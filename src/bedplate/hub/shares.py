@@ -1,0 +1,397 @@
+"""A share of a GPU on request: what can be had, the Job that asks for it, where it waits, its end.
+
+Standard library only: the hub mounts this file, the command line imports it. Whoever calls brings
+`call`, which makes one request to the API server and returns its document, and raises an error with
+the HTTP `status`. Nothing is remembered: the queue is Kueue's, the shares are the Jobs there are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+Call = Callable[[str, str, "Mapping[str, Any] | None"], "dict[str, Any]"]
+Object = dict[str, Any]
+
+KUEUE: Final = "/apis/kueue.x-k8s.io/v1beta2"
+VISIBLE: Final = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+QUEUE: Final = "default"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+#: On a Job that is a share, and on its pods.
+LABEL: Final = "bedplate.io/share"
+#: On a flavour: what a unit of its resources is, as JSON by resource.
+UNITS: Final = "bedplate.io/units"
+ASKED: Final = "bedplate.io/asked"
+USER: Final = "bedplate.io/user"
+STUDENT: Final = "hub.jupyter.org/username"
+#: Seconds that an ended share is still listed.
+KEPT: Final = 3600
+SHORTEST: Final = 1
+#: A week: what is to run longer is a job, not a share.
+LONGEST: Final = 7 * 24 * 3600
+MEMORY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,6})(?P<unit>[MG])i")
+SPAN: Final = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+
+
+class ShareError(Exception):
+    """Something that who asks can put right."""
+
+    def __init__(self, what: str, got: str, allowed: str, fix: str) -> None:
+        super().__init__(f"{what} — got {got} / allowed {allowed} — {fix}")
+        self.what, self.got, self.allowed, self.fix = what, got, allowed, fix
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody asks for: a part of a GPU or whole ones, or memory. One of the two is there."""
+
+    gpus: float | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a team can ask for in one pool.
+
+    Attributes:
+        gpus: of one unit, 1 or less.
+        memory_mib: of one unit; None where it is not known.
+        most: units that one container can have.
+        labels: of the pool's nodes.
+    """
+
+    resource: str
+    gpus: float
+    memory_mib: int | None
+    most: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        memory = f" ({_memory(self.memory_mib)})" if self.memory_mib else ""
+        return f"{self.gpus:g}{memory}" if self.most == 1 else f"1 to {self.most} GPUs{memory}"
+
+
+def wanted(text: str) -> Wanted:
+    """Return what a text asks for: `0.1`, `2`, `2Gi`. Raises ShareError."""
+    if found := MEMORY.fullmatch(text):
+        return Wanted(memory_mib=int(found["number"]) * (1024 if found["unit"] == "G" else 1))
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not math.isfinite(number) or number <= 0 or (number > 1 and number != int(number)):
+        raise ShareError(
+            "no share of a GPU",
+            text,
+            "a part (0.1), whole GPUs (1, 2) or memory (2Gi)",
+            "write one",
+        )
+    return Wanted(gpus=number)
+
+
+def seconds(text: str) -> int:
+    """Return how long a text says: `30m`, `1h30m`, `90s`, `2d`. Raises ShareError."""
+    found = SPAN.fullmatch(text)
+    parts = [int(one or 0) for one in found.groups()] if found else [0] * 4
+    total = sum(number * size for number, size in zip(parts, (86400, 3600, 60, 1), strict=True))
+    if not SHORTEST <= total <= LONGEST:
+        raise ShareError("no time for a share", text, "1s to 7d, as 30m or 1h30m", "write a time")
+    return total
+
+
+def offers(call: Call, namespace: str) -> list[Offer]:
+    """Return what the queue of a namespace has quota of, the smallest first."""
+    local = call("GET", f"{KUEUE}/namespaces/{namespace}/localqueues/{QUEUE}", None)
+    queue = call("GET", f"{KUEUE}/clusterqueues/{local['spec']['clusterQueue']}", None)
+    found = []
+    for group in queue["spec"].get("resourceGroups") or []:
+        for one in group["flavors"]:
+            has = [r["name"] for r in one["resources"] if _quota(r)]
+            if has:
+                flavor = call("GET", f"{KUEUE}/resourceflavors/{one['name']}", None)
+                found += _offers(flavor, has)
+    return sorted(found, key=lambda one: (one.gpus, one.memory_mib or 0, one.resource))
+
+
+def _quota(resource: Mapping[str, Any]) -> bool:
+    """Tell whether a queue may have any of a resource. Without a limit it may borrow all."""
+    return str(resource.get("nominalQuota", "0")) != "0" or resource.get("borrowingLimit") != "0"
+
+
+def _offers(flavor: Mapping[str, Any], resources: list[str]) -> list[Offer]:
+    units = json.loads((flavor["metadata"].get("annotations") or {}).get(UNITS) or "{}")
+    labels = flavor["spec"].get("nodeLabels") or {}
+    return [
+        Offer(name, float(one["gpus"]), one.get("memory_mib"), int(one["most"]), labels)
+        for name, one in units.items()
+        if name in resources
+    ]
+
+
+def chosen(found: list[Offer], want: Wanted) -> tuple[Offer, int]:
+    """Return the smallest offer that has what is asked for, and how many units of it.
+
+    Raises:
+        ShareError: there is none.
+    """
+    for one in found:
+        count = _count(one, want)
+        if count is not None:
+            return one, count
+    asked = f"{want.gpus:g}" if want.gpus is not None else _memory(want.memory_mib)
+    what = "no such share in this queue"
+    allowed = ", ".join(dict.fromkeys(map(str, found))) or "none: the team has no quota of GPUs"
+    raise ShareError(what, asked, allowed, "ask for one of these, or for less")
+
+
+def _count(one: Offer, want: Wanted) -> int | None:
+    if want.memory_mib is not None:
+        count = math.ceil(want.memory_mib / one.memory_mib) if one.memory_mib else one.most + 1
+        # Memory of several GPUs is not one memory.
+        return 1 if count == 1 else None
+    count = math.ceil((want.gpus or 0) / one.gpus - 1e-9)
+    return count if count <= one.most else None
+
+
+def _memory(mib: int | None) -> str:
+    whole = mib is not None and mib % 1024 == 0
+    return f"{(mib or 0) // 1024}Gi" if whole else f"{mib}Mi"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A share that is asked for.
+
+    Attributes:
+        text: as it was asked for.
+        length: seconds from its start.
+        image: what runs in it.
+        command: what is run; empty for a shell that waits until the time is up.
+        user: whom the hub asks for; empty where the API server knows who asks.
+    """
+
+    text: str
+    length: int
+    image: str
+    command: tuple[str, ...] = ()
+    name: str = ""
+    user: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
+    """Return the Job: it waits in the team's queue, and Kubernetes ends it when its time is up."""
+    name = request.name or f"share-{secrets.token_hex(3)}"
+    if not NAME.fullmatch(name):
+        fix = "write another name"
+        raise ShareError("no name for a share", name, "up to 52 of a-z, 0-9 and -", fix)
+    labels = {LABEL: "asked"}
+    annotations = {ASKED: request.text, **({STUDENT: request.user} if request.user else {})}
+    amount = {offer.resource: str(count)}
+    container: Object = {
+        "name": "share",
+        "image": request.image,
+        "command": list(request.command) or ["sleep", str(request.length)],
+        "resources": {"requests": amount, "limits": amount},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    if request.environment:
+        container["env"] = [
+            {"name": key, "value": value} for key, value in sorted(request.environment.items())
+        ]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels, QUEUE_LABEL: QUEUE},
+            "annotations": annotations,
+        },
+        "spec": {
+            "suspend": True,
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": request.length,
+            "ttlSecondsAfterFinished": KEPT,
+            # What the queue stops, or a drain, is no failure: it waits again.
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "Ignore",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    }
+                ]
+            },
+            "template": {
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": 5,
+                    "nodeSelector": dict(offer.labels),
+                    "containers": [container],
+                },
+            },
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Made:
+    """A share that was asked for: its name, and what it gets, which may be more than was asked."""
+
+    name: str
+    gets: str
+
+
+def request(call: Call, namespace: str, asked: Request) -> Made:
+    """Ask for a share. Raises ShareError."""
+    offer, count = chosen(offers(call, namespace), wanted(asked.text))
+    made = call("POST", _jobs(namespace), job(asked, namespace, offer, count))
+    gpus = offer.gpus * count
+    memory = f", {_memory(offer.memory_mib)}" if offer.memory_mib and count == 1 else ""
+    gets = f"{count} {offer.resource}, {gpus:g} of a GPU{memory}"
+    if gpus > 1:
+        gets = f"{count} {offer.resource}"
+    return Made(str(made["metadata"]["name"]), gets)
+
+
+def release(call: Call, namespace: str, name: str) -> None:
+    """End a share, or leave the queue. Raises ShareError where there is none of that name."""
+    found = shares(call, namespace)
+    if name not in {one.name for one in found}:
+        allowed = ", ".join(one.name for one in found) or "none"
+        raise ShareError("no such share", name, allowed, "list them, and name one")
+    body = {"propagationPolicy": "Background"}
+    call("DELETE", f"{_jobs(namespace)}/{name}", body)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share as it is now.
+
+    Attributes:
+        state: `waiting`, `starting`, `running`, `ended`.
+        place: in the team's queue from 1, and how many wait there; None where it does not wait.
+        reason: why it waits, or how it ended.
+        until: when its time is up.
+    """
+
+    name: str
+    asked: str
+    user: str
+    state: str
+    place: tuple[int, int] | None = None
+    reason: str = ""
+    until: str = ""
+
+    def __str__(self) -> str:
+        where = f"place {self.place[0]} of {self.place[1]}" if self.place else ""
+        until = f"until {self.until}" if self.until else ""
+        more = ", ".join(part for part in (where, until, self.reason) if part)
+        return f"{self.name}: {self.state}" + (f", {more}" if more else "")
+
+
+def shares(call: Call, namespace: str, user: str | None = None) -> list[Share]:
+    """Return the shares in a namespace, by age; those of one student of the hub, if named."""
+    jobs = call("GET", f"{_jobs(namespace)}?labelSelector={LABEL}", None)["items"]
+    jobs = [one for one in jobs if user is None or _annotation(one, STUDENT) == user]
+    if not jobs:
+        return []
+    work = call("GET", f"{KUEUE}/namespaces/{namespace}/workloads", None)["items"]
+    by_owner = {
+        owner["uid"]: one for one in work for owner in one["metadata"].get("ownerReferences") or []
+    }
+    places = _places(call, namespace, work)
+    found = [
+        _share(one, by_owner.get(one["metadata"]["uid"]), places)
+        for one in jobs
+        if "deletionTimestamp" not in one["metadata"]
+    ]
+    order = {one["metadata"]["name"]: one["metadata"]["creationTimestamp"] for one in jobs}
+    return sorted(found, key=lambda one: (order[one.name], one.name))
+
+
+def _places(call: Call, namespace: str, work: list[Object]) -> dict[str, tuple[int, int]]:
+    """Return places by the UID of the Workload's owner: as Kueue shows them, if it does.
+
+    Else as Kueue orders them: by priority, then by when they came. A namespace has one queue.
+    """
+    path = f"{VISIBLE}/namespaces/{namespace}/localqueues/{QUEUE}/pendingworkloads?limit=10000"
+    try:
+        items = call("GET", path, None).get("items") or []
+        # Kueue counts from 0 and leaves a 0 out.
+        ranked = sorted(items, key=lambda one: one.get("positionInLocalQueue", 0))
+    except Exception as error:
+        if getattr(error, "status", None) not in (403, 404, 503):
+            raise
+        ranked = sorted((one for one in work if _waits(one)), key=_rank)
+    return {
+        owner["uid"]: (number, len(ranked))
+        for number, one in enumerate(ranked, 1)
+        for owner in one["metadata"].get("ownerReferences") or []
+    }
+
+
+def _conditions(one: Object | None) -> dict[str, Object]:
+    found = ((one or {}).get("status") or {}).get("conditions") or []
+    return {of["type"]: of for of in found}
+
+
+def _true(one: Object | None, kind: str) -> bool:
+    return bool(_conditions(one).get(kind, {}).get("status") == "True")
+
+
+def _waits(one: Object) -> bool:
+    return not any(_true(one, kind) for kind in ("QuotaReserved", "Finished"))
+
+
+def _rank(one: Object) -> tuple[int, str, str]:
+    meta = one["metadata"]
+    evicted = _conditions(one).get("Evicted", {})
+    came = evicted.get("lastTransitionTime") if _true(one, "Evicted") else None
+    return -int(one["spec"].get("priority") or 0), came or meta["creationTimestamp"], meta["name"]
+
+
+def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int]]) -> Share:
+    meta, status = one["metadata"], one.get("status") or {}
+    length = timedelta(seconds=int(one["spec"].get("activeDeadlineSeconds") or 0))
+    state, place, reason, until = "starting", None, "", ""
+    started = status.get("startTime")
+    if _true(one, "Failed"):
+        state, failed = "ended", _conditions(one)["Failed"]
+        late = failed.get("reason") == "DeadlineExceeded"
+        reason = "its time was up" if late else str(failed.get("message", ""))
+    elif _true(one, "Complete"):
+        state, reason = "ended", "its command has ended"
+    elif one["spec"].get("suspend"):
+        state, place = "waiting", places.get(meta["uid"])
+        reason = str(_conditions(work).get("QuotaReserved", {}).get("message", ""))
+    elif started:
+        until = (datetime.fromisoformat(started) + length).strftime("%Y-%m-%dT%H:%M:%SZ")
+        state = "running" if status.get("ready") else "starting"
+    user = _annotation(one, STUDENT) or _annotation(one, USER)
+    return Share(meta["name"], _annotation(one, ASKED), user, state, place, reason, until)
+
+
+def _annotation(one: Object, name: str) -> str:
+    return str((one["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _jobs(namespace: str) -> str:
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs"

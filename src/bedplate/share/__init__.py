@@ -1,0 +1,1 @@
+"""`bedplate share`: shares of GPUs on request, from a shell."""

@@ -1,0 +1,104 @@
+"""`bedplate share request | list | release`, with the rights of who runs it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from bedplate.errors import Problem
+from bedplate.hub import shares
+from bedplate.kubeaccess import AccessError, access_of, default_path
+from bedplate.packing.api import Api, ApiError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping
+
+OK, ENDED = 0, 2
+PAUSE = 1.0
+PATIENCE = 30.0
+
+
+def run(options: Namespace) -> int:
+    """Ask, list or release.
+
+    Returns:
+        0, or 2 where a share that was waited for has ended or was deleted before it ran.
+
+    Raises:
+        BedplateError: the kubeconfig cannot be used, the API refuses, or what is asked for is not
+            there.
+    """
+    path = options.kubeconfig or default_path()
+    with access_of(path) as entry:
+        api = Api(entry.access, PATIENCE)
+        namespace = options.namespace or entry.namespace or "default"
+        try:
+            if options.what == "request":
+                return _request(api, namespace, options)
+            if options.what == "release":
+                for name in options.names:
+                    shares.release(_call(api), namespace, name)
+                    print(f"{name}: released")
+                return OK
+            _list(shares.shares(_call(api), namespace))
+        except shares.ShareError as error:
+            problem = Problem(
+                error.what,
+                f"namespace {namespace}",
+                got=error.got,
+                allowed=error.allowed,
+                fix=error.fix,
+                rule="share",
+            )
+            raise AccessError([problem]) from error
+        except ApiError as error:
+            fix = "see that it is a namespace of your team (--namespace), and that the API answers"
+            problem = Problem(
+                "the API refuses", f"namespace {namespace}", got=str(error), fix=fix, rule="share"
+            )
+            raise AccessError([problem]) from error
+    return OK
+
+
+def _call(api: Api) -> shares.Call:
+    def call(method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        return api.call(method, path, body)
+
+    return call
+
+
+def _request(api: Api, namespace: str, options: Namespace) -> int:
+    asked = shares.Request(
+        text=options.share,
+        length=shares.seconds(options.time),
+        image=options.image,
+        command=tuple(options.command_line),
+        name=options.name,
+    )
+    made = shares.request(_call(api), namespace, asked)
+    name = made.name
+    print(f"{name}: {made.gets}, for {options.time}", flush=True)
+    if options.no_wait:
+        return OK
+    said = ""
+    while True:
+        found = [one for one in shares.shares(_call(api), namespace) if one.name == name]
+        now = str(found[0]) if found else f"{name}: released"
+        if now != said:
+            print(now, flush=True)
+            said = now
+        if not found or found[0].state == "ended":
+            return ENDED
+        if found[0].state == "running":
+            print(f"  kubectl -n {namespace} exec -it job/{name} -- sh")
+            print(f"  bedplate share release -n {namespace} {name}")
+            return OK
+        time.sleep(PAUSE)
+
+
+def _list(found: list[shares.Share]) -> None:
+    if not found:
+        print("No shares.")
+    for one in found:
+        print(f"{one}  [{one.asked}, {one.user or 'user unknown'}]")
