@@ -70,6 +70,16 @@ def test_the_seeds_classes_on_one_v100(students: int, share: float) -> None:
     assert "write mode: time-slicing or mode: dra for the pool" in text
 
 
+def test_the_other_classes_of_the_page_fit() -> None:
+    """docs/courses.md has a table of classes and modes; those above and here are its rows."""
+    mps = {"mode": "mps", "share": 0.05}
+    planned(answer(board("t4-16gb", 2), mps, course(40, 0.05)))
+    planned(answer(board("t4-16gb", 2), slicing(0.05), course(40, 0.05)))
+    cut = {"mode": "mig", "profile": "1g.5gb"}
+    planned(answer(board("a100-pcie-40gb", 2), cut, course(14, 0.142)))
+    planned(answer(T4, {"mode": "none"}, course(4, {"gpus": 1})))
+
+
 def test_fifty_on_a_smaller_v100_lack_memory_for_the_framework_itself() -> None:
     asked = course(50, 0.02, frameworks=["pytorch"])
     text = said(answer(board("v100-sxm2-16gb", 1), slicing(0.02), asked), "course-share")
@@ -82,8 +92,9 @@ def test_what_is_left_for_a_student_is_in_the_lock() -> None:
     lock = planned(answer(T4, slicing(0.1), course(36, 0.1, frameworks=["jax"]))).lock
     assert lock.cluster is not None
     share = lock.cluster.courses["intro"].share
-    # A tenth of 16 GiB less 8 %, of which JAX itself takes 512 MiB.
+    # A tenth of 16 GiB less 8 %, of which JAX itself takes 512 MiB; all ten have room together.
     assert (share.resource, share.count, share.user_mib) == ("nvidia.com/gpu", 1, 995)
+    assert share.user_part == 0.06
     assert course_fit.lines(lock, load_catalogue()) == [
         (
             "pool_a",
@@ -97,10 +108,18 @@ def test_claims_have_the_frameworks_memory_in_them() -> None:
     lock = planned(answer(T4, {"mode": "dra"}, asked)).lock
     assert lock.cluster is not None
     share = lock.cluster.courses["intro"].share
-    assert (share.memory_mib, share.user_mib) == (2448, 2048)
+    assert (share.memory_mib, share.user_mib, share.user_part) == (2448, 2048, 0.125)
     # What is claimed by memory is no quota of whole GPUs.
     quota = lock.cluster.teams["intro"].gpus["pool_a"]["nvidia.com/gpu"]
     assert quota.guaranteed == 0
+
+
+def test_the_hub_makes_no_claims_yet() -> None:
+    """The proof is there; the plan says that such a course cannot be installed."""
+    plan = planned(answer(T4, {"mode": "dra"}, course(10, 0.1)))
+    (told,) = [str(one) for one in plan.not_installable if "claims" in str(one)]
+    assert "bedplate_courses — got course-claims" in told
+    assert not planned(answer(T4, slicing(0.1), course(10, 0.1))).not_installable
 
 
 def test_claims_of_several_sizes() -> None:

@@ -50,7 +50,7 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
     found = cluster(asked, bedplate_storage=HOMES)
     assert found.courses["intro"].model_dump(exclude_none=True) == {
         "students": 36,
-        "share": {"resource": "nvidia.com/gpu", "count": 1, "user_mib": 1187},
+        "share": {"resource": "nvidia.com/gpu", "count": 1, "user_mib": 1187, "user_part": 0.072},
         "pool": "pool_a",
         "frameworks": [],
         "hours": ["Mon 10:00-12:00"],

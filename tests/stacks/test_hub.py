@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SEED = "s" * 64
 COURSE: dict[str, Any] = {
     "students": 36,
-    "share": Share(resource="nvidia.com/gpu", count=1, user_mib=1200),
+    "share": Share(resource="nvidia.com/gpu", count=1, user_mib=1200, user_part=0.073),
     "pool": "pool_class",
     "frameworks": ["jax-0.12"],
     "hours": ["Mon 10:00-12:00"],
@@ -100,7 +100,7 @@ def test_settings_have_the_numbers_that_students_read() -> None:
     (profile,) = course["profiles"]
     assert profile["image"] == "registry/notebook-jax"
     assert profile["about"] == "Jax on 1 of 10 shares of a t4-16gb, 1200 MiB for your program."
-    assert profile["environment"] == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.100"}
+    assert profile["environment"] == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.073"}
     bare = hub_settings.settings(lock(frameworks=[]), str)
     assert bare["courses"]["intro"]["profiles"][0]["image"] == "notebook-base"
 

@@ -17,6 +17,7 @@ class Gpus:
         count: GPUs of all hosts.
         per_host: GPUs of one host.
         memory: MiB that programs can use, None where it is not known.
+        whole: all of its MiB, of which frameworks take parts.
         clients: how many MPS takes.
         shares: how many equal shares of a GPU the pool's mode makes; None where it makes none.
         mode: the pool's sharing mode.
@@ -26,10 +27,17 @@ class Gpus:
     count: int
     per_host: int
     memory: int | None
+    whole: int | None
     clients: int
     shares: int | None
     mode: str
     model: str
+
+    def part(self, memory: int | None) -> float | None:
+        """Return how much of the whole memory some MiB are, rounded down."""
+        if memory is None or not self.whole or memory < 1:
+            return None
+        return memory * FINEST // self.whole / FINEST
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
                 "title": f"{name} with {framework}" if len(frameworks) > 1 else name,
                 "about": about(lock, course, framework),
                 "image": image(f"notebook-{framework}"),
-                "environment": environment(lock, course, framework),
+                "environment": environment(course, framework),
             }
             for framework in frameworks
         ],
@@ -109,12 +109,13 @@ def about(lock: Lock, course: Course, framework: str) -> str:
     return f"{framework.capitalize()} on {each}{memory}{home}."
 
 
-def environment(lock: Lock, course: Course, framework: str) -> dict[str, str]:
-    """Return the variable by which a framework keeps to its share, where it has one."""
-    replicas = lock.pools[course.pool].sharing.replicas
-    if replicas is None or framework not in FRACTION:
-        return {}
-    return {FRACTION[framework]: f"{course.share.count / replicas:.3f}"}
+def environment(course: Course, framework: str) -> dict[str, str]:
+    """Return the variable by which a framework keeps to its share, where it has one.
+
+    What the framework itself takes is no part of it: with that, it would take more than its share.
+    """
+    part = course.share.user_part
+    return {} if part is None or framework not in FRACTION else {FRACTION[framework]: f"{part:g}"}
 
 
 def named(lock: Lock) -> list[str]:

@@ -18,13 +18,15 @@ class Share(Part):
 
     `memory_mib` is there in pools of mode `dra`: the size of the claim, the framework's own memory
     in it. `user_mib` is what is left of the share's memory for the student's program, as far as the
-    catalogue says.
+    catalogue says, and `user_part` how much of the whole GPU's memory that is: frameworks that take
+    memory in advance are to take no more.
     """
 
     resource: str
     count: int
     memory_mib: int | None = None
     user_mib: int | None = None
+    user_part: float | None = None
 
 
 class Course(Part):

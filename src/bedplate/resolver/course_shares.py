@@ -55,12 +55,14 @@ def gpus_of(pool: Pool, hosts: int, catalogue: Catalogue) -> Gpus:
     reserve = catalogue.memory_reserves.get(OF_GPU)
     percent = (reserve.value.percent or 0) if reserve else 0
     whole = len(known) == len(sizes) > 0
-    memory = min(known) * MEBIBYTES["Gi"] * (100 - percent) // 100 if whole else None
+    total = min(known) * MEBIBYTES["Gi"] if whole else None
+    memory = None if total is None else total * (100 - percent) // 100
     names = [gpu.model for gpu in pool.gpu] or [pool.accelerator.model if pool.accelerator else ""]
     most = min((clients(fact, catalogue) for fact in facts), default=0)
     shares = pool.sharing.replicas if pool.sharing.mode in EQUAL else None
     model = " and ".join(dict.fromkeys(names))
-    return Gpus(per_host * hosts, per_host, memory, most, shares, pool.sharing.mode, model)
+    mode = pool.sharing.mode
+    return Gpus(per_host * hosts, per_host, memory, total, most, shares, mode, model)
 
 
 def asked_of(course: Course, catalogue: Catalogue) -> Asked:
@@ -121,7 +123,8 @@ def _equal(course: Course, gpus: Gpus, asked: Asked, resource: str) -> Share | W
     most = asked.most(gpus, gpus.mode)
     memory = None if gpus.memory is None else gpus.memory // shares - asked.reserve
     if most >= shares:
-        return Share(resource=resource, count=1, user_mib=memory)
+        part = gpus.part(memory)
+        return Share(resource=resource, count=1, user_mib=memory, user_part=part)
     binds = min(asked.limits(gpus, gpus.mode).items(), key=lambda one: one[1])[0]
     if binds == "memory":
         has = (memory or 0) + asked.reserve
@@ -159,7 +162,9 @@ def _claim(course: Course, gpus: Gpus, asked: Asked, resource: str) -> Share | W
         fix = f"write share: {asked.of_size(gpus.memory // (asked.reserve + 1), gpus)}"
         return Wrong(got, allowed, fix)
     left = claim - asked.reserve
-    return Share(resource=resource, count=1, memory_mib=claim, user_mib=left)
+    return Share(
+        resource=resource, count=1, memory_mib=claim, user_mib=left, user_part=gpus.part(left)
+    )
 
 
 def _instance(course: Course, pool: Pool, asked: Asked, catalogue: Catalogue) -> Share | Wrong:

@@ -44,6 +44,7 @@ PARTS: dict[str, KeyPath] = {
     "vgpu": ("bedplate_vgpu",),
     "rdma": ("bedplate_rdma",),
     "frameworks": ("bedplate_frameworks",),
+    "course_claims": ("bedplate_courses",),
     "extender": ("bedplate_preset", "placement", "extender"),
 }
 #: A driver that nobody named, whose packages may not exist under their names.
