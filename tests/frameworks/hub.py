@@ -118,6 +118,7 @@ class RunningHub:
                 "bind": f"http://127.0.0.1:{free_port()}",
                 "hub_bind": f"http://127.0.0.1:{self.port}",
                 "hub_url": f"http://127.0.0.1:{self.port}",
+                "shares_url": f"http://127.0.0.1:{free_port()}",
                 "proxy_api_url": f"http://127.0.0.1:{standin.port}",
                 "state": str(self.folder),
                 "notebook_port": standin.port,

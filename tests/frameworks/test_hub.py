@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.frameworks import hub_objects
+from bedplate.hub import magic
 from tests.frameworks.hub import ACCOUNT, PASSWORD, Browser, RunningHub, Standin
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
@@ -257,3 +258,33 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
     hub.start()
     hub.api("POST", "users/bob/server", {"profile": "intro-jax"})
     eventually(lambda: states(hub) == {"bob": "ready"})
+
+
+def test_a_notebook_asks_for_a_share_of_its_own(
+    hub: RunningHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hub's own service and tokens: with the scope, in one's own course, and no further."""
+    Browser(hub.url).login("bea", "a-password-of-bea")
+    address = f"{hub.settings['service']['shares_url']}/services/shares"
+    use = "access:services!service=shares"
+
+    def does(line: str, course: str = "lab", scope: str = use) -> str:
+        made = hub.api("POST", "users/bea/tokens", {"scopes": [scope]})
+        monkeypatch.setenv(magic.ADDRESS, f"{address}/{course}")
+        monkeypatch.setenv(magic.TOKEN, made["token"])
+        magic.share(line)
+        return str(capsys.readouterr().out)
+
+    eventually(lambda: "No shares." in does("list"))
+    told = does("request 1 1h")
+    assert "running, until" in told
+    name = told.partition(":")[0]
+    assert name in does("list")
+    assert "intro is no course of bea" in does("list", "intro")
+    refused = does("list", scope="read:users!user")
+    assert "the token is not of a user with the scope access:services!service=shares" in refused
+    (made,) = hub.plane.api.get("jobs", "batch/v1", "lab")
+    annotations = made["metadata"]["annotations"]
+    assert annotations["hub.jupyter.org/username"] == "bea"
+    assert annotations["bedplate.io/user"] == ACCOUNT
+    assert does(f"release {name}") == f"{name}: released\n"

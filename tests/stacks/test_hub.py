@@ -100,7 +100,11 @@ def test_settings_have_the_numbers_that_students_read() -> None:
     (profile,) = course["profiles"]
     assert profile["image"] == "registry/notebook-jax"
     assert profile["about"] == "Jax on 1 of 10 shares of a t4-16gb, 1200 MiB for your program."
-    assert profile["environment"] == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.073"}
+    assert profile["environment"] == {
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.073",
+        "BEDPLATE_SHARES_URL": "http://bedplate-shares.bedplate-hub:8082/services/shares/intro",
+        "PYTHONPATH": "/etc/bedplate/python",
+    }
     bare = hub_settings.settings(lock(frameworks=[]), str)
     assert bare["courses"]["intro"]["profiles"][0]["image"] == "notebook-base"
 

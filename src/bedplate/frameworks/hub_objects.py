@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import bedplate.hub
+from bedplate.hub import magic
 from bedplate.schedulers.kueue.objects import ABOUT, TEAM_LABEL
 from bedplate.stackrefs import MANAGED
 
@@ -29,6 +30,11 @@ RBAC: Final = "rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "admissionregistration.k8s.io/v1"
 HUB_PORT: Final = 8081
 PROXY_API: Final = 8001
+SHARES_PORT: Final = 8082
+SHARES: Final = "bedplate-shares"
+SHARES_URL: Final = f"http://{SHARES}.{NAMESPACE}:{SHARES_PORT}"
+MAGIC_VOLUME: Final = {"name": "shares", "configMap": {"name": SHARES, "optional": True}}
+MAGIC_MOUNT: Final = {"name": "shares", "mountPath": "/etc/bedplate/python", "readOnly": True}
 PROXY_PORT: Final = 8000
 NOTEBOOK_PORT: Final = 8888
 #: The user of the upstream images, and of students' notebooks.
@@ -144,7 +150,15 @@ def rights(courses: Mapping[str, Any]) -> list[Object]:
             )
         )
         found.append(_notebooks_policy(course))
+        found.append(_magic(course))
     return found
+
+
+def _magic(course: str) -> Object:
+    """Return what notebooks of a course mount: `%load_ext bedplate_share`."""
+    text = Path(magic.__file__).read_text()
+    about = "The magic %share of notebooks."
+    return _object("v1", "ConfigMap", SHARES, about, course, data={"bedplate_share.py": text})
 
 
 def _role(kind: str, name: str) -> Object:
@@ -248,8 +262,8 @@ def network_policies() -> list[Object]:
     return [
         policy(
             HUB,
-            "The hub's API: for the proxy and for notebooks.",
-            {"from": [proxy, here, students], "ports": [_port(HUB_PORT)]},
+            "The hub's API, and the service for shares: for the proxy and for notebooks.",
+            {"from": [proxy, here, students], "ports": [_port(HUB_PORT), _port(SHARES_PORT)]},
         ),
         policy(
             PROXY,
@@ -328,6 +342,7 @@ def services() -> list[Object]:
         service(PUBLIC, PROXY, "What users open.", 80, PROXY_PORT, type="NodePort"),
         # The classes' service asks the hub while it is not ready yet.
         service(HUB, HUB, "The hub's API.", HUB_PORT, HUB_PORT, publishNotReadyAddresses=True),
+        service(SHARES, HUB, "Shares on request.", SHARES_PORT, SHARES_PORT),
         service("proxy-api", PROXY, "Routes, which the hub sets.", PROXY_API, PROXY_API),
     ]
 
@@ -377,7 +392,10 @@ def hub_deployment(image: str, mark: str) -> Object:
                 "command": ["jupyterhub", "--config", f"{program}/jupyterhub_config.py"],
                 "workingDir": STATE,
                 "env": [{"name": key, "value": value} for key, value in environment.items()],
-                "ports": [{"name": "http", "containerPort": HUB_PORT}],
+                "ports": [
+                    {"name": "http", "containerPort": HUB_PORT},
+                    {"name": "shares", "containerPort": SHARES_PORT},
+                ],
                 "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 1000},
                 "livenessProbe": {**health, "initialDelaySeconds": 300, "timeoutSeconds": 10},
                 "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},

@@ -53,6 +53,7 @@ def settings(lock: Lock, image: Callable[[str], str]) -> dict[str, Any]:
         },
         "service": {
             "hub_url": f"http://{hub_objects.HUB}.{hub_objects.NAMESPACE}:{hub_objects.HUB_PORT}",
+            "shares_url": hub_objects.SHARES_URL,
             "proxy_api_url": f"http://proxy-api:{hub_objects.PROXY_API}",
             "state": hub_objects.STATE,
         },
@@ -81,15 +82,19 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "students": course.students,
         "members": course.members,
         "teachers": course.teachers,
-        "volumes": data["volumes"],
-        "mounts": data["volume_mounts"],
+        "volumes": [*data["volumes"], hub_objects.MAGIC_VOLUME],
+        "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT],
         "profiles": [
             {
                 "slug": f"{name}-{framework}",
                 "title": f"{name} with {framework}" if len(frameworks) > 1 else name,
                 "about": about(lock, course, framework),
                 "image": image(f"notebook-{framework}"),
-                "environment": environment(course, framework),
+                "environment": {
+                    **environment(course, framework),
+                    "BEDPLATE_SHARES_URL": f"{hub_objects.SHARES_URL}/services/shares/{name}",
+                    "PYTHONPATH": hub_objects.MAGIC_MOUNT["mountPath"],
+                },
             }
             for framework in frameworks
         ],

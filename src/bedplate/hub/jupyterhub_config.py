@@ -79,22 +79,25 @@ c.KubeSpawner.start_timeout = YEAR
 c.KubeSpawner.port = service.get("notebook_port", 8888)
 c.KubeSpawner.cmd = ["jupyterhub-singleuser"]
 
+# What services of ours need to find settings and cluster.
+inherited = {
+    name: os.environ[name]
+    for name in (
+        "PYTHONPATH",
+        "BEDPLATE_HUB",
+        "KUBECONFIG",
+        "KUBERNETES_SERVICE_HOST",
+        "KUBERNETES_SERVICE_PORT",
+    )
+    if name in os.environ
+}
+
 # The service that holds hours, stops idle servers and takes up who waits.
 c.JupyterHub.services = [
     {
         "name": "classes",
         "command": [sys.executable, str(files / "classes.py")],
-        "environment": {
-            name: os.environ[name]
-            for name in (
-                "PYTHONPATH",
-                "BEDPLATE_HUB",
-                "KUBECONFIG",
-                "KUBERNETES_SERVICE_HOST",
-                "KUBERNETES_SERVICE_PORT",
-            )
-            if name in os.environ
-        },
+        "environment": inherited,
     }
 ]
 c.JupyterHub.load_roles = [
@@ -104,3 +107,19 @@ c.JupyterHub.load_roles = [
         "services": ["classes"],
     }
 ]
+
+# The service for shares on request: users may use it, and so may the tokens of their notebooks.
+if "shares_url" in service:
+    c.JupyterHub.services.append(
+        {
+            "name": "shares",
+            "url": service["shares_url"],
+            "command": [sys.executable, str(files / "share_service.py")],
+            "environment": inherited,
+        }
+    )
+    use = "access:services!service=shares"
+    c.JupyterHub.load_roles += [
+        {"name": "user", "scopes": ["self", use]},
+        {"name": "server", "scopes": ["users:activity!user", "access:servers!server", use]},
+    ]

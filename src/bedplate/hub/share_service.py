@@ -217,22 +217,31 @@ class ApiError(Exception):
         self.status = status
 
 
-def in_cluster(server: str, ca: str, token: Path) -> shares.Call:
-    """Return how a pod asks the API server, with the token of its account."""
-    trusted = ssl.create_default_context(cafile=ca)
+@dataclass(frozen=True)
+class Api:
+    """The API server, as the hub's account asks it. The token is read each time: it is renewed."""
 
-    def call(method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+    server: str
+    trusted: ssl.SSLContext
+    token: Path | None = None
+
+    def __call__(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Make one request. Raises ApiError."""
+        headers = {"Content-Type": "application/json"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token.read_text().strip()}"
         asked = urllib.request.Request(  # noqa: S310 - the API server's address
-            server + path,
+            self.server + path,
             data=None if body is None else json.dumps(body).encode(),
             method=method,
-            headers={
-                "Authorization": f"Bearer {token.read_text().strip()}",  # kubelet renews it
-                "Content-Type": "application/json",
-            },
+            headers=headers,
         )
         try:
-            with urllib.request.urlopen(asked, timeout=PATIENCE, context=trusted) as answer:  # noqa: S310
+            with urllib.request.urlopen(  # noqa: S310
+                asked, timeout=PATIENCE, context=self.trusted
+            ) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
@@ -242,24 +251,34 @@ def in_cluster(server: str, ca: str, token: Path) -> shares.Call:
                 message = str(error)
             raise ApiError(error.code, message) from error
 
-    return call
+
+def api() -> Api:
+    """Return the API server of this pod, or of a kubeconfig with certificates in files."""
+    if "KUBECONFIG" in os.environ:
+        import yaml  # KubeSpawner's client brings it
+
+        found = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+        cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
+        trusted = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        trusted.load_cert_chain(user["client-certificate"], user["client-key"])
+        return Api(cluster["server"], trusted)
+    account = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    host, port = (os.environ[f"KUBERNETES_SERVICE_{part}"] for part in ("HOST", "PORT"))
+    trusted = ssl.create_default_context(cafile=str(account / "ca.crt"))
+    address = f"[{host}]" if ":" in host else host
+    return Api(f"https://{address}:{port}", trusted, account / "token")
 
 
 def main() -> None:
     """Serve, as a service that the hub starts: where and for which hub says the environment."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    account = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-    host, port = (os.environ[f"KUBERNETES_SERVICE_{part}"] for part in ("HOST", "PORT"))
-    server_url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     hub = os.environ["JUPYTERHUB_API_URL"]
-    service = Service(
-        in_cluster(server_url, str(account / "ca.crt"), account / "token"),
-        lambda token: user_of(hub, token),
-        image_of(settings()),
-    )
+    service = Service(api(), lambda token: user_of(hub, token), image_of(settings()))
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
+    # On a machine it listens where it is asked for; in a pod its name is the Service's.
+    here = where.hostname if where.hostname in {"127.0.0.1", "localhost"} else ""
     prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]
-    server(service, ("0.0.0.0", where.port or 80), prefix).serve_forever()  # noqa: S104 - a pod
+    server(service, (here, where.port or 80), prefix).serve_forever()
 
 
 if __name__ == "__main__":
