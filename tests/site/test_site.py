@@ -33,6 +33,7 @@ from tests.site.cluster import (
 )
 from tests.site.faults import failing_programs, kill_when
 from tests.site.hosts import boot_id, on_host, snapshot
+from tests.site.trials import ANOTHER_BUILD, CPU_BUILDS, tried
 from tests.substrate.commands import ROOT, STACKS
 from tests.substrate.demo import summary, wait_in_queue
 from tests.substrate.gpu.models import slots
@@ -313,6 +314,17 @@ def test_every_image_on_a_node_is_the_bills_by_digest(site: SiteCommands) -> Non
     for name in ("cp1", *GPUS):
         for image in node(site, name)["status"]["images"]:
             assert served & set(image.get("names", [])), f"{name}: {image}"
+
+
+def test_each_image_of_a_framework_computes_in_a_pod(site: SiteCommands, tmp_path: Path) -> None:
+    """CPU builds, which report themselves as such: asked for as a build with CUDA, they fail."""
+    said = tried(site, tmp_path, CPU_BUILDS | ANOTHER_BUILD)
+    for name in CPU_BUILDS:
+        (line,) = [line for line in said[name].splitlines() if line.startswith("{")]
+        found = json.loads(line)
+        assert (found["framework"], found["cuda"]) == (name, None)
+        assert list(found["computed"].values()) == [64**3]
+    assert "jax: build differs — no CUDA — allowed 12.6" in said["jax-with-cuda"]
 
 
 def test_a_pod_that_asks_for_more_than_any_node_has_waits_and_says_why(site: SiteCommands) -> None:

@@ -23,7 +23,7 @@ from tests.substrate.images import deb, layers, recipes
 from tests.substrate.images.published import Made, published
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from bedplate.mirror.store import Store
     from tests.substrate.images.recipes import Chart, File, Image, Tool
@@ -34,7 +34,13 @@ NOT_THE_VENDORS = (
 COMPILE = ["gcc", "-Os", "-Wall", "-static", "-s", "-DVERSION=3.10.2"]
 
 
-def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False) -> Contents:
+def fill(
+    store: Store,
+    tools: Mapping[str, Tool],
+    *,
+    skip_missing: bool = False,
+    requested: Collection[str] = (),
+) -> Contents:
     """Bring a mirror's root up to the recipes and return what it holds.
 
     Every file and blob is read and compared with its digest, so damage is found and mended.
@@ -44,11 +50,15 @@ def fill(store: Store, tools: Mapping[str, Tool], *, skip_missing: bool = False)
         tools: what is packed, by name; see `recipes.known_tools`.
         skip_missing: leave out, with a line that says so, what needs tools that are not built. What
             needs a tool on request is left out in any case where that is not built.
+        requested: names of images that are made on request only.
 
     Raises:
         MirrorError: a tool is not built, or the registry refuses.
     """
-    wanted_files, wanted_images = recipes.files(tools), recipes.images(tools)
+    wanted_files = recipes.files(tools)
+    wanted_images = [
+        one for one in recipes.images(tools) if not one.on_request or one.name in requested
+    ]
     wanted_charts = recipes.charts(tools)
     needed = {f.tool for f in (*wanted_files, *wanted_charts)}
     needed |= {t for i in wanted_images for t in i.tools}
