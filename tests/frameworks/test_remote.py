@@ -349,9 +349,13 @@ def test_who_is_not_asked_to(clean: Remote) -> None:
 
 
 def test_what_the_queue_does_not_count_is_refused(clean: Remote) -> None:
-    """The example's shares are not those of this cluster, which has whole GPUs."""
+    """The example's GPU is admitted; shares by another name are not those of this cluster."""
     example = yaml.safe_load(EXAMPLE.read_text())
     example["metadata"]["namespace"] = "vision"
+    clean.alice.create(example)
+    clean.reaches("train", "Open")
+    clean.alice.delete(clean.api.path(PLURAL, API, "vision", "train"))
+    example["spec"]["resource"] = "nvidia.com/gpu.shared"
     clean.alice.create(example)
     assert clean.reaches("train", "Ended")["message"] == (
         "the queue does not count this resource — spec.resource — got nvidia.com/gpu.shared / "

@@ -180,6 +180,15 @@ async def test_no_certificate_is_refused(served: Served) -> None:
     assert await answers(secret)
 
 
+async def test_who_goes_away_before_a_word_is_not_counted(served: Served) -> None:
+    """A kubelet's probe of the port does so every few seconds."""
+    front = await served.front()
+    for writer in await silent(front, "127.0.0.1", 3):
+        writer.transport.abort()
+    assert await answers(served.client(front.port))
+    assert front.meter.refused == 0
+
+
 async def test_without_the_demand_and_the_name_anybody_gets_in(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

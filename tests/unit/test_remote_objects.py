@@ -13,6 +13,7 @@ from bedplate.errors import BedplateError
 from bedplate.remote import install, objects
 from bedplate.remote.claims import LIVE, Claim
 from bedplate.remote.controller import _crowded as crowded
+from bedplate.remote.controller import _last_words as last_words
 from bedplate.schedulers.kueue.objects import TEAM_LABEL
 from tests.schedulers.locks import lock_of
 
@@ -168,3 +169,13 @@ def test_the_front_needs_python_alone(tmp_path: Path) -> None:
         check=True,
     )
     assert "--engine-port" in done.stdout
+
+
+def test_a_front_that_failed_says_why_in_the_claim() -> None:
+    def pod(**front: Any) -> dict[str, Any]:
+        return {"status": {"containerStatuses": [{"name": "front", **front}]}}
+
+    ended = {"terminated": {"exitCode": 1, "message": "closed\nthe engine is reached\n"}}
+    assert last_words([pod(ready=False, lastState=ended)]) == "the engine is reached"
+    assert last_words([pod(ready=True, lastState=ended)]) == ""
+    assert last_words([pod(ready=False), {"status": {}}]) == ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.remote import listeners
-from bedplate.remote.front import Front, context_of
+from bedplate.remote.front import ExposedError, Front, context_of
 from bedplate.remote.objects import FILES, PORT, SCRATCH, Settings
 
 TABLES = ("tcp", "tcp6")
@@ -65,7 +65,10 @@ async def _front(arguments: argparse.Namespace) -> None:
     loop.add_signal_handler(signal.SIGTERM, functools.partial(serving.cancel))
     await asyncio.wait({serving})
     if not serving.cancelled():
-        serving.result()
+        try:
+            serving.result()
+        except ExposedError as error:
+            sys.exit(str(error))
 
 
 def _controller(arguments: argparse.Namespace) -> None:
@@ -73,6 +76,8 @@ def _controller(arguments: argparse.Namespace) -> None:
     from bedplate.packing.api import ACCOUNT, Access, Api
     from bedplate.remote.controller import Controller
 
+    # The first process of a container has no default for it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     found = json.loads(arguments.settings.read_text())
     settings = Settings(**{key: _frozen(value) for key, value in found.items()})
     access = Access(

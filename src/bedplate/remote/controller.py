@@ -124,7 +124,8 @@ class Controller:
         elif claim.phase == QUEUED:
             self._open(claim, _admitted_at(workload))
         else:
-            self._write(claim, self._metered(claim))
+            message = _last_words(self._pods(claim)) or _mount(claim)
+            self._write(claim, {"message": message, **self._metered(claim)})
 
     def _uncounted(self, claim: Claim) -> str:
         return (
@@ -171,7 +172,7 @@ class Controller:
             return
         told = {"since": _text(since), "until": _text(until.timestamp()), "user": claim.user}
         address = f"{host}:{PORT}"
-        message = f"mount the Secret {claim.secret}"
+        message = _mount(claim)
         self._write(claim, {"phase": OPEN, "address": address, "message": message, **told})
 
     def _opened(self, claim: Claim) -> str:
@@ -242,10 +243,8 @@ class Controller:
     def _read(self, claim: Claim) -> Object | None:
         namespace = self._settings.place(claim)
         try:
-            pods = self._items(
-                f"{_path('v1', 'pods', namespace)}?labelSelector={CLAIM_LABEL}%3D{claim.uid}"
-            )
-            address = next((a for one in pods if (a := one["status"].get("podIP"))), None)
+            statuses = [one["status"] for one in self._pods(claim)]
+            address = next((a for one in statuses if (a := one.get("podIP"))), None)
             if address is None:
                 return None
             secret = self._api.call("GET", _path("v1", "secrets", namespace, claim.object))
@@ -253,6 +252,10 @@ class Controller:
         except (ApiError, OSError, ValueError, KeyError) as error:
             LOG.info("meter of %s/%s: %s", claim.namespace, claim.name, error)
             return None
+
+    def _pods(self, claim: Claim) -> list[Object]:
+        path = _path("v1", "pods", self._settings.place(claim))
+        return self._items(f"{path}?labelSelector={CLAIM_LABEL}%3D{claim.uid}")
 
     def _write(self, claim: Claim, change: Object) -> None:
         """Change the status where it differs."""
@@ -326,6 +329,20 @@ def _why(workload: Object | None) -> str:
     conditions = (workload or {}).get("status", {}).get("conditions", [])
     texts = {one["type"]: one.get("message", "") for one in conditions}
     return str(texts.get("QuotaReserved") or texts.get("Evicted") or "waits for the queue")[:500]
+
+
+def _mount(claim: Claim) -> str:
+    return f"mount the Secret {claim.secret}"
+
+
+def _last_words(pods: list[Object]) -> str:
+    """Return the last line of a front that failed and is started again; empty if none did."""
+    for pod in pods:
+        for one in pod["status"].get("containerStatuses", []):
+            ended = one.get("lastState", {}).get("terminated", {})
+            if one["name"] == "front" and not one.get("ready") and ended.get("exitCode"):
+                return str(ended.get("message", "")).strip().rpartition("\n")[2][:500]
+    return ""
 
 
 def _ended(job: Object) -> str | None:

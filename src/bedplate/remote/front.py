@@ -200,6 +200,9 @@ class Front:
             raw.setsockopt(socket.IPPROTO_TCP, option, value)
         try:
             reader, writer = await self._verified(raw)
+        except ConnectionResetError:  # it went away before it said anything, as a kubelet's probe
+            raw.close()
+            return
         except (OSError, TimeoutError) as error:  # an ssl.SSLError is an OSError
             self.meter.refused += 1
             LOG.info("refused %s: %s", source, error)

@@ -125,6 +125,8 @@ def job(claim: Claim, settings: Settings) -> Object:
         "command": ["python3", "-B", f"{FILES}/{PROGRAM}", "front"],
         "args": [f"--files={FILES}", f"--kept={SCRATCH}", f"--engine-port={settings.engine_port}"],
         "ports": [{"name": "tls", "containerPort": PORT}],
+        # Its last words are the claim's message.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 5},
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
