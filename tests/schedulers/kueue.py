@@ -11,10 +11,10 @@ import requests
 import yaml
 
 from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue import policies, queues, tenancy
+from bedplate.schedulers.kueue import policies, queues, tenancy, webhooks
 from bedplate.schedulers.kueue.configuration import configuration, values
 from bedplate.schedulers.kueue.objects import CONTROLLER, NAMESPACE
-from tests.schedulers.api import Api, ApiError, eventually
+from tests.schedulers.api import APPLY, Api, ApiError, eventually
 from tests.schedulers.control_plane import tool
 from tests.schedulers.processes import free_port
 
@@ -148,6 +148,7 @@ class RunningKueue(Controller):
 
     def configure(self, lock: Lock) -> None:
         """Apply the objects of a lock; those of the lock before that are not in it are deleted."""
+        self.ask(webhooks.patch(lock))
         wanted = [*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)]
         for one in wanted:
             eventually(lambda one=one: self._apply(one), 30, pause=0.3)
@@ -158,6 +159,12 @@ class RunningKueue(Controller):
         self._applied = wanted
         names = [one["metadata"]["name"] for one in wanted if one["kind"] == "ClusterQueue"]
         eventually(lambda: all(self.active(name) for name in names), 30)
+
+    def ask(self, patch: dict[str, Any]) -> None:
+        """Change what the webhooks are asked about, as another manager than the chart's."""
+        query = {"fieldManager": "pulumi", "force": "true"}
+        path = self.api.path_of(patch)
+        self.api.call("PATCH", path, patch, content_type=APPLY, params=query)
 
     def _apply(self, one: dict[str, Any]) -> bool:
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.schedulers.kueue import webhooks
 from bedplate.schedulers.kueue.objects import QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
@@ -18,7 +19,7 @@ from tests.schedulers.nodes import GPU, add_nodes
 from tests.schedulers.workloads import IMAGE, job, pod_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # Two racks with two NVLink domains each, a domain of two nodes, a node of four GPUs: 32 in all.
 PLACES = [
@@ -431,6 +432,43 @@ def test_work_elsewhere_is_not_kueues(api: Api, kueue: RunningKueue) -> None:
     finally:
         kueue.start(lock())
         kueue.plane.clear("others")
+
+
+def test_work_without_gpus_waits_in_no_queue(api: Api, kueue: RunningKueue) -> None:
+    """Kueue that places by topology holds a pod without requests, and all behind it, for ever."""
+
+    def alone(name: str) -> dict[str, Any]:
+        meta, spec = {"name": name, "namespace": "vision"}, pod_spec(0)
+        del spec["containers"][0]["resources"]
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+    api.create(alone("pod"))
+    api.create(job("job", "vision", gpus=0))
+    api.create(job("gpus", "vision", gpus=4))
+    eventually(lambda: [one["spec"].get("nodeName", "") != "" for one in pods(api)] == [True] * 3)
+    (queued,) = kueue.workloads("vision")
+    assert queued["metadata"]["ownerReferences"][0]["name"] == "gpus"
+    # The defence off: all are asked about.
+    asked = webhooks.patch(lock())
+    kueue.ask({**asked, "webhooks": [{"name": one["name"]} for one in asked["webhooks"]]})
+    try:
+        eventually(lambda: held(api, alone))
+        eventually(lambda: "no TAS flavor assigned" in reason(kueue, "vision", "held"))
+    finally:
+        kueue.ask(asked)
+
+
+def pods(api: Api) -> list[dict[str, Any]]:
+    """Return the pods of vision."""
+    return list(api.get("pods", "v1", "vision"))
+
+
+def held(api: Api, alone: Callable[[str], dict[str, Any]]) -> bool:
+    """Create a pod without GPUs and tell whether it waits; the API server takes a moment."""
+    made = api.create(alone("held"))
+    if not made["spec"].get("schedulingGates"):
+        api.delete(api.path_of(made), gracePeriodSeconds=0)
+    return bool(made["spec"].get("schedulingGates"))
 
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "queues").glob("*.yml"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 import pulumi
+import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
-from bedplate.schedulers.kueue import policies, queues, tenancy
+from bedplate.schedulers.kueue import policies, queues, tenancy, webhooks
 from bedplate.schedulers.kueue.configuration import values
 from bedplate.schedulers.kueue.objects import NAMESPACE, Object
 from bedplate.schedulers.release import released
@@ -45,6 +46,13 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
             (ADDON, NAMESPACE),
             (site, lock),
             values(lock, artifact.image(site, lock, ADDON)),
+        )
+        asked = webhooks.patch(lock)
+        kubernetes.admissionregistration.v1.MutatingWebhookConfigurationPatch(
+            f"{name}-webhooks",
+            metadata={**asked["metadata"], "annotations": {"pulumi.com/patchForce": "true"}},
+            webhooks=asked["webhooks"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[release]),
         )
         made: dict[str, pulumi.CustomResource] = {}
         for found in (*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)):

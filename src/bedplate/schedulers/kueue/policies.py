@@ -80,7 +80,7 @@ def objects(lock: Lock) -> list[Object]:
             "' — got no hold by Kueue / allowed pods that wait for their quota — "
             f"label it {QUEUE_LABEL}: {QUEUE}, and give it no owner and no node'",
             variables={
-                "gpus": _gpus("object.spec", domains),
+                "gpus": gpus("object.spec", domains),
                 "held": "has(object.spec.schedulingGates) && "
                 f"object.spec.schedulingGates.exists(g, g.name == '{GATES[0]}')",
             },
@@ -95,7 +95,7 @@ def objects(lock: Lock) -> list[Object]:
             "'job with GPUs is not in the queue — namespace ' + object.metadata.namespace + "
             "' — got a job that starts at once / allowed jobs that wait for their quota — "
             f"label it {QUEUE_LABEL}: {QUEUE}'",
-            variables={"gpus": _gpus("object.spec.template.spec", domains)},
+            variables={"gpus": gpus("object.spec.template.spec", domains)},
         ),
         *_policy(
             "bedplate-queue-starts-jobs",
@@ -148,7 +148,7 @@ def _list(names: list[str] | tuple[str, ...]) -> str:
     return json.dumps(list(names))
 
 
-def _gpus(spec: str, domains: list[str]) -> str:
+def gpus(spec: str, domains: list[str]) -> str:
     """Return the expression that says whether a pod's specification asks for GPUs."""
     one = " || ".join(f"r.startsWith('{domain}/')" for domain in domains) or "false"
     asks = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(r, {one})"
