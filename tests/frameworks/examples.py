@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parents[2] / "examples" / "training"
 PRESET: Final = {"placement": {"gang": True}, "priorities": {"normal": 0}}
-IMAGE: Final = "registry.example/training:1"
+IMAGE: Final = f"registry.example/training@sha256:{'0' * 64}"
 HOUR: Final = 3600
 
 TEAM: Final = {"vision": {"gpus": {"pool_train": (16, None)}, "members": ["alice"]}}

@@ -36,7 +36,7 @@ def up(**args: Any) -> tuple[Engine, Any]:
 
 
 def test_an_mpi_job_has_a_key_of_its_own_that_no_output_shows() -> None:
-    engine, outputs = up(form="MPI", image="i", pods=2, gpus=2, time_limit="1h")
+    engine, outputs = up(form="MPI", image="i@sha256:0", pods=2, gpus=2, time_limit="1h")
     secret = engine.one("kubernetes:core/v1:Secret")
     assert secret.inputs["metadata"]["name"] == "train-ssh"
     hidden = secret.inputs["stringData"]
@@ -67,7 +67,13 @@ def test_what_is_wrong_is_refused_before_anything_is_made() -> None:
     with pytest.raises(StackError) as refused:
         TrainingJob(
             "train",
-            {"site": SITE, "lock": lock("kueue"), "team": "sound", "form": "JobSet", "image": "i"},
+            {
+                "site": SITE,
+                "lock": lock("kueue"),
+                "team": "sound",
+                "form": "JobSet",
+                "image": "i@sha256:0",
+            },
         )
     text = str(refused.value)
     assert "unknown team — train.team — got sound" in text

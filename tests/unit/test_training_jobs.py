@@ -11,7 +11,7 @@ from bedplate.errors import BedplateError
 from bedplate.frameworks import jobs
 from bedplate.frameworks.jobs import Request, Volume
 from bedplate.frameworks.jobs.time_limits import seconds
-from bedplate.lock.model import Framework, Sharing
+from bedplate.lock.model import Framework, Sharing, TeamImage
 from tests.schedulers.locks import lock_of
 
 TEAMS: dict[str, Any] = {
@@ -223,6 +223,31 @@ def test_what_is_no_time_limit_is_refused(text: str) -> None:
         f"not a time limit — train.time_limit — got {text} / allowed a number and s, m, h or d, as "
         "8h — write how long the job may run"
     )
+
+
+def test_a_team_s_own_image_is_known_by_name_and_stays_in_its_pool() -> None:
+    own = TeamImage(image=f"registry.example/sim@sha256:{'a' * 64}", pool="pool_b")
+    found = lock()
+    cluster = found.cluster.model_copy(update={"images": {"sim": own}})
+    site = found.model_copy(update={"cluster": cluster})
+    asked = replace(GOOD, team="audio", image="sim", gpus=2)
+    assert jobs.problems(site, asked) == []
+    (job,) = jobs.objects(site, asked)
+    pod = job["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == own.image
+    assert pod["nodeSelector"] == {"bedplate.io/pool": "pool_b"}
+    assert [str(one) for one in jobs.problems(site, replace(asked, pool="pool_a"))] == [
+        (
+            "image is for another pool — train.pool — got pool_a / allowed pool_b — write pool: "
+            "pool_b, or choose another image"
+        )
+    ]
+    assert [str(one) for one in jobs.problems(site, replace(GOOD, image="debian:12"))] == [
+        (
+            "unknown image — train.image — got debian:12 / allowed IMAGE@sha256:DIGEST, or one of "
+            "the site: sim — name it by its digest, or add it to bedplate_images of the site"
+        )
+    ]
 
 
 def test_queue_and_scheduler_are_those_of_the_site() -> None:

@@ -53,7 +53,7 @@ class TrainingJobArgs(TypedDict):
     framework: NotRequired[str]
     """NAME or NAME-VERSION of a build of the pool: its image runs. This or `image`."""
     image: NotRequired[str]
-    """Image by digest."""
+    """One of the site's bedplate_images by its name, or any image by digest."""
     command: NotRequired[list[str]]
     """What the containers run; the image's own by default. Of torchrun: script and arguments."""
     pods: NotRequired[int]
@@ -144,7 +144,15 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
         raise StackError(str(error)) from error
     if request.image or request.framework is None:
         return request
-    image = artifact.image(args["site"], args["lock"], jobs.image_name(request.framework))
+    name_ = jobs.image_name(request.framework)
+    try:
+        image = artifact.image(args["site"], args["lock"], name_)
+    except StackError as error:
+        raise StackError(
+            f"no image of this framework — {name}.framework — got {request.framework} / allowed a "
+            f"framework whose image {name_} is in the bill — build one (bedplate frameworks SITE) "
+            f"and name it by image; {error}"
+        ) from error
     return jobs.with_image(request, image)
 
 

@@ -124,6 +124,13 @@ class Team(Part):
     priority: int = 0
 
 
+class TeamImage(Part):
+    """An image of a team's own by digest, which goes with driver and GPUs of a pool."""
+
+    image: str
+    pool: str
+
+
 class Cluster(Part):
     """What all hosts share. Exactly one of `containerd`, `cri_o` and `docker` is there.
 
@@ -131,7 +138,8 @@ class Cluster(Part):
     pool's nodes, and no device plugin runs on them.
 
     `preset` has the values of the chosen one with the site's changes; it is there where schedulers
-    are. `courses` are by name; each is also one of `teams`, whose quota is that of the class.
+    are. `images` are teams' own, by name. `courses` are by name; each is also one of `teams`, whose
+    quota is that of the class.
     `not_yet` is as a pool's.
     """
 
@@ -153,6 +161,7 @@ class Cluster(Part):
     preset: Preset | None = None
     teams: dict[str, Team] = {}
     courses: dict[str, Course] = {}
+    images: dict[str, TeamImage] = {}
     hub: Hub | None = None
     storage: Storage | None = None
     not_yet: list[str] = []

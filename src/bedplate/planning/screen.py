@@ -137,7 +137,7 @@ def _rows(planned: Planned) -> list[str]:
     lock = planned.plan.lock
     rows = [("WHERE", "COMPONENT", "VERSION")]
     for name, part in content_of(lock).get("cluster", {}).items():
-        if name in {"not_yet", "preset", "teams", "courses", "hub", "storage"}:
+        if name in {"not_yet", "preset", "teams", "courses", "hub", "images", "storage"}:
             continue
         for one in part if isinstance(part, list) else [part]:
             shown_as = one.get("name", name) if isinstance(part, list) else name

@@ -52,6 +52,8 @@ WHAT = {
     "guest-os": "system is not supported as a guest",
     "guests": "guests and hosts of pools do not match",
     "hypervisor-bare": "hypervisor and guest are mixed up",
+    "image-pool": "image is for no such pool",
+    "image-runs": "image does not run in its pool",
     "iommu-groups": "card cannot be given away alone",
     "isolation": "sharing mode holds less back than asked for",
     "kernel-headers": "kernel has no headers, or no precompiled module",

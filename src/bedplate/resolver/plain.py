@@ -8,6 +8,7 @@ from bedplate.resolver import (
     control_planes,
     courses,
     guests,
+    images,
     presets,
     sharing_checks,
     teams,
@@ -47,6 +48,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from teams.check(site)
     if site.nodes:
         yield from courses.check(site)
+        yield from images.check(site)
     yield from topology.check(site)
     yield from presets.check(site)
     for pool in site.pools.values():

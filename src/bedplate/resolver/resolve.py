@@ -11,6 +11,7 @@ from bedplate.resolver import (
     control_planes,
     course_fit,
     courses,
+    images,
     installable,
     locking,
     plain,
@@ -62,6 +63,7 @@ def resolve(
                 [
                     *teams.guarantees(site, plan.lock),
                     *course_fit.problems(site, plan.lock, catalogue),
+                    *images.problems(site, plan.lock, catalogue),
                 ]
             )
             return Refusal(tuple(over), ()) if over else plan
@@ -179,6 +181,7 @@ def _plan(
             "courses": classes,
             "hub": courses.hub(site),
             "storage": courses.storage(site),
+            "images": images.decided(site),
         }
         part = part.model_copy(update=shared_by)
         further = []

@@ -301,6 +301,21 @@ Component = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Exact = Annotated[str, Field(pattern=VERSION)]
 
 
+class TeamImage(Wish):
+    """An image of a team's own, and the pool whose driver and GPUs it has to go with.
+
+    `cuda`, `built_for`, `ptx` and `requires` are what the image says of itself, as `bedplate mirror
+    inspect` reads it.
+    """
+
+    image: Annotated[str, Field(pattern=r"^[^\s@/]+(/[^\s@]+)+@sha256:[0-9a-f]{64}$")]
+    pool: Annotated[str, Field(pattern=POOL)]
+    cuda: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] | None = None
+    built_for: list[Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]$")]] = []
+    ptx: bool = False
+    requires: str | None = None
+
+
 def _as_list(value: object) -> object:
     """One kind of GPU may be written without the list around it."""
     return [value] if isinstance(value, dict) else value
@@ -341,6 +356,7 @@ class Wishes(Wish):
     bedplate_courses: list[Course] = []
     bedplate_hub: Hub | None = None
     bedplate_storage: Storage | None = None
+    bedplate_images: dict[Annotated[str, Field(pattern=NAMESPACE)], TeamImage] = {}
     bedplate_topology: Topology | None = None
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []
@@ -360,6 +376,7 @@ SHARED = (
     "bedplate_courses",
     "bedplate_hub",
     "bedplate_storage",
+    "bedplate_images",
     "bedplate_operators",
 )
 #: How a host is reached or reaches out: no part of the decision.

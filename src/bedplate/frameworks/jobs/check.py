@@ -43,7 +43,7 @@ def problems(lock: Lock, request: Request) -> list[Problem]:
     if request.pool is not None and request.pool not in pools_of(lock):
         found.append(_unknown(request, "pool", "unknown pool", request.pool, pools_of(lock)))
         return found
-    return [*found, *_place(lock, request)]
+    return [*found, *_image(lock, request), *_place(lock, request)]
 
 
 def _itself(request: Request) -> Iterator[Problem]:
@@ -83,6 +83,22 @@ def _form(lock: Lock, request: Request) -> Iterator[Problem]:
         fix = f"choose another form, or add {needed} to bedplate_schedulers of the site"
         what = f"form needs the add-on {needed}"
         yield _wrong(request, "form", what, request.form, ", ".join(possible), fix)
+
+
+def _image(lock: Lock, request: Request) -> Iterator[Problem]:
+    """Yield what is wrong with the image's name: one of the site's, or any by digest."""
+    known = placing.images(lock)
+    if not request.image or "@sha256:" in request.image:
+        return
+    if request.image not in known:
+        names = ", ".join(known) or "none is in bedplate_images"
+        allowed = f"IMAGE@sha256:DIGEST, or one of the site: {names}"
+        fix = "name it by its digest, or add it to bedplate_images of the site"
+        yield _wrong(request, "image", "unknown image", request.image, allowed, fix)
+    elif request.pool is not None and request.pool != known[request.image].pool:
+        allowed = known[request.image].pool
+        fix = f"write pool: {allowed}, or choose another image"
+        yield _wrong(request, "pool", "image is for another pool", request.pool, allowed, fix)
 
 
 def _place(lock: Lock, request: Request) -> Iterator[Problem]:

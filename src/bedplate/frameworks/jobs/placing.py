@@ -10,12 +10,17 @@ from bedplate.schedulers.kueue.queues import pools_of, teams_of
 if TYPE_CHECKING:
     from bedplate.frameworks.jobs.model import Request
     from bedplate.lock import Lock
-    from bedplate.lock.model import Framework
+    from bedplate.lock.model import Framework, TeamImage
 
 
 def addons(lock: Lock) -> set[str]:
     """Return the names of the add-ons."""
     return {addon.name for addon in lock.cluster.addons} if lock.cluster else set()
+
+
+def images(lock: Lock) -> dict[str, TeamImage]:
+    """Return the teams' own images by name."""
+    return lock.cluster.images if lock.cluster else {}
 
 
 def namespace(lock: Lock, request: Request) -> str:
@@ -42,6 +47,8 @@ def pool(lock: Lock, request: Request) -> str | None:
     """
     if request.pool is not None:
         return request.pool
+    if request.image in images(lock):
+        return images(lock)[request.image].pool
     found = pools_with_quota(lock, request.team)
     if request.framework is not None:
         found = [name for name in found if build(lock, name, request.framework)]

@@ -36,7 +36,8 @@ def template(
         meeting: host name of the first pod.
         index: the label that has the pod's number.
     """
-    container: Object = {"name": "main", "image": request.image}
+    own = placing.images(lock).get(request.image)
+    container: Object = {"name": "main", "image": own.image if own else request.image}
     if command := _command(request):
         container["command"] = command
     environment = [

@@ -1,0 +1,62 @@
+"""Teams' own images: what keeps one from running in its pool, by what it says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.bill.image_needs import PLATFORM, REQUIRE, Asks, machines, mismatches
+from bedplate.lock import model as locked
+from bedplate.resolver.courses import first
+from bedplate.resolver.explanations import refused, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.errors import Problem
+    from bedplate.lock import Lock
+    from bedplate.site import Site
+    from bedplate.site.model import TeamImage
+
+KEY = "bedplate_images"
+
+
+def check(site: Site) -> Iterator[Problem]:
+    """Yield images of pools that are not there."""
+    host = first(site)
+    nodes = {node.pool for node in site.nodes if node.pool is not None}
+    for name, image in sorted(host.wishes.bedplate_images.items()):
+        if image.pool not in nodes:
+            yield unknown("image-pool", host, (KEY, name, "pool"), image.pool, nodes)
+
+
+def decided(site: Site) -> dict[str, locked.TeamImage]:
+    """Return the lock's images by name."""
+    return {
+        name: locked.TeamImage(image=image.image, pool=image.pool)
+        for name, image in sorted(first(site).wishes.bedplate_images.items())
+    }
+
+
+def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield what of an image does not go with the driver or a GPU of its pool."""
+    host = first(site)
+    for name, image in sorted(host.wishes.bedplate_images.items()):
+        for machine in machines(lock.pools[image.pool], catalogue):
+            for one in mismatches(asks_of(image), machine):
+                fix = (
+                    f"take an image for {machine.gpu} and driver {machine.driver}, or another pool"
+                )
+                got = f"{one.what}: {one.got}"
+                yield refused("image-runs", host, (KEY, name), got, one.allowed, fix)
+
+
+def asks_of(image: TeamImage) -> Asks:
+    """Return what an image asks for by its settings."""
+    return Asks(
+        platform=PLATFORM,
+        cuda=image.cuda,
+        built_for=tuple(image.built_for),
+        ptx=image.ptx,
+        constraints=((f"{REQUIRE}CUDA", image.requires),) if image.requires else (),
+    )
