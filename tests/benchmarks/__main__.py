@@ -5,7 +5,7 @@ seconds of each phase, the no-op run of site.yml against the first, the cluster 
 kubeadm commands on the same hosts, planning against reading the inventory, the hosts' playbook
 against bare commands and the nearest peer (hosts.py), and the largest memory of each control-side
 program (memory.py). A part alone:
-`python -m tests.benchmarks site|planning|hosts [first|built|again|scale ...]`.
+`python -m tests.benchmarks site|planning|courses|hosts [first|built|again|scale ...]`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.benchmarks import hosts, planning, resolving
+from tests.benchmarks import courses, hosts, planning, resolving
 from tests.benchmarks.by_hand import assert_same_network, make_cluster
 from tests.benchmarks.memory import MeasuredCommands
 from tests.site.conftest import copy_description, copy_site, forget_stacks
@@ -91,7 +91,7 @@ def measure_hosts(parts: list[str]) -> tuple[dict[str, float], dict[str, float]]
 def main() -> int:
     """Measure, print, and take everything down again."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parts = ["site", "planning", "resolving", "hosts"]
+    parts = ["site", "planning", "courses", "resolving", "hosts"]
     parser.add_argument("part", nargs="?", choices=parts, help="default: all")
     parser.add_argument("of_hosts", nargs="*", help=f"of the part hosts: {', '.join(hosts.PARTS)}")
     arguments = parser.parse_args()
@@ -103,6 +103,7 @@ def main() -> int:
     measured = {
         "site": measure_site,
         "planning": planning.measure,
+        "courses": courses.measure,
         "resolving": resolving.measure,
         "hosts": lambda: measure_hosts(arguments.of_hosts),
     }

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bedplate.catalogue import load_catalogue
 from bedplate.resolver import Refusal, course_fit
+from bedplate.site.load import Site
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
 
 QUEUES = {"bedplate_schedulers": ["kueue"]}
 TIMES = "×"  # noqa: RUF001
@@ -207,3 +215,78 @@ def test_what_a_refusal_proposes_is_accepted() -> None:
         planned(answer(T4, slicing(smaller), course(students, smaller)))
         finer = round(smaller + 0.001, 3)
         assert isinstance(answer(T4, slicing(finer), course(students, finer)), Refusal)
+
+
+def test_the_room_that_the_plan_names_is_there_and_no_more() -> None:
+    small, large = {"memory": "1Gi"}, {"memory": "5Gi"}
+    for sharing, first, other in (
+        (slicing(0.1), course(17, 0.1), course(9, 0.1, "other")),
+        ({"mode": "dra"}, course(9, small), course(3, large, "other")),
+        ({"mode": "none"}, course(1, {"gpus": 1}), course(1, {"gpus": 2}, "other")),
+    ):
+        lock = planned(answer(T4, sharing, first, other)).lock
+        line = course_fit.lines(lock, load_catalogue())[0][1]
+        more = int(line.split("room for ")[1].split(" ")[0])
+        fuller = first | {"students": first["students"] + more}
+        full = planned(answer(T4, sharing, fuller, other)).lock
+        assert course_fit.lines(full, load_catalogue())[0][1].endswith("; full")
+        said(answer(T4, sharing, fuller | {"students": fuller["students"] + 1}, other))
+
+
+DAYS = ("Mon", "Sun")
+LESSONS = st.builds(
+    lambda day, begin, length: (day, begin, min(begin + length, 48)),
+    st.sampled_from(DAYS),
+    # Few of them, so that one often begins when another ends.
+    st.sampled_from((20, 22, 24, 44)),
+    st.sampled_from((2, 4)),
+)
+CLASSES = st.lists(
+    st.tuples(st.integers(10, 30), st.lists(LESSONS, max_size=3)), min_size=1, max_size=5
+)
+
+
+def clock(halves: int) -> str:
+    """The time after so many half hours."""
+    return f"{halves // 2:02}:{halves % 2 * 30:02}"
+
+
+@settings(max_examples=80, deadline=None)
+@given(CLASSES)
+def test_classes_are_refused_where_some_half_hour_has_too_many(
+    classes: list[tuple[int, list[tuple[str, int, int]]]],
+) -> None:
+    """Every half hour of the week is counted here; the proof looks at beginnings alone."""
+    courses = [
+        course(
+            students,
+            0.1,
+            f"c{number}",
+            hours=[f"{day} {clock(begin)}-{clock(end)}" for day, begin, end in lessons],
+        )
+        for number, (students, lessons) in enumerate(classes)
+    ]
+    most = max(
+        sum(
+            students
+            for students, lessons in classes
+            if not lessons or any(d == day and b <= half < e for d, b, e in lessons)
+        )
+        for day in DAYS
+        for half in range(48)
+    )
+    found = list(course_fit.problems(site_of(courses), empty_lock(), load_catalogue()))
+    assert bool(found) == (most > 40), (most, found)
+
+
+@cache
+def empty_lock() -> Lock:
+    """The decision about 40 shares, before there are courses."""
+    return planned(answer(T4, slicing(0.1))).lock
+
+
+def site_of(courses: list[dict[str, Any]]) -> Site:
+    """The same site with courses."""
+    wishes = QUEUES | {"bedplate_courses": courses} | T4 | {"bedplate_sharing": slicing(0.1)}
+    node = host("n1", ["gpu_pools", "pool_a"], wishes)
+    return Site(Path("site"), {"n1": node}, frozenset(node.groups))

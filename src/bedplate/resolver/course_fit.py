@@ -328,7 +328,8 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
             text += f", {share.user_mib}Mi to use"
         text += f", {', '.join(course.hours) or 'always'}"
         left = [_left(room, lock, names, name) for _, names in together(same) if name in names]
-        found.append((course.pool, f"{text}; room for {min(left, default=0)} more"))
+        more = min(left, default=0)
+        found.append((course.pool, f"{text}; {f'room for {more} more' if more else 'full'}"))
     return found
 
 
