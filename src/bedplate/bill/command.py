@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.bill import catalogue_check
 from bedplate.bill.file import bill_path, load_bill, write_bill
+from bedplate.bill.inspect_command import check_teams
 from bedplate.bill.match import checked_bill
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import needs_of
@@ -101,10 +102,15 @@ def run(options: Namespace) -> int:
 
 
 def resolved(site: Path, lock: Lock, web: Web) -> Bill:
-    """Return the bill of a site's lock, going on from what an interrupted run has found."""
+    """Return the bill of a site's lock, going on from what an interrupted run has found.
+
+    Raises:
+        ResolveError: something could not be looked up, or a team's own image does not run.
+    """
     catalogue = load_catalogue()
     places = Places.of(lock.sources, catalogue)
     keys = dict(lock.sources.keys)
+    check_teams(web, places, lock, catalogue)
     partial = Partial(site, {"mirror": places.mirror, "keys": keys})
     before = load_bill(site) or Bill()
     bill = Resolver(web, places, keys, before, partial, bill_path(site)).bill(

@@ -1,6 +1,7 @@
 """What an image asks of driver and GPUs, as its configuration says, and whether machines have it.
 
-NVIDIA's images say it in variables of their environment: `CUDA_VERSION`, and `NVIDIA_REQUIRE_*`,
+Images built by Bedplate's Containerfiles, and on them, have labels `io.bedplate.*`. NVIDIA's say it
+in variables of their environment: `CUDA_VERSION`, and `NVIDIA_REQUIRE_*`,
 whose words are alternatives of terms joined by commas
 (https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html).
 Containers that get their GPUs by CDI are started without a check of them: it is made here, before.
@@ -30,6 +31,7 @@ REQUIRE, DISABLE = "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE"
 TERM = re.compile(r"(cuda|driver|arch|brand)(>=|<=|!=|=|>|<)(\S+)")
 #: PyTorch's images have the chips that their extensions are built for: `7.0 7.5 8.0+PTX`.
 BUILT_FOR = "TORCH_CUDA_ARCH_LIST"
+LABEL = "io.bedplate."
 CAPABILITY = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 #: NVML's names of markets that have one name. Boards for workstations have several.
 BRANDS = {"data-centre": "tesla", "geforce": "geforce"}
@@ -117,15 +119,18 @@ def asks_of(configuration: Mapping[str, Any]) -> Asks:
     pairs = (str(text).partition("=") for text in inner.get("Env") or ())
     environment = {name: value for name, _, value in pairs}
     named = [f"{configuration.get(key, 'unknown')}" for key in ("os", "architecture")]
-    found = CAPABILITY.findall(environment.get(BUILT_FOR, ""))
+    labels = {key: str(value) for key, value in (inner.get("Labels") or {}).items()}
+    named_chips = labels.get(f"{LABEL}compute-capabilities", environment.get(BUILT_FOR, ""))
+    found = CAPABILITY.findall(named_chips)
     off = environment.get(DISABLE, "").lower() not in {"", "0", "false"}
     constraints = () if off else sorted(environment.items())
-    version = re.match(r"\d+\.\d+", environment.get("CUDA_VERSION", ""))
+    said = labels.get(f"{LABEL}cuda", environment.get("CUDA_VERSION", ""))
+    version = re.match(r"\d+\.\d+", said)
     return Asks(
         platform="/".join(named),
         cuda=version[0] if version else None,
         built_for=tuple(capability for capability, _ in found),
-        ptx=any(ptx for _, ptx in found),
+        ptx=any(ptx for _, ptx in found) or labels.get(f"{LABEL}ptx") == "true",
         constraints=tuple(
             (name, text) for name, text in constraints if name.startswith(REQUIRE) and text.strip()
         ),

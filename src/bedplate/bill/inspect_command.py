@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.image_needs import asked, machines, mismatches
 from bedplate.bill.places import Places
-from bedplate.bill.web import Web
+from bedplate.bill.web import ResolveError, Web
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import Problem
 from bedplate.lock import load_lock
@@ -76,6 +76,24 @@ def run(options: Namespace) -> int:
             for one in wrong.get(pool, ()):
                 print(f"    {one}")
     return NOWHERE if wrong else OK
+
+
+def check_teams(web: Web, places: Places, lock: Lock, catalogue: Catalogue) -> None:
+    """Read what teams' own images say of themselves, whatever the site says of them.
+
+    Raises:
+        ResolveError: one cannot be read, or does not run in its pool.
+    """
+    found: list[Problem] = []
+    for one in lock.cluster.images.values() if lock.cluster else ():
+        try:
+            _, asks = asked(web, places, one.image)
+        except ResolveError as error:
+            found += error.problems
+            continue
+        found += problems(one.image, asks, lock, catalogue, one.pool).get(one.pool, [])
+    if found:
+        raise ResolveError(found)
 
 
 def problems(

@@ -9,10 +9,12 @@ import pytest
 
 from bedplate import cli
 from bedplate.bill.image_needs import Asks, Machine, asked, asks_of, machines, mismatches, satisfied
+from bedplate.bill.inspect_command import check_teams
 from bedplate.bill.places import Places
 from bedplate.bill.web import ResolveError, Web
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
+from bedplate.lock.model import TeamImage
 from tests.substrate.internet.fixtures import serving
 
 if TYPE_CHECKING:
@@ -67,6 +69,18 @@ def test_what_an_image_says_of_itself() -> None:
     off = {**said, "config": {"Env": [*environment, "NVIDIA_DISABLE_REQUIRE=1"]}}
     assert asks_of(off).constraints == ()
     assert asks_of({"os": "linux", "architecture": "arm64", "config": None}) == Asks("linux/arm64")
+
+
+def test_labels_of_our_own_containerfiles() -> None:
+    labels = {
+        "io.bedplate.cuda": "12.8",
+        "io.bedplate.compute-capabilities": "7.0 7.5",
+        "io.bedplate.ptx": "true",
+    }
+    said = {"os": "linux", "architecture": "amd64", "config": {"Labels": labels}}
+    assert asks_of(said) == Asks("linux/amd64", "12.8", ("7.0", "7.5"), ptx=True)
+    labels["io.bedplate.ptx"] = "false"
+    assert not asks_of(said).ptx
 
 
 @pytest.mark.parametrize(
@@ -162,3 +176,30 @@ def test_the_command_names_pools_and_reasons(
     with pytest.raises(SystemExit):
         cli.main(["mirror", "inspect", str(site), "own:1", *trusted])
     assert "own:1 is not HOST/NAME:TAG or HOST/NAME@sha256:…" in capsys.readouterr().err
+
+
+def test_a_bill_is_refused_with_a_teams_image_that_does_not_run(internet: Served) -> None:
+    """The site says nothing of the image's CUDA, so the plan accepts it; the registry says it."""
+    new = internet.tree.image("nvcr.io/lab/own:1", environment=("CUDA_VERSION=13.0.1",))
+    plain = internet.tree.image("nvcr.io/lab/cpu:1")
+    images = {
+        "gone": TeamImage(image=f"nvcr.io/lab/gone@sha256:{'1' * 64}", pool="pool_train"),
+        "new": TeamImage(image=f"nvcr.io/lab/own@{new}", pool="pool_class"),
+        "plain": TeamImage(image=f"nvcr.io/lab/cpu@{plain}", pool="pool_class"),
+    }
+    lock = load_lock(DEMO)
+    assert lock.cluster is not None
+    web, places, catalogue = Web(internet.authority), Places(internet.url, {}), load_catalogue()
+    lock = lock.model_copy(update={"cluster": lock.cluster.model_copy(update={"images": images})})
+    with pytest.raises(ResolveError) as refused:
+        check_teams(web, places, lock, catalogue)
+    said = [(one.what, one.file) for one in refused.value.problems]
+    assert [what for what, _ in said] == [
+        f"image nvcr.io/lab/gone@sha256:{'1' * 64} is not found",
+        "driver is too old for the image's CUDA",
+    ]
+    assert said[1][1] == "pool pool_class"
+    only = {"plain": images["plain"]}
+    cluster = lock.cluster.model_copy(update={"images": only})  # type: ignore[union-attr]
+    check_teams(web, places, lock.model_copy(update={"cluster": cluster}), catalogue)
+    web.close()
