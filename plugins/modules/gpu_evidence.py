@@ -27,7 +27,7 @@ options:
     elements: str
     choices: [baseline, kernel, driver, gpus, health, compute, runtime, toolkit, kubernetes, plugin,
       container, isolation, fabric, cuda, sharing, slurm, owned, updates, passthrough, licence,
-      rdma]
+      rdma, hpc]
     required: true
   gpus:
     description: GPUs that the site declares for the host. Empty skips the GPU side with a reason.
@@ -165,6 +165,10 @@ options:
     description: What role rdma keeps, by the names of its variables less their prefix.
     type: dict
     default: {}
+  hpc:
+    description: What role hpc_tools keeps, by the names of its variables less their prefix.
+    type: dict
+    default: {}
   waits:
     description: Checks, by id, that are known to wait for something else. The evidence says of them
       what is found; that they fail does not fail this task.
@@ -284,6 +288,7 @@ def main() -> None:
             "passthrough": {"type": "dict", "default": {}},
             "licence": {"type": "dict", "default": {}},
             "rdma": {"type": "dict", "default": {}},
+            "hpc": {"type": "dict", "default": {}},
             "waits": {"type": "list", "elements": "str", "default": []},
             "evidence_dir": text,
             "lock_digest": text,

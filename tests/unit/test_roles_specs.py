@@ -23,6 +23,7 @@ ENTRIES = {"main", "validate", "install", "configure", "verify"}
 #: The entry points that a role has no use for, and why.
 WITHOUT = {
     "gpu_verify": {"validate", "install", "configure"},  # it only looks, and changes nothing
+    "hpc_tools": {"configure"},  # programs to be started by hand or by jobs
     "host_proxy": {"validate", "install"},  # files alone, for whatever is installed or will be
 }
 

@@ -141,6 +141,7 @@ def test_a_driver_that_waits_is_not_touched(tmp_path: Path) -> None:
     more = {
         "nvidia_fabric_packages": {"nvidia-fabricmanager": "580.1"},
         "cuda_toolkit_versions": ["13.0.1"],
+        "hpc_tools_packages": {},
         "__bedplate_sets_gpus": False,
         "__bedplate_driver_answers": True,
         "__bedplate_pool": {},
@@ -197,6 +198,7 @@ def test_jobs_end_before_anything_disturbs_and_cards_are_cut_before_slurm_reads_
         "gpu_passthrough licence",
         "rdma",
         "gpu_sharing",
+        "hpc_tools",
     ]
 
 

@@ -289,6 +289,7 @@ def _modes(tables: Tables) -> Iterator[Problem]:
 
 def _tools(tables: Tables) -> Iterator[Problem]:
     systems = {fact.value.os for fact in tables["systems"]}
+    majors = {fact.value.major for fact in tables["cuda-majors"]}
     for fact in tables["hpc-tools"]:
         value = fact.value
         for system in sorted(set(value.packages) - systems):
@@ -297,6 +298,15 @@ def _tools(tables: Tables) -> Iterator[Problem]:
         if bool(value.packages) != (value.source == "distro"):
             what = "packages and the source distro go together"
             yield fact_problem(what, "hpc-tools", fact.id, value.source)
+        if value.by_cuda and value.source != "vendor-repo":
+            what = "packages by CUDA are a vendor's"
+            yield fact_problem(what, "hpc-tools", fact.id, value.source)
+        for major in sorted(set(value.by_cuda) - majors):
+            what, allowed = (
+                "CUDA's major release is not in the catalogue",
+                ", ".join(sorted(majors)),
+            )
+            yield fact_problem(what, "hpc-tools", fact.id, major, allowed)
         if (value.address is None) != (value.source == "distro"):
             what = "a tool that no distribution has needs its address"
             yield fact_problem(what, "hpc-tools", fact.id, value.source)

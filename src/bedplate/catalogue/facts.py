@@ -408,8 +408,9 @@ class FabricSwitch(Value):
 class HpcTool(Value):
     """A tool that clusters are tried, measured or watched with, and where it comes from.
 
-    `packages` is its package by system where it is the distribution's, `address` where its maker
-    publishes it. `default` tools are what a new cluster gets.
+    `packages` is its package by system where it is the distribution's, `by_cuda` by the driver's
+    newest major release of CUDA where it is the vendor's, `address` where its maker publishes it.
+    `default` tools are what a new cluster gets.
     """
 
     tool: str
@@ -418,6 +419,7 @@ class HpcTool(Value):
     default: bool
     source: Literal["distro", "vendor-repo", "source"]
     packages: dict[str, str] = {}
+    by_cuda: dict[str, str] = {}
     address: Annotated[str, Field(pattern=r"^https://\S+$")] | None = None
 
 

@@ -303,6 +303,13 @@ class Rdma(Part):
     method: Literal["dma-buf", "peermem"]
 
 
+class HpcTools(Part):
+    """What hosts are tried and measured with: packages by tool, and why others are left out."""
+
+    packages: dict[str, str] = {}
+    left: dict[str, str] = {}
+
+
 class Accelerator(Part):
     """The accelerators of another maker in each host."""
 
@@ -347,6 +354,7 @@ class Pool(Part):
     cuda_toolkit: list[str] = []
     sharing: Sharing
     rdma: Rdma | None = None
+    hpc_tools: HpcTools | None = None
     frameworks: list[Framework] = []
     expects: Expects | None = None
     not_yet: list[str] = []

@@ -90,6 +90,8 @@ def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
     if (sharing := parts.get("sharing")) and sharing["mode"] != "dra":
         # What a mode holds back is said in the lock, and nothing on a host is made of it.
         parts["sharing"] = {key: said for key, said in sharing.items() if key not in WORDS_OF_MODES}
+    if tools := parts.get("hpc_tools"):
+        parts["hpc_tools"] = {"packages": tools.get("packages", {})}
     return {key: value for key, value in parts.items() if key not in NOT_ON_HOSTS}
 
 
@@ -110,6 +112,12 @@ def _told(value: Any) -> str:
     if isinstance(value, dict):
         words = [str(value[key]) for key in WORDS if value.get(key) is not None]
         words += [layout_text(value["layout"])] if value.get("layout") else []
+        # Tools by their names; the packages of others are named by their versions.
+        words += (
+            [", ".join(value["packages"])]
+            if "version" not in value and value.get("packages")
+            else []
+        )
         return " ".join(words) or ABSENT
     return str(value)
 

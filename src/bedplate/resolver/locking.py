@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
+from bedplate.resolver import hpc_tools, sharing
 from bedplate.resolver import preferences as prefer
-from bedplate.resolver import sharing
 from bedplate.resolver.outcome import Reason
 from bedplate.resolver.wishes import DRA_DRIVER
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import Accelerator, Fact
+    from bedplate.catalogue.facts import Accelerator, DriverPackages, Fact
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.subjects import Subject
     from bedplate.site import SiteHost
@@ -97,8 +97,7 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         "secure_boot": wishes.bedplate_host.secure_boot,
         "gpu": [{"model": gpu.model, "pci": gpu.pci, "count": count} for gpu, count in gpus],
     }
-    if "driver" in values:
-        driver = facts[values["driver"]].value
+    if (driver := driver_of(values, facts)) is not None:
         content["nvidia_driver"] = {
             "version": driver.version,
             "branch": driver.branch,
@@ -121,11 +120,18 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
     if "rdma" in values:
         path = facts[values["rdma"]].value
         content["rdma"] = {"stack": path.stack, "method": path.method}
+    content["hpc_tools"] = hpc_tools.decided(wishes, driver_of(values, facts), candidates.catalogue)
     if wishes.bedplate_accelerator is not None:
         fact = candidates.catalogue.accelerators[wishes.bedplate_accelerator.model]
         content["accelerator"] = _accelerator(fact, wishes.bedplate_accelerator.count)
     content["expects"] = sharing.expected(subject, candidates)
     return locked.Pool.model_validate(content)
+
+
+def driver_of(values: Mapping[str, str], facts: Mapping[str, Any]) -> DriverPackages | None:
+    """Return the driver that was decided for a pool."""
+    found: DriverPackages | None = facts[values["driver"]].value if "driver" in values else None
+    return found
 
 
 def guests(host: SiteHost) -> dict[str, locked.Guest]:
@@ -145,7 +151,7 @@ def topology(host: SiteHost) -> locked.Topology | None:
 
 def _kernel(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> str | None:
     """Return the kernel that is wished, or the one that a precompiled module is for."""
-    driver = candidates.facts[values["driver"]].value if "driver" in values else None
+    driver = driver_of(values, candidates.facts)
     if driver is not None and driver.source == "precompiled":
         return str(candidates.facts[values["kernel"]].value.kernel)
     return subject.host.wishes.bedplate_host.kernel

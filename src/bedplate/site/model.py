@@ -350,6 +350,7 @@ class Wishes(Wish):
     bedplate_guests: dict[Annotated[str, Field(pattern=GUEST)], Guest] = {}
     bedplate_sharing: Annotated[Sharing, BeforeValidator(_of_parts)] = Sharing()
     bedplate_rdma: Rdma | None = None
+    bedplate_hpc_tools: bool = True
     bedplate_schedulers: list[Named] = []
     bedplate_preset: Annotated[PresetChoice | None, BeforeValidator(_as_choice)] = None
     bedplate_teams: dict[Annotated[str, Field(pattern=NAMESPACE)], Team] = {}

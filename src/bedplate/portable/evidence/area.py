@@ -37,6 +37,7 @@ class Wishes(NamedTuple):
     passthrough: Mapping[str, Any] = {}
     licence: Mapping[str, Any] = {}
     rdma: Mapping[str, Any] = {}
+    hpc: Mapping[str, Any] = {}
     baseline: Mapping[str, Any] = {}
     containers: Mapping[str, Any] = {}
 

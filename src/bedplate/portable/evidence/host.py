@@ -14,6 +14,7 @@ from . import (
     fabric,
     gpus,
     health,
+    hpc,
     isolation,
     kernel,
     kubernetes,
@@ -54,6 +55,7 @@ AREAS: Dict[str, Area] = {
     "passthrough": passthrough.collect,
     "licence": licence.collect,
     "rdma": rdma.collect,
+    "hpc": hpc.collect,
 }
 GPU_AREAS = ("driver", "gpus", "health", "compute", "toolkit", "plugin", "container", "isolation")
 
