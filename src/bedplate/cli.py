@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from bedplate.accounting import options as accounting
 from bedplate.errors import BedplateError
+from bedplate.preflight import options as preflight
 from bedplate.share import options as share
 from bedplate.starting import options as starting
 
@@ -168,6 +169,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     report.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
     accounting.add_parser(commands)
     share.add_parser(commands)
+    preflight.add_parser(commands)
     drift = commands.add_parser(
         "drift",
         help="what has changed on the hosts since, and what to run",
@@ -260,6 +262,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.share import command as sharing
 
         return _told(lambda: sharing.run(options))
+    if options.command == "preflight":
+        from bedplate.preflight import command as measuring
+
+        return _told(lambda: measuring.run(options))
     if options.command == "drift":
         from bedplate.evidence import drift_command
 

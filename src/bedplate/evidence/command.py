@@ -60,6 +60,8 @@ def run(site: Path) -> int:
     subjects = [(row.name, row.evidence, row.stale) for row in report.hosts]
     if report.cluster is not None:
         subjects.append(("cluster", report.cluster, report.cluster_stale))
+    if report.preflight is not None:
+        subjects.append((report.preflight.subject.name, report.preflight, False))
     for name, found, stale in subjects:
         if found is None or stale or not found.checks:
             state = "no evidence" if found is None else "evidence of another lock"

@@ -28,6 +28,8 @@ def junit(report: Report) -> str:
     if report.cluster is not None:
         subject = report.cluster.subject
         _suite(root, "cluster", subject.name, report.cluster, stale=report.cluster_stale)
+    if report.preflight is not None:
+        _suite(root, "measured", report.preflight.subject.name, report.preflight, stale=False)
     for count in ("tests", "failures", "skipped"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     indent(root)

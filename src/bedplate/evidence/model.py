@@ -41,7 +41,7 @@ class Check(_Frozen):
 class Subject(_Frozen):
     """Whom the evidence is about."""
 
-    kind: Literal["host", "cluster"]
+    kind: Literal["host", "cluster", "preflight"]
     name: str
     pool: str | None = None
 
@@ -82,7 +82,7 @@ def evidence_folder(site: Path) -> Path:
 
 
 def load_evidence(site: Path, *, needed: bool = True) -> tuple[Evidence, ...]:
-    """Read every verify step's evidence of *site*, hosts by name first and the cluster last.
+    """Read every verify step's evidence of *site*, hosts by name first.
 
     Looks for drift lie beside it and are not evidence of this kind (`bedplate.evidence.drift`).
 

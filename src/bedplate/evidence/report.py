@@ -67,6 +67,7 @@ class Report:
     strangers: Sequence[Evidence] = field(default=())
     drift: Sequence[HostDrift] = field(default=())
     usage: Summary | None = None
+    preflight: Evidence | None = None
 
     @property
     def set_aside(self) -> Mapping[str, str]:
@@ -115,6 +116,8 @@ class Report:
             tally.update(_results(row.evidence, stale=row.stale))
         if self.cluster is not None:
             tally.update(_results(self.cluster, stale=self.cluster_stale))
+        if self.preflight is not None:
+            tally.update(_results(self.preflight, stale=False))
         return tally
 
     @property
@@ -130,6 +133,8 @@ class Report:
         results = [row.result for row in self.hosts]
         if self.cluster is not None:
             results.append(self.cluster_result)
+        if self.preflight is not None:
+            results.append(self.preflight.result)
         if Result.FAIL in results or not results:
             return Result.FAIL
         return Result.PASS if Result.PASS in results else Result.SKIPPED
@@ -168,7 +173,20 @@ def assemble(
     cluster = next((item for item in evidence if item.subject.kind == "cluster"), None)
     strangers = tuple(item for name, item in sorted(by_host.items()) if name not in lock.hosts)
     cluster_stale = cluster is not None and cluster.lock != lock_digest
-    return Report(site, lock, wishes, rows, cluster, cluster_stale, strangers, drift)
+    # What was measured under another lock tells of another cluster; nobody need measure again.
+    measured = (item for item in evidence if item.subject.kind == "preflight")
+    preflight = next((item for item in measured if item.lock == lock_digest), None)
+    return Report(
+        site,
+        lock,
+        wishes,
+        rows,
+        cluster,
+        cluster_stale,
+        strangers,
+        drift,
+        preflight=preflight,
+    )
 
 
 def without_password(text: str) -> str:

@@ -1,0 +1,1 @@
+"""`bedplate preflight SITE`: what a new cluster measures of itself, as evidence."""
