@@ -12,7 +12,7 @@ import io
 import json
 import shutil
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from bedplate.mirror.errors import MirrorError
@@ -116,10 +116,13 @@ class Registry:
     Attributes:
         port: on the loopback.
         data: its directory, in the layout of CNCF Distribution's filesystem driver.
+        read: digests of blobs that were read whole, and are what they are called. Images share
+            layers: each is read once.
     """
 
     port: int
     data: Path
+    read: set[str] = field(default_factory=set, compare=False)
 
     def has(self, kind: str, repository: str, digest: str) -> bool:
         """Say whether a repository holds a ``manifests`` or ``blobs`` entry of this digest."""
@@ -247,6 +250,8 @@ class Registry:
         shutil.rmtree(folder)
 
     def _blob_digest(self, repository: str, digest: str) -> str:
+        if digest in self.read:
+            return digest if self.has("blobs", repository, digest) else ""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.request("GET", f"/v2/{repository}/blobs/{digest}")
@@ -256,6 +261,7 @@ class Registry:
             found = hashlib.sha256()
             while block := response.read(1 << 20):
                 found.update(block)
+            self.read.update({digest} & {f"sha256:{found.hexdigest()}"})
         except http.client.IncompleteRead:
             return ""  # shorter on disk than the registry says
         finally:
