@@ -270,14 +270,20 @@ def share(kueue: RunningKueue, tmp_path: Path, capsys: Any) -> Any:
     return run
 
 
-def test_a_share_waits_runs_and_is_released(api: Api, kueue: RunningKueue, share: Any) -> None:
+def test_a_share_waits_runs_and_is_released(
+    api: Api, kueue: RunningKueue, share: Any, tmp_path: Path
+) -> None:
     """Two have room; the third and fourth see their place, which moves when one releases."""
     made = ["--for=1h", "--image=registry.k8s.io/pause:3.10.2"]
     status, told, _ = share("alice", "request", "0.25", *made, "--name=first")
     assert status == 0
     assert "first: 1 nvidia.com/gpu.shared, 0.25 of a GPU, 8Gi, for 1h" in told
     assert re.search(r"first: running, until 20\d\d-", told)
-    assert share("bob", "request", "4Gi", *made, "--name=second")[0] == 0
+    (tmp_path / "key.pub").write_text("ssh-ed25519 " + "A" * 68 + " bob")
+    login = f"--ssh-key={tmp_path / 'key.pub'}"
+    status, told, _ = share("bob", "request", "4Gi", *made, "--name=second", login)
+    assert status == 0
+    assert "ssh -p 2222 share@localhost" in told
     for name in ("third", "fourth"):
         assert share("bob", "request", "0.1", *made, "--name", name, "--no-wait")[0] == 0
         eventually(lambda name=name: name in share("bob", "list")[1])

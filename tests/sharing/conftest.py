@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.portable.host import Host, Result
-from tests.substrate.hosts import apt_sources
+from tests.packages import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,32 +24,6 @@ NOBODY = 65534
 CARDS = "".join(
     f"{n}, Tesla T4, GPU-{n}, 15360, Enabled, 00000000:0{n}:00.0, 535.261.03\n" for n in (0, 1)
 )
-
-
-def unpacked(release: str, folder: Path) -> Path:
-    """Fetch and unpack a release's package; return its root folder."""
-    files = [(path.name, path.read_text()) for path in apt_sources.machine_files()]
-    sources = apt_sources.derive(files, apt_sources.machine_codename(), release, ["non-free"])
-    for name in ("state/lists/partial", "cache/archives/partial", "root"):
-        (folder / name).mkdir(parents=True)
-    (folder / "debian.sources").write_text(sources)
-    options = [
-        f"Dir::Etc::SourceList={folder / 'debian.sources'}",
-        "Dir::Etc::SourceParts=/dev/null",
-        f"Dir::State={folder / 'state'}",
-        "Dir::State::status=/dev/null",
-        f"Dir::Cache={folder / 'cache'}",
-        "APT::Sandbox::User=root",
-        "Acquire::Languages=none",
-    ]
-    apt = ["apt-get", "--quiet=2", *(word for one in options for word in ("-o", one))]
-    for command in ("update", "download"):
-        words = [*apt, command, *([PACKAGE] if command == "download" else [])]
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    (package,) = folder.glob(f"{PACKAGE}_*.deb")
-    subprocess.run(["dpkg-deb", "--extract", package, folder / "root"], check=True)
-    return folder / "root"
 
 
 @dataclass
@@ -117,7 +91,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             folder = tmp_path_factory.mktemp(release)
             for parent in (folder, *folder.parents[:3]):
                 parent.chmod(parent.stat().st_mode | 0o055)
-            known[release] = unpacked(release, folder)
+            known[release] = unpacked([PACKAGE], folder, release, ["non-free"])
         return known[release]
 
     return program

@@ -110,13 +110,18 @@ def offers(call: Call, namespace: str) -> list[Offer]:
     """Return what the queue of a namespace has quota of, the smallest first."""
     local = call("GET", f"{KUEUE}/namespaces/{namespace}/localqueues/{QUEUE}", None)
     queue = call("GET", f"{KUEUE}/clusterqueues/{local['spec']['clusterQueue']}", None)
-    found = []
+    found, silent = [], []
     for group in queue["spec"].get("resourceGroups") or []:
         for one in group["flavors"]:
             has = [r["name"] for r in one["resources"] if _quota(r)]
             if has:
                 flavor = call("GET", f"{KUEUE}/resourceflavors/{one['name']}", None)
                 found += _offers(flavor, has)
+                silent += [] if _annotation(flavor, UNITS) else [one["name"]]
+    if silent and not found:
+        what, allowed = "flavours say nothing of their units", f"an annotation {UNITS}"
+        fix = "ask an administrator to run pulumi up in stacks/schedulers"
+        raise ShareError(what, ", ".join(silent), allowed, fix)
     return sorted(found, key=lambda one: (one.gpus, one.memory_mib or 0, one.resource))
 
 
@@ -126,7 +131,7 @@ def _quota(resource: Mapping[str, Any]) -> bool:
 
 
 def _offers(flavor: Mapping[str, Any], resources: list[str]) -> list[Offer]:
-    units = json.loads((flavor["metadata"].get("annotations") or {}).get(UNITS) or "{}")
+    units = json.loads(_annotation(flavor, UNITS) or "{}")
     labels = flavor["spec"].get("nodeLabels") or {}
     return [
         Offer(name, float(one["gpus"]), one.get("memory_mib"), int(one["most"]), labels)
@@ -259,10 +264,15 @@ class Made:
     gets: str
 
 
-def request(call: Call, namespace: str, asked: Request) -> Made:
-    """Ask for a share. Raises ShareError."""
+def request(
+    call: Call,
+    namespace: str,
+    asked: Request,
+    change: Callable[[Object], Object] = lambda made: made,
+) -> Made:
+    """Ask for a share; `change` is made to its Job before. Raises ShareError."""
     offer, count = chosen(offers(call, namespace), wanted(asked.text))
-    made = call("POST", _jobs(namespace), job(asked, namespace, offer, count))
+    made = call("POST", _jobs(namespace), change(job(asked, namespace, offer, count)))
     gpus = offer.gpus * count
     memory = f", {_memory(offer.memory_mib)}" if offer.memory_mib and count == 1 else ""
     gets = f"{count} {offer.resource}, {gpus:g} of a GPU{memory}"
@@ -286,7 +296,7 @@ class Share:
     """A share as it is now.
 
     Attributes:
-        state: `waiting`, `starting`, `running`, `ended`.
+        state: `waiting`, `starting`, `running`, `ending`, `ended`.
         place: in the team's queue from 1, and how many wait there; None where it does not wait.
         reason: why it waits, or how it ended.
         until: when its time is up.
@@ -379,6 +389,8 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
         reason = "its time was up" if late else str(failed.get("message", ""))
     elif _true(one, "Complete"):
         state, reason = "ended", "its command has ended"
+    elif _true(one, "FailureTarget") or _true(one, "SuccessCriteriaMet"):
+        state = "ending"
     elif one["spec"].get("suspend"):
         state, place = "waiting", places.get(meta["uid"])
         reason = str(_conditions(work).get("QuotaReserved", {}).get("message", ""))
@@ -389,7 +401,7 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
     return Share(meta["name"], _annotation(one, ASKED), user, state, place, reason, until)
 
 
-def _annotation(one: Object, name: str) -> str:
+def _annotation(one: Mapping[str, Any], name: str) -> str:
     return str((one["metadata"].get("annotations") or {}).get(name, ""))
 
 

@@ -6,13 +6,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bedplate.errors import Problem
-from bedplate.hub import shares
+from bedplate.hub import share_ssh, shares
 from bedplate.kubeaccess import AccessError, access_of, default_path
 from bedplate.packing.api import Api, ApiError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
+    from pathlib import Path
 
 OK, ENDED = 0, 2
 PAUSE = 1.0
@@ -76,7 +77,13 @@ def _request(api: Api, namespace: str, options: Namespace) -> int:
         command=tuple(options.command_line),
         name=options.name,
     )
-    made = shares.request(_call(api), namespace, asked)
+    login = options.ssh_key is not None
+    key = _key(options.ssh_key) if login else ""
+
+    def change(job: dict[str, Any]) -> dict[str, Any]:
+        return share_ssh.with_login(job, key) if login else job
+
+    made = shares.request(_call(api), namespace, asked, change)
     name = made.name
     print(f"{name}: {made.gets}, for {options.time}", flush=True)
     if options.no_wait:
@@ -91,10 +98,23 @@ def _request(api: Api, namespace: str, options: Namespace) -> int:
         if not found or found[0].state == "ended":
             return ENDED
         if found[0].state == "running":
-            print(f"  kubectl -n {namespace} exec -it job/{name} -- sh")
+            if login:
+                print(f"  kubectl -n {namespace} port-forward job/{name} {share_ssh.PORT} &")
+                print(f"  ssh -p {share_ssh.PORT} {share_ssh.USER}@localhost")
+            else:
+                print(f"  kubectl -n {namespace} exec -it job/{name} -- sh")
             print(f"  bedplate share release -n {namespace} {name}")
             return OK
         time.sleep(PAUSE)
+
+
+def _key(path: Path) -> str:
+    try:
+        return share_ssh.public_key(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        fix = "name a file with a public key"
+        problem = Problem("no public key of SSH", str(path), got=str(error), fix=fix, rule="share")
+        raise AccessError([problem]) from error
 
 
 def _list(found: list[shares.Share]) -> None:

@@ -38,6 +38,12 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
     request.add_argument("--for", dest="time", default="1h", metavar="TIME", help="default: 1h")
     request.add_argument("--image", required=True, help="what runs in it")
     request.add_argument("--name", default="", help="default: one is made up")
+    request.add_argument(
+        "--ssh-key",
+        type=Path,
+        metavar="FILE.pub",
+        help="log in with this key; the image needs OpenSSH, and no COMMAND is run",
+    )
     request.add_argument("--no-wait", action="store_true", help="do not wait until it runs")
     what.add_parser("list", parents=[common], help="shares, their place or when they end")
     release = what.add_parser("release", parents=[common], help="end shares, or leave the queue")
