@@ -97,6 +97,7 @@ def test_no_other_name_is_led_anywhere(named: Served) -> None:
     [
         ("ghcr.io/flannel-io/flannel:v1", "ghcr.io"),
         ("nvcr.io/nvidia/k8s-device-plugin:v1", "nvcr.io"),
+        ("quay.io/jupyterhub/k8s-hub:v1", "quay.io"),
         ("docker.io/library/debian:12-slim", "registry-1.docker.io"),
     ],
 )

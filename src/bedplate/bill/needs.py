@@ -40,11 +40,13 @@ class NeededImage:
         needed_by: what asks for it: a name of the catalogue's images, or a file that names it.
         hosts: those that have it before they join: control-plane, node, gpu or nobody.
         moves: its maker sets the tag to newer builds on purpose.
+        built: the site builds it itself.
     """
 
     needed_by: str
     hosts: str = "node"
     moves: bool = False
+    built: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
         reference = image.reference
         for field_ in ("version", "image_tag"):
             reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
-        yield reference, NeededImage(name, image.hosts, image.moves)
+        yield reference, NeededImage(name, image.hosts, image.moves, image.built)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
 

@@ -150,7 +150,12 @@ class Resolver:
         if kept := self.partial.get(key):
             return Image.model_validate(kept["answer"])
         before = self.before.images.get(reference) if needed.moves else None
-        entry = image(self.web, self.places, reference, needed.needed_by, before)
+        try:
+            entry = image(self.web, self.places, reference, needed.needed_by, before)
+        except ResolveError as error:
+            if not needed.built:
+                raise
+            raise _not_built(reference, self.places, error) from error
         self.partial.keep(key, entry)
         return entry
 
@@ -242,6 +247,19 @@ class Resolver:
             "from the bill and run the command again",
             rule="bill",
         )
+
+
+def _not_built(reference: str, places: Places, error: ResolveError) -> ResolveError:
+    """Return what is to be done about an image that no maker has."""
+    return refused(
+        f"image {reference} is one that the site builds, and is not there",
+        places.repository(reference),
+        error.problems[0].got or error.problems[0].what,
+        "the image, pushed under this name",
+        "build it by `bedplate frameworks SITE --output DIR --base IMAGE`, on Jupyter's "
+        "base-notebook, and push it to the mirror or to a registry that "
+        f"{reference.partition('/')[0]} leads to",
+    )
 
 
 def _by_index(files: Mapping[str, NeededFile]) -> list[dict[str, NeededFile]]:

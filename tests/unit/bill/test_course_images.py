@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.bill.needs import images_of
+from bedplate.bill.model import Bill
+from bedplate.bill.needs import NeededImage, Needs, images_of
+from bedplate.bill.partial import Partial
+from bedplate.bill.places import Places
+from bedplate.bill.resolve import Resolver
+from bedplate.bill.web import ResolveError, Web
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, Hub, Share
 from tests.substrate.images import layers, recipes
+from tests.substrate.internet.fixtures import serving
 
 if TYPE_CHECKING:
     from bedplate.lock.model import Lock
@@ -76,3 +82,25 @@ def test_a_layer_leaves_out_what_an_earlier_one_has() -> None:
         entries = layers.requirements(text)
         assert len(entries) == sum("==" in line for line in text.splitlines())
         assert all("--hash=sha256:" in entry for entry in entries.values())
+
+
+def test_an_image_that_the_site_builds_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (reference,) = [
+        name
+        for name, one in images_of(with_courses(["jax"]), load_catalogue())
+        if one.needed_by == "notebook-jax"
+    ]
+    with serving(tmp_path / "internet") as internet:
+        web, places = Web(internet.authority), Places(internet.url, {})
+        needs = Needs(images={reference: NeededImage("notebook-jax", "nobody", built=True)})
+        asked = [web, places, {}, Bill(), Partial(tmp_path, {}), tmp_path / "bill.yml"]
+        with pytest.raises(ResolveError) as refused:
+            Resolver(*asked).bill(needs)
+        internet.tree.image(reference)
+        assert list(Resolver(*asked).bill(needs).images) == [reference]
+        web.close()
+    (problem,) = refused.value.problems
+    assert problem.what == f"image {reference} is one that the site builds, and is not there"
+    assert problem.got == "HTTP 404 Not Found"
+    assert problem.fix.startswith("build it by `bedplate frameworks SITE --output DIR --base")
+    assert problem.fix.endswith("to a registry that images.bedplate.internal leads to")
