@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tarfile
 import tempfile
 import time
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 NOT_THE_VENDORS = (
     "Assembled on this machine from source builds and Debian packages; not the vendor's"
 )
+WORK = ".w-"
 COMPILE = ["gcc", "-Os", "-Wall", "-static", "-s", "-DVERSION=3.10.2"]
 
 
@@ -77,7 +79,9 @@ def fill(
     started = time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(store.filling())
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=store.root, prefix=".w-")))
+        for left in store.root.glob(f"{WORK}*"):
+            shutil.rmtree(left)  # of a run that was killed: a gigabyte or more
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=store.root, prefix=WORK)))
         port = stack.enter_context(
             service.writable_registry(store, tools["registry"].program("registry"))
         )
