@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bedplate.site.courses import Course
 
 KEY = "bedplate_courses"
+TIMES = "\N{MULTIPLICATION SIGN}"
 #: Modes that a refusal may name instead: what stacks and roles carry out, weakest words last.
 OTHERS = ("mps", "time-slicing", "dra")
 
@@ -162,7 +163,9 @@ def _too_much(
     """Return the refusal of the course that takes most, with what would fit in its place."""
     blamed = max(active, key=lambda one: (one.course.students * room.size(one.share), one.index))
     path = (KEY, blamed.index, "students")
-    told = " + ".join(f"{one.name} {one.course.students} × {written(one.course)}" for one in active)  # noqa: RUF001
+    told = " + ".join(
+        f"{one.name} {one.course.students} {TIMES} {written(one.course)}" for one in active
+    )
     if teams := room.teams.get(blamed.share.resource):
         told += f" + teams {teams}"
     got = f"{told} at once" + (f", {when}" if when != "always" else "")
@@ -309,7 +312,10 @@ def _missing(room: Room, active: Sequence[Class], resource: str) -> int:
 
 
 def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
-    """Return `(pool, text)` for each course: students, shares, when, and how many more fit."""
+    """Return `(pool, text)` for each course: students, shares, when, and how many more fit.
+
+    A share is shown by the memory that a student's program has in it.
+    """
     cluster = lock.cluster
     if cluster is None or not cluster.courses:
         return []
@@ -320,16 +326,15 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
         same = {
             other: one.hours for other, one in cluster.courses.items() if one.pool == course.pool
         }
-        size = f"{share.count} {share.resource}"
-        if share.memory_mib is not None:
-            size = f"{share.memory_mib}Mi"
-        text = f"{name}: {course.students} students with {size} each"
-        if share.user_mib is not None:
-            text += f", {share.user_mib}Mi to use"
-        text += f", {', '.join(course.hours) or 'always'}"
+        size = f"{share.count} GPU{'s' * (share.count > 1)}"
+        size = size if share.user_mib is None else f"{share.user_mib}Mi"
+        when = course.hours[0] if course.hours else "always"
+        if others := course.hours[1:]:
+            when += f" and {len(others)} more"
         left = [_left(room, lock, names, name) for _, names in together(same) if name in names]
         more = min(left, default=0)
-        found.append((course.pool, f"{text}; {f'room for {more} more' if more else 'full'}"))
+        text = f"{name}: {course.students} {TIMES} {size}, {when}"
+        found.append((course.pool, f"{text}; {f'{more} left' if more else 'full'}"))
     return found
 
 

@@ -75,8 +75,7 @@ def _lent(lock: Lock, cluster: Cluster, pool: str) -> Iterator[Notice]:
     borrows = any(
         quota.borrow != 0
         for name, team in cluster.teams.items()
-        for resources in team.gpus.values()
-        for quota in resources.values()
+        for quota in team.gpus.get(pool, {}).values()
         if name not in cluster.courses
     )
     total = sum(quota.guaranteed for part in parts for quota in part.values())
