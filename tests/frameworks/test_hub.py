@@ -288,3 +288,13 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     assert annotations["hub.jupyter.org/username"] == "bea"
     assert annotations["bedplate.io/user"] == ACCOUNT
     assert does(f"release {name}") == f"{name}: released\n"
+    # A notebook's own token has the scope: that which the hub puts into the pod.
+    hub.api("POST", "users/bea/server", {"profile": "lab-jax"})
+    (pod,) = eventually(lambda: hub.plane.api.get("pods", "v1", "lab"))
+    environment = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+    monkeypatch.setenv(magic.TOKEN, environment["JUPYTERHUB_API_TOKEN"])
+    magic.share("list")
+    assert capsys.readouterr().out == "No shares.\n"
+    eventually(lambda: states(hub).get("bea") == "ready")
+    hub.api("DELETE", "users/bea/server")
+    eventually(lambda: "bea" not in hub.servers())

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from bedplate.accounting import command
+from bedplate.accounting.records import seconds
 from bedplate.accounting.store import NAMESPACE, Store
 from bedplate.accounting.usage import Window, path_in, rows
 from bedplate.cli import main
@@ -189,6 +190,29 @@ def test_sums_are_the_queues_own(
     users = {row.name: row.workloads for row in rows(book, window, "user", ())}
     # Who made a pod that came and went without a recorder is not known; of a Job it is.
     assert users == {"alice": 2, "bob": 3, "(unknown)": 1}
+
+
+def test_what_the_history_no_longer_has_is_lost_and_says_so(api: Api, kueue: RunningKueue) -> None:
+    """The recorder was away too long for the watch's history: what is gone was last seen then."""
+    plane, bob = kueue.plane, api.acting_as("bob")
+    store = Store(OwnApi(access(plane), 60.0))
+    first = recorder(plane)
+    for name in ("gone", "stays"):
+        bob.create(job(name, "audio", gpus=1))
+    eventually(lambda: len([one for one in store.everything() if one.end is None]) == 2)
+    first.kill()
+    where = api.path("configmaps", "v1", NAMESPACE, "open")
+    seen = seconds(api.call("GET", where)["data"]["seen"])
+    api.patch(where, {"data": {"resourceVersion": "1"}})
+    api.delete(api.path("jobs", "batch/v1", "audio", "gone"))
+    eventually(lambda: len(kueue.workloads("audio")) == 1)
+    recorder(plane)
+    (lost,) = eventually(lambda: [one for one in store.everything() if one.end is not None])
+    assert (lost.workload, lost.why, lost.user) == ("Job/gone", "lost", "bob")
+    assert seen is not None
+    assert lost.end == max(seen, lost.start)
+    (stays,) = [one for one in store.everything() if one.end is None]
+    assert stays.workload == "Job/stays"
 
 
 def test_who_submits_is_written_by_the_api_server(api: Api, kueue: RunningKueue) -> None:

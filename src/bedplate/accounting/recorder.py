@@ -102,6 +102,8 @@ class Recorder:
         self._socket: socket.socket | None = None
         self._gone: set[str] = set()
         self._saved = 0.0
+        #: Until when the book is known to be right: the last answer of the API server.
+        self._known = 0
 
     def stop(self) -> None:
         """End `run` soon; nothing more is kept."""
@@ -124,10 +126,9 @@ class Recorder:
 
     def _once(self) -> None:
         book, version, last = self._store.load()
-        now = int(self._clock())
-        self._gone = set()
+        self._gone, self._known = set(), last or 0
         if version is None:
-            version = self._list(book, last or now)
+            version = self._list(book)
         self._save(book, version)
         while not self._stopped.is_set():
             self._events = queue.Queue()
@@ -138,13 +139,14 @@ class Recorder:
             except ApiError as error:
                 if error.status != http.HTTPStatus.GONE:
                     raise
-                version = self._list(book, int(self._saved))
+                version = self._list(book)
                 self._save(book, version)
 
-    def _list(self, book: Book, last: int) -> str:
+    def _list(self, book: Book) -> str:
         now = int(self._clock())
         alive, version = look(self._api, book, self._units, now)
-        book.lose(alive, last)
+        book.lose(alive, self._known)
+        self._known = now
         self._gone |= {one.uid for one in book} - alive
         return version
 
@@ -184,6 +186,7 @@ class Recorder:
             if change is not None:
                 found = change["object"]
                 version = str(found["metadata"]["resourceVersion"])
+                self._known = int(now)
                 if change["type"] != "BOOKMARK":
                     deleted = change["type"] == "DELETED"
                     take(self._api, book, found, self._units, int(now), deleted=deleted)
@@ -199,10 +202,9 @@ class Recorder:
     def _save(self, book: Book, version: str) -> None:
         if self._stopped.is_set():
             return
-        now = int(self._clock())
         ended = [one for one in book if one.end is not None and one.key in book.changed]
         alive = [one for one in book if one.uid not in self._gone]
-        self._store.save(ended, alive, version, now)
+        self._store.save(ended, alive, version, self._known)
         book.changed.clear()
         book.forget(self._gone)
         self._gone = set()
