@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 
 from bedplate.catalogue import load_catalogue
 from bedplate.resolver import Refusal, course_fit
+from bedplate.resolver.course_shares import Wrong, gpus_of, share_of
+from bedplate.site.courses import Course
 from bedplate.site.load import Site
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
 
@@ -313,3 +317,33 @@ def test_the_plan_says_where_quotas_of_other_hours_can_be_borrowed() -> None:
     assert "courses of different hours have quotas of 76 where there are 40" in text
     alone = {"lab": {"gpus": {"pool_a": {"guaranteed": 4, "borrow": 0}}}}
     assert told(answer(T4, slicing(0.1), *both, bedplate_teams=alone)) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2, 60),
+    st.integers(2_000, 80_000),
+    st.one_of(
+        st.integers(1, 999).map(lambda thousandths: thousandths / 1000),
+        st.integers(1, 20_000).map(lambda size: {"memory": f"{size}Mi"}),
+    ),
+    st.sampled_from([[], ["jax"], ["pytorch"]]),
+)
+def test_a_student_gets_what_is_asked_for_and_a_gpu_never_gives_more_than_it_has(
+    shares: int, memory: int, share: Any, frameworks: list[str]
+) -> None:
+    pool = empty_lock().pools["pool_a"]
+    gpus = replace(gpus_of(pool, 1, load_catalogue()), shares=shares, memory=memory)
+    asked = Course.model_validate(course(1, share, frameworks=frameworks))
+    reserve = {"": 320, "jax": 512, "pytorch": 400}["".join(frameworks)]
+    each = memory // shares
+    if isinstance(share, float):
+        enough = Fraction(str(share)) * shares <= 1 and each > reserve
+    else:
+        enough = each >= reserve + int(share["memory"][:-2])
+    found = share_of(asked, pool, gpus, load_catalogue())
+    assert isinstance(found, Wrong) == (not enough), found
+    if isinstance(found, Wrong):
+        return
+    assert found.user_mib is not None
+    assert shares * (found.user_mib + reserve) <= memory
