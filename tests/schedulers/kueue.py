@@ -151,14 +151,14 @@ class RunningKueue(Controller):
         self.ask(webhooks.patch(lock))
         wanted = [*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)]
         for one in wanted:
-            eventually(lambda one=one: self._apply(one), 30, pause=0.3)
+            eventually(lambda one=one: self._apply(one), 120, pause=0.3)
         paths = {self.api.path_of(one) for one in wanted}
         for one in self._applied:
             if self.api.path_of(one) not in paths:
                 self.api.delete(self.api.path_of(one))
         self._applied = wanted
         names = [one["metadata"]["name"] for one in wanted if one["kind"] == "ClusterQueue"]
-        eventually(lambda: all(self.active(name) for name in names), 30)
+        eventually(lambda: all(self.active(name) for name in names), 120)
 
     def ask(self, patch: dict[str, Any]) -> None:
         """Change what the webhooks are asked about, as another manager than the chart's."""

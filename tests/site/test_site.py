@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.site.attacks import attacked
 from tests.site.cluster import (
     CARDS,
     GPUS,
@@ -325,6 +326,11 @@ def test_each_image_of_a_framework_computes_in_a_pod(site: SiteCommands, tmp_pat
         assert (found["framework"], found["cuda"]) == (name, None)
         assert list(found["computed"].values()) == [64**3]
     assert "jax: build differs — no CUDA — allowed 12.6" in said["jax-with-cuda"]
+
+
+def test_a_member_reaches_no_neighbour_and_no_node(site: SiteCommands, tmp_path: Path) -> None:
+    """Another's GPU and files, kubelet, the runtime's variable: each works with its defence off."""
+    attacked(site, tmp_path)
 
 
 def test_a_pod_that_asks_for_more_than_any_node_has_waits_and_says_why(site: SiteCommands) -> None:
