@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 import time
+from typing import Any
 
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
 
@@ -22,11 +24,14 @@ def summary(demo: SiteCommands, seconds: float) -> str:
     nodes = demo.kubectl("get", "nodes", "-o", f"custom-columns={columns}")
     nodes.check_returncode()
     pod = demo.pulumi("frameworks", "stack", "output", "logs", quiet=True).stdout
+    hub = outputs(demo)
     return f"""
 Nodes and their GPUs:
 {nodes.stdout}
 `nvidia-smi -L` from inside a pod that asked for one GPU (simulated silicon):
 {pod}
+Hub:        {hub["hub"]} — sign up with the code {hub["hub_codes"]["seminar"]} of the course
+            seminar, which has room for two; teacher ada signs in with {hub["hub_passwords"]["ada"]}
 Report:     {demo.show(demo.site)}/.bedplate/report.html
 By hand:    {by_hand(demo)}
 kubectl:    kubectl get nodes
@@ -34,6 +39,14 @@ Pulumi:     pulumi stack output -C stacks/cluster --stack {demo.stack_name}
 Take down:  make clean
 Took {seconds / 60:.1f} minutes.
 """
+
+
+def outputs(demo: SiteCommands) -> dict[str, Any]:
+    """Return the hub's address, the courses' codes and the first passwords."""
+    shown = ["--json", "--show-secrets"]
+    found = demo.pulumi("frameworks", "stack", "output", *shown, quiet=True).stdout
+    content: dict[str, Any] = json.loads(found[found.index("{") :])
+    return content
 
 
 def wait_in_queue(demo: SiteCommands) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 
@@ -39,11 +40,18 @@ COMMANDS = [
 ANSWERS = {
     "kubectl get nodes": "gpu-a v1.36.3 8\n",
     "pulumi stack output logs": "GPU 0: NVIDIA H100 PCIe\n",
+    "pulumi stack output --json": json.dumps(
+        {
+            "hub": "http://10.213.0.11:30080",
+            "hub_codes": {"seminar": "ABCDEF"},
+            "hub_passwords": {"ada": "secret"},
+        }
+    ),
 }
 
 
 class Recorded(SiteCommands):
-    """Notes the commands and answers the two that are asked something."""
+    """Notes the commands and answers those that are asked something."""
 
     ran: list[str]
     fails: str
@@ -82,6 +90,7 @@ def test_the_commands_are_the_users_own_in_their_order(
     assert "inventories/demo/.bedplate/report.html" in ending
     assert "one GPU (simulated silicon):\nGPU 0: NVIDIA H100 PCIe\n" in said
     assert "Take down:  make clean\n" in ending
+    assert "Hub:        http://10.213.0.11:30080 — sign up with the code ABCDEF" in said
 
 
 @pytest.mark.parametrize(
