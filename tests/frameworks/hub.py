@@ -6,13 +6,9 @@ server answers for all notebooks as for the proxy's routes.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 import yaml
 
-from bedplate.mirror.store import cache
+from tests.environments import python
 from tests.schedulers.processes import Process, free_port
 
 if TYPE_CHECKING:
@@ -30,28 +26,13 @@ if TYPE_CHECKING:
     from tests.schedulers.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
-LOCK = Path(__file__).with_name("hub.lock")
+#: The same packages as in the image of the hub.
+PACKAGES = ROOT / "tests/substrate/images/requirements/hub.txt"
 ACCOUNT = "system:serviceaccount:bedplate-hub:hub"
 ADMIN = "admin-of-the-tests-0123456789abcdef"
 VERSION = "5.5.4"
 NO_CONTENT = 204
 PASSWORD = "correct horse battery"
-
-
-def python() -> Path:
-    """Return the Python of the hub's own environment, made once from `hub.lock`."""
-    mark = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    folder = cache() / f"hub-{mark}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not (folder / "ready").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-            pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
-            pip += ["--disable-pip-version-check", "--require-hashes", "-r", str(LOCK)]
-            subprocess.run(pip, check=True)
-            (folder / "ready").touch()
-    return folder / "bin/python"
 
 
 class Standin:
@@ -149,15 +130,16 @@ class RunningHub:
     def start(self) -> None:
         """Start it, or start it again on what it has kept; wait until it answers."""
         (self.folder / "hub.json").write_text(json.dumps(self.settings))
+        interpreter = python(PACKAGES)
         environment = {
             "PYTHONPATH": str(ROOT / "src"),
             "BEDPLATE_HUB": str(self.folder / "hub.json"),
             "BEDPLATE_HUB_SECRETS": str(self.folder / "secrets"),
             "KUBECONFIG": str(self.folder / "kubeconfig"),
-            "PATH": f"{python().parent}:{os.environ['PATH']}",
+            "PATH": f"{interpreter.parent}:{os.environ['PATH']}",
             "HOME": str(self.folder),
         }
-        command = [str(python()), "-m", "jupyterhub", "--config", str(self.folder / "config.py")]
+        command = [str(interpreter), "-m", "jupyterhub", "--config", str(self.folder / "config.py")]
         self.process = Process([*command, "--debug"], self.log, environment)
         self.plane.processes["hub"] = self.process
         self.process.start()

@@ -132,6 +132,15 @@ def _native(c: Any, found: Settings, secrets: Path) -> None:
     c.Authenticator.admin_users = set(found.admins)
 
 
+def _groups(found: Settings) -> set[str]:
+    return {
+        one.removeprefix(GROUP)
+        for course in found.courses.values()
+        for one in (*course.members, *course.teachers)
+        if one.startswith(GROUP)
+    }
+
+
 def _members(c: Any, found: Settings, *, groups: bool) -> None:
     """Let in whom a course lists: by name, and by group where the sign-in says groups."""
     c.Authenticator.allowed_users = found.named()
@@ -140,13 +149,7 @@ def _members(c: Any, found: Settings, *, groups: bool) -> None:
         return
     c.Authenticator.enable_auth_state = True
     c.Authenticator.manage_groups = True
-    c.OAuthenticator.manage_groups = True
-    c.OAuthenticator.allowed_groups = {
-        one.removeprefix(GROUP)
-        for course in found.courses.values()
-        for one in (*course.members, *course.teachers)
-        if one.startswith(GROUP)
-    }
+    c.OAuthenticator.allowed_groups = _groups(found)
     c.OAuthenticator.admin_groups = {
         one.removeprefix(GROUP) for one in found.admins if one.startswith(GROUP)
     }
@@ -171,6 +174,8 @@ def _oauth(c: Any, found: Settings, secrets: Path) -> None:
 class CourseLti(LTI13Authenticator):  # type: ignore[misc]
     """LTI 1.3, where the label of the platform's course is a group of who comes from it."""
 
+    groups: ClassVar[set[str]] = set()
+
     async def authenticate(self, handler: Any, data: dict[str, Any] | None = None) -> Any:
         """Return who it is, with the group."""
         found = await super().authenticate(handler, data)
@@ -180,12 +185,13 @@ class CourseLti(LTI13Authenticator):  # type: ignore[misc]
     async def check_allowed(self, username: str, auth_model: Any) -> bool:
         """Let in by name, or by a group that a course lists."""
         mine = set((auth_model or {}).get("groups") or [])
-        return username in self.allowed_users or bool(mine & self.allowed_groups)
+        return username in self.allowed_users or bool(mine & self.groups)
 
 
 def _lti(c: Any, found: Settings, _: Path) -> None:
     given = found.sign_in_settings
     c.JupyterHub.authenticator_class = CourseLti
+    CourseLti.groups = _groups(found)
     c.LTI13Authenticator.issuer = given["issuer"]
     c.LTI13Authenticator.authorize_url = given["authorize_url"]
     c.LTI13Authenticator.client_id = set(given["client_ids"])
