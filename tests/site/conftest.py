@@ -37,6 +37,10 @@ def copy_site(folder: Path, *, upstream: bool = True) -> Path:
     pool = hosts["all"]["children"]["gpu_pools"]["children"]["pool_class"]["hosts"]
     pool[EXTRA] = {"ansible_host": f"{SUBNET}23"}
     (folder / "hosts.yml").write_text(yaml.safe_dump(hosts, sort_keys=False))
+    teams = folder / "group_vars/all/teams.yml"
+    shared = yaml.safe_load(teams.read_text())
+    shared["bedplate_storage"]["homes"]["shared"] = True  # a pool of two hosts must have that
+    teams.write_text(yaml.safe_dump(shared, sort_keys=False))
     if not upstream:
         return folder
     settings = folder / "group_vars/all/bedplate.yml"

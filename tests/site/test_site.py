@@ -297,7 +297,7 @@ def test_nobody_goes_round_the_queue(site: SiteCommands, tmp_path: Path) -> None
     """A member may submit to the own team's queue, and to no other's."""
     job = yaml.safe_load_all((ROOT / "examples" / "queue.yml").read_text())
     first = next(iter(job))
-    first["metadata"] |= {"name": "stray", "labels": {"kueue.x-k8s.io/queue-name": "course"}}
+    first["metadata"] |= {"name": "stray", "labels": {"kueue.x-k8s.io/queue-name": "intro"}}
     path = tmp_path / "stray.yml"
     path.write_text(yaml.safe_dump(first))
     done = site.kubectl("create", "-f", str(path))
@@ -305,7 +305,7 @@ def test_nobody_goes_round_the_queue(site: SiteCommands, tmp_path: Path) -> None
     assert "queue" in done.stdout
     rights = ["auth", "can-i", "create", "jobs.batch", "--as", "ada", "-n"]
     assert site.kubectl(*rights, "lab").stdout.strip() == "yes"
-    assert site.kubectl(*rights, "course").stdout.strip().startswith("no")
+    assert site.kubectl(*rights, "kube-system").stdout.strip().startswith("no")
 
 
 def test_every_image_on_a_node_is_the_bills_by_digest(site: SiteCommands) -> None:
