@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from bedplate.frameworks import jobs
 from bedplate.frameworks.jobs import Request
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
+#: By this annotation a pod names its group; groups of jobs that are gone stay for a while.
+GROUP = "scheduling.k8s.io/group-name"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 QUEUED = [name for name, (_, addons, _) in examples.EXAMPLES.items() if "kueue" in addons]
 
@@ -66,6 +69,13 @@ def environment(pod: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def together(site: Site) -> int:
+    """Return how many of the team's pods Volcano starts together: they are of one group."""
+    (name,) = {pod["metadata"]["annotations"][GROUP] for pod in site.pods()}
+    found: int = site.api.get("podgroups", VOLCANO, "vision", name)["spec"]["minMember"]
+    return found
+
+
 def data(site: Site, *claims: str) -> None:
     """Make volumes of the team, each bound to a claim."""
     for claim in claims:
@@ -101,7 +111,7 @@ def test_a_member_applies_the_example_and_it_starts(site: Site, name: str) -> No
 
     (workload,) = site.kueue.workloads("vision")
     assert holds(workload, "Admitted")
-    assert workload["spec"]["maximumExecutionTimeSeconds"] == asked.seconds
+    assert workload["spec"]["maximumExecutionTimeSeconds"] == asked.seconds + 60
     pods = site.pods()
     if asked.pods == 1:
         return
@@ -116,8 +126,7 @@ def test_a_member_applies_the_example_and_it_starts(site: Site, name: str) -> No
     assert service["spec"]["clusterIP"] == "None"
     selected = service["spec"]["selector"]
     assert selected.items() <= first["metadata"]["labels"].items()
-    groups = site.api.get("podgroups", VOLCANO, "vision")
-    assert [one["spec"]["minMember"] for one in groups] == [asked.pods]
+    assert together(site) == asked.pods
 
 
 def test_a_gang_waits_and_starts_whole(site: Site) -> None:
@@ -203,3 +212,11 @@ def test_a_jobset_s_pods_are_those_of_one_job(site: Site) -> None:
     assert made["metadata"]["name"] == "jobset-workers-0"
     found = site.api.get("jobsets", jobsets.VERSION, "vision", "jobset")
     assert found["spec"]["suspend"] is False
+
+
+def test_the_gang_of_the_examples_is_one_for_volcano_too(site: Site) -> None:
+    found = yaml.safe_load((examples.FOLDER.parent / "gang.yml").read_text())
+    found["metadata"]["namespace"] = "vision"
+    site.api.create(found)
+    eventually(lambda: site.placed() == 4, PATIENCE)
+    assert together(site) == 4

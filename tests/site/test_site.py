@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from bedplate.lock import load_lock
+from tests.site import mpi
 from tests.site.attacks import attacked
 from tests.site.cluster import (
     CARDS,
@@ -331,6 +333,12 @@ def test_each_image_of_a_framework_computes_in_a_pod(site: SiteCommands, tmp_pat
 def test_a_member_reaches_no_neighbour_and_no_node(site: SiteCommands, tmp_path: Path) -> None:
     """Another's GPU and files, kubelet, the runtime's variable: each works with its defence off."""
     attacked(site, tmp_path)
+
+
+def test_mpi_joins_two_pods_without_root(site: SiteCommands, tmp_path: Path) -> None:
+    """Four processes in two pods know of each other; none of them is root."""
+    said = mpi.ran(site, load_lock(site.site), tmp_path)
+    assert said.strip() == "mpi-0/1000 mpi-0/1000 mpi-1/1000 mpi-1/1000 sum 10"
 
 
 def test_a_pod_that_asks_for_more_than_any_node_has_waits_and_says_why(site: SiteCommands) -> None:

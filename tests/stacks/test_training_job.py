@@ -46,7 +46,7 @@ def test_an_mpi_job_has_a_key_of_its_own_that_no_output_shows() -> None:
     assert {"train-key", "train-service", "train-configmap"} <= job.depends_on
     labels = job.inputs["metadata"]["labels"]
     assert labels["app.kubernetes.io/managed-by"] == "bedplate"
-    assert labels["kueue.x-k8s.io/max-exec-time-seconds"] == "3600"
+    assert labels["kueue.x-k8s.io/max-exec-time-seconds"] == "3660"
     # What waits in a queue would hold up `pulumi up`.
     assert job.inputs["metadata"]["annotations"]["pulumi.com/skipAwait"] == "true"
     assert outputs["job"] == ("job/vision/train", False)

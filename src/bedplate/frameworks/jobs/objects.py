@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 JOBSETS: Final = "jobset.x-k8s.io/v1alpha2"
 VOLCANO_JOBS: Final = "batch.volcano.sh/v1alpha1"
-#: Kueue stops an admitted workload after this time, and it then counts as failed.
+#: Kueue suspends an admitted workload after this time, for good.
 LONGEST: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+#: How much later that is than the Job's own limit, which ends it as failed with a reason: at the
+#: same moment, Kueue might come first and leave a Job that neither runs nor ends.
+LATER: Final = 60
 #: Volcano makes a gang of the pods of a Job that has this annotation.
 GANG: Final = "scheduling.volcano.sh/group-min-member"
 WORKERS: Final = "workers"
@@ -65,7 +68,7 @@ def _queued(lock: Lock, request: Request) -> Object:
     if "kueue" in placing.addons(lock):
         labels = {QUEUE_LABEL: QUEUE}
         if request.seconds is not None:
-            labels[LONGEST] = str(request.seconds)
+            labels[LONGEST] = str(request.seconds + LATER)
         found["labels"] = labels
     return found
 
