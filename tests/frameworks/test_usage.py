@@ -238,8 +238,11 @@ def test_who_submits_is_written_by_the_api_server(api: Api, kueue: RunningKueue)
     alice.create(pod("p", "vision"))
     where = api.path("pods", "v1", "vision", "p")
     assert names(where) == {"alice"}
-    alice.patch(where, {"metadata": {"annotations": {"bedplate.io/user": None}}})
+    student = "hub.jupyter.org/username"
+    alice.patch(where, {"metadata": {"annotations": {"bedplate.io/user": None, student: "ada"}}})
     assert names(where) == {"alice"}
+    alice.patch(where, {"metadata": {"annotations": {student: "eve"}}})
+    assert api.call("GET", where)["metadata"]["annotations"][student] == "ada", "once named, kept"
     spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": made["spec"]}}
     metadata = {"name": "c", "namespace": "vision"}
     kind = {"apiVersion": "batch/v1", "kind": "CronJob"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bedplate.accounting.records import USER
+from bedplate.accounting.records import STUDENT, USER
 from bedplate.catalogue import load_catalogue
 from bedplate.remote.objects import CONTROLLER as REMOTE
 from bedplate.schedulers import jobset
@@ -99,7 +99,7 @@ def _policy(
             "mutations": [
                 {
                     "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {"expression": _patch(path, user)},
+                    "applyConfiguration": {"expression": _kept_student(path, user)},
                 }
             ],
         },
@@ -109,17 +109,25 @@ def _policy(
     yield made("MutatingAdmissionPolicyBinding", name, about, version=api, spec=binding)
 
 
+def _kept_student(path: tuple[str, ...], user: str) -> str:
+    """CEL: the name of who submits; where the hub has named a student, that too as it was."""
+    before = f"{_annotations('oldObject', path)}[?'{STUDENT}']"
+    student = f", '{STUDENT}': {before}.value()"
+    kept = f"oldObject != null && {before}.hasValue()"
+    return f"{kept} ? {_patch(path, user, student)} : {_patch(path, user)}"
+
+
 def _annotations(of: str, path: tuple[str, ...]) -> str:
     """CEL: the annotations where the name is, if they are there."""
     return ".".join([of, *(f"?{part}" for part in (*path, "metadata", "annotations"))])
 
 
-def _patch(path: tuple[str, ...], user: str) -> str:
-    """CEL: an object with nothing but the name."""
+def _patch(path: tuple[str, ...], user: str, more: str = "") -> str:
+    """CEL: an object with nothing but the name, and more annotations."""
     place = "Object"
     opened = [place]
     for part in (*path, "metadata"):
         place = f"{place}.{part}"
         opened.append(f"{part}: {place}")
-    inside = f"annotations: {{'{USER}': {user}}}"
+    inside = f"annotations: {{'{USER}': {user}{more}}}"
     return "{".join(opened) + "{" + inside + "}" * len(opened)
