@@ -8,7 +8,7 @@ from bedplate.cluster import artifact
 from bedplate.frameworks.hub import Hub
 from bedplate.frameworks.remote import RemoteGpus, remote_args
 from bedplate.frameworks.smoke import JOB, Smoke
-from bedplate.frameworks.storage import Storage
+from bedplate.frameworks.storage import Storage, StorageArgs
 
 NAMESPACE = "bedplate-smoke"
 
@@ -31,9 +31,10 @@ if (remote := remote_args(lock)) is not None:
 
 if lock.cluster and lock.cluster.courses:
     image = artifact.image(config.site, lock, "smoke")
-    homes = Storage(
-        "storage", {"lock": lock, "image": image}, pulumi.ResourceOptions(providers=[provider])
-    )
+    data: StorageArgs = {"lock": lock, "image": image}
+    if lock.cluster.storage and any(one.url for one in lock.cluster.storage.datasets.values()):
+        data["cache"] = artifact.image(config.site, lock, "data-cache")
+    homes = Storage("storage", data, pulumi.ResourceOptions(providers=[provider]))
     secret = pulumi.Config("bedplate").get_secret("oauthClientSecret")
     hub = Hub(
         "hub",

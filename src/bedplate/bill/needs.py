@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
 #: What the catalogue calls the notebook of courses without a framework.
 BASE = "base"
+#: And the image that mounts datasets from elsewhere.
+CACHE = "data-cache"
 
 
 @dataclass(frozen=True)
@@ -171,12 +173,19 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
             continue
         if image.notebook and image.notebook not in notebooks:
             continue
+        if name == CACHE and not _cached(lock):
+            continue
         reference = image.reference
         for field_ in ("version", "image_tag"):
             reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
         yield reference, NeededImage(name, image.hosts, image.moves, image.built)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
+
+
+def _cached(lock: Lock) -> bool:
+    storage = lock.cluster.storage if lock.cluster else None
+    return storage is not None and any(one.url for one in storage.datasets.values())
 
 
 def notebooks_of(lock: Lock) -> set[str]:

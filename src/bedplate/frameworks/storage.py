@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import pulumi
 
@@ -21,6 +21,8 @@ class StorageArgs(TypedDict):
     """Courses, and where their data lies. Their namespaces are the schedulers stack's."""
     image: str
     """Image with a shell, for the jobs that make the courses' folders."""
+    cache: NotRequired[str]
+    """Image with rclone, where a dataset lies elsewhere."""
 
 
 class Storage(pulumi.ComponentResource):  # type: ignore[misc]
@@ -33,7 +35,7 @@ class Storage(pulumi.ComponentResource):  # type: ignore[misc]
     ) -> None:
         super().__init__("bedplate:frameworks:Storage", name, None, opts)
         before: dict[str, pulumi.Resource] = {}
-        for found in volumes.objects(args["lock"], args["image"]):
+        for found in volumes.objects(args["lock"], args["image"], args.get("cache", "")):
             metadata = found["metadata"]
             parts = (found["kind"].lower(), metadata.get("namespace"), metadata["name"])
             place = "-".join(filter(None, parts))
@@ -48,7 +50,7 @@ def _needs(found: Object) -> list[str]:
     """Name what an object must not come before."""
     metadata = found["metadata"]
     match found["kind"]:
-        case "Job":
+        case "Job" | "DaemonSet":
             return [f"namespace-{metadata['namespace']}"]
         case "PersistentVolumeClaim":
             # Whoever finds the claim bound finds its folder made, and the policies in force.

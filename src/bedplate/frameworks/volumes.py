@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.frameworks import data_cache
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import HOST
 from bedplate.site.load import NODES
@@ -39,9 +40,13 @@ POLICY: Final = "admissionregistration.k8s.io/v1"
 MAKE: Final = 'mkdir -p "$1" && chown "0:$2" "$1" && chmod 2770 "$1"'
 
 
-def objects(lock: Lock, image: str) -> list[Object]:
-    """Return everything about data, in the order in which it is needed; `image` has a shell."""
+def objects(lock: Lock, image: str, cache: str = "") -> list[Object]:
+    """Return everything about data, in the order in which it is needed.
+
+    `image` has a shell, and `cache` has rclone: it is needed where a dataset has an address.
+    """
     found = [one for name in courses_of(lock) for one in _course(lock, name, image)]
+    found += _caches(lock, cache)
     if not found:
         return []
     about = "Folders of courses are made here."
@@ -66,8 +71,33 @@ def of_course(lock: Lock, name: str) -> dict[str, list[dict[str, Any]]]:
         claim = f"{DATA}-{data}"
         source = {"claimName": claim, "readOnly": True}
         volumes.append({"name": claim, "persistentVolumeClaim": source})
-        mounts.append({"name": claim, "mountPath": f"{READ}/{data}", "readOnly": True})
+        mount = {"name": claim, "mountPath": f"{READ}/{data}", "readOnly": True}
+        if cached(lock, data):
+            # A cache that starts again mounts again, below what the pod has already.
+            mount["mountPropagation"] = "HostToContainer"
+        mounts.append(mount)
     return {"volumes": volumes, "volume_mounts": mounts}
+
+
+def cached(lock: Lock, data: str) -> bool:
+    """Tell whether nodes read a dataset from elsewhere, and keep it."""
+    storage = lock.cluster.storage if lock.cluster else None
+    return bool(storage and data in storage.datasets and storage.datasets[data].url)
+
+
+def _caches(lock: Lock, image: str) -> Iterator[Object]:
+    """Yield the cache of each dataset, on the nodes of all courses that read it."""
+    courses = courses_of(lock).values()
+    for data in sorted({name for course in courses for name in course.datasets}):
+        if not cached(lock, data):
+            continue
+        pools = {course.pool for course in courses if data in course.datasets}
+        hosts = sorted({host for pool in pools for host in _hosts(lock, pool)})
+        kept = (
+            lock.cluster.storage.datasets[data] if lock.cluster and lock.cluster.storage else None
+        )
+        if kept is not None:
+            yield data_cache.daemon(data, kept, hosts, image, NAMESPACE)
 
 
 def _homes(lock: Lock, course: Course) -> Volume | None:
@@ -94,6 +124,10 @@ def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
         volume, claim = f"bedplate-{DATA}-{name}-{data}", f"{DATA}-{data}"
         about = f"Dataset {data}, read-only whatever a pod asks for."
         spec = _source(kept, hosts, read_only=True)
+        if kept.url is not None:
+            spec = _on(hosts) | {
+                "hostPath": {"path": data_cache.folder(data), "type": "DirectoryOrCreate"}
+            }
         yield from _claimed(volume, (name, claim), about, (UNCOUNTED, "ReadOnlyMany"), spec)
 
 
@@ -115,12 +149,12 @@ def _source(kept: Volume, hosts: list[str], *, folder: str = "", read_only: bool
     path = f"{(kept.path or '').rstrip('/')}/{folder}".rstrip("/")
     # A local volume takes mount options, so that no pod mounts a dataset for writing.
     mounted = {"mountOptions": ["ro"]} if read_only else {}
+    return {"local": {"path": path}, **mounted, **_on(hosts)}
+
+
+def _on(hosts: list[str]) -> Object:
     terms = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": hosts}]}]
-    return {
-        "local": {"path": path},
-        **mounted,
-        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
-    }
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
 
 
 def _claimed(

@@ -85,10 +85,12 @@ class Nfs(Part):
 
 
 class Volume(Part):
-    """Where data lies. Exactly one of the two is there."""
+    """Where data lies. Exactly one of path, nfs and url is there; `cache` is of the last."""
 
     path: str | None = None
     nfs: Nfs | None = None
+    url: str | None = None
+    cache: str = "50Gi"
     shared: bool = False
 
 

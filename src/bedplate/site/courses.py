@@ -133,13 +133,16 @@ class Nfs(Wish):
 
 
 class Volume(Wish):
-    """Where data lies: a folder of the hosts, or one of an NFS server.
+    """Where data lies: a folder of the hosts, one of an NFS server, or a web server.
 
+    Of `url` each node keeps what it has read, up to the size `cache`.
     `shared` says that all hosts see the same files below `path`: they mount one file system there.
     """
 
     path: Folder | None = None
     nfs: Nfs | None = None
+    url: Address | None = None
+    cache: Annotated[str, Field(pattern=MEMORY)] = "50Gi"
     shared: bool = False
 
 

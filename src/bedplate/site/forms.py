@@ -133,6 +133,10 @@ def _hub(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
             yield path, "settings of another sign-in", got, f"{way} with sign_in: {way}", fix
 
 
+#: Where data may lie; homes are written to, which a web server is not. Their path has two parts.
+PLACES, HOMES = ("path", "nfs", "url"), 2
+
+
 def _storage(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
     storage = wishes.bedplate_storage
     if storage is None:
@@ -143,6 +147,8 @@ def _storage(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
     for name, volume in sorted(storage.datasets.items()):
         volumes["bedplate_storage", "datasets", name] = volume
     for path, volume in volumes.items():
-        if (volume.path is None) == (volume.nfs is None):
-            got = "neither" if volume.nfs is None else "both"
-            yield path, "data lies in one place", got, "path, or nfs", "write one of them"
+        allowed = ("path", "nfs") if path[-1] == "homes" and len(path) == HOMES else PLACES
+        places = [name for name in PLACES if getattr(volume, name) is not None]
+        if len(places) != 1 or places[0] not in allowed:
+            got = " and ".join(places) or "nowhere"
+            yield path, "data lies in one place", got, ", or ".join(allowed), "write one of them"
