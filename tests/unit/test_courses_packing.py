@@ -6,12 +6,15 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bedplate.courses.hours import minutes, together
 from bedplate.courses.linear import least
 from bedplate.courses.packing import Answer, Kind, Places, answer, in_any_order
+
+#: The same examples each time, however long a loaded machine takes for them.
+SAME = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def test_hours_are_minutes_of_the_week() -> None:
@@ -72,7 +75,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Places], list[Kind]]:
     return draw(st.lists(has, min_size=1, max_size=2)), draw(st.lists(asks, min_size=1, max_size=3))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(SAME, max_examples=150)
 @given(problems())
 def test_the_answer_is_that_of_trying_everything(problem: tuple[list[Places], list[Kind]]) -> None:
     places, kinds = problem
@@ -80,7 +83,7 @@ def test_the_answer_is_that_of_trying_everything(problem: tuple[list[Places], li
     assert answer(places, kinds) is expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(SAME, max_examples=60)
 @given(
     st.integers(2, 60), st.lists(st.integers(1000, 20_000), min_size=2, max_size=4), st.randoms()
 )
@@ -99,7 +102,7 @@ def test_what_a_greedy_packing_fits_is_never_refused(
     assert answer([Places(count, (have,))], kinds) is not Answer.TOO_MUCH
 
 
-@settings(max_examples=100, deadline=None)
+@settings(SAME, max_examples=100)
 @given(problems())
 def test_what_first_fit_finds_room_for_is_proved(
     problem: tuple[list[Places], list[Kind]],
@@ -116,7 +119,7 @@ def test_what_first_fit_finds_room_for_is_proved(
     assert answer(places, kinds) is Answer.FITS
 
 
-@settings(max_examples=60, deadline=None)
+@settings(SAME, max_examples=60)
 @given(problems(), st.randoms())
 def test_what_fits_in_any_order_fits_in_this_one(
     problem: tuple[list[Places], list[Kind]], random: object
