@@ -312,6 +312,16 @@ def test_the_plan_says_where_the_order_of_students_matters() -> None:
     assert told(answer(T4, slicing(0.1), course(20, 0.1), course(20, 0.1, "other"))) == []
 
 
+def test_the_plan_says_which_notebooks_name_no_version() -> None:
+    """The image of PyTorch's notebooks is one for all pools; that of JAX names its version."""
+    asked = course(10, 0.1, frameworks=["pytorch", "jax"])
+    plan = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked))
+    (build,) = [one for one in plan.lock.pools["pool_a"].frameworks if one.name == "pytorch"]
+    (text,) = [str(one) for one in plan.notices if "notebook" in one.text]
+    assert "the notebook of pytorch is quay.io/jupyter/pytorch-notebook:" in text
+    assert f"check that it has {build.version}" in text
+
+
 def test_the_plan_says_where_quotas_of_other_hours_can_be_borrowed() -> None:
     lessons = [["Mon 10:00-12:00"], ["Tue 10:00-12:00"]]
     both = [course(36, 0.1, f"c{n}", hours=hours) for n, hours in enumerate(lessons)]

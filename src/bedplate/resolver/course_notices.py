@@ -33,6 +33,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _reserves(cluster, pool, catalogue)
         yield from _order(lock, cluster, pool, catalogue)
         yield from _lent(lock, cluster, pool)
+        yield from _images(lock, cluster, pool, catalogue)
 
 
 def _reserves(cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
@@ -84,3 +85,21 @@ def _lent(lock: Lock, cluster: Cluster, pool: str) -> Iterator[Notice]:
         text = f"courses of different hours have quotas of {total} where there are {has}"
         hint = "teams that borrow could be admitted beyond that, and wait for a node"
         yield Notice(text, pool, hint=hint)
+
+
+def _images(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
+    """Report notebooks whose image does not say that it has the version that was decided."""
+    asked = {
+        split_named(text)[0]
+        for course in cluster.courses.values()
+        for text in course.frameworks
+        if course.pool == pool
+    }
+    images = {one.value.notebook: one for one in catalogue.images.values() if one.value.notebook}
+    for build in lock.pools[pool].frameworks:
+        image = images.get(build.name) if build.name in asked else None
+        if image is None or build.version in image.value.reference:
+            continue
+        text = f"the notebook of {build.name} is {image.value.reference}, which names no version"
+        hint = f"check that it has {build.version}, or one that runs on these GPUs"
+        yield Notice(text, pool, hint=hint, source=image.source.url)
