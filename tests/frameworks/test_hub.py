@@ -298,3 +298,7 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     eventually(lambda: states(hub).get("bea") == "ready")
     hub.api("DELETE", "users/bea/server")
     eventually(lambda: "bea" not in hub.servers())
+    # A hub that is killed takes its service with it, and the next one has one again.
+    hub.stop(signal.SIGKILL)
+    hub.start()
+    eventually(lambda: "No shares." in does("list"))

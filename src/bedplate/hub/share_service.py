@@ -16,6 +16,8 @@ import logging
 import os
 import re
 import ssl
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -37,6 +39,7 @@ SCOPES: Final = (f"access:services!service={NAME}", "access:services")
 MOST: Final = 1
 LARGEST: Final = 4096
 PATIENCE: Final = 10.0
+PAUSE: Final = 1.0
 TOKEN: Final = re.compile(r"(?:token|bearer) (?P<token>\S+)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -278,7 +281,16 @@ def main() -> None:
     # On a machine it listens where it is asked for; in a pod its name is the Service's.
     here = where.hostname if where.hostname in {"127.0.0.1", "localhost"} else ""
     prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]
-    server(service, (here, where.port or 80), prefix).serve_forever()
+    serving = server(service, (here, where.port or 80), prefix)
+    threading.Thread(target=_until_alone, args=(os.getppid(), serving), daemon=True).start()
+    serving.serve_forever()
+
+
+def _until_alone(parent: int, serving: ThreadingHTTPServer) -> None:
+    """Stop when the hub is gone, however it ended: the next one starts a service of its own."""
+    while os.getppid() == parent:
+        time.sleep(PAUSE)
+    serving.shutdown()
 
 
 if __name__ == "__main__":
