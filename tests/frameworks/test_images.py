@@ -12,6 +12,7 @@ from bedplate import shipped
 from bedplate.frameworks import trial
 from bedplate.mirror import service
 from bedplate.mirror.store import Store, cache
+from tests.substrate.hosts.containers import Machine
 from tests.substrate.images import fill, known_tools, recipes
 from tests.substrate.images.layers import Layers
 
@@ -42,9 +43,12 @@ def test_tensorflow_computes_in_its_image(tmp_path: Path) -> None:
     program = (shipped.templates("jobs") / trial.PROGRAM).read_text()
     with service.writable_registry(store, tools["registry"].program("registry")) as port:
         image = f"127.0.0.1:{port}/{TENSORFLOW}"
-        command = ["podman", "run", "--rm", "--interactive", "--tls-verify=false", image]
+        # runc can't set podman's own limits on every machine.
+        machine = Machine.here()
+        command = ["podman", "run", "--rm", "--interactive", "--tls-verify=false", "--network=none"]
+        command += [f"--ulimit=nofile={machine.nofile}", f"--ulimit=nproc={machine.nproc}"]
         done = subprocess.run(
-            [*command, "python3", "-", "tensorflow", "2.20.0", trial.CPU],
+            [*command, image, "python3", "-", "tensorflow", "2.20.0", trial.CPU],
             input=program,
             capture_output=True,
             text=True,
