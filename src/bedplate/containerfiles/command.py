@@ -45,7 +45,7 @@ def run(site: Path, output: Path | None, base: str | None) -> int:
     for build in builds:
         print(line(build))
         if output is not None:
-            for name, text in files_of(build, lock.sources, catalogue, base).items():
+            for name, text in files_of(build, lock.sources, base).items():
                 _write(output / build.name / name, text)
     if output is not None:
         print(f"\nWrote {len(builds)} folders in {output}; each Containerfile says how to build.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
-from bedplate.bill.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,24 +54,20 @@ def builds_of(lock: Lock, catalogue: Catalogue) -> list[Build]:
     ]
 
 
-def files_of(
-    build: Build, sources: Sources, catalogue: Catalogue, base: str | None = None
-) -> dict[str, str]:
+def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[str, str]:
     """Return the files of a build's folder, by name.
 
     Args:
         build: what is installed.
         sources: of the lock: the site's package mirrors, where it has them.
-        catalogue: for the addresses of a mirror.
         base: the image to build on; the catalogue's otherwise.
     """
-    index = build.fact.index
     values: dict[str, Any] = {
         "base": base or build.package.base,
         "build": build,
         "sources": sources,
-        # A mirror has the index of a framework under the address of its maker.
-        "index": Places.of(sources, catalogue).file(index) if index else None,
+        # A mirror of Bedplate's has no wheels: a maker's own index keeps its address.
+        "index": build.fact.index,
         "capabilities": " ".join(build.fact.compute_capabilities),
     }
     names: Mapping[str, bool] = {

@@ -53,7 +53,7 @@ def build_of(*identity: str) -> Build:
 def written(case: str) -> dict[str, str]:
     """Return the files of a case."""
     identity, sources = CASES[case]
-    return files_of(build_of(*identity), sources, load_catalogue())
+    return files_of(build_of(*identity), sources)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -71,7 +71,7 @@ def test_every_build_of_the_catalogue_can_be_written() -> None:
         build = Build(value, package, ("pool_a",))
         requirement = Requirement(build.requirement)
         assert str(requirement.specifier) == f"=={value.version}", name
-        files = files_of(build, Sources(mode="upstream"), catalogue)
+        files = files_of(build, Sources(mode="upstream"))
         ast.parse(files["smoke.py"])
         assert f'io.bedplate.cuda="{value.cuda}"' in files["Containerfile"]
         # The base has one Python for all: none of them may need a newer one.
