@@ -69,3 +69,14 @@ def test_namespaces_stay_when_the_stack_goes(up: tuple[Engine, Any]) -> None:
     for kind, resources in engine.seen.items():
         for one in resources:
             assert one.retained == (kind == "kubernetes:core/v1:Namespace"), one.name
+
+
+def test_the_webhooks_are_asked_about_gpus_once_they_are_there(up: tuple[Engine, Any]) -> None:
+    engine, _ = up
+    kind = "kubernetes:admissionregistration.k8s.io/v1:MutatingWebhookConfigurationPatch"
+    (patch,) = engine.seen[kind]
+    assert "kueue-release" in patch.depends_on
+    assert patch.inputs["metadata"]["name"] == "kueue-mutating-webhook-configuration"
+    asked = {one["name"]: one["matchConditions"] for one in patch.inputs["webhooks"]}
+    assert set(asked) == {"mpod.kb.io", "mjob.kb.io", "mdeployment.kb.io", "mstatefulset.kb.io"}
+    assert all("nvidia.com/" in one["expression"] for (one,) in asked.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, TypedDict
 
 import pulumi
@@ -48,11 +50,16 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
             values(lock, artifact.image(site, lock, ADDON)),
         )
         asked = webhooks.patch(lock)
+        # The provider compares lists of a patch by their places, and finds a change each time: what
+        # really changed gives the resource another name.
+        digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
         kubernetes.admissionregistration.v1.MutatingWebhookConfigurationPatch(
-            f"{name}-webhooks",
+            f"{name}-webhooks-{digest}",
             metadata={**asked["metadata"], "annotations": {"pulumi.com/patchForce": "true"}},
             webhooks=asked["webhooks"],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[release]),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[release], ignore_changes=["webhooks"]
+            ),
         )
         made: dict[str, pulumi.CustomResource] = {}
         for found in (*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)):
