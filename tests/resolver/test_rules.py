@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 #: A kernel of another system is refused by its name already (kernel-known).
 HOLDS_ALTERNATIVES_TOGETHER = {"kernel-of-system"}
 TESTS = Path(__file__).parents[1]
-#: Rules about guests, images, teams, courses and presets, each with sites of their own.
+#: Rules about guests, images, teams and presets, each with sites of their own.
 ELSEWHERE = {
-    "course-data": "resolver/test_courses.py",
-    "course-fit": "resolver/test_course_fit.py",
-    "course-pool": "resolver/test_courses.py",
-    "course-share": "resolver/test_course_fit.py",
     "image-pool": "resolver/test_images.py",
     "image-runs": "resolver/test_images.py",
     "preset-cluster": "resolver/test_presets.py",
@@ -36,7 +32,6 @@ ELSEWHERE = {
     "preset-queue": "resolver/test_presets.py",
     "preset-topology": "resolver/test_presets.py",
     "team-guarantee": "resolver/test_teams.py",
-    "team-namespace": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",
     "topology-nested": "resolver/test_topology.py",
