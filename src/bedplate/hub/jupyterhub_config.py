@@ -67,6 +67,9 @@ c.KubeSpawner.container_security_context = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+# Without requests a pod gets next to nothing of a busy node: kernels then never answer.
+c.KubeSpawner.cpu_guarantee = 0.02
+c.KubeSpawner.mem_guarantee = "128M"
 c.KubeSpawner.uid = 1000
 c.KubeSpawner.gid = 100
 c.KubeSpawner.fs_gid = None
