@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -34,6 +34,7 @@ class Mix:
         gpus: hosts with GPUs: those of the one pool.
         groups: further groups with their hosts.
         kubernetes: settings of the cluster beside the demo's.
+        gpu: model and count of each host with GPUs.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Mix:
     gpus: Sequence[str]
     groups: Mapping[str, Sequence[str]]
     kubernetes: Mapping[str, Any]
+    gpu: Mapping[str, Any] = field(default_factory=lambda: GPU)
 
     def write(self, folder: Path) -> SiteCommands:
         """Write inventory, settings and the description of the hardware; return its commands."""
@@ -66,9 +68,10 @@ class Mix:
         for key in ("bedplate_teams", "bedplate_preset", "bedplate_schedulers"):
             settings.pop(key, None)
         _dump(site / "group_vars/all.yml", settings)
-        _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": GPU})
+        _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": dict(self.gpu)})
         hardware = {
-            name: {"address": address, "os": OS} | ({"gpus": GPU} if name in self.gpus else {})
+            name: {"address": address, "os": OS}
+            | ({"gpus": dict(self.gpu)} if name in self.gpus else {})
             for name, address in self.hosts.items()
         }
         description = folder / f"{self.name}.yml"
@@ -91,19 +94,25 @@ def living(mix: Mix, folder: Path) -> Iterator[SiteCommands]:
     before = os.environ.get("PULUMI_BACKEND_URL")
     os.environ["PULUMI_BACKEND_URL"] = f"file://{state}"
     commands.substrate("down")
+    _forget(mix.name)
     try:
         commands.substrate("up")
         yield commands
         marks = footprint.marks_of(network)
     finally:
         commands.substrate("down")
-        for stack in STACKS:
-            (ROOT / "stacks" / stack / f"Pulumi.{mix.name}.yaml").unlink(missing_ok=True)
+        _forget(mix.name)
         if before is None:
             del os.environ["PULUMI_BACKEND_URL"]
         else:
             os.environ["PULUMI_BACKEND_URL"] = before
     footprint.assert_gone(network, mix.subnet, marks)
+
+
+def _forget(name: str) -> None:
+    """Remove the settings of a site's stacks, which one that was killed may have left."""
+    for stack in STACKS:
+        (ROOT / "stacks" / stack / f"Pulumi.{name}.yaml").unlink(missing_ok=True)
 
 
 def installed(site: SiteCommands) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from bedplate.portable.dra import DRIVER, UNIT
 from bedplate.schedulers.dra import SHARE, WHOLE, objects
 from tests.mixes.living import Mix, installed, living
-from tests.schedulers.dra import pod, template
+from tests.mixes.pods import Pods, mode, play
+from tests.schedulers.dra import template
 from tests.site.cluster import allocatable, ready, unwrapped, wait_for
 from tests.site.hosts import boot_id, on_host
-from tests.substrate.commands import BIN, ROOT
+from tests.substrate.commands import BIN
 from tests.substrate.hosts.description import load
 
 if TYPE_CHECKING:
@@ -34,90 +34,6 @@ CLAIMS = Mix(
     {"control_plane": [HOST]},
     {"endpoint": f"{ADDRESS}:6443"},
 )
-IMAGE = "docker.io/library/debian:12-slim"
-VARIABLES = ROOT / "playbooks/vars/from_lock.yml"
-#: Prints the cards that the container sees, by UUID and by device node, and stays.
-LOOK = "nvidia-smi -L; ls /dev | grep -E '^nvidia[0-9]+$'; exec sleep 86400"
-PENDING = "cannot allocate all claims"
-
-
-class Pods:
-    """Pods that look at their GPUs, in the namespace default."""
-
-    def __init__(self, site: SiteCommands) -> None:
-        self.site = site
-
-    def apply(self, *items: dict[str, Any]) -> None:
-        """Apply objects."""
-        path = self.site.site / ".bedplate" / "tests.yml"
-        path.write_text(yaml.safe_dump_all(items))
-        done = self.site.kubectl("apply", "-f", str(path))
-        assert done.returncode == 0, done.stdout
-
-    def start(self, name: str, *templates: str, **env: str) -> None:
-        """Make a pod that has a claim by each template; without one it asks for one GPU."""
-        made = pod("default", name, *templates, **env)
-        container = made["spec"]["containers"][0]
-        container |= {"image": IMAGE, "command": ["sh", "-c", LOOK]}
-        if not templates:
-            container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-        made["spec"]["terminationGracePeriodSeconds"] = 1
-        self.apply(made)
-
-    def get(self, name: str) -> dict[str, Any]:
-        """Return a Pod object."""
-        found: dict[str, Any] = json.loads(
-            self.site.kubectl("get", "pod", name, "-o", "json").stdout
-        )
-        return found
-
-    def running(self, *names: str) -> None:
-        """Wait until pods run."""
-        for name in names:
-            wait_for(
-                f"pod {name} runs",
-                lambda name=name: self.get(name)["status"].get("phase") == "Running",
-            )
-
-    def seen(self, name: str) -> list[str]:
-        """Return what a pod sees: UUIDs of its cards, then their device nodes."""
-        self.running(name)
-        said: list[str] = []
-
-        def told() -> bool:
-            said[:] = self.site.kubectl("logs", name, "--tail=2").stdout.splitlines()
-            return len(said) == 2
-
-        wait_for(f"pod {name} says what it sees", told, 60)
-        return [said[0].partition("(UUID: ")[2].rstrip(")"), said[1]]
-
-    def waits(self, name: str) -> str:
-        """Return why the scheduler does not place a pod."""
-        reason: list[str] = []
-
-        def told() -> bool:
-            of = self.get(name)["status"].get("conditions", [])
-            reason[:] = [one.get("message", "") for one in of if one["type"] == "PodScheduled"]
-            return bool(reason) and PENDING in reason[0]
-
-        wait_for(f"pod {name} waits with a reason", told, 60)
-        return reason[0]
-
-    def delete(self, *names: str) -> None:
-        """Delete pods and wait until they are gone."""
-        self.site.kubectl("delete", "pod", *names, "--timeout=120s")
-
-
-def play(site: SiteCommands, role: str, entry: str) -> str:
-    """Run an entry point of a role on the host and return what was printed."""
-    task = {
-        "name": "Run it",
-        "ansible.builtin.include_role": {"name": f"bedplate.gpu.{role}", "tasks_from": entry},
-    }
-    book = {"name": "Run it", "hosts": "gpu_pools", "gather_facts": False, "tasks": [task]}
-    path = site.site / ".bedplate" / "play.yml"
-    path.write_text(yaml.safe_dump([book | {"vars_files": [str(VARIABLES)]}]))
-    return unwrapped(site.playbook(str(path), check=False).stdout)
 
 
 def published(site: SiteCommands) -> dict[str, list[str]]:
@@ -127,20 +43,10 @@ def published(site: SiteCommands) -> dict[str, list[str]]:
     return {one["name"]: [taint["key"] for taint in one.get("taints", [])] for one in devices}
 
 
-def mode(site: SiteCommands, name: str) -> None:
-    """Have the site share its GPUs another way, and decide it again."""
-    settings = site.site / "group_vars/pool_gpu.yml"
-    content = yaml.safe_load(settings.read_text())
-    settings.write_text(yaml.safe_dump(content | {"bedplate_sharing": {"mode": name}}))
-    if (site.site / ".bedplate.lock.yml").exists():
-        site.plan()
-        site.resolve()
-
-
 @pytest.mark.prove
 def test_gpus_by_claim(tmp_path: Path) -> None:
     with living(CLAIMS, tmp_path) as site:
-        mode(site, "dra")
+        mode(site, mode="dra")
         installed(site)
         assert published(site) == {"gpu-0": [], "gpu-1": []}
         assert allocatable(site) == {}, "no device plugin has ever been there"
@@ -207,17 +113,19 @@ def what_restarts(site: SiteCommands, pods: Pods) -> None:
     site.substrate("reboot", HOST)
     boot = boot_id(site, HOST)
 
-    def back() -> bool:
-        found = site.kubectl("get", "pod", "s2", "-o", "json")
-        if found.returncode != 0:
-            return False
-        (status,) = json.loads(found.stdout)["status"]["containerStatuses"]
-        return status["restartCount"] == 1 and "running" in status["state"]
-
-    wait_for("the share's pod runs again", back, 300)
+    wait_for("the share's pod runs again", lambda: restarts(site, "s2") == 1, 300)
     assert boot_id(site, HOST) == boot
     assert ready(site, HOST)
     assert pods.seen("s2") == before
+
+
+def restarts(site: SiteCommands, name: str) -> int | None:
+    """Return how often a pod's container has started again, None while it doesn't run."""
+    found = site.kubectl("get", "pod", name, "-o", "json")
+    if found.returncode != 0:
+        return None
+    (status,) = json.loads(found.stdout)["status"]["containerStatuses"]
+    return int(status["restartCount"]) if "running" in status["state"] else None
 
 
 def fault(site: SiteCommands, pods: Pods) -> None:
@@ -234,6 +142,10 @@ def fault(site: SiteCommands, pods: Pods) -> None:
     pods.delete("elsewhere")
     told = unwrapped(site.playbook("playbooks/verify.yml", check=False).stdout)
     assert "no GPU is tainted" in told
+    # The fault lasts until a reboot; the GPU is then whole for the device plugin too.
+    site.substrate("reboot", HOST)
+    wait_for("the share's pod runs once more", lambda: restarts(site, "s2") == 2, 300)
+    wait_for("no taint", lambda: published(site) == {"gpu-0": [], "gpu-1": []}, 120)
 
 
 def owners(site: SiteCommands, pods: Pods) -> None:
@@ -246,7 +158,7 @@ def owners(site: SiteCommands, pods: Pods) -> None:
     assert all(f"{uid} of pod s" in refused for uid in claims.stdout.split())
     assert on_host(site, HOST, f"systemctl is-active {UNIT}").strip() == "active"
 
-    mode(site, "none")
+    mode(site, mode="none")
     # Its evidence names the plugin that is not there yet.
     told = unwrapped(site.playbook(check=False).stdout)
     change = "the GPUs go from the DRA driver to the device plugin"

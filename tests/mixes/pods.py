@@ -1,0 +1,112 @@
+"""Pods that look at their GPUs, and a site whose pool changes how they are shared."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.schedulers.dra import pod
+from tests.schedulers.nodes import GPU
+from tests.site.cluster import unwrapped, wait_for
+from tests.substrate.commands import ROOT
+
+if TYPE_CHECKING:
+    from tests.substrate.commands import SiteCommands
+
+IMAGE = "docker.io/library/debian:12-slim"
+VARIABLES = ROOT / "playbooks/vars/from_lock.yml"
+#: Prints the cards that the container sees, by UUID and by device node, and stays.
+LOOK = "nvidia-smi -L; ls /dev | grep -E '^nvidia[0-9]+$'; exec sleep 86400"
+PENDING = "cannot allocate all claims"
+
+
+class Pods:
+    """Pods that look at their GPUs, in the namespace default."""
+
+    def __init__(self, site: SiteCommands) -> None:
+        self.site = site
+
+    def apply(self, *items: dict[str, Any]) -> None:
+        """Apply objects."""
+        path = self.site.site / ".bedplate" / "tests.yml"
+        path.write_text(yaml.safe_dump_all(items))
+        done = self.site.kubectl("apply", "-f", str(path))
+        assert done.returncode == 0, done.stdout
+
+    def start(self, name: str, *templates: str, resource: str = GPU, **env: str) -> None:
+        """Make a pod that has a claim by each template; without one it asks for a GPU or share."""
+        made = pod("default", name, *templates, **env)
+        container = made["spec"]["containers"][0]
+        container |= {"image": IMAGE, "command": ["sh", "-c", LOOK]}
+        if not templates:
+            container["resources"] = {"limits": {resource: "1"}}
+        made["spec"]["terminationGracePeriodSeconds"] = 1
+        self.apply(made)
+
+    def get(self, name: str) -> dict[str, Any]:
+        """Return a Pod object."""
+        found: dict[str, Any] = json.loads(
+            self.site.kubectl("get", "pod", name, "-o", "json").stdout
+        )
+        return found
+
+    def running(self, *names: str) -> None:
+        """Wait until pods run."""
+        for name in names:
+            wait_for(
+                f"pod {name} runs",
+                lambda name=name: self.get(name)["status"].get("phase") == "Running",
+            )
+
+    def seen(self, name: str) -> list[str]:
+        """Return what a pod sees: UUIDs of its GPU and of what it has of it, then device nodes."""
+        self.running(name)
+        said: list[str] = []
+
+        def told() -> bool:
+            said[:] = self.site.kubectl("logs", name).stdout.splitlines()
+            return any(line.startswith("nvidia") for line in said)
+
+        wait_for(f"pod {name} says what it sees", told, 60)
+        parts = [line.partition("(UUID: ")[2].rstrip(")") for line in said if "UUID" in line]
+        return [*parts, *(line for line in said if line.startswith("nvidia"))]
+
+    def waits(self, name: str) -> str:
+        """Return why the scheduler does not place a pod."""
+        reason: list[str] = []
+
+        def told() -> bool:
+            of = self.get(name)["status"].get("conditions", [])
+            reason[:] = [one.get("message", "") for one in of if one["type"] == "PodScheduled"]
+            return bool(reason) and PENDING in reason[0]
+
+        wait_for(f"pod {name} waits with a reason", told, 60)
+        return reason[0]
+
+    def delete(self, *names: str) -> None:
+        """Delete pods and wait until they are gone."""
+        self.site.kubectl("delete", "pod", *names, "--timeout=120s")
+
+
+def play(site: SiteCommands, role: str, entry: str) -> str:
+    """Run an entry point of a role on the host and return what was printed."""
+    task = {
+        "name": "Run it",
+        "ansible.builtin.include_role": {"name": f"bedplate.gpu.{role}", "tasks_from": entry},
+    }
+    book = {"name": "Run it", "hosts": "gpu_pools", "gather_facts": False, "tasks": [task]}
+    path = site.site / ".bedplate" / "play.yml"
+    path.write_text(yaml.safe_dump([book | {"vars_files": [str(VARIABLES)]}]))
+    return unwrapped(site.playbook(str(path), check=False).stdout)
+
+
+def mode(site: SiteCommands, *parts: dict[str, Any], **sharing: Any) -> None:
+    """Have the site share its GPUs another way, all alike or some so, and decide it again."""
+    settings = site.site / "group_vars/pool_gpu.yml"
+    content = yaml.safe_load(settings.read_text())
+    settings.write_text(yaml.safe_dump(content | {"bedplate_sharing": list(parts) or sharing}))
+    if (site.site / ".bedplate.lock.yml").exists():
+        site.plan()
+        site.resolve()

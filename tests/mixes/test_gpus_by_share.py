@@ -1,0 +1,93 @@
+"""Shares of GPUs in real pods: MPS to its limit and under attack, and a pool that goes from mode to
+mode.
+
+MIG is not here: NVIDIA's device plugin reads the paths of its parts in /proc, which the simulation
+has on hosts only and not in pods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mixes.living import Mix, installed, living
+from tests.mixes.pods import Pods, mode
+from tests.site.cluster import allocatable, unwrapped, wait_for
+from tests.site.hosts import on_host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.substrate.commands import SiteCommands
+
+ADDRESS = "10.213.16.11"
+HOST = "one"
+#: What a T4 takes of MPS clients. Two cards would have more shares than a kubelet has pods.
+MOST = 48
+#: Pods of one T4 that are really started: the machine carries no more beside all else.
+STARTED = 12
+
+
+MPS = Mix(
+    "mps-mix",
+    "10.213.16.0/25",
+    "10.213.16.1",
+    {HOST: ADDRESS},
+    [HOST],
+    {"control_plane": [HOST]},
+    {"endpoint": f"{ADDRESS}:6443"},
+    {"model": "t4-16gb", "count": 1},
+)
+
+
+def changed(site: SiteCommands, offered: dict[str, int]) -> None:
+    """Drain the node, share its GPUs as the lock has it now, and wait for what it offers."""
+    site.playbook(check=False)  # its evidence is of the new mode, which the node doesn't have yet
+    bare = "-e upgrade_delete_bare_pods=true -e upgrade_failure_budget=0"
+    site.playbook("playbooks/upgrade.yml", *bare.split())
+    wait_for("what the node offers", lambda: allocatable(site) == offered)
+    site.playbook("playbooks/verify.yml")
+
+
+@pytest.mark.prove
+def test_shares_by_mps(tmp_path: Path) -> None:
+    """48 shares of a T4, each pod with its own GPU alone; a pod that lifts its limits is found."""
+    with living(MPS, tmp_path) as site:
+        mode(site, mode="mps", replicas=MOST + 1)
+        refused = site.run("plan", ["bedplate", "plan", str(site.site)], check=False)
+        assert refused.returncode != 0
+        assert f"{MOST}" in unwrapped(refused.stdout)
+        mode(site, mode="mps", replicas=MOST)
+        installed(site)
+        wait_for("the shares", lambda: allocatable(site) == {HOST: MOST})
+        pods = Pods(site)
+        names = [f"p{number}" for number in range(STARTED)]
+        for name in names:
+            pods.start(name, NVIDIA_VISIBLE_DEVICES="all")
+        seen = {tuple(pods.seen(name)) for name in names}
+        assert len(seen) == 1, "one GPU, and each pod sees it alone"
+        site.playbook("playbooks/verify.yml")
+        attacked(site)
+        pods.delete(*names)
+        mode(site, mode="time-slicing", replicas=4)
+        changed(site, {HOST: 4})
+        mode(site, mode="none")
+        changed(site, {HOST: 1})
+
+
+def attacked(site: SiteCommands) -> None:
+    """Driver 535: a pod without rights lifts everybody's limits, and the evidence finds it."""
+    lift = "echo set_default_active_thread_percentage 100 | nvidia-cuda-mps-control"
+    script = f"exec setpriv --reuid 65534 --clear-groups sh -c '{lift}'"
+    done = site.kubectl("exec", "p0", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stdout
+    told = unwrapped(site.playbook("playbooks/verify.yml", check=False).stdout)
+    assert "sharing.mps" in told
+    assert "failed" in told
+    on_host(site, HOST, "crictl stop $(crictl ps --quiet --name mps-control-daemon)")
+    wait_for("the limits are the lock's", lambda: _verified(site), 180)
+
+
+def _verified(site: SiteCommands) -> bool:
+    return site.playbook("playbooks/verify.yml", check=False).returncode == 0
