@@ -300,7 +300,7 @@ def test_a_watcher_of_no_service_of_the_host_is_a_user(group: str, cards: Cards)
 #: Two sizes on one card, one card whole, one of a single size: as the lock says it.
 LAYOUT = [
     {"cards": [0], "profiles": {"1g.10gb": 2, "3g.40gb": 1}},
-    {"cards": [1], "profiles": {}},
+    {"cards": [1]},  # as the lock has it
     {"cards": [2], "profiles": {"1g.10gb": 7}},
 ]
 MIXED = mig.wish((), "default", LAYOUT)

@@ -88,11 +88,11 @@ def wish(
 ) -> Wish:
     """A wish from what the lock says: `layout` is of ``{cards: [0], profiles: {1g.10gb: 7}}``.
 
-    With a layout, a GPU that it does not name is not divided.
+    With a layout, a GPU that it does not name, or names without profiles, is not divided.
     """
     cards = {
         int(number): tuple(
-            name for name, count in part["profiles"].items() for _ in range(int(count))
+            name for name, count in part.get("profiles", {}).items() for _ in range(int(count))
         )
         for part in layout
         for number in part["cards"]
