@@ -37,7 +37,7 @@ def test_lock_with_artifacts(site: Path) -> None:
     }
     pause = "registry.k8s.io/pause:3.10.2"
     assert found["images"]["node"][pause] == f"sha256:{sha256_of(pause)}"
-    assert {len(one) for one in found["images"].values()} == {1, 2, 3, 4}
+    assert {len(one) for one in found["images"].values()} == {1, 3, 4, 5}
 
 
 def test_no_lock_names_the_command(site: Path) -> None:
@@ -88,7 +88,7 @@ import json, pathlib
 count = int(pathlib.Path({elsewhere!r}).read_text())
 hosts = {{"new1": {{"ansible_host": "10.213.0.99"}}}} if count else {{}}
 group = {{"hosts": list(hosts)}}
-print(json.dumps({{"pool_class": group, "_meta": {{"hostvars": hosts}}}}))
+print(json.dumps({{"pool_train": group, "_meta": {{"hostvars": hosts}}}}))
 """
 
 

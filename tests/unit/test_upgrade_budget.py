@@ -56,11 +56,13 @@ WHOLE = [
     "kubernetes_node validate",
     "host_baseline configure",
     "nvidia_driver change",
+    "hpc_tools main",
     "container_runtime main",
     "nvidia_container_toolkit main",
     "nvidia_device_plugin main",
     "kubernetes_node configure",
     "host_baseline part",
+    "hpc_tools part",
     "gpu_verify verify",
 ]
 NOTHING: list[str] = []
@@ -215,7 +217,7 @@ def test_control_planes_with_gpus_go_one_by_one_before_the_waves(
     }
     done = upgrade(tmp_path, collections, hosts, groups, upgrade_waves=[4])
     assert done.status == 0, done.output
-    plain = [entry for entry in WHOLE if not entry.startswith("nvidia")]
+    plain = [entry for entry in WHOLE if not entry.startswith(("nvidia", "hpc"))]
     assert done.asked["a1"] == done.asked["cp1"] == done.asked["cp2"] == WHOLE
     assert done.asked["w1"] == plain
     # Who is looked at in which play: a control plane alone, then all others together.

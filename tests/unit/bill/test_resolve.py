@@ -47,11 +47,14 @@ def planned(copy: Path, internet: Served, key: Key, sources: dict[str, Any]) -> 
     """Copy the demo's site with other sources and plan it; what it needs is on the stand-in."""
     shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
     for path in (copy / "group_vars").rglob("*.yml"):
-        content = yaml.safe_load(path.read_text())
-        if content and "bedplate_sources" in content:
+        content = yaml.safe_load(path.read_text()) or {}
+        if "bedplate_sources" in content:
             keys = {"nvidia.github.io": key.fingerprint}
             content["bedplate_sources"] = {**sources, "keys": keys}
-            path.write_text(yaml.safe_dump(content))
+        # The notebooks of courses are the site's own to build: no maker's registry has them.
+        for name in ("bedplate_courses", "bedplate_hub", "bedplate_storage"):
+            content.pop(name, None)
+        path.write_text(yaml.safe_dump(content))
     assert main(["plan", str(copy)]) == 0
     put(internet.tree, load_lock(copy), key)
     return copy
