@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -175,11 +176,13 @@ class RunningKueue(Controller):
             raise
 
     def active(self, queue: str) -> bool:
-        """Tell whether a ClusterQueue admits."""
-        status = self.api.get("clusterqueues", API, None, queue).get("status", {})
+        """Tell whether a ClusterQueue admits, as it is now: with the order that it has now, too."""
+        found = self.api.get("clusterqueues", API, None, queue)
         return any(
-            one["type"] == "Active" and one["status"] == "True"
-            for one in status.get("conditions", [])
+            one["type"] == "Active"
+            and one["status"] == "True"
+            and one.get("observedGeneration") == found["metadata"]["generation"]
+            for one in found.get("status", {}).get("conditions", [])
         )
 
     def workloads(self, *namespaces: str) -> list[dict[str, Any]]:
@@ -204,6 +207,11 @@ class RunningKueue(Controller):
                 self.api.patch(path, {"metadata": {"finalizers": None}})
             self.api.delete(path)
         return not left
+
+
+def next_second() -> None:
+    """Wait until what is created now is later for Kueue, which knows whole seconds only."""
+    time.sleep(1.1)
 
 
 def evictions(workload: dict[str, Any]) -> int:

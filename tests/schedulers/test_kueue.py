@@ -13,7 +13,7 @@ from bedplate.schedulers.kueue.objects import QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import API, RunningKueue, condition, holds, running
+from tests.schedulers.kueue import API, RunningKueue, condition, holds, next_second, running
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import GPU, add_nodes
 from tests.schedulers.workloads import IMAGE, job, pod_spec
@@ -70,7 +70,7 @@ def urgent(name: str, namespace: str, **options: Any) -> dict[str, Any]:
 
 
 def submit(api: Api, *jobs: dict[str, Any]) -> None:
-    """Create jobs one after the other: Kueue orders by second, and by name within one."""
+    """Create jobs one after the other. Of those of the same second Kueue may take any first."""
     for one in jobs:
         api.create(one)
 
@@ -170,8 +170,10 @@ def test_urgent_work_stops_the_teams_own_and_no_other(api: Api, kueue: RunningKu
 
 def test_a_job_waits_and_is_admitted_when_room_comes(api: Api, kueue: RunningKueue) -> None:
     """The third of three jobs runs when one is done."""
-    submit(api, *[job(f"a{n}", "audio", gpus=4, pods=2, seconds=3) for n in range(3)])
+    jobs = [job(f"a{n}", "audio", gpus=4, pods=2, seconds=3) for n in range(3)]
+    submit(api, *jobs[:2])
     eventually(lambda: running(api, "audio") == ["a0", "a1"])
+    submit(api, jobs[2])
     assert not holds(workload_of(kueue, "audio", "a2"), "Admitted")
     eventually(lambda: running(api, "audio") == ["a2"])
     eventually(lambda: all(holds(one, "Finished") for one in kueue.workloads("audio")))
@@ -183,9 +185,11 @@ def test_who_asks_for_less_passes_only_without_strict_order(
 ) -> None:
     """A job of 16 waits for one of 4; a job of 4 that came later has room."""
     kueue.configure(lock(order=order))
-    submit(api, job("first", "audio", gpus=4), job("large", "audio", gpus=4, pods=4))
+    submit(api, job("first", "audio", gpus=4))
     eventually(lambda: running(api, "audio") == ["first"])
+    submit(api, job("large", "audio", gpus=4, pods=4))
     assert reason(kueue, "audio", "large")
+    next_second()
     submit(api, job("small", "audio", gpus=4))
     if passes:
         eventually(lambda: running(api, "audio") == ["first", "small"])

@@ -12,7 +12,7 @@ from bedplate.presets import load_presets
 from tests.schedulers.api import eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, condition, evictions, holds, running
+from tests.schedulers.kueue import RunningKueue, condition, evictions, holds, next_second, running
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import add_nodes
 from tests.schedulers.workloads import job
@@ -93,6 +93,7 @@ def _order(kueue: RunningKueue, preset: Preset) -> None:
     _all(kueue, "one", {"first": 1})
     kueue.api.create(job("large", "one", gpus=4))
     _until(kueue, "one", "large", _refused)
+    next_second()
     kueue.api.create(job("small", "one", gpus=1))
     if preset.queue.order == "StrictFIFO":
         # The next to be judged is the large one, again: what comes after it is not even looked at.
