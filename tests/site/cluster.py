@@ -186,3 +186,9 @@ def recap(output: str) -> dict[str, dict[str, int]]:
 def round_trips(output: str) -> Counter[str]:
     """Count the commands that went to each address, as Ansible's `-vvv` shows them."""
     return Counter(re.findall(r"^<(\S+)> SSH: EXEC", output, re.MULTILINE))
+
+
+def conditions(workload: dict[str, Any]) -> dict[str, str]:
+    """Return when each condition of a workload became true; times sort as text."""
+    found = workload["status"]["conditions"]
+    return {one["type"]: one["lastTransitionTime"] for one in found if one["status"] == "True"}

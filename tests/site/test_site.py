@@ -22,6 +22,7 @@ from tests.site.cluster import (
     allocatable,
     await_boot,
     changed_tasks,
+    conditions,
     gpus_in_pod,
     guest,
     joining,
@@ -279,7 +280,7 @@ def test_a_job_waits_for_its_teams_quota_and_starts_when_there_is_room(site: Sit
     """The team `lab` has four shares: the first job takes them, the second waits in the queue."""
     wait_in_queue(site)
     listed = json.loads(site.kubectl("get", "workloads", "-n", "lab", "-o", "json").stdout)["items"]
-    told = {one["metadata"]["ownerReferences"][0]["name"]: _conditions(one) for one in listed}
+    told = {one["metadata"]["ownerReferences"][0]["name"]: conditions(one) for one in listed}
     first, second = told["first"], told["second"]
     assert second["Admitted"] >= first["Finished"], "the second started before there was room"
     (pod,) = json.loads(
@@ -287,12 +288,6 @@ def test_a_job_waits_for_its_teams_quota_and_starts_when_there_is_room(site: Sit
     )["items"]
     assert pod["spec"]["nodeName"] in {"gpu-a", "gpu-b", "gpu-c"}
     assert site.kubectl("logs", "-n", "lab", "job/second").stdout.startswith("GPU 0: ")
-
-
-def _conditions(workload: dict[str, Any]) -> dict[str, str]:
-    """Return when each condition of a workload became true; times sort as text."""
-    found = workload["status"]["conditions"]
-    return {one["type"]: one["lastTransitionTime"] for one in found if one["status"] == "True"}
 
 
 def test_nobody_goes_round_the_queue(site: SiteCommands, tmp_path: Path) -> None:
