@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 import pulumi
 
@@ -12,6 +12,14 @@ from bedplate.frameworks import volumes
 if TYPE_CHECKING:
     from bedplate.lock import Lock
     from bedplate.schedulers.kueue.objects import Object
+
+
+#: What stays as it was made. A size says what a course was planned with and limits nothing; a claim
+#: that is bound can't get another, so that more students would stop every later run.
+KEPT: Final = {
+    "PersistentVolume": ["spec.capacity"],
+    "PersistentVolumeClaim": ["spec.resources"],
+}
 
 
 class StorageArgs(TypedDict):
@@ -40,7 +48,8 @@ class Storage(pulumi.ComponentResource):  # type: ignore[misc]
             parts = (found["kind"].lower(), metadata.get("namespace"), metadata["name"])
             place = "-".join(filter(None, parts))
             after = [before[one] for one in _needs(found) if one in before]
-            below = pulumi.ResourceOptions(parent=self, depends_on=after)
+            kept = KEPT.get(found["kind"])
+            below = pulumi.ResourceOptions(parent=self, depends_on=after, ignore_changes=kept)
             before[place] = pulumi.CustomResource(token(found), f"{name}-{place}", found, below)
         self.courses = pulumi.Output.from_input(sorted(volumes.courses_of(args["lock"])))
         self.register_outputs({"courses": self.courses})
