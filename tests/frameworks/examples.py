@@ -31,6 +31,17 @@ def lock(*addons: str) -> Lock:
 
 
 QUEUED: Final = ("kueue", "volcano", "jobset")
+#: Four pods together: the same job where Kueue has the queue, and where Volcano has it.
+GANG: Final = Request(
+    "gang",
+    "vision",
+    IMAGE,
+    form="VolcanoGang",
+    command=("python", "train.py"),
+    pods=4,
+    gpus=2,
+    seconds=HOUR,
+)
 #: name: (what it is, add-ons of the site, the job)
 EXAMPLES: Final[dict[str, tuple[str, tuple[str, ...], Request]]] = {
     "job": (
@@ -66,16 +77,7 @@ EXAMPLES: Final[dict[str, tuple[str, tuple[str, ...], Request]]] = {
     "gang": (
         "Four pods that start together or not at all: Kueue admits the job, Volcano places it.",
         QUEUED,
-        Request(
-            "gang",
-            "vision",
-            IMAGE,
-            form="VolcanoGang",
-            command=("python", "train.py"),
-            pods=4,
-            gpus=2,
-            seconds=HOUR,
-        ),
+        GANG,
     ),
     "volcano": (
         (
@@ -83,16 +85,7 @@ EXAMPLES: Final[dict[str, tuple[str, tuple[str, ...], Request]]] = {
             "queue there."
         ),
         ("volcano",),
-        Request(
-            "gang",
-            "vision",
-            IMAGE,
-            form="VolcanoGang",
-            command=("python", "train.py"),
-            pods=4,
-            gpus=2,
-            seconds=HOUR,
-        ),
+        GANG,
     ),
     "mpi": (
         (

@@ -54,6 +54,7 @@ def test_the_component_makes_the_documents_of_the_configured_engine() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
+        # A tag is what is refused here: an engine is named by its digest.
         ({"bedplate:remoteEngine": "engine:latest"}, "got engine:latest / allowed NAME@sha256:…"),
         ({"bedplate:remoteImage": ""}, "bedplate:remoteImage — got nothing / allowed NAME@sha256"),
         ({"bedplate:remoteEngineCommand": '"engine"'}, "got engine / allowed a list of words"),

@@ -50,7 +50,7 @@ LIFTED = {
     "any-client": "any program of a share",
     "root": "a program that is root",
     "unknown": "not known",
-    None: "nobody",
+    None: "no program",
 }
 
 
