@@ -11,7 +11,7 @@ from bedplate.nearest import models_like
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bedplate.catalogue.facts import GpuModel
+    from bedplate.catalogue.hardware_facts import GpuModel
 
 HEAD = ("MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI")
 

@@ -16,7 +16,7 @@ from tests.substrate.hosts import apt_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bedplate.catalogue.facts import DriverPackages
+    from bedplate.catalogue.driver_facts import DriverPackages
 
 #: Sources of drivers whose packages are in a distribution's index.
 INDEXED = ("distro", "precompiled")

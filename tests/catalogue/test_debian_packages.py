@@ -28,7 +28,8 @@ from tests.catalogue.packages import (
 )
 
 if TYPE_CHECKING:
-    from bedplate.catalogue.facts import DriverPackages, Fact
+    from bedplate.catalogue.driver_facts import DriverPackages
+    from bedplate.catalogue.facts import Fact
 
 SYSTEMS = [*DEBIAN, *UBUNTU]
 REFRESH = "python -m tests.catalogue.refresh_packages"

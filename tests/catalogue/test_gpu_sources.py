@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bedplate.catalogue.facts import Architecture, GpuModel
+    from bedplate.catalogue.hardware_facts import Architecture, GpuModel
 
     Figures = dict[str, dict[str, float]]
 

@@ -12,7 +12,7 @@ from bedplate.versions import minor
 from tests.catalogue.wheels import Needs, committed, distribution_of, fetch, wanted
 
 if TYPE_CHECKING:
-    from bedplate.catalogue.facts import FrameworkBuild
+    from bedplate.catalogue.published_facts import FrameworkBuild
 
 #: Field of a build, and the requirement that says the same.
 PINS = {

@@ -27,7 +27,7 @@ from packaging.utils import parse_wheel_filename
 from bedplate.catalogue.load import load_catalogue
 
 if TYPE_CHECKING:
-    from bedplate.catalogue.facts import FrameworkBuild
+    from bedplate.catalogue.published_facts import FrameworkBuild
 
 #: Frameworks whose default builds are on the index, and the distribution that names their needs.
 DISTRIBUTIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bedplate.catalogue.facts import Artifact
+from bedplate.catalogue.published_facts import Artifact
 from bedplate.site.load import NODES
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bedplate.bill.places import Places
     from bedplate.bill.repository import Offer
     from bedplate.bill.web import Web
-    from bedplate.catalogue.facts import Package
+    from bedplate.catalogue.published_facts import Package
 
 #: Objects of a manifest that run containers have their images here, at some depth.
 IMAGE = "image"

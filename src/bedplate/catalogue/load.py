@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
+from bedplate.catalogue import cluster_facts as cluster
+from bedplate.catalogue import driver_facts as driver
 from bedplate.catalogue import facts as kinds
+from bedplate.catalogue import hardware_facts as hardware
+from bedplate.catalogue import published_facts as published
 from bedplate.catalogue import sharing_facts as sharing
+from bedplate.catalogue import system_facts as system
 from bedplate.catalogue.check import check, fact_problem
 from bedplate.catalogue.compiled import kept
 from bedplate.catalogue.facts import Fact
@@ -40,38 +45,40 @@ class Kind:
 
 #: Kinds of fact by file.
 KINDS: dict[str, Kind] = {
-    "accelerators": Kind("accelerator", kinds.Accelerator, ("accelerator",)),
-    "addons": Kind("addon", kinds.Addon, ("addon", "version")),
-    "architectures": Kind("architecture", kinds.Architecture, ("architecture",)),
-    "artifacts": Kind("artifact", kinds.Artifact, ("artifact",)),
-    "components": Kind("component", kinds.Component, ("component", "version")),
-    "container-runtimes": Kind("runtime", kinds.ContainerRuntime, ("runtime", "version", "os")),
-    "cuda-majors": Kind("cuda-major", kinds.CudaMajor, ("major",)),
-    "cuda-toolkits": Kind("cuda", kinds.CudaToolkit, ("version",)),
-    "distribution-archives": Kind("archive", kinds.DistributionArchive, ("archive",)),
-    "driver-branches": Kind("branch", kinds.DriverBranch, ("branch",)),
-    "driver-packages": Kind("driver", kinds.DriverPackages, ("os", "source", "version", "flavour")),
-    "fabric-switches": Kind("switch", kinds.FabricSwitch, ("switch",)),
-    "forward-compatibility": Kind("forward", kinds.ForwardCompatibility, ("cuda",)),
-    "framework-packages": Kind("package", kinds.FrameworkPackage, ("framework",)),
-    "frameworks": Kind("framework", kinds.FrameworkBuild, ("framework", "version", "variant")),
-    "gpu-models": Kind("gpu", kinds.GpuModel, ("model",)),
-    "hpc-tools": Kind("tool", kinds.HpcTool, ("tool",)),
-    "hypervisor-settings": Kind("setting", kinds.HypervisorSetting, ("platform", "setting")),
-    "images": Kind("image", kinds.Image, ("image",)),
-    "installable": Kind("installable", kinds.Installable, ("dimension",)),
-    "kernels": Kind("kernel", kinds.Kernel, ("os", "kernel")),
+    "accelerators": Kind("accelerator", hardware.Accelerator, ("accelerator",)),
+    "addons": Kind("addon", cluster.Addon, ("addon", "version")),
+    "architectures": Kind("architecture", hardware.Architecture, ("architecture",)),
+    "artifacts": Kind("artifact", published.Artifact, ("artifact",)),
+    "components": Kind("component", cluster.Component, ("component", "version")),
+    "container-runtimes": Kind("runtime", cluster.ContainerRuntime, ("runtime", "version", "os")),
+    "cuda-majors": Kind("cuda-major", driver.CudaMajor, ("major",)),
+    "cuda-toolkits": Kind("cuda", driver.CudaToolkit, ("version",)),
+    "distribution-archives": Kind("archive", driver.DistributionArchive, ("archive",)),
+    "driver-branches": Kind("branch", driver.DriverBranch, ("branch",)),
+    "driver-packages": Kind(
+        "driver", driver.DriverPackages, ("os", "source", "version", "flavour")
+    ),
+    "fabric-switches": Kind("switch", hardware.FabricSwitch, ("switch",)),
+    "forward-compatibility": Kind("forward", driver.ForwardCompatibility, ("cuda",)),
+    "framework-packages": Kind("package", published.FrameworkPackage, ("framework",)),
+    "frameworks": Kind("framework", published.FrameworkBuild, ("framework", "version", "variant")),
+    "gpu-models": Kind("gpu", hardware.GpuModel, ("model",)),
+    "hpc-tools": Kind("tool", system.HpcTool, ("tool",)),
+    "hypervisor-settings": Kind("setting", system.HypervisorSetting, ("platform", "setting")),
+    "images": Kind("image", published.Image, ("image",)),
+    "installable": Kind("installable", system.Installable, ("dimension",)),
+    "kernels": Kind("kernel", system.Kernel, ("os", "kernel")),
     "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
-    "kubernetes": Kind("kubernetes", kinds.KubernetesRelease, ("version",)),
+    "kubernetes": Kind("kubernetes", cluster.KubernetesRelease, ("version",)),
     "memory-reserves": Kind("reserve", sharing.MemoryReserve, ("reserve",)),
     "mig-geometries": Kind("mig", sharing.MigGeometry, ("geometry",)),
     "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
-    "rdma-paths": Kind("rdma", kinds.RdmaPath, ("path",)),
-    "registries": Kind("registry", kinds.Registry, ("registry",)),
-    "repositories": Kind("repository", kinds.Repository, ("os", "source")),
-    "runtime-repositories": Kind("runtime-repository", kinds.RuntimeRepository, ("vendor", "os")),
+    "rdma-paths": Kind("rdma", driver.RdmaPath, ("path",)),
+    "registries": Kind("registry", published.Registry, ("registry",)),
+    "repositories": Kind("repository", driver.Repository, ("os", "source")),
+    "runtime-repositories": Kind("runtime-repository", cluster.RuntimeRepository, ("vendor", "os")),
     "sharing-modes": Kind("sharing", sharing.SharingMode, ("sharing",)),
-    "systems": Kind("system", kinds.System, ("os",)),
+    "systems": Kind("system", system.System, ("os",)),
 }
 
 
@@ -79,38 +86,38 @@ KINDS: dict[str, Kind] = {
 class Catalogue:
     """All facts, by kind and name."""
 
-    accelerators: dict[str, Fact[kinds.Accelerator]]
-    addons: dict[str, Fact[kinds.Addon]]
-    architectures: dict[str, Fact[kinds.Architecture]]
-    artifacts: dict[str, Fact[kinds.Artifact]]
-    components: dict[str, Fact[kinds.Component]]
-    container_runtimes: dict[str, Fact[kinds.ContainerRuntime]]
-    cuda_majors: dict[str, Fact[kinds.CudaMajor]]
-    cuda_toolkits: dict[str, Fact[kinds.CudaToolkit]]
-    distribution_archives: dict[str, Fact[kinds.DistributionArchive]]
-    driver_branches: dict[str, Fact[kinds.DriverBranch]]
-    driver_packages: dict[str, Fact[kinds.DriverPackages]]
-    fabric_switches: dict[str, Fact[kinds.FabricSwitch]]
-    forward_compatibility: dict[str, Fact[kinds.ForwardCompatibility]]
-    framework_packages: dict[str, Fact[kinds.FrameworkPackage]]
-    frameworks: dict[str, Fact[kinds.FrameworkBuild]]
-    gpu_models: dict[str, Fact[kinds.GpuModel]]
-    hpc_tools: dict[str, Fact[kinds.HpcTool]]
-    hypervisor_settings: dict[str, Fact[kinds.HypervisorSetting]]
-    images: dict[str, Fact[kinds.Image]]
-    installable: dict[str, Fact[kinds.Installable]]
-    kernels: dict[str, Fact[kinds.Kernel]]
+    accelerators: dict[str, Fact[hardware.Accelerator]]
+    addons: dict[str, Fact[cluster.Addon]]
+    architectures: dict[str, Fact[hardware.Architecture]]
+    artifacts: dict[str, Fact[published.Artifact]]
+    components: dict[str, Fact[cluster.Component]]
+    container_runtimes: dict[str, Fact[cluster.ContainerRuntime]]
+    cuda_majors: dict[str, Fact[driver.CudaMajor]]
+    cuda_toolkits: dict[str, Fact[driver.CudaToolkit]]
+    distribution_archives: dict[str, Fact[driver.DistributionArchive]]
+    driver_branches: dict[str, Fact[driver.DriverBranch]]
+    driver_packages: dict[str, Fact[driver.DriverPackages]]
+    fabric_switches: dict[str, Fact[hardware.FabricSwitch]]
+    forward_compatibility: dict[str, Fact[driver.ForwardCompatibility]]
+    framework_packages: dict[str, Fact[published.FrameworkPackage]]
+    frameworks: dict[str, Fact[published.FrameworkBuild]]
+    gpu_models: dict[str, Fact[hardware.GpuModel]]
+    hpc_tools: dict[str, Fact[system.HpcTool]]
+    hypervisor_settings: dict[str, Fact[system.HypervisorSetting]]
+    images: dict[str, Fact[published.Image]]
+    installable: dict[str, Fact[system.Installable]]
+    kernels: dict[str, Fact[system.Kernel]]
     known_bad: dict[str, Fact[kinds.KnownBad]]
-    kubernetes: dict[str, Fact[kinds.KubernetesRelease]]
+    kubernetes: dict[str, Fact[cluster.KubernetesRelease]]
     memory_reserves: dict[str, Fact[sharing.MemoryReserve]]
     mig_geometries: dict[str, Fact[sharing.MigGeometry]]
     mps_limits: dict[str, Fact[sharing.MpsLimit]]
-    rdma_paths: dict[str, Fact[kinds.RdmaPath]]
-    registries: dict[str, Fact[kinds.Registry]]
-    repositories: dict[str, Fact[kinds.Repository]]
-    runtime_repositories: dict[str, Fact[kinds.RuntimeRepository]]
+    rdma_paths: dict[str, Fact[driver.RdmaPath]]
+    registries: dict[str, Fact[published.Registry]]
+    repositories: dict[str, Fact[driver.Repository]]
+    runtime_repositories: dict[str, Fact[cluster.RuntimeRepository]]
     sharing_modes: dict[str, Fact[sharing.SharingMode]]
-    systems: dict[str, Fact[kinds.System]]
+    systems: dict[str, Fact[system.System]]
     digest: str
 
     def tables(self) -> dict[str, dict[str, Fact[Any]]]:

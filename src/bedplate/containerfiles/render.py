@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import FrameworkBuild, FrameworkPackage
+    from bedplate.catalogue.published_facts import FrameworkBuild, FrameworkPackage
     from bedplate.lock import Lock
     from bedplate.lock.model import Sources
 

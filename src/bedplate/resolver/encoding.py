@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import Condition, Fact, GpuModel
+    from bedplate.catalogue.facts import Condition, Fact
+    from bedplate.catalogue.hardware_facts import GpuModel
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.subjects import Subject
     from bedplate.site import SiteHost

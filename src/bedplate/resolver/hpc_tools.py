@@ -8,7 +8,8 @@ from bedplate.lock.model import HpcTools
 
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import DriverPackages, HpcTool
+    from bedplate.catalogue.driver_facts import DriverPackages
+    from bedplate.catalogue.system_facts import HpcTool
     from bedplate.site.model import Wishes
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import Accelerator, DriverPackages, Fact
+    from bedplate.catalogue.driver_facts import DriverPackages
+    from bedplate.catalogue.facts import Fact
+    from bedplate.catalogue.hardware_facts import Accelerator
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.subjects import Subject
     from bedplate.site import SiteHost

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import DriverBranch, DriverPackages, Fact, FrameworkBuild
+    from bedplate.catalogue.driver_facts import DriverBranch, DriverPackages
+    from bedplate.catalogue.facts import Fact
+    from bedplate.catalogue.published_facts import FrameworkBuild
 
 #: Kinds of branch, best first, by the policy that is wished.
 POLICIES = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import GpuModel
+    from bedplate.catalogue.hardware_facts import GpuModel
     from bedplate.errors import Problem
     from bedplate.site import SiteHost
     from bedplate.site.model import CardSharing, Sharing

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.catalogue.facts import Fact, GpuModel
+    from bedplate.catalogue.facts import Fact
+    from bedplate.catalogue.hardware_facts import GpuModel
     from bedplate.site import SiteHost
     from bedplate.site.places import KeyPath
 

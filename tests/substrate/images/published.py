@@ -18,7 +18,7 @@ from tests.substrate.images import signing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bedplate.catalogue.facts import Artifact
+    from bedplate.catalogue.published_facts import Artifact
     from bedplate.mirror.index import FileEntry
 
 HTTPS = "https://"

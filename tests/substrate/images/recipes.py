@@ -19,7 +19,7 @@ from tests.substrate.tools import build
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bedplate.catalogue.facts import Artifact
+    from bedplate.catalogue.published_facts import Artifact
 
 FOLDER = Path(__file__).parent
 # Part of every recipe's digest: raise it when the assembler makes something else of a recipe.

@@ -14,7 +14,7 @@ from bedplate.catalogue.load import load_catalogue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from bedplate.catalogue.facts import DriverPackages
+    from bedplate.catalogue.driver_facts import DriverPackages
 
 #: What repositories and packages say of themselves, so that evidence can tell them apart.
 ORIGIN = "bedplate-standin"

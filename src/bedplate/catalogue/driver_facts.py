@@ -1,0 +1,111 @@
+"""What drives a GPU: branches, packages and where they lie, CUDA, GPUDirect RDMA."""
+
+from __future__ import annotations
+
+from datetime import date  # noqa: TC003 - Pydantic needs it when it runs
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bedplate.catalogue.facts import Branch, Flavour, Value, Version
+
+
+class DriverBranch(Value):
+    """A driver branch, how long its maker looks after it, and the CUDA that it brings.
+
+    `flavours` are the kernel modules that are published for it; `default_flavour` is what its
+    maker recommends for boards that can run both.
+    """
+
+    branch: Branch
+    type: Literal["lts", "production", "new-feature"]
+    end_of_life: date | None
+    cuda: Version
+    flavours: Annotated[list[Flavour], Field(min_length=1)]
+    default_flavour: Flavour
+
+
+class DriverPackages(Value):
+    """The packages that bring one driver to one system, with their exact versions.
+
+    `fabric` are the packages of Fabric Manager and its companions at the same version; null where
+    the source has none. `signed` modules load under Secure Boot without a key of the owner's.
+    `kernels` are the kernel releases that a precompiled module is for.
+    """
+
+    os: str
+    source: Literal["distro", "vendor-repo", "runfile", "precompiled"]
+    flavour: Flavour
+    branch: Branch
+    version: Version
+    packages: dict[str, str]
+    fabric: dict[str, str] | None = None
+    signed: bool = False
+    kernels: list[str] = []
+
+
+class Repository(Value):
+    """Where a source's packages for a system lie, and the key that their index is trusted by.
+
+    `key` is the key file's name below `url`, `origin` what the index says of itself. `streams` are
+    those of dnf's module `module` by flavour; `{branch}` is the driver's.
+    """
+
+    os: str
+    source: Literal["vendor-repo"]
+    format: Literal["deb", "rpm"]
+    url: Annotated[str, Field(pattern=r"^https://\S+/$")]
+    key: str
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    origin: str
+    module: str | None = None
+    streams: dict[Flavour, str] = {}
+
+
+class DistributionArchive(Value):
+    """Where a distribution publishes its packages, and the key that it signs its index with.
+
+    Only the index is read, to see what is offered: hosts install from their own sources. It is
+    signed, so that its address may be without TLS.
+    """
+
+    archive: str
+    os: str
+    url: Annotated[str, Field(pattern=r"^https?://\S+/$")]
+    suites: Annotated[list[str], Field(min_length=1)]
+    components: Annotated[list[str], Field(min_length=1)]
+    key: Annotated[str, Field(pattern=r"^https?://\S+$")]
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+
+
+class CudaToolkit(Value):
+    """A CUDA toolkit and the first driver with all its features."""
+
+    version: Version
+    driver_from: Version
+
+
+class CudaMajor(Value):
+    """Minor-version compatibility: the first driver that runs any toolkit of a major version."""
+
+    major: str
+    driver_from: Version
+
+
+class ForwardCompatibility(Value):
+    """The driver branches on which the compatibility package of a CUDA version runs."""
+
+    cuda: Version
+    branches: Annotated[list[Branch], Field(min_length=1)]
+
+
+class RdmaPath(Value):
+    """A way of GPUDirect RDMA under a stack, and what it asks of driver, kernel and board."""
+
+    path: str
+    stack: Literal["inbox", "doca"]
+    method: Literal["dma-buf", "peermem"]
+    flavours: Annotated[list[Flavour], Field(min_length=1)]
+    architectures: Annotated[list[str], Field(min_length=1)]
+    kernel_from: Version | None
+    cuda_from: Version | None
