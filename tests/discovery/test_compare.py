@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CATALOGUE = load_catalogue()
-PLAN = "or mend the host; then run: bedplate plan s"
+PLAN = "or fix the host; then run: bedplate plan s"
 
 
 def said(facts: dict[str, Any], wishes: dict[str, Any], groups: tuple[str, ...] = ()) -> list[str]:

@@ -30,7 +30,7 @@ Written from the catalogue by `python -m bedplate.catalogue.matrix`; a test keep
 Each cell says how it is known: *vendor* (its maker says so), *tested* (run for real by this
 project's tests, on the hosts that the README names), *stand-in* (run with packages that have the
 maker's names, versions and dependencies and nothing else of theirs) or *unproved* (a secondary
-source, or nobody yet). The plan counts the facts that it relies on and that are no vendor's and not
+source, or none yet). The plan counts the facts that it relies on and that are no vendor's and not
 tested; `bedplate explain` lists them. What the first table lacks is planned, and not installable.
 """
 
@@ -100,7 +100,7 @@ def architectures(catalogue: Catalogue) -> str:
         )
     head = [
         "Architecture",
-        "Boards",
+        "GPUs",
         "Compute",
         "Driver branches",
         "Kernel module",

@@ -72,7 +72,7 @@ class Comparison:
         )
 
     def _rewrite(self, key: str, value: Any) -> str:
-        return f"write {key}: {flow(value)}, or mend the host; then run: bedplate plan {self._site}"
+        return f"write {key}: {flow(value)}, or fix the host; then run: bedplate plan {self._site}"
 
     def gpu(self, value: Any) -> Iterator[Problem]:
         """Compare GPUs: each declared kind in its number, and no other."""
@@ -92,7 +92,7 @@ class Comparison:
         extra = [b for b in boards if not any(_is(b, w) for w in wishes)]
         if missing or extra:
             allowed = ", ".join(f"{w.count} x {_label(w)}" for w in wishes) or "none"
-            fix = f"remove it, or mend the host; then run: bedplate plan {self._site}"
+            fix = f"remove it, or fix the host; then run: bedplate plan {self._site}"
             if boards:
                 fix = self._rewrite("bedplate_gpu", gpu_wish(boards))
             what = "other GPUs than declared"
@@ -106,7 +106,7 @@ class Comparison:
         if found != {(wish.vendor, wish.model): wish.count}:
             got = ", ".join(f"{n} x {v} {m}" for (v, m), n in sorted(found.items())) or "none"
             allowed = f"{wish.count} x {wish.vendor} {wish.model}"
-            fix = f"correct it, or mend the host; then run: bedplate plan {self._site}"
+            fix = f"correct it, or fix the host; then run: bedplate plan {self._site}"
             what = "other accelerators than declared"
             yield self._problem(what, ("bedplate_accelerator",), got, allowed, fix)
 

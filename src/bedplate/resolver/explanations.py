@@ -63,7 +63,7 @@ WHAT = {
     "kubernetes-known": "unknown Kubernetes version",
     "mig-geometry": "GPU has no such MIG profile",
     "mirror-url": "mirror has no address",
-    "mps-clients": "too many MPS clients on a card",
+    "mps-clients": "too many MPS clients on a GPU",
     "pin-known": "pin of nothing that is known here",
     "preset-cluster": "preset is for another kind of site",
     "preset-extender": "two parts would place shares of GPUs",
