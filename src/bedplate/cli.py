@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from bedplate import streams
 from bedplate.accounting import options as accounting
+from bedplate.arguments import path_of
 from bedplate.errors import BedplateError
 from bedplate.preflight import options as preflight
+from bedplate.refusals import as_problems
 from bedplate.share import options as share
 from bedplate.starting import options as starting
 
@@ -74,7 +77,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "No host is contacted.",
         epilog=EPILOG,
     )
-    plan.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    plan.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     plan.add_argument("--json", action="store_true", help="print one JSON object")
     plan.add_argument(
         "--check",
@@ -113,7 +116,9 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         epilog="Examples: bedplate explain SITE pool_a — bedplate explain SITE pool_a "
         "nvidia_driver — bedplate explain SITE pool_a nvidia_driver=595.91.07",
     )
-    explain.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    explain.add_argument(
+        "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
+    )
     explain.add_argument("subject", metavar="POOL", help="a pool, or `cluster`")
     explain.add_argument(
         "component",
@@ -131,11 +136,15 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "gpus, share, memory; team, count, cpu, memory_host, duration, arrival, pool, priority. "
         "Exit status: 0 every job starts, 2 some never do, 3 refused, 1 internal error.",
     )
-    simulate.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
-    simulate.add_argument("jobs", type=Path, metavar="JOBS.csv", help="a row for each kind of job")
+    simulate.add_argument(
+        "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
+    )
+    simulate.add_argument(
+        "jobs", type=path_of, metavar="JOBS.csv", help="a row for each kind of job"
+    )
     simulate.add_argument("--json", action="store_true", help="print one JSON object")
     simulate.add_argument(
-        "--output", type=Path, metavar="PAGE.html", help="write a page with a picture too"
+        "--output", type=path_of, metavar="PAGE.html", help="write a page with a picture too"
     )
     simulate.add_argument(
         "--node",
@@ -153,9 +162,9 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "commands that its Containerfile begins with.",
     )
     frameworks.add_argument(
-        "site", type=Path, metavar="SITE", help="an Ansible inventory directory"
+        "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
     )
-    frameworks.add_argument("--output", type=Path, metavar="DIR", help="write a folder for each")
+    frameworks.add_argument("--output", type=path_of, metavar="DIR", help="write a folder for each")
     frameworks.add_argument(
         "--base",
         metavar="IMAGE@sha256:DIGEST",
@@ -166,7 +175,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         help="evidence to SITE/.bedplate/report.html and junit.xml",
         description="Put the evidence of the verify steps into one HTML page and JUnit XML.",
     )
-    report.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    report.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     accounting.add_parser(commands)
     share.add_parser(commands)
     preflight.add_parser(commands)
@@ -179,7 +188,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "(never looked at, not reached, or looked at under another lock), or refused, 1 internal "
         "error.",
     )
-    drift.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    drift.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     drift.add_argument("--json", action="store_true", help="print one JSON object")
     gpus = commands.add_parser(
         "gpus",
@@ -214,16 +223,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bedplate import completion
 
         completion.complete(parser(with_mirror=True))
+    streams.open_closed()
+    with streams.harmless():
+        try:
+            return _told(lambda: _flushed(given))
+        except KeyboardInterrupt:
+            print("\nbedplate: interrupted", file=sys.stderr)
+            # As a program ends that knows nothing of it: a shell's loop then stops too.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+            raise
+
+
+def _flushed(given: Sequence[str]) -> int:
+    """Run the command line; an output that cannot be written is a refusal too."""
     try:
         if given[:1] == ["mirror"]:
             asked = parser(with_mirror=True).parse_args(given)
-            return _told(lambda: int(asked.run(asked)))
+            return int(asked.run(asked))
         with _no_garbage_collection():
             return _run(parser().parse_args(given))
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`); Python must not try to flush once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+    finally:
+        sys.stdout.flush()
 
 
 @contextmanager
@@ -245,39 +266,39 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "report":
         from bedplate.evidence import command as report
 
-        return _told(lambda: report.run(options.site))
+        return report.run(options.site)
     if options.command == "simulate":
         from bedplate.simulation import command as simulation
 
-        return _told(lambda: simulation.run(options))
+        return simulation.run(options)
     if options.command == "usage":
         from bedplate.accounting import command as usage
 
-        return _told(lambda: usage.run(options))
+        return usage.run(options)
     if options.command == "frameworks":
         from bedplate.containerfiles import command as containerfiles
 
-        return _told(lambda: containerfiles.run(options.site, options.output, options.base))
+        return containerfiles.run(options.site, options.output, options.base)
     if options.command == "share":
         from bedplate.share import command as sharing
 
-        return _told(lambda: sharing.run(options))
+        return sharing.run(options)
     if options.command == "preflight":
         from bedplate.preflight import command as measuring
 
-        return _told(lambda: measuring.run(options))
+        return measuring.run(options)
     if options.command == "drift":
         from bedplate.evidence import drift_command
 
-        return _told(lambda: drift_command.run(options.site, as_json=options.json))
+        return drift_command.run(options.site, as_json=options.json)
     if options.command == "init":
         from bedplate.starting import command as init
 
-        return _told(lambda: init.run(options))
+        return init.run(options)
     if options.command == "gpus":
         from bedplate import gpus
 
-        return _told(lambda: gpus.run(options.word))
+        return gpus.run(options.word)
     if options.command == "completion":
         from bedplate import completion
 
@@ -285,7 +306,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "explain":
         from bedplate.planning import explain
 
-        return _told(lambda: explain.run(options.site, options.subject, options.component))
+        return explain.run(options.site, options.subject, options.component)
     from bedplate.planning import command
 
     return command.run(options, options.today or datetime.now(UTC).date())
@@ -293,7 +314,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _told(run: Callable[[], int]) -> int:
     try:
-        return run()
+        with as_problems():
+            return run()
     except BedplateError as error:
         print(error, file=sys.stderr)
         return REFUSED

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from bedplate.arguments import path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -21,7 +22,7 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         "twice.",
         epilog="Example: bedplate usage SITE --since 2026-11-01 --by user --format csv.",
     )
-    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument("--since", metavar="TIME", help="YYYY-MM-DD[THH:MM], UTC where no zone is")
     parser.add_argument("--until", metavar="TIME", help="the end, not included (default: now)")
     parser.add_argument("--by", choices=WAYS, default="team", help="what a row is (default: team)")

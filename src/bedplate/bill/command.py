@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.arguments import path_of
 from bedplate.bill import catalogue_check
 from bedplate.bill.file import bill_path, load_bill, write_bill
 from bedplate.bill.inspect_command import check_teams
@@ -23,6 +23,7 @@ from bedplate.lock import load_lock
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
+    from pathlib import Path
 
     from bedplate.bill.web import Traffic
     from bedplate.lock import Lock
@@ -49,11 +50,11 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         epilog=EPILOG,
     )
     parser.add_argument(
-        "site", type=Path, nargs="?", metavar="SITE", help="an Ansible inventory directory"
+        "site", type=path_of, nargs="?", metavar="SITE", help="an Ansible inventory directory"
     )
     parser.add_argument(
         "--ca",
-        type=Path,
+        type=path_of,
         metavar="FILE",
         help="certificates of the authorities to trust instead of the system's, in PEM",
     )
@@ -66,7 +67,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         help="without a SITE: ask every address of the catalogue once, for its maintainers",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="where --check-catalogue writes its JSON"
+        "--output", type=path_of, metavar="FILE", help="where --check-catalogue writes its JSON"
     )
     parser.set_defaults(run=run, usage_error=parser.error)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.arguments import path_of
 from bedplate.bill.image_needs import asked, machines, mismatches
 from bedplate.bill.places import Places
 from bedplate.bill.web import ResolveError, Web
@@ -36,12 +36,12 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument("image", metavar="IMAGE", help="HOST/NAME:TAG or HOST/NAME@sha256:…")
     parser.add_argument("--pool", metavar="NAME", help="this pool alone")
     parser.add_argument(
         "--ca",
-        type=Path,
+        type=path_of,
         metavar="FILE",
         help="certificates of the authorities to trust instead of the system's, in PEM",
     )

@@ -8,6 +8,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.arguments import path_of
 from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
 from bedplate.bill import load_bill
@@ -39,7 +40,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     inspecting.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
-        one.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+        one.add_argument(
+            "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
+        )
         one.set_defaults(run=main)
 
 

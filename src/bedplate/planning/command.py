@@ -11,6 +11,7 @@ from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.planning import screen
 from bedplate.planning.changes import host_changes
 from bedplate.planning.plan import plan
+from bedplate.refusals import as_problems
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,14 +32,15 @@ def run(options: Namespace, today: date) -> int:
     """
     site: Path = options.site
     try:
-        planned = plan(site, today, upgrade=options.upgrade)
-        written = False
-        if options.diff and planned.unread:
-            raise planned.unread  # against nothing, every host would be installed
-        if not (options.check or options.diff):
-            written = _write(site, planned)
-        elif options.check and planned.before is None:
-            load_lock(site)
+        with as_problems():
+            planned = plan(site, today, upgrade=options.upgrade)
+            written = False
+            if options.diff and planned.unread:
+                raise planned.unread  # against nothing, every host would be installed
+            if not (options.check or options.diff):
+                written = _write(site, planned)
+            elif options.check and planned.before is None:
+                load_lock(site)
     except BedplateError as error:
         return _refused(error, options)
     status = _status(planned, options)

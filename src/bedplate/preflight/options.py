@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bedplate.arguments import path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -18,7 +19,7 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         "a namespace of its own that goes afterwards. What was measured, and why the rest was not, "
         "is evidence: `bedplate report` shows it.",
     )
-    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument(
         "--image",
         required=True,

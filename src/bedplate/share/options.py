@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bedplate.arguments import path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -20,7 +21,7 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
     )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="default: KUBECONFIG, or ~/.kube/config"
+        "--kubeconfig", type=path_of, metavar="FILE", help="default: KUBECONFIG, or ~/.kube/config"
     )
     common.add_argument(
         "--namespace", "-n", help="of your team (default: that of the kubeconfig's context)"
@@ -40,7 +41,7 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
     request.add_argument("--name", default="", help="default: one is made up")
     request.add_argument(
         "--ssh-key",
-        type=Path,
+        type=path_of,
         metavar="FILE.pub",
         help="log in with this key; the image needs OpenSSH, and no COMMAND is run",
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bedplate.arguments import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    init.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
+    init.add_argument("folder", type=path_of, metavar="DIR", help="a new or an empty folder")
     hosts = init.add_mutually_exclusive_group()
     hosts.add_argument(
         "--one-machine", metavar="HOST", help="one host is control plane and GPU host"

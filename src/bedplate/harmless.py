@@ -1,0 +1,60 @@
+"""Text that came from elsewhere, made harmless: for a terminal, and without passwords."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: What steers a terminal or turns the direction of a line, and what is no character at all. Line
+#: feed and tab stay; a carriage return would write over what stands there already.
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+#: User and password of an address, up to the last @, since a password may have `/` and `#` in it.
+#: The @ before an image's digest is none of them.
+_USER: Final = re.compile(r"(?<=://)[^\s\"'<>]+(?=@(?!sha256:))")
+_NAMES: Final = (
+    r"[\w-]*(?:token|passw(?:or)?d|passphrase|secret|signature|api[_-]?key|access[_-]?key)[\w-]*"
+)
+#: The value of a setting whose name says that it is secret: in a query, an option, an assignment.
+_NAMED: Final = re.compile(rf"(?i)(?<![\w-])({_NAMES})(\s*[=:]\s*)[\"']?[^\s&\"',;]+[\"']?")
+_HEADER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+)[a-z0-9+/_.~=-]{8,}")
+_KEY: Final = re.compile(
+    r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
+)
+#: Shorter ones would be found in words that have nothing to do with them.
+_SHORTEST: Final = 4
+
+
+def printable(text: str) -> str:
+    """Return a text in which nothing steers a terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def without_secrets(text: str, known: Iterable[str] = ()) -> str:
+    """Return a text without passwords, tokens and private keys.
+
+    `known` are secrets of the site, which are found wherever they stand. All others are found by
+    what is around them: in an address, after a name that says so, in a header.
+    """
+    for secret in sorted(known, key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret, "…")
+    text = _KEY.sub("…", text)
+    text = _USER.sub("…", text)
+    text = _NAMED.sub(r"\1\2…", text)
+    return _HEADER.sub(r"\1\2…", text)
+
+
+def cleaned(value: Any, known: Iterable[str] = ()) -> Any:
+    """Return a value of JSON whose texts, keys among them, are printable and without secrets."""
+    if isinstance(value, str):
+        return printable(without_secrets(value, known))
+    if isinstance(value, dict):
+        return {cleaned(key, known): cleaned(one, known) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(one, known) for one in value]
+    return value

@@ -1,0 +1,148 @@
+"""How commands end: a verdict outlives its reader, and what goes wrong is one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bedplate import cli
+
+DEMO = Path(__file__).parents[2] / "inventories" / "demo"
+BEDPLATE = (sys.executable, "-m", "bedplate.cli")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A copy of the demo site with its lock, and evidence of one host that passed."""
+    copy = tmp_path / "demo"
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate"))
+    folder = copy / ".bedplate/evidence"
+    folder.mkdir(parents=True)
+    evidence = {
+        "format": 1,
+        "subject": {"kind": "host", "name": "gpu-a", "pool": None},
+        "checked": "2026-11-21T10:00:00Z",
+        "lock": "sha256:other",
+        "checks": [],
+    }
+    (folder / "host-gpu-a.json").write_text(json.dumps(evidence))
+    return copy
+
+
+def ended(*arguments: object, line: str = '"$@"', **environment: str) -> tuple[int, str]:
+    """Run `bedplate` within a line of a shell, and return status and errors."""
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *BEDPLATE, *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stderr
+
+
+#: The reader has gone before the first byte.
+GONE = 'exec 3> >(exec true); sleep 0.2; "$@" >&3'
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_verdict_outlives_its_reader(site: Path, unbuffered: str) -> None:
+    """The report goes on after its reader has gone, and ends with 2: not proven."""
+    assert ended("report", site, line=GONE, PYTHONUNBUFFERED=unbuffered) == (2, "")
+    assert (site / ".bedplate/junit.xml").exists()
+
+
+def test_an_output_that_is_full_is_a_refusal(site: Path) -> None:
+    status, errors = ended("report", site, line='"$@" >/dev/full')
+    said = "output cannot be written — got No space left on device — make room for it, or send it"
+    assert (status, errors) == (3, f"{said} elsewhere\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_changes_no_verdict(site: Path, closed: str) -> None:
+    pool = site / "group_vars/pool_train.yml"
+    pool.write_text(pool.read_text().replace("count: 8", "count: 4"))
+    check = ("plan", "--check", "--today", "2026-11-21", site)
+    assert ended(*check, line=f'"$@" {closed}') == (2, "")
+
+
+def test_an_empty_name_is_no_site(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["plan", ""], ["mirror", "resolve", " "], ["init", ""]):
+        with pytest.raises(SystemExit, match="3"):
+            cli.main(arguments)
+        assert "got an empty name, allowed a path" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_one_line_and_the_signals_status(site: Path) -> None:
+    """The inventory asks a program that has begun and doesn't end."""
+    program = site / "slow"
+    program.write_text("#!/bin/sh\ntouch begun\nexec sleep 120\n")
+    program.chmod(0o755)
+    run = subprocess.Popen(
+        [*BEDPLATE, "plan", site],
+        cwd=site,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # so that the program gets it too, as from a terminal
+    )
+    until = time.monotonic() + 120
+    while not (site / "begun").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGINT)
+    _, errors = run.communicate(timeout=120)
+    assert (run.returncode, errors) == (-signal.SIGINT, "\nbedplate: interrupted\n")
+
+
+def refused(arguments: list[object], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command that is refused, and return its one line."""
+    assert cli.main([str(one) for one in arguments]) == 3
+    errors = capsys.readouterr().err
+    line, *more = errors.splitlines()
+    assert [one for one in more if one and not one.startswith(("  rule", "1 error;"))] == []
+    return line
+
+
+def test_a_site_of_5000_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("plan", "report", "drift", "explain", "simulate"):
+        more = {"explain": ["cluster"], "simulate": ["jobs.csv"]}.get(command, [])
+        line = refused([command, "x" * 5000, *more], capsys)
+        assert "File name too long" in line
+        assert len(line) < 400
+
+
+def test_a_working_directory_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "No such file or directory" in refused(["plan", DEMO], capsys)
+
+
+def test_a_report_that_is_a_folder(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / ".bedplate/report.html").mkdir()
+    line = refused(["report", site], capsys)
+    assert f"{site}/.bedplate/report.html" in line
+    assert "Is a directory" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ANSIBLE_CONFIG", "/etc/passwd"), ("HOME", "/dev/null")]
+)
+def test_ansibles_own_refusals(site: Path, name: str, value: str) -> None:
+    status, errors = ended("plan", "--check", site, **{name: value})
+    lines = [line for line in errors.splitlines() if line and not line.startswith("  rule")]
+    assert status == 3
+    assert "Traceback" not in errors
+    assert value in lines[0]
