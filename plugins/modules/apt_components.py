@@ -45,7 +45,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release, owned
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
 
 
@@ -59,7 +59,8 @@ def main() -> None:
     changes = debian.extend_sources(host, codename, module.params["components"])
     diff = []
     for path, (before, after) in sorted(changes.items()):
-        diff.append({"before_header": path, "after_header": path, "before": before, "after": after})
+        texts = {"before": shown(before), "after": shown(after)}
+        diff.append({"before_header": path, "after_header": path, **texts})
         if module.check_mode:
             continue
         # The user's file, which only a reset puts back, and only as long as nobody has edited it.

@@ -137,7 +137,7 @@ def hold(host: Host, names: list[str]) -> Result:
         return Result(1, "", f"{error.what}: {error.got}")
     path = rpm.lock_list(host)
     wish = {package.name: package.evr for name in names for package in rpm.query(host, [name])}
-    host.write(path, rpm.with_locks(host.read(path) or "", wish))
+    host.write(path, rpm.with_locks(host.content(path) or "", wish))
     return Result(0, "", "")
 
 

@@ -121,7 +121,7 @@ def write_files(module: AnsibleModule, host: Host, found: kernel.Differences) ->
 def record(host: Host, wanted: dict[str, str]) -> None:
     """Record which files are ours, for drift and reset; empty text means: no such file."""
     ours = {path: text for path, text in wanted.items() if text}
-    owned.keep(host, [owned.Writing(p, t, 0o644, host.read(p)) for p, t in ours.items()])
+    owned.keep(host, [owned.Writing(p, t, 0o644, host.content(p)) for p, t in ours.items()])
     owned.forget(host, sorted(set(wanted) - set(ours)))
 
 

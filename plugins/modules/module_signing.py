@@ -95,7 +95,7 @@ def main() -> None:
             )
         )
     # The user's own configuration speaks for itself, and ours would be heard after it.
-    before = host.read(secure_boot.DROP_IN)
+    before = host.content(secure_boot.DROP_IN)
     after = None if pair.foreign else secure_boot.drop_in(pair)
     if not module.check_mode:
         if missing:

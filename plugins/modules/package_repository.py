@@ -222,19 +222,19 @@ def main() -> None:
             key = openpgp.armoured(fetched(module, repository.fingerprint)) if keyed else ""
             put(host, wish["owner"], path, key)
     elif keyed and not module.check_mode:
-        keep(host, wish["owner"], path, host.read(path) or "")
+        keep(host, wish["owner"], path, host.content(path) or "")
     for name, text in sorted(wanted.items()):
-        before = host.read(name) or ""
+        before = host.content(name) or ""
         if text == before:
             if text and not module.check_mode:
                 keep(host, wish["owner"], name, text)
             continue
-        diff.append({"header": name, "before": before, "after": text})
+        diff.append({"header": name, "before": shown(before), "after": text})
         if not module.check_mode:
             put(host, wish["owner"], name, text)
     name, _, stream = wish["module_stream"].partition(":")
     path = repositories.stream_path(name)
-    before = host.read(path)
+    before = host.content(path)
     now = repositories.stream(host, name)
     if present and stream and now != stream:
         diff.append(
@@ -243,7 +243,7 @@ def main() -> None:
         if not module.check_mode:
             enable(module, host, name, stream)
     if present and stream and not module.check_mode:
-        keep(host, wish["owner"], path, host.read(path) or "", before)
+        keep(host, wish["owner"], path, host.content(path) or "", before)
     for part in diff:
         header = part.pop("header")
         part.update(before_header=header, after_header=header)

@@ -253,7 +253,7 @@ def ensure_local(host: Host, path: str, check: bool) -> list[Change]:
     """Have a file for the user's settings. It is recorded, so that a reset takes it while nobody
     has written into it, else our line alone; and what they write is no drift."""
     wished = File(path, slurm_config.LOCAL_TEXT, added={"lines": [slurm_config.LOCAL_TEXT.strip()]})
-    if host.read(path) is None:
+    if not host.exists(path):
         return ensure_files(host, [wished], check=check, watched=False).changes
     if not check and path in owned.load(host):
         writing = owned.Writing(path, wished.content, wished.mode, None, watched=False)

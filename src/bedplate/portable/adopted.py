@@ -1,10 +1,11 @@
 """Files of the user's that have something of ours in them: what is shown, a copy, the way out."""
 
 import difflib
+import re
 from typing import Optional, Sequence, Tuple
 
 from . import owned
-from .host import Host, Permissions
+from .host import Host, Permissions, shown
 
 #: What a user's file was before anything of ours was added, beside it.
 KEPT = ".before-bedplate"
@@ -19,12 +20,12 @@ def changed_lines(before: str, after: str) -> Tuple[str, str]:
         if what != "equal":
             gone += old[a:b]
             come += new[c:d]
-    return "".join(gone), "".join(come)
+    return shown("".join(gone)), shown("".join(come))
 
 
 def without_lines(text: str, ours: Sequence[str]) -> str:
     """The text less the lines that are ours, to the letter."""
-    lines = text.splitlines(True)
+    lines = re.split(r"(?<=\n)", text)
     return "".join(line for line in lines if line.rstrip("\r\n") not in ours)
 
 
@@ -39,7 +40,7 @@ def keep_copy(host: Host, path: str, role: str, text: Optional[str] = None) -> N
     Without ``text`` nothing is copied, and only a copy that is there is recorded.
     """
     copy, like = path + KEPT, host.permissions(path)
-    there = host.read(copy)
+    there = host.content(copy)
     content = text if there is None else there
     if content is None:
         return

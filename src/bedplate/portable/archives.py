@@ -17,6 +17,7 @@ from .fetch import (
     without_user,
     workplace,
 )
+from .host import make_folders
 from .message import problem
 from .unpack import UnpackError, place_file, unpack_deb, unpack_tar
 
@@ -195,6 +196,7 @@ def _install(archive: Archive, opener: Opener) -> None:
         }
         with open(os.path.join(new, MARKER), "w", encoding="utf-8") as stream:
             json.dump(marker, stream, indent=1, sort_keys=True)
+            os.fchmod(stream.fileno(), 0o644)
             stream.flush()
             os.fsync(stream.fileno())
         _sync(new)
@@ -224,7 +226,7 @@ def _expand(archive: Archive) -> List[Tuple[str, str]]:
 
 def _set_link(path: str, target: str) -> None:
     folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    make_folders(folder)
     work = tempfile.mkdtemp(prefix=".bedplate.", dir=folder)
     try:
         os.symlink(target, os.path.join(work, "link"))

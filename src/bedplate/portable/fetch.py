@@ -17,6 +17,7 @@ import urllib.request
 from typing import IO, Callable, Iterator, NamedTuple, Optional, Tuple
 
 from . import proxy
+from .host import make_folders
 from .message import problem
 
 _HEX = re.compile(r"^[0-9a-f]{64}$")
@@ -276,11 +277,7 @@ def workplace(path: str) -> Iterator[str]:
     """
     parent, name = os.path.split(path)
     prefix = f".bedplate-{name}."
-    before = os.umask(0o022)  # of the user, who may keep folders from others
-    try:
-        os.makedirs(parent, mode=0o755, exist_ok=True)
-    finally:
-        os.umask(before)
+    make_folders(parent)
     lock = os.open(parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

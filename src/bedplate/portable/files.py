@@ -2,11 +2,10 @@
 
 import hashlib
 import os
-import tempfile
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from . import owned
-from .host import Host, Permissions
+from .host import Host, shown
 from .message import problem
 
 #: A file with this in its first two lines is ours, and may be replaced.
@@ -29,7 +28,7 @@ class File(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A file that changes: its text before (None: absent) and after."""
+    """A file that changes: its text before (None: absent) and after, as they can be shown."""
 
     path: str
     before: Optional[str]
@@ -56,35 +55,26 @@ def is_package_default(host: Host, path: str, text: str) -> bool:
         return _is_rpm_default(host, path, text)
     package = owner.out.split(":", 1)[0].split(",")[0].strip()
     known = host.run(["dpkg-query", "--show", "--showformat=${Conffiles}", package])
-    digest = hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()
+    digest = hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
     return any(line.split()[:2] == [path, digest] for line in known.out.splitlines())
 
 
 def _is_rpm_default(host: Host, path: str, text: str) -> bool:
     """The same of rpm, which tells path, size, time and digest of each configuration file."""
     known = host.run(["rpm", "--query", "--configfiles", "--dump", "--file", path])
-    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    digest = owned.digest(text)
     rows = [line.split() for line in known.out.splitlines()] if known.code == 0 else []
     return any(row[:1] == [path] and digest in row for row in rows)
 
 
-def _write(real: str, file: File, like: Optional[Permissions]) -> None:
-    folder = os.path.dirname(real)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    # Hidden, because kubelet and containerd read every other file of their folders.
-    handle, work = tempfile.mkstemp(prefix=".bedplate.", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(file.content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if like is not None:
-            os.chown(work, like.user, like.group)
-        os.chmod(work, file.mode if like is None else like.mode)
-        os.replace(work, real)
-    except BaseException:
-        os.unlink(work)
-        raise
+def _no_file(path: str) -> str:
+    return problem(
+        "something other than a file is in the way",
+        path,
+        "a folder, a pipe or a device",
+        "a file, or nothing",
+        "Move it away, and run again.",
+    )
 
 
 def ensure_files(
@@ -100,10 +90,10 @@ def ensure_files(
     file is refused before anything is written; one that we wrote and somebody has edited since is
     drift of ours, with or without our mark. Without ``watched`` others may change the files too.
     """
-    outcome = Outcome([], [], [])
+    outcome = Outcome([], [], [_no_file(file.path) for file in files if host.in_the_way(file.path)])
     known = owned.load(host) if any(file.refuse_foreign for file in files) else {}
     for file in files:
-        before = host.read(file.path)
+        before = host.content(file.path)
         if (
             file.refuse_foreign
             and before is not None
@@ -127,7 +117,7 @@ def ensure_files(
     ours: List[owned.Writing] = []
     for file in files:
         real = host.path(file.path)
-        before = host.read(file.path)
+        before = host.content(file.path)
         theirs = host.permissions(file.path) if file.added is not None else None
         mode = theirs.mode if theirs is not None else file.mode
         writing = owned.Writing(file.path, file.content, mode, before, watched, added=file.added)
@@ -136,7 +126,8 @@ def ensure_files(
             outcome.pending.append(f"{file.path}: another content or mode")
             continue
         if not same:
-            outcome.changes.append(Change(file.path, before, file.content))
+            former = None if before is None else shown(before)
+            outcome.changes.append(Change(file.path, former, shown(file.content)))
         if file.record:
             ours.append(writing)
     if not check:
@@ -145,7 +136,7 @@ def ensure_files(
         for change in outcome.changes:
             file = wanted[change.path]
             theirs = host.permissions(file.path) if file.added is not None else None
-            _write(host.path(file.path), file, theirs)
+            host.write(file.path, file.content, file.mode, theirs)
     return outcome
 
 
@@ -162,9 +153,9 @@ def take_back(
     unwished = [path for path in sorted(known) if path.startswith(below) and path not in wished]
     changes = []
     for path in unwished:
-        text = host.read(path)
+        text = host.content(path)
         if text is not None and is_ours(text):
-            changes.append(Change(path, text, known[path]["before"] or ""))
+            changes.append(Change(path, shown(text), shown(known[path]["before"] or "")))
     if not check:
         for change in changes:
             owned.put_back(host, change.path, known[change.path], known[change.path]["before"])

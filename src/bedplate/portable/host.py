@@ -5,6 +5,7 @@ Tests give another root and canned commands, so that collectors need no machine.
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -38,6 +39,20 @@ class Permissions(NamedTuple):
 
 
 Runner = Callable[[Sequence[str], float, Optional[Dict[str, str]]], Result]
+
+
+def make_folders(path: str) -> None:
+    """Have a folder and those above it, open to every user whatever the process's umask is."""
+    before = os.umask(0o022)
+    try:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    finally:
+        os.umask(before)
+
+
+def shown(text: str) -> str:
+    """A text of `Host.content` as it can be printed: bytes that are no UTF-8 become a sign."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def run_command(
@@ -86,12 +101,41 @@ class Host:
         return os.path.exists(self.path(name))
 
     def read(self, name: str) -> Optional[str]:
-        """The text of ``name``, or None where there is no such readable file."""
+        """The text of ``name`` to look at, or None where there is no such readable file."""
+        found = self._bytes(name)
+        if found is None:
+            return None
+        return found.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+    def content(self, name: str) -> Optional[str]:
+        """The text of ``name`` to write back: ends of lines, and bytes that are no UTF-8, are kept.
+
+        None where there is no such readable file.
+        """
+        found = self._bytes(name)
+        return None if found is None else found.decode("utf-8", "surrogateescape")
+
+    def _bytes(self, name: str) -> Optional[bytes]:
+        """What is in a file; None where there is none, or something else of that name."""
         try:
-            with open(self.path(name), encoding="utf-8", errors="replace") as stream:
+            # Without waiting: a pipe would keep the reader for ever.
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            with open(descriptor, "rb", closefd=False) as stream:
                 return stream.read()
         except OSError:
             return None
+        finally:
+            os.close(descriptor)
+
+    def in_the_way(self, name: str) -> bool:
+        """Whether something other than a file has the name, such as a folder or a pipe."""
+        path = self.path(name)
+        return os.path.exists(path) and not os.path.isfile(path)
 
     def list(self, name: str) -> List[str]:
         """The sorted names in folder ``name``; empty where there is no such folder."""
@@ -113,14 +157,16 @@ class Host:
     ) -> None:
         """Put ``text`` in place in one step: readers and power cuts see the old or the new.
 
-        ``like`` says both mode and owner, as those of the file that is replaced.
+        ``like`` says both mode and owner, as those of the file that is replaced. What `content` has
+        read is written byte for byte.
         """
         path = self.path(name)
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        make_folders(os.path.dirname(path))
+        # Hidden, because kubelet and containerd read every other file of their folders.
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".bedplate-")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(text.encode("utf-8", "surrogateescape"))
                 stream.flush()
                 os.fsync(stream.fileno())
             if like is not None:

@@ -13,7 +13,7 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from .host import Host, Permissions
+from .host import Host, Permissions, make_folders
 
 #: Readable for root only: the text that a file had before may be anything.
 RECORD = "/var/lib/bedplate/owned.json"
@@ -41,8 +41,8 @@ class Writing(NamedTuple):
 
 
 def digest(text: str) -> str:
-    """The SHA-256 of a text, in hexadecimal."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    """The SHA-256 of a text of `Host.content`, in hexadecimal: that of the file's bytes."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def role_of(text: str) -> str:
@@ -71,8 +71,9 @@ def load(host: Host) -> Dict[str, Dict[str, Any]]:
 def _changing(host: Host) -> Iterator[Dict[str, Dict[str, Any]]]:
     """The record for a change; it is written if it has changed."""
     real = host.path(RECORD)
-    os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
-    with open(real + ".lock", "w", encoding="utf-8") as lock:
+    make_folders(os.path.dirname(real))
+    lock = os.open(real + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         files = load(host)
         before = json.dumps(files, sort_keys=True)
@@ -80,6 +81,8 @@ def _changing(host: Host) -> Iterator[Dict[str, Dict[str, Any]]]:
         if json.dumps(files, sort_keys=True) != before:
             text = json.dumps({"format": 1, "files": files}, indent=1, sort_keys=True) + "\n"
             host.write(RECORD, text, 0o600)
+    finally:
+        os.close(lock)
 
 
 def _missing_folders(host: Host, path: str) -> List[str]:
@@ -172,7 +175,7 @@ def remove_if_empty(host: Host, folder: str) -> None:
 
 def state(host: Host, path: str, entry: Dict[str, Any]) -> str:
     """What became of a recorded file: nothing, or ``missing``, ``edited``, ``mode 0600 (…)``."""
-    text = host.read(path)
+    text = host.content(path)
     if text is None:
         return "missing"
     if digest(text) != entry["sha256"]:

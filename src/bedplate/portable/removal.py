@@ -118,7 +118,7 @@ class _Left(NamedTuple):
 
 
 def _left(host: Host, path: str, entry: Dict[str, Any]) -> _Left:
-    text, before, added = host.read(path), entry["before"], entry.get("added")
+    text, before, added = host.content(path), entry["before"], entry.get("added")
     if text is None:
         return _Left()
     edited = owned.digest(text) != entry["sha256"]
@@ -154,7 +154,7 @@ def boot_arguments(host: Host, check: bool) -> Outcome:
     Huge pages that no guest uses any more would be kept from the host for good.
     """
     outcome = Outcome([], [])
-    path, text = command_line.GRUB_DROP_IN, host.read(command_line.GRUB_DROP_IN)
+    path, text = command_line.GRUB_DROP_IN, host.content(command_line.GRUB_DROP_IN)
     entry = owned.load(host).get(path)
     ours = text is not None and entry is not None and owned.digest(text) == entry["sha256"]
     owed = passthrough.BOOT_LOADER in (host.read(passthrough.UNFINISHED) or "").split()
@@ -378,7 +378,7 @@ def _red_hat(host: Host, names: Sequence[str]) -> List[str]:
 def _unlock(host: Host, names: Sequence[str], outcome: Outcome, check: bool) -> None:
     """Take our locks on the driver's packages off dnf's list; apt forgets its holds by itself."""
     path = rpm.lock_list(host)
-    before = host.read(path)
+    before = host.content(path)
     if before is None:
         return
     after = rpm.without_own(before, names)
@@ -424,7 +424,7 @@ def _own_locks(host: Host, roles: Sequence[str], spared: Sequence[str], check: b
     At the end the others are named: 'dnf versionlock delete' of one takes the marks of all away.
     """
     path = rpm.lock_list(host)
-    before = host.read(path) or ""
+    before = host.content(path) or ""
     going = [
         name
         for name in rpm.own(before)

@@ -8,6 +8,7 @@ import tarfile
 import zlib
 from typing import IO, List, Optional, Sequence, Tuple
 
+from .host import make_folders
 from .message import problem
 
 #: A Debian package is an archive of ar(1): this, then members with a header of 60 bytes each.
@@ -46,7 +47,7 @@ def _stripped(archive: str, name: str, strip: int) -> Optional[str]:
 
 
 def _write(source: "IO[bytes]", path: str, mode: int) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    make_folders(os.path.dirname(path))
     # A new file only: were the path a link made by an earlier member, it would be followed.
     with open(path, "xb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
@@ -60,7 +61,7 @@ def _link(archive: str, member: str, relative: str, target: str, folder: str) ->
     if target.startswith("/") or inside.startswith(".."):
         raise _refuse(archive, member, f"a link to {target}")
     path = os.path.join(folder, relative)
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    make_folders(os.path.dirname(path))
     os.symlink(target, path)
 
 

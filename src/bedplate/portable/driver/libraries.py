@@ -11,7 +11,7 @@ import glob
 import os
 from typing import Dict, List, NamedTuple
 
-from ..host import Host
+from ..host import Host, make_folders
 
 PARENTS = "/usr/lib/*-linux-gnu/nvidia"
 CURRENT = "current"
@@ -74,7 +74,7 @@ def apply(host: Host, todo: Change) -> None:
         os.unlink(host.path(path))
     for path, target in todo.make.items():
         real = host.path(path)
-        os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
+        make_folders(os.path.dirname(real))
         fresh = f"{real}.new"
         if os.path.lexists(fresh):
             os.unlink(fresh)

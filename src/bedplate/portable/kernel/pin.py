@@ -99,7 +99,7 @@ def let_go(host: Host, names: Sequence[str]) -> Optional[str]:
     """Let upgrades have packages of `ours` again; the reason where that is refused."""
     if os_release.family(host) != "Debian":
         path = rpm.lock_list(host)
-        host.write(path, rpm.without_own(host.read(path) or "", names))
+        host.write(path, rpm.without_own(host.content(path) or "", names))
         return None
     answer = host.run(["apt-mark", "unhold", *names])
     if answer.code != 0:

@@ -12,7 +12,7 @@ import tempfile
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from ..discovery import hardware as discovery_hardware
-from ..host import Host
+from ..host import Host, make_folders
 
 OFF = "off"
 ON = "on"
@@ -114,7 +114,7 @@ def make(host: Host, wanted: Pair, name: str) -> Optional[str]:
     """
     subject = (_SUBJECT + _NO_NAME.sub("_", name))[:_COMMON_NAME]
     for path in (wanted.key, wanted.certificate):
-        os.makedirs(os.path.dirname(host.path(path)), mode=0o755, exist_ok=True)
+        make_folders(os.path.dirname(host.path(path)))
     work = tempfile.mkdtemp(prefix=".bedplate-", dir=os.path.dirname(host.path(wanted.key)))
     key, certificate = os.path.join(work, "key"), os.path.join(work, "certificate")
     argv = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-sha256"]

@@ -231,7 +231,7 @@ def compare(host: Host, name: str, wish: Resolved) -> Differences:
     sysctls = {key: sysctl_now(host, key) for key in wish.sysctls}
     pools = {path: (host.read(path) or "").strip() for path in wish.pools}
     return Differences(
-        files={p: text for p, text in wanted.items() if text != (host.read(p) or "")},
+        files={p: text for p, text in wanted.items() if text != (host.content(p) or "")},
         modules=[m for m in wish.settings.modules if not module_present(host, m)],
         sysctls={key: now for key, now in sysctls.items() if now != wish.sysctls[key]},
         pools={path: now for path, now in pools.items() if now != wish.pools[path]},

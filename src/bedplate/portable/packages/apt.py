@@ -1,11 +1,10 @@
 """One apt transaction: exact versions in, what they replace out, and never anything else out."""
 
-import os
 import re
 from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 from ..driver import dkms as driver_dkms
-from ..host import Host, Result
+from ..host import Host, Result, make_folders
 from . import debian
 from .transaction import TransactionError
 
@@ -200,7 +199,7 @@ def _install(host: Host, wish: Wish, names: Sequence[str], kept: bool) -> Result
         _refuse_more_removals(host, wish, apt, asked)
     keep_all = [] if wish.remove else ["--no-remove"]
     if wish.archives:
-        os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)
+        make_folders(host.path(f"{wish.archives}/partial"))
     answer = host.run(
         [*apt, *keep_all, "install", *asked], timeout=INSTALL_SECONDS, environment=ENVIRONMENT
     )
@@ -239,7 +238,7 @@ def preserve(host: Host, wish: Wish) -> List[str]:
     lacking = {n: v for n, v in versions.items() if not debian.archive(host, wish.archives, n, v)}
     if not lacking or not wish.archives:
         return []
-    os.makedirs(host.path(f"{wish.archives}/partial"), exist_ok=True)
+    make_folders(host.path(f"{wish.archives}/partial"))
     offered = debian.offered(host, sorted(lacking))
     wanted = [f"{n}={v}" for n, v in sorted(lacking.items()) if v in offered[n]]
     if wanted:

@@ -107,19 +107,20 @@ def _extended(components: str, wanted: Sequence[str]) -> Optional[str]:
 def extend_line_style(text: str, codename: str, wanted: Sequence[str]) -> str:
     """``sources.list`` text whose entries of this release also offer ``wanted``."""
     lines = []
-    for line in text.splitlines(keepends=True):
-        found = _LINE.match(line.rstrip("\n"))
+    for line in re.split(r"(?<=\n)", text):
+        end = line[len(line.rstrip("\r\n")) :]
+        found = _LINE.match(line.rstrip("\r\n"))
         if found and found.group("suite").rstrip("/") in _suites(codename):
             more = _extended(found.group("components"), wanted)
             if more is not None:
-                line = found.group("head") + more + found.group("tail") + "\n"
+                line = found.group("head") + more + found.group("tail") + end
         lines.append(line)
     return "".join(lines)
 
 
 def extend_deb822(text: str, codename: str, wanted: Sequence[str]) -> str:
     """The same for a ``.sources`` file: only ``Components`` of matching stanzas changes."""
-    stanzas = re.split(r"(\n[ \t]*\n)", text)
+    stanzas = re.split(r"(\n[ \t\r]*\n)", text)
     for number, stanza in enumerate(stanzas):
         fields = {}
         for line in stanza.splitlines():
@@ -131,7 +132,7 @@ def extend_deb822(text: str, codename: str, wanted: Sequence[str]) -> str:
         more = _extended(fields.get("components", ""), wanted)
         if more is not None:
             stanzas[number] = re.sub(
-                r"(?mi)^(components[ \t]*:[ \t]*).*$", lambda m, c=more: m.group(1) + c, stanza
+                r"(?mi)^(components[ \t]*:[ \t]*)[^\r\n]*", lambda m, c=more: m.group(1) + c, stanza
             )
     return "".join(stanzas)
 
@@ -146,7 +147,7 @@ def extend_sources(host: Host, codename: str, wanted: Sequence[str]) -> Dict[str
     names += ["/etc/apt/sources.list.d/" + n for n in host.list("/etc/apt/sources.list.d")]
     changes = {}
     for name in names:
-        before = host.read(name)
+        before = host.content(name)
         if before is None:
             continue
         if name.endswith(".sources"):

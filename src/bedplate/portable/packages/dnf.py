@@ -335,7 +335,7 @@ def unlocked(host: Host, wish: Mapping[str, str]) -> List[str]:
 def lock(host: Host, wish: Wish) -> None:
     """Keep the wished packages at their versions."""
     path = rpm.lock_list(host)
-    host.write(path, rpm.with_locks(host.read(path) or "", wish.packages, wish.remove))
+    host.write(path, rpm.with_locks(host.content(path) or "", wish.packages, wish.remove))
 
 
 def described(versions: Mapping[str, Sequence[str]], held: Dict[str, bool]) -> str:

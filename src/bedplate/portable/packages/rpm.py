@@ -150,10 +150,11 @@ def with_locks(text: str, wish: Mapping[str, str], gone: Sequence[str] = ()) -> 
 
     Locks of the user stay, on the same names too: of several on a name dnf offers each version.
     """
-    kept = without_own(text, [*wish, *gone]).splitlines()
+    kept = without_own(text, [*wish, *gone])
     for name in sorted(wish):
-        kept += [f"{MARK}{name} stays at its version", lock_pattern(name, wish[name])]
-    return "".join(line + "\n" for line in kept)
+        kept += "" if kept.endswith("\n") or not kept else "\n"
+        kept += f"{MARK}{name} stays at its version\n{lock_pattern(name, wish[name])}\n"
+    return kept
 
 
 def own(text: str) -> List[str]:
@@ -171,7 +172,7 @@ def without_own(text: str, names: Sequence[str]) -> str:
     """The lock list without the locks on ``names`` that `with_locks` wrote; the user's stay."""
     kept: List[str] = []
     marked = ""
-    for line in text.splitlines(keepends=True):
+    for line in re.split(r"(?<=\n)", text):
         before, marked = marked, line[len(MARK) :].split(" ")[0] if line.startswith(MARK) else ""
         if marked not in names and not (before in names and name_of(line.strip()) == before):
             kept.append(line)

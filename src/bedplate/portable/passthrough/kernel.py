@@ -143,7 +143,7 @@ def initramfs(host: Host) -> Optional[Tuple[str, str, List[str]]]:
     None on a host without a known one: vfio-pci then claims ids when the root file system is there.
     """
     if host.exists("/usr/sbin/update-initramfs"):
-        kept = host.read(INITRAMFS_MODULES) or ""
+        kept = host.content(INITRAMFS_MODULES) or ""
         have = {line.split("#")[0].strip() for line in kept.splitlines()}
         # A line of the user's stays where it is: it would not come back with a reset.
         more = [line + "\n" for line in MODULE_LINES if line.split("#")[0].strip() not in have]

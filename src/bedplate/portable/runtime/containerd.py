@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from .. import adopted as users
 from .. import owned
 from ..files import Change, is_ours, is_package_default
-from ..host import Host
+from ..host import Host, shown
 from ..message import problem
 
 ROLE = "container_runtime"
@@ -88,10 +88,11 @@ def with_imports(text: str, pattern: str, instead_of: str = "") -> str:
         comma = "" if not bare.strip() or bare.endswith(",") else ", "
         more = bare + comma + f'"{pattern}"' + items[len(bare) :]
         return text[: found.start("items")] + more + text[found.end("items") :]
-    line = f'imports = ["{pattern}"]\n'
+    newline = "\r\n" if "\r\n" in text else "\n"
+    line = f'imports = ["{pattern}"]{newline}'
     version = _VERSION.search(hidden, 0, end)
     at = version.end() if version else 0
-    gap = "" if at == 0 or text[at - 1] == "\n" else "\n"
+    gap = "" if at == 0 or text[at - 1] == "\n" else newline
     return text[:at] + gap + line + text[at:]
 
 
@@ -268,7 +269,7 @@ def ensure(
     where our settings have containerd look for registries (empty: nowhere); another way to them, in
     a user's file or in one that is imported, is refused.
     """
-    before = host.read(path)
+    before = host.content(path)
     adopted = (
         before is not None
         and before != content
@@ -280,7 +281,7 @@ def ensure(
     added: Optional[Dict[str, str]] = None
     if adopted and before is not None:
         # What the user imports stays, even where it is called as ours.
-        theirs = _imports(host.read(path + KEPT) or before)
+        theirs = _imports(host.content(path + KEPT) or before)
         after = with_imports(before, pattern, "" if instead_of in theirs else instead_of)
         added = {"import": "" if pattern in theirs else pattern}
         problems = _refusals(path, after, pattern, merged)
@@ -294,11 +295,13 @@ def ensure(
         return Outcome(
             None, [f"{path}: {'no import' if adopted else 'another content'}"], [], adopted
         )
-    shown = users.changed_lines(before, after) if adopted and before is not None else None
+    texts = (None if before is None else shown(before), after)
+    if adopted and before is not None:
+        texts = users.changed_lines(before, after)
     if not check:
         _record(host, path, after, before, added, check)
         host.write(path, after, like=host.permissions(path) if adopted else None)
-    return Outcome(Change(path, *(shown or (before, after))), [], [], adopted)
+    return Outcome(Change(path, *texts), [], [], adopted)
 
 
 def _record(

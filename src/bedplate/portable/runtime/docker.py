@@ -1,6 +1,7 @@
 """Docker's daemon.json, of which the user is the owner: keys of ours merged in, nothing else."""
 
 import json
+import re
 from types import MappingProxyType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,6 +13,8 @@ from ..message import problem
 PATH = "/etc/docker/daemon.json"
 ROLE = "nvidia_container_toolkit"
 KEPT = adopted.KEPT
+#: What UTF-8 has no bytes for, and JSON has as a number.
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 class Outcome(NamedTuple):
@@ -101,10 +104,8 @@ def without_keys(text: str, added: Sequence[Mapping[str, Any]]) -> Optional[str]
     made of it may need the rest.
     """
     try:
-        have = json.loads(text) if text.strip() else {}
+        have = _object(text)
     except ValueError:
-        return None
-    if not isinstance(have, dict):
         return None
     for one in added:
         if not _at(have, one["at"]):
@@ -112,7 +113,7 @@ def without_keys(text: str, added: Sequence[Mapping[str, Any]]) -> Optional[str]
         if _at(have, one["at"]) != [one["ours"]]:
             return None
         _take_out(have, one)
-    return _text(have, _indent(text)) if have else ""
+    return _as_in(text, have) if have else ""
 
 
 def _take_out(have: Dict[str, Any], one: Mapping[str, Any]) -> None:
@@ -150,6 +151,25 @@ def _text(value: Mapping[str, Any], indent: str) -> str:
     return json.dumps(value, indent=indent) + "\n"
 
 
+def _object(text: str) -> Dict[str, Any]:
+    """What a file says; nothing where it is empty. Raises ValueError if it is no object."""
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except RecursionError:
+        raise ValueError("values within values, too deep") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{type(found).__name__}")  # noqa: TRY004 - a wrong text
+    return found
+
+
+def _as_in(text: str, value: Mapping[str, Any]) -> str:
+    """The file with a value, written as the user writes: indent, ends of lines, letters."""
+    plain = text.isascii()
+    written = json.dumps(value, indent=_indent(text), ensure_ascii=plain) + "\n"
+    written = _HALVES.sub(lambda found: f"\\u{ord(found.group()):04x}", written)
+    return written.replace("\n", "\r\n") if "\r\n" in text else written
+
+
 def _indent(text: str) -> str:
     """How the user indents."""
     for line in text.splitlines():
@@ -171,10 +191,10 @@ def ensure(
     What an earlier wish has added is taken out again. A key of ``otherwise``, if nobody had it
     before, gets that value instead: Docker keeps to what it knew where the key is gone.
     """
-    before = host.read(PATH)
+    before = host.content(PATH)
     try:
-        have = dict(json.loads(before) if before and before.strip() else {})
-    except (TypeError, ValueError) as error:
+        have = _object(before or "")
+    except ValueError as error:
         text = problem(
             "Docker's configuration is not JSON",
             PATH,
@@ -199,7 +219,7 @@ def ensure(
     for one in gone:
         _take_out(rest, one)
     now = merged(rest, wish)
-    after = _text(now, indent)
+    after = _as_in(before or "", now)
     if not check:
         adopted.keep_copy(host, PATH, ROLE, before)
         like = host.permissions(PATH)

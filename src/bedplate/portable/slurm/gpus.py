@@ -129,7 +129,7 @@ def compare(root: str, found: Mapping[str, Mapping[str, str]]) -> Links:
 def apply(root: str, links: Links) -> None:
     """Put the links right, each in one step, and record who has which slot."""
     folder = _below(root, LINKS)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    _make_folders(folder)
     for name in links.wrong:
         path = os.path.join(folder, name)
         if name not in links.wanted:
@@ -165,8 +165,17 @@ def _target(folder: str, name: str) -> str:
         return ""
 
 
+def _make_folders(path: str) -> None:
+    """Have a folder and those above it, open to every user whatever the process's umask is."""
+    before = os.umask(0o022)
+    try:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    finally:
+        os.umask(before)
+
+
 def _write(path: str, text: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    _make_folders(os.path.dirname(path))
     handle, fresh = tempfile.mkstemp(prefix=".bedplate.", dir=os.path.dirname(path))
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
