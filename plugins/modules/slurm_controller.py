@@ -115,7 +115,11 @@ import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned, services
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    documents,
+    owned,
+    services,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     Change,
     File,
@@ -146,9 +150,7 @@ class Plan:
     def __init__(self, wish: dict[str, object], record: dict[str, object]) -> None:
         self.nodes = {n.name: n for n in map(slurm_config.node_of, wish["nodes"])}
         self.known = slurm_config.read_known(json.dumps(record.get("hardware", {})))
-        self.before = {
-            name: slurm_config.Node(**n) for name, n in dict(record.get("nodes", {})).items()
-        }
+        self.before = slurm_config.read_nodes(record.get("nodes"))
         for name, text in dict(wish["hardware"]).items():
             found = slurm_config.hardware(str(text or ""))
             if found:
@@ -186,11 +188,7 @@ class Plan:
 
 
 def read_record(host: Host) -> dict[str, object]:
-    try:
-        record = json.loads(host.read(RECORD) or "{}")
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+    return documents.table(host.read(RECORD))
 
 
 def hold_busy(module: AnsibleModule, host: Host, plan: Plan) -> None:

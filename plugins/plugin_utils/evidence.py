@@ -34,7 +34,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return evidence that lies there; nothing where there is none, or none that can be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -7,6 +7,7 @@ import stat
 import tempfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from . import documents
 from .fetch import (
     FetchError,
     Opener,
@@ -58,10 +59,19 @@ class Outcome(NamedTuple):
 def _marker(dest: str) -> Dict[str, Any]:
     try:
         with open(os.path.join(dest, MARKER), encoding="utf-8") as stream:
-            found = json.load(stream)
+            found = documents.table(stream.read())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    files = found.get("files")
+    sound = isinstance(files, dict) and all(_is_print(name, one) for name, one in files.items())
+    return found if sound else {}
+
+
+def _is_print(name: str, value: Any) -> bool:
+    """Whether a file of a mark lies in the archive's folder, with what `_print` says of it."""
+    inside = os.path.normpath(name) == name and not name.startswith(("/", ".."))
+    numbers = isinstance(value, list) and len(value) == 3 and all(type(n) is int for n in value)
+    return inside and numbers and "\0" not in name
 
 
 def _print(path: str) -> List[int]:

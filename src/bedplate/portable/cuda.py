@@ -1,11 +1,10 @@
 """CUDA toolkits side by side, and the one that programs get when they name none."""
 
-import json
 import os
 import re
 from typing import Dict, Optional
 
-from . import services
+from . import documents, services
 from .host import Host
 from .message import problem
 
@@ -38,7 +37,7 @@ def installed(host: Host) -> Dict[str, str]:
 
 def _version(text: Optional[str]) -> str:
     try:
-        return str(json.loads(text or "{}")["cuda"]["version"])
+        return str(documents.table(text)["cuda"]["version"])
     except (ValueError, KeyError, TypeError):
         return ""
 

@@ -13,12 +13,14 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
+from . import documents
 from .host import Host, Permissions, make_folders
 
 #: Readable for root only: the text that a file had before may be anything.
 RECORD = "/var/lib/bedplate/owned.json"
 #: Marks in the first lines of a file name the role that wrote it.
 _ROLE = re.compile(r"\(role (?P<role>[a-z][a-z0-9_-]*)\)")
+_MODE = re.compile(r"[0-7]{3,5}", re.ASCII)
 #: The owner of files that cannot carry a mark.
 NO_ROLE = "files"
 
@@ -52,19 +54,77 @@ def role_of(text: str) -> str:
 
 
 def load(host: Host) -> Dict[str, Dict[str, Any]]:
-    """The record by path; may be empty. An entry has these keys:
+    """The record by path; may be empty. What says nothing sound is left out.
+
+    An entry has these keys:
 
     ``sha256``, ``mode`` and ``role`` of what was written; ``watched`` and ``added`` as in
     ``Writing``; ``before``, the first text that was replaced, and ``was``, its
     ``[mode, user, group]``; ``edited``, whether somebody else has written between two writings of
     ours, so that ``before`` is out of date; ``folders`` that came with the file.
     """
-    try:
-        found = json.loads(host.read(RECORD) or "{}")
-    except ValueError:
+    files = documents.table(host.read(RECORD)).get("files")
+    if not isinstance(files, dict):
         return {}
-    files = found.get("files") if isinstance(found, dict) else None
-    return files if isinstance(files, dict) else {}
+    return {path: entry for path, entry in files.items() if _is_path(path) and _is_entry(entry)}
+
+
+def _is_path(value: Any) -> bool:
+    """Whether a value names one place below the root."""
+    return (
+        isinstance(value, str)
+        and value.startswith("/")
+        and "\0" not in value
+        and os.path.normpath(value) == value
+    )
+
+
+def _is_entry(value: Any) -> bool:
+    """Whether an entry of the record has every key as `load` says."""
+    if not isinstance(value, dict):
+        return False
+    was, folders, mode = value.get("was"), value.get("folders"), value.get("mode")
+    return (
+        isinstance(value.get("sha256"), str)
+        and isinstance(mode, str)
+        and _MODE.fullmatch(mode) is not None
+        and isinstance(value.get("role"), str)
+        and isinstance(value.get("watched"), bool)
+        and isinstance(value.get("before", 0), (str, type(None)))
+        and (was is None or (_all(was, int) and len(was) == 3 and min(was) >= 0))
+        and isinstance(folders, list)
+        and all(map(_is_path, folders))
+        and _is_added(value.get("added"))
+    )
+
+
+def _is_added(value: Any) -> bool:
+    """Whether a value says what is ours in a user's file, or that it is nothing."""
+    if value is None:
+        return True
+    if not isinstance(value, dict):
+        return False
+    if "import" in value:
+        return isinstance(value["import"], str)
+    if "keys" in value:
+        keys = value["keys"]
+        return isinstance(keys, list) and all(map(_is_key, keys))
+    return _all(value.get("lines"), str)
+
+
+def _is_key(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "ours" in value
+        and _all(value.get("at"), str)
+        and bool(value["at"])
+        and isinstance(value.get("was"), list)
+    )
+
+
+def _all(value: Any, kind: type) -> bool:
+    """Whether a value is a list of values of one kind."""
+    return isinstance(value, list) and all(type(one) is kind for one in value)
 
 
 @contextlib.contextmanager

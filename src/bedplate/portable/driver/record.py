@@ -3,6 +3,7 @@
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from .. import documents
 from ..host import Host
 
 PATH = "/etc/bedplate/driver.json"
@@ -71,7 +72,7 @@ def parse(text: str) -> Record:
     if not text.strip():
         return Record()
     try:
-        value = json.loads(text)
+        value = documents.parsed(text)
         if value["format"] == 1:
             good = [{"source": "distro", **value}]
         elif value["format"] == FORMAT:

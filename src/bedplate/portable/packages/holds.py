@@ -7,6 +7,7 @@ ours carry a mark there.
 import json
 from typing import Dict, Sequence
 
+from .. import documents
 from ..host import Host
 
 RECORD = "/var/lib/bedplate/held.json"
@@ -14,11 +15,8 @@ RECORD = "/var/lib/bedplate/held.json"
 
 def load(host: Host) -> Dict[str, str]:
     """By package, the role that had it held, empty where that is not known."""
-    try:
-        found = json.loads(host.read(RECORD) or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    found = documents.table(host.read(RECORD))
+    return {name: role for name, role in found.items() if isinstance(role, str)}
 
 
 def keep(host: Host, names: Sequence[str], role: str) -> None:

@@ -5,11 +5,11 @@ The bindings exist for the system's own Python only, which need not be the one t
 
 import fcntl
 import fnmatch
-import json
 import os
 import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from .. import documents
 from ..host import Host
 
 QUERY = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\t%{ARCH}\n"
@@ -116,11 +116,7 @@ def journal(host: Host) -> Optional[Dict[str, str]]:
     text = host.read(JOURNAL)
     if text is None:
         return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return {n: v for n, v in documents.table(text).items() if isinstance(v, str)}
 
 
 def lock_list(host: Host) -> str:

@@ -5,7 +5,7 @@ import re
 from types import MappingProxyType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .. import adopted, owned
+from .. import adopted, documents, owned
 from ..files import Change
 from ..host import Host
 from ..message import problem
@@ -153,10 +153,7 @@ def _text(value: Mapping[str, Any], indent: str) -> str:
 
 def _object(text: str) -> Dict[str, Any]:
     """What a file says; nothing where it is empty. Raises ValueError if it is no object."""
-    try:
-        found = json.loads(text) if text.strip() else {}
-    except RecursionError:
-        raise ValueError("values within values, too deep") from None
+    found = documents.parsed(text) if text.strip() else {}
     if not isinstance(found, dict):
         raise ValueError(f"{type(found).__name__}")  # noqa: TRY004 - a wrong text
     return found

@@ -3,10 +3,10 @@
 Keys and their meaning: slurm.conf(5), gres.conf(5) and cgroup.conf(5) of Slurm 22.05.
 """
 
-import json
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from .. import documents
 from .gpus import LINKS
 
 FOLDER = "/etc/slurm"
@@ -203,10 +203,20 @@ def cgroup_conf() -> str:
     return HEAD + "\n".join([*lines, ""])
 
 
+def read_nodes(recorded: object) -> Dict[str, Node]:
+    """The nodes that an earlier run has recorded, by name, as far as they are whole."""
+    found = {}
+    for name, values in recorded.items() if isinstance(recorded, dict) else ():
+        whole = isinstance(values, dict) and set(values) == set(Node._fields)
+        if whole and all(type(values[one]) is kind for one, kind in Node.__annotations__.items()):
+            found[str(name)] = Node(**values)
+    return found
+
+
 def read_known(text: Optional[str]) -> Dict[str, Dict[str, int]]:
     """The hardware that was recorded by an earlier run, by node."""
     try:
-        recorded = json.loads(text or "{}")
+        recorded = documents.table(text)
         return {str(k): {str(a): int(b) for a, b in v.items()} for k, v in recorded.items()}
     except (ValueError, AttributeError, TypeError):
         return {}

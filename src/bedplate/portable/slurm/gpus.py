@@ -149,7 +149,7 @@ def read_record(root: str) -> List[str]:
     try:
         with open(_below(root, RECORD), encoding="utf-8") as stream:
             return [str(name) for name in json.load(stream)["slots"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # Without a record, as after losing it, the order of the UUIDs is the order of the slots.
         return []
 
