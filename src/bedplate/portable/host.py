@@ -3,8 +3,10 @@
 Tests give another root and canned commands, so that collectors need no machine.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -14,10 +16,15 @@ from . import proxy
 
 #: Its presence says that kubeadm joined this host to a cluster, so it may carry workload.
 KUBELET_CONFIG = "/etc/kubernetes/kubelet.conf"
+#: How long a process that is ended is waited for.
+_LAST_SECONDS = 5.0
 
 
 class Result(NamedTuple):
-    """What a command answered; ``code`` is 127 when there is no such program, 124 on time-out."""
+    """What a command answered.
+
+    ``code`` is 127 when there is no such program, 126 when it cannot be started, 124 on time-out.
+    """
 
     code: int
     out: str
@@ -58,7 +65,10 @@ def shown(text: str) -> str:
 def run_command(
     argv: Sequence[str], timeout: float, environment: Optional[Dict[str, str]] = None
 ) -> Result:
-    """Run ``argv`` without a shell, with untranslated messages, through the host's proxy if any."""
+    """Run ``argv`` without a shell, with untranslated messages, through the host's proxy if any.
+
+    On time-out all that it has started ends with it, but for what has left its group.
+    """
     env = dict(os.environ, LC_ALL="C", LANGUAGE="C")
     env.update(proxy.variables())
     env["PATH"] = "/usr/local/sbin:/usr/local/bin:" + env.get(
@@ -68,21 +78,41 @@ def run_command(
     if shutil.which(argv[0], path=env["PATH"]) is None:
         return Result(127, "", f"{argv[0]}: command not found")
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=env,
-            check=False,
+            start_new_session=True,
         )
+    except ValueError:
+        return Result(126, "", f"{argv[0]}: an argument with a NUL byte")
+    except OSError as error:
+        return Result(126, "", f"{argv[0]}: {error.strerror}")
+    try:
+        out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
+        end_group(process)
         return Result(124, "", f"no answer from {argv[0]} within {timeout:.0f} s")
+    except BaseException:
+        end_group(process)
+        raise
     return Result(
-        done.returncode,
-        done.stdout.decode("utf-8", "replace"),
-        done.stderr.decode("utf-8", "replace"),
+        process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
     )
+
+
+def end_group(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that leads a session of its own, and all that it has started there."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # One that waits for a device in the kernel ends later, or never.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_SECONDS)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 class Host:

@@ -13,8 +13,10 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -40,6 +42,8 @@ KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.cr
 CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # How long a kubelet that kubeadm had already started gets to end its join by itself.
 BOOTSTRAP_SECONDS = 60.0
+# How long a command that is ended is waited for.
+LAST_SECONDS = 5.0
 
 
 class RefusalError(Exception):
@@ -68,26 +72,33 @@ class Host:
     def try_run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command within the budget and return what it did, whatever its exit status."""
         try:
-            return subprocess.run(
+            process = subprocess.Popen(
                 argv,
-                input=stdin,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=self.left(),
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,  # so that its children can be ended with it
             )
-        except subprocess.TimeoutExpired as error:
-            said = error.output or ""
-            text = said.decode(errors="replace") if isinstance(said, bytes) else said
-            raise FailureError(
-                f"`{argv[0]} {argv[1]}` did not end in time: {tail(text)}"
-            ) from error
         except FileNotFoundError as error:
             raise RefusalError(
                 f"{argv[0]} is not installed on this host: prepare it with ansible-playbook "
                 "bedplate.gpu.site first"
             ) from error
+        try:
+            output, _ = process.communicate(stdin, timeout=self.left())
+        except subprocess.TimeoutExpired as error:
+            end_group(process)
+            said = error.output or b""
+            text = said.decode(errors="replace") if isinstance(said, bytes) else said
+            raise FailureError(
+                f"`{argv[0]} {argv[1]}` did not end in time: {tail(text)}"
+            ) from error
+        except BaseException:
+            end_group(process)
+            raise
+        return subprocess.CompletedProcess(argv, process.returncode, output)
 
     def run(self, *argv: str, stdin: str = "") -> str:
         """Run a command and return its output; raise `FailureError` if it fails."""
@@ -96,6 +107,19 @@ class Host:
             what = " ".join(argv[:2])
             raise FailureError(f"`{what}` ended with status {done.returncode}: {tail(done.stdout)}")
         return done.stdout
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """End a command, and all that it has started in its session."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # One that waits for a device in the kernel ends later, or never.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(LAST_SECONDS)
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
 
 
 def tail(text: str, lines: int = 25) -> str:
