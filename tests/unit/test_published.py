@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import Repository
 from bedplate.bill.places import Places
 from bedplate.bill.repository import offers
 from bedplate.bill.signatures import signed
-from bedplate.bill.web import ResolveError, Web
+from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
 from bedplate.mirror import FileEntry
 from bedplate.portable.fetch import named_digest

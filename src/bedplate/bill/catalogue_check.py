@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.charts import OCI, index_of, reference
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import NeededFile, Repository
 from bedplate.bill.places import Places, split
 from bedplate.bill.registry import ACCEPT
 from bedplate.bill.repository import offers
-from bedplate.bill.web import CONNECTIONS, ResolveError, Web
+from bedplate.bill.web import CONNECTIONS, Web
 from bedplate.lock.file import write_text
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from urllib.parse import urljoin
 
 import yaml
 
+from bedplate.bill.errors import refused
 from bedplate.bill.model import File, Known
 from bedplate.bill.places import HTTPS, split
 from bedplate.bill.registry import manifest
-from bedplate.bill.web import refused
 
 if TYPE_CHECKING:
     from bedplate.bill.places import Places

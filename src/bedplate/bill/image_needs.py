@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bedplate.bill.errors import refused
 from bedplate.bill.registry import chosen_manifest
-from bedplate.bill.web import refused
 from bedplate.versions import parts
 
 if TYPE_CHECKING:

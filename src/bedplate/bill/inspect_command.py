@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.arguments import path_of
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
 from bedplate.bill.places import Places
-from bedplate.bill.web import ResolveError, Web
+from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import Problem
 from bedplate.lock import load_lock

@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.model import File, Image, Known
 from bedplate.bill.places import split
-from bedplate.bill.web import ResolveError, refused
 
 if TYPE_CHECKING:
     from bedplate.bill.places import Places

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from bedplate.bill.errors import refused
 from bedplate.bill.signatures import signed
-from bedplate.bill.web import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 import yaml
 
 from bedplate.bill.charts import chart
+from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
 from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image, layer
 from bedplate.bill.repository import offers
-from bedplate.bill.web import CONNECTIONS, ResolveError, refused
+from bedplate.bill.web import CONNECTIONS
 from bedplate.errors import BedplateError, Problem
 from bedplate.portable.fetch import FetchError, named_digest
 

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bedplate.bill.web import refused
+from bedplate.bill.errors import refused
 from bedplate.portable.packages import openpgp
 
 GPGV = "gpgv"

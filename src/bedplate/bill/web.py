@@ -16,7 +16,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from bedplate.errors import BedplateError, Problem
+from bedplate.bill.errors import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +34,6 @@ OK, UNAUTHORISED = 200, 401
 #: No small file is larger: a whole index of packages has a few megabytes.
 LARGEST = 64 * 1024 * 1024
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-
-
-class ResolveError(BedplateError):
-    """Something that could not be looked up; all of it together."""
 
 
 @dataclass(frozen=True)
@@ -214,22 +210,6 @@ def _authorities() -> str | bool:
     """Return the authorities that this machine trusts, not those of a Python package."""
     paths = ssl.get_default_verify_paths()
     return os.environ.get("REQUESTS_CA_BUNDLE") or paths.cafile or paths.capath or True
-
-
-def refused(what: str, where: str, got: str, allowed: str = "", fix: str = "") -> ResolveError:
-    """Return the error for one thing that could not be looked up."""
-    return ResolveError(
-        [
-            Problem(
-                what,
-                where,
-                got=got,
-                allowed=allowed or "an answer with it",
-                fix=fix or "try the address with curl; behind a proxy, set https_proxy",
-                rule="bill",
-            )
-        ]
-    )
 
 
 def _reason(error: BaseException) -> str:

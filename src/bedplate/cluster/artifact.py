@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.bill import Places, checked_bill
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
-from bedplate.bill.web import ResolveError, Web
+from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import BedplateError
 from bedplate.mirror import atomic

@@ -12,8 +12,9 @@ import yaml
 
 from bedplate.bill import Bill, File, Places, load_bill, write_bill
 from bedplate.bill.charts import chart
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.registry import layer
-from bedplate.bill.web import ResolveError, Web
+from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.cluster import artifact

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import NeededImage, Needs, images_of
 from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
-from bedplate.bill.web import ResolveError, Web
+from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, Hub, Share

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.bill import Bill, Packages, Places
+from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import NeededPackages, Needs, Repository
 from bedplate.bill.partial import Partial
 from bedplate.bill.repository import offers
 from bedplate.bill.resolve import Resolver
-from bedplate.bill.web import ResolveError, Web
+from bedplate.bill.web import Web
 from tests.substrate.standin.signing import Key
 
 if TYPE_CHECKING:
