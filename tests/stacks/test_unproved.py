@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from bedplate.lock import write_lock
-from bedplate.lock.file import BlockDumper
+from bedplate.lock.file import GENERATED, BlockDumper
 from bedplate.presets import load_presets
 from bedplate.schedulers.unproved import RENDERED
 from bedplate.schedulers.unproved_addon import UnprovedAddon
@@ -60,7 +60,7 @@ def text(addon: str) -> str:
     """Return what is rendered of an add-on, as its golden has it."""
     found = RENDERED[addon](lock_with(addon))
     documents = [{"namespace": found.namespace, "values": dict(found.values)}, *found.objects]
-    return yaml.dump_all(documents, Dumper=BlockDumper, sort_keys=False)
+    return GENERATED + yaml.dump_all(documents, Dumper=BlockDumper, sort_keys=False)
 
 
 @pytest.mark.parametrize("addon", sorted(RENDERED))

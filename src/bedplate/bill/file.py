@@ -9,13 +9,16 @@ from pydantic import ValidationError
 
 from bedplate.bill.model import FORMAT, Bill
 from bedplate.errors import LockError, Problem
-from bedplate.lock.file import BlockDumper, write_text
+from bedplate.lock.file import GENERATED, BlockDumper, write_text
 from bedplate.lock_place import BILL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEADER = "# Written by `bedplate mirror resolve`: commit it, review its changes, don't edit it.\n"
+HEADER = (
+    "# Written by `bedplate mirror resolve`: commit it, review its changes, don't edit it.\n"
+    + GENERATED
+)
 
 
 def bill_path(site: Path) -> Path:

@@ -15,7 +15,7 @@ Address = Annotated[str, Field(pattern=r"^https://\S+$")]
 class Part(BaseModel):
     """Base of all parts of a bill: immutable and nothing unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Known(Part):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Part(BaseModel):
     """Base of these parts: immutable and nothing unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Share(Part):

@@ -18,7 +18,7 @@ Word = Literal["counted", "limited", "isolated"]
 class Part(BaseModel):
     """Base of all parts of a lock: immutable and nothing unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Sources(Part):

@@ -36,7 +36,7 @@ Address = Annotated[str, Field(pattern=ADDRESS)]
 class Wish(BaseModel):
     """Base of these settings: immutable, nothing unknown, no silent conversion."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class StudentMemory(Wish):
