@@ -61,7 +61,19 @@ def signed(
         else:
             (work / "signature").write_bytes(detached)
             words += [str(work / "signature"), str(work / "content")]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        try:
+            # Names of keys are whatever their owners wrote.
+            done = subprocess.run(
+                words,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
+                timeout=60,
+            )
+        except subprocess.TimeoutExpired as error:
+            got = f"no answer of {GPGV} within {error.timeout:.0f} s"
+            raise refused("signature cannot be checked", where, got) from error
         valid = [line.split() for line in done.stdout.splitlines() if line.startswith(VALID)]
         # The last word of the line is the primary key of the key that signed (GnuPG, doc/DETAILS).
         if not any(line[-1] == fingerprint for line in valid):

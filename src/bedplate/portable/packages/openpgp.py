@@ -12,12 +12,13 @@ from typing import Iterator, List, Tuple
 
 from ..host import Host
 
-_ARMOUR = re.compile(
-    r"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(?:[^\r\n]+: [^\r\n]*\r?\n)*\r?\n(.*?)"
-    r"(?:^=[A-Za-z0-9+/]{4}\s*)?-----END PGP PUBLIC KEY BLOCK-----",
-    re.DOTALL | re.MULTILINE,
-)
+_BEGIN, _END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*:( .*)?")
+_CHECKSUM = re.compile(r"=[A-Za-z0-9+/]{4}")
 _PUBLIC_KEY = 6
+#: All that a file of public keys is made of: signature, key, user, subkey, attribute of a user
+#: (RFC 4880, 4.3 and 11.1). Others may hold more keys, as compressed data do.
+_ALLOWED = (2, _PUBLIC_KEY, 13, 14, 17)
 _CRC_START, _CRC_POLYNOMIAL, _CRC_MASK = 0xB704CE, 0x1864CFB, 0xFFFFFF
 _LINE = 64
 
@@ -60,16 +61,44 @@ def _new_length(content: bytes, at: int) -> Tuple[int, int]:
 
 
 def binary(content: bytes) -> bytes:
-    """A key file without its armour. Raises KeyFileError where there is neither."""
+    """A key file without its armour. Raises KeyFileError where there is neither.
+
+    With armour, nothing but blocks of public keys may be in it: GnuPG would take others too.
+    """
     if not content.lstrip().startswith(b"-----BEGIN"):
         return content
-    blocks = _ARMOUR.findall(content.decode("ascii", "replace"))
-    if not blocks:
-        raise KeyFileError("no public key block")
     try:
-        return b"".join(base64.b64decode("".join(block.split()), validate=True) for block in blocks)
-    except (binascii.Error, ValueError):
+        lines = [line.rstrip(" \t\r") for line in content.decode("ascii").split("\n")]
+        return b"".join(base64.b64decode(block, validate=True) for block in _blocks(lines))
+    except (binascii.Error, ValueError) as error:
+        if isinstance(error, KeyFileError):
+            raise
         raise KeyFileError("an armour that cannot be decoded") from None
+
+
+def _blocks(lines: List[str]) -> Iterator[str]:
+    """What blocks of public keys hold, in Base64; their checksums are left out."""
+    left = iter(lines)
+    for line in left:
+        if line != _BEGIN:
+            if line.strip():
+                raise KeyFileError("something beside blocks of public keys")
+            continue
+        for header in left:
+            if not header.strip():
+                break
+            if not _HEADER.fullmatch(header):
+                raise KeyFileError("an armour without an empty line after its headers")
+        block: List[str] = []
+        for part in left:
+            if part == _END:
+                break
+            block.append(part)
+        else:
+            raise KeyFileError("a block of public keys without an end")
+        if block and _CHECKSUM.fullmatch(block[-1]):
+            block.pop()
+        yield "".join(block)
 
 
 def armoured(content: bytes) -> str:
@@ -84,18 +113,20 @@ def armoured(content: bytes) -> str:
     text = base64.b64encode(content).decode()
     lines = [text[n : n + _LINE] for n in range(0, len(text), _LINE)]
     check = base64.b64encode((crc & _CRC_MASK).to_bytes(3, "big")).decode()
-    begin, end = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
-    return "\n".join([begin, "", *lines, "=" + check, end]) + "\n"
+    return "\n".join([_BEGIN, "", *lines, "=" + check, _END]) + "\n"
 
 
 def fingerprints(content: bytes) -> List[str]:
     """The fingerprints of the primary keys in a key file, in upper-case hexadecimal.
 
     Raises:
-        KeyFileError: there is none, or one of another version than 4.
+        KeyFileError: there is none, one of another version than 4, or something else too: what a
+            package manager would make of that is not known.
     """
-    found = []
+    found: List[str] = []
     for tag, body in packets(binary(content)):
+        if tag not in _ALLOWED or (tag != _PUBLIC_KEY and not found):
+            raise KeyFileError(f"an OpenPGP packet of kind {tag}, which belongs to no public key")
         if tag != _PUBLIC_KEY:
             continue
         if not body or body[0] != 4:

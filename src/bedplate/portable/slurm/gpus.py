@@ -192,7 +192,9 @@ def read_file(path: str) -> str:
 
 
 def _report() -> Tuple[int, str]:
-    done = subprocess.run(QUERY, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        QUERY, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=False
+    )
     return done.returncode, done.stdout if done.returncode == 0 else done.stdout + done.stderr
 
 
