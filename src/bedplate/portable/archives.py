@@ -20,10 +20,10 @@ from .fetch import (
 )
 from .host import make_folders
 from .message import problem
-from .unpack import UnpackError, place_file, unpack_deb, unpack_tar
+from .unpack import MARK, UnpackError, place_file, unpack_deb, unpack_tar
 
 #: What a complete folder carries; written last, before the folder gets its name.
-MARKER = ".bedplate.json"
+MARKER = MARK
 #: How many of an archive's files a message names.
 _SHOWN = 8
 

@@ -1,12 +1,14 @@
 """Unpacking an archive that is not trusted to stay inside its folder."""
 
+import errno
 import gzip
 import lzma
 import os
 import shutil
+import struct
 import tarfile
 import zlib
-from typing import IO, List, Optional, Sequence, Tuple
+from typing import IO, Dict, List, Optional, Sequence, Tuple
 
 from .host import make_folders
 from .message import problem
@@ -17,8 +19,33 @@ _AR_HEADER = 60
 _WHOLE = "a whole Debian package: debian-binary, control.tar and data.tar in an archive of ar"
 #: What the standard library reads of a package's content, by the name of its member.
 _DEB_DATA = ("data.tar", "data.tar.gz", "data.tar.xz", "data.tar.bz2")
-#: What a damaged stream of gzip or xz raises while it is read.
-_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+#: What complete folders carry at their top, by us and no archive.
+MARK = ".bedplate.json"
+#: What the standard library raises for damaged streams, headers and names.
+_DAMAGED = (
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    EOFError,
+    ValueError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+)
+#: Why a name of an archive cannot be made, on any file system with room.
+_NO_NAME = (
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+)
+#: How many links the kernel follows from one name.
+_MOST_LINKS = 40
 
 
 class UnpackError(Exception):
@@ -57,12 +84,37 @@ def _write(source: "IO[bytes]", path: str, mode: int) -> None:
 
 
 def _link(archive: str, member: str, relative: str, target: str, folder: str) -> None:
-    inside = os.path.normpath(os.path.join(os.path.dirname(relative), target))
-    if target.startswith("/") or inside.startswith(".."):
+    if target.startswith("/"):
         raise _refuse(archive, member, f"a link to {target}")
     path = os.path.join(folder, relative)
     make_folders(os.path.dirname(path))
     os.symlink(target, path)
+
+
+def _leaves(folder: str, name: str) -> bool:
+    """Whether a name of ``folder`` is anywhere outside it while its links are followed.
+
+    Step by step: the folder gets another name and place, where a way out and in again would end
+    elsewhere.
+    """
+    ahead, at, followed = name.split("/")[::-1], [""], 0
+    while ahead and followed <= _MOST_LINKS:
+        part = ahead.pop()
+        if part == "..":
+            at.pop()
+            if not at:
+                return True
+        elif part not in ("", "."):
+            at.append(part)
+            path = os.path.join(folder, *at)
+            if os.path.islink(path):
+                followed += 1
+                at.pop()
+                target = os.readlink(path)
+                if target.startswith("/"):
+                    return True
+                ahead += target.split("/")[::-1]
+    return False
 
 
 def _take(
@@ -70,18 +122,20 @@ def _take(
 ) -> Tuple[List[str], List[str]]:
     """Unpack the wanted members of an open tar; return the names of files and of links."""
     found: List[str] = []
-    links: List[str] = []
+    links: Dict[str, str] = {}
     root = os.path.realpath(folder)
     for entry in tar:
         relative = _stripped(archive, entry.name, strip)
         if relative is None or entry.isdir() or (members and relative not in members):
             continue
+        if relative.split("/")[0] == MARK:
+            raise _refuse(archive, entry.name, "a name that Bedplate keeps for itself")
         where = os.path.realpath(os.path.join(folder, os.path.dirname(relative)))
         if os.path.commonpath([where, root]) != root:
             raise _refuse(archive, entry.name, "a path through a link")
         if entry.issym():
             _link(archive, entry.name, relative, entry.linkname, folder)
-            links.append(relative)
+            links[relative] = entry.name
         elif entry.isfile():
             source = tar.extractfile(entry)
             if source is None:
@@ -91,7 +145,12 @@ def _take(
             found.append(relative)
         else:
             raise _refuse(archive, entry.name, "a device, pipe or hard link")
-    return found, links
+    # Only now: what a link leads to may come after it, and be a link itself.
+    for relative, name in links.items():
+        if _leaves(folder, relative):
+            target = os.readlink(os.path.join(folder, relative))
+            raise _refuse(archive, name, f"a link to {target}")
+    return found, list(links)
 
 
 def _unpack(
@@ -100,8 +159,12 @@ def _unpack(
     try:
         with tarfile.open(path) as tar:
             found, links = _take(tar, archive, folder, strip, members)
-    except (tarfile.TarError, EOFError, FileExistsError, *_DAMAGED) as error:
-        raise _unreadable(archive, str(error), allowed) from None
+    except _DAMAGED as error:
+        raise _unreadable(archive, str(error) or type(error).__name__, allowed) from None
+    except OSError as error:
+        if error.errno not in _NO_NAME:
+            raise
+        raise _unreadable(archive, f"{error.strerror}: a member's name", allowed) from None
     missing = sorted(set(members) - set(found) - set(links))
     if missing or not found:
         raise UnpackError(
