@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +109,19 @@ def test_settings_have_the_numbers_that_students_read() -> None:
     }
     bare = hub_settings.settings(lock(frameworks=[]), str)
     assert bare["courses"]["intro"]["profiles"][0]["image"] == "notebook-base"
+
+
+def test_notebooks_install_from_the_sites_package_mirrors() -> None:
+    index, channels = "https://pip.example/simple", "https://conda.example"
+    of = lock()
+    mirrors = of.sources.model_copy(update={"pip": index, "conda": channels})
+    found = hub_settings.settings(of.model_copy(update={"sources": mirrors}), str)
+    environment = found["courses"]["intro"]["profiles"][0]["environment"]
+    assert environment["CONDA_CHANNEL_ALIAS"] == channels
+    assert environment["CONDA_CHANNELS"] == "conda-forge"
+    pip = [sys.executable, "-m", "pip", "config", "list"]
+    told = subprocess.run(pip, env=environment, capture_output=True, text=True, check=True)
+    assert f":env:.index-url='{index}'" in told.stdout
 
 
 def test_shares_by_claim_are_refused() -> None:

@@ -92,6 +92,7 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
                 "image": image(f"notebook-{framework}"),
                 "environment": {
                     **environment(course, framework),
+                    **package_mirrors(lock),
                     "BEDPLATE_SHARES_URL": f"{hub_objects.SHARES_URL}/services/shares/{name}",
                     "PYTHONPATH": hub_objects.MAGIC_MOUNT["mountPath"],
                 },
@@ -121,6 +122,18 @@ def environment(course: Course, framework: str) -> dict[str, str]:
     """
     part = course.share.user_part
     return {} if part is None or framework not in FRACTION else {FRACTION[framework]: f"{part:g}"}
+
+
+def package_mirrors(lock: Lock) -> dict[str, str]:
+    """Return the variables by which pip and conda in a notebook install from the site's mirrors.
+
+    They come before files of the image or the home; a student may still name another index.
+    """
+    pip, conda = lock.sources.pip, lock.sources.conda
+    found = {"PIP_INDEX_URL": pip} if pip else {}
+    if conda:
+        found |= {"CONDA_CHANNEL_ALIAS": conda, "CONDA_CHANNELS": "conda-forge"}
+    return found
 
 
 def named(lock: Lock) -> list[str]:
