@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = ".bedplate.lock.yml"
+#: Below a site, and no inventory: facts over those of the catalogue.
+FACTS = "facts"
 BILL = ".bedplate.bill.yml"
 
 

@@ -151,14 +151,14 @@ def _checked(site: Path) -> dict[str, Any]:
 
     lock = checked_lock(site)
     content = content_of(lock)
-    return content | artifacts(site, lock) | {"gpu_memory_gib": _memory(content)}
+    return content | artifacts(site, lock) | {"gpu_memory_gib": _memory(site, content)}
 
 
-def _memory(lock: dict[str, Any]) -> dict[str, int]:
+def _memory(site: Path, lock: dict[str, Any]) -> dict[str, int]:
     """Return how much memory each of the site's GPU models has, where the catalogue knows."""
-    from bedplate.catalogue import load_catalogue
+    from bedplate.catalogue import catalogue_of
 
-    models = load_catalogue().gpu_models
+    models = catalogue_of(site).gpu_models
     used = {gpu["model"] for pool in lock["pools"].values() for gpu in pool["gpu"]}
     known = {name: models[name].value.memory_gib for name in sorted(used & set(models))}
     return {name: size for name, size in known.items() if size is not None}
@@ -174,9 +174,9 @@ def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
     if lock.cluster is None:
         return {"artifacts": {}, "images": {}}  # all files and images are the cluster's
     from bedplate.bill import Places, checked_bill, needs_of
-    from bedplate.catalogue import load_catalogue
+    from bedplate.catalogue import catalogue_of
 
-    catalogue = load_catalogue()
+    catalogue = catalogue_of(site)
     bill = checked_bill(site, lock, catalogue)
     places = Places.of(lock.sources, catalogue)
     asked = needs_of(lock, catalogue).images

@@ -22,7 +22,9 @@ import yaml
 from bedplate.accounting import command
 from bedplate.accounting.records import seconds
 from bedplate.accounting.store import NAMESPACE, Store
+from bedplate.accounting.units import units
 from bedplate.accounting.usage import Window, path_in, rows
+from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.frameworks import hub_objects
 from bedplate.hub import magic, share_service
@@ -335,7 +337,9 @@ def test_a_share_ends_by_itself_and_is_counted(
     eventually(lambda: "brief: ended, its time was up" in share("alice", "list")[1])
     eventually(lambda: all(holds(one, "Finished") for one in kueue.workloads("intro")))
     book = command.read(tmp_path)
-    command.merge(OwnApi(access(kueue.plane), 60.0), book, lock(), int(time.time()))
+    command.merge(
+        OwnApi(access(kueue.plane), 60.0), book, units(lock(), load_catalogue()), int(time.time())
+    )
     (one,) = book
     assert (one.user, one.queue, one.why) == ("alice", "intro", "finished")
     assert [(of.resource, of.count, of.gpus) for of in one.amounts] == [(SHARED, 1, 0.25)]
@@ -467,7 +471,9 @@ def test_a_notebook_has_a_share_by_the_magic(
     assert name in does("alice-token", "list")
     # It is the student's in the accounts too, though the hub made it.
     book = command.read(tmp_path)
-    command.merge(OwnApi(access(kueue.plane), 60.0), book, lock(), int(time.time()))
+    command.merge(
+        OwnApi(access(kueue.plane), 60.0), book, units(lock(), load_catalogue()), int(time.time())
+    )
     assert [(one.user, one.queue) for one in book] == [("ada", "intro")]
     assert does("alice-token", f"release {name}") == f"{name}: released\n"
     eventually(lambda: does("alice-token", "list") == "No shares.\n")

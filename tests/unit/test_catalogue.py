@@ -95,7 +95,7 @@ def test_every_dimension_of_a_condition_is_compared_with_the_catalogue() -> None
         ),
         (
             {"sure": "certainly"},
-            "sure: Input should be 'vendor', 'tested', 'secondary' or 'unproved'",
+            "sure: Input should be 'vendor', 'tested', 'secondary', 'unproved' or 'site'",
         ),
         ({"reason": ""}, "reason: String should have at least 1 character"),
     ],

@@ -15,7 +15,7 @@ from bedplate.accounting.records import written
 from bedplate.accounting.store import Store
 from bedplate.accounting.units import capacity, units
 from bedplate.accounting.usage import Row, Window, path_in, rows, window_of
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem, SiteError
 from bedplate.kubeaccess import AccessError, access_of
 from bedplate.lock import load_lock
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from pathlib import Path
 
+    from bedplate.accounting.records import Units
     from bedplate.lock import Lock
 
 IDLE_UNKNOWN = "no exporter of GPU metrics is read"
@@ -42,17 +43,24 @@ def run(options: Namespace) -> int:
         BedplateError: lock, kubeconfig or records cannot be read, or the API does not answer.
     """
     site: Path = options.site
-    lock = load_lock(site)
+    lock, catalogue = load_lock(site), catalogue_of(site)
     now = int(time.time())
     since, until = _moment("--since", options.since), _moment("--until", options.until)
     book = read(site)
     if not options.offline:
         with access_of(kubeconfig.path_in(site)) as entry:
-            merge(Api(entry.access, PATIENCE), book, lock, now)
+            merge(Api(entry.access, PATIENCE), book, units(lock, catalogue), now)
         write_text(path_in(site), lines(book))
     found = list(book)
     window = window_of(found, since, until, now)
-    print(_shown(options, lock, rows(found, window, options.by, courses(lock)), window))
+    print(
+        _shown(
+            options,
+            capacity(lock, catalogue),
+            rows(found, window, options.by, courses(lock)),
+            window,
+        )
+    )
     return 0
 
 
@@ -69,7 +77,7 @@ def read(site: Path) -> Book:
         raise SiteError([problem]) from error
 
 
-def merge(api: Api, book: Book, lock: Lock, now: int) -> None:
+def merge(api: Api, book: Book, known: Units, now: int) -> None:
     """Add what the recorder has kept, and what all Workloads say now.
 
     Raises:
@@ -77,7 +85,7 @@ def merge(api: Api, book: Book, lock: Lock, now: int) -> None:
     """
     try:
         book.add(Store(api).everything())
-        alive, _ = recorder.look(api, book, units(lock, load_catalogue()), now)
+        alive, _ = recorder.look(api, book, known, now)
     except ApiError as error:
         fix = "see that the cluster is up and has Kueue, and that you may list its Workloads"
         problem = Problem("usage cannot be read", "the cluster's API", got=str(error), fix=fix)
@@ -104,8 +112,8 @@ def _moment(option: str, text: str | None) -> int | None:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
 
 
-def _shown(options: Namespace, lock: Lock, found: list[Row], window: Window) -> str:
-    total = capacity(lock, load_catalogue()) * window.hours
+def _shown(options: Namespace, gpus: float, found: list[Row], window: Window) -> str:
+    total = gpus * window.hours
     used = sum(row.gpu_hours for row in found)
     if options.format == "csv":
         out = io.StringIO()

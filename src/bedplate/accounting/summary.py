@@ -11,7 +11,7 @@ from bedplate.accounting.command import IDLE_UNKNOWN, courses, read
 from bedplate.accounting.records import written
 from bedplate.accounting.units import capacity
 from bedplate.accounting.usage import Row, Window, over_time, path_in, rows, window_of
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def summary(site: Path, lock: Lock) -> Summary | None:
     known = [time for one in records for time in (one.start, one.end, one.seen) if time is not None]
     window = window_of(records, None, None, max(known, default=0))
     found = rows(records, window, "team", courses(lock))
-    gpus = capacity(lock, load_catalogue())
+    gpus = capacity(lock, catalogue_of(site))
     return Summary(
         since=str(written(window.start)),
         until=str(written(window.end)),

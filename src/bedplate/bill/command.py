@@ -17,7 +17,7 @@ from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
 
@@ -108,7 +108,7 @@ def resolved(site: Path, lock: Lock, web: Web) -> Bill:
     Raises:
         ResolveError: something could not be looked up, or a team's own image does not run.
     """
-    catalogue = load_catalogue()
+    catalogue = catalogue_of(site)
     places = Places.of(lock.sources, catalogue)
     keys = dict(lock.sources.keys)
     check_teams(web, places, lock, catalogue)
@@ -123,7 +123,7 @@ def resolved(site: Path, lock: Lock, web: Web) -> Bill:
 
 def _check(site: Path, lock: Lock) -> int:
     try:
-        checked_bill(site, lock, load_catalogue())
+        checked_bill(site, lock, catalogue_of(site))
     except LockError as error:
         print(error, file=sys.stderr)
         return STALE

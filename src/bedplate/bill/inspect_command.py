@@ -9,7 +9,7 @@ from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
 from bedplate.bill.places import Places
 from bedplate.bill.web import Web
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem
 from bedplate.lock import load_lock
 
@@ -58,7 +58,7 @@ def run(options: Namespace) -> int:
     host, slash, rest = options.image.partition("/")
     if not slash or not ("." in host or ":" in host) or not (":" in rest or "@" in rest):
         options.usage_error(f"{options.image} is not HOST/NAME:TAG or HOST/NAME@sha256:…")
-    lock, catalogue = load_lock(options.site), load_catalogue()
+    lock, catalogue = load_lock(options.site), catalogue_of(options.site)
     if options.pool not in {None, *lock.pools}:
         options.usage_error(
             f"no pool {options.pool}; the pools are {', '.join(sorted(lock.pools))}"

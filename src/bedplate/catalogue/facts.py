@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Sure = Literal["vendor", "tested", "secondary", "unproved"]
+#: Who says so; `site` are the facts of a site, beside the catalogue.
+Sure = Literal["vendor", "tested", "secondary", "unproved", "site"]
 Flavour = Literal["open", "proprietary"]
 Branch = Annotated[str, Field(pattern=r"^[0-9]{3}$")]
 Version = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$")]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import ValidationError
 
 from bedplate.catalogue import cluster_facts as cluster
 from bedplate.catalogue import driver_facts as driver
@@ -21,26 +20,15 @@ from bedplate.catalogue import sharing_facts as sharing
 from bedplate.catalogue import system_facts as system
 from bedplate.catalogue.check import check, fact_problem
 from bedplate.catalogue.compiled import kept
-from bedplate.catalogue.facts import Fact
+from bedplate.catalogue.rows import Kind, rows_of
 from bedplate.errors import CatalogueError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
+    from bedplate.catalogue.facts import Fact
     from bedplate.errors import Problem
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of fact: what its values are, and the fields that name one, which make its id."""
-
-    prefix: str
-    value: type[kinds.Value]
-    names: tuple[str, ...]
-
-    def name_of(self, value: Any) -> str:
-        """Return what names a value among its kind."""
-        return "-".join(str(getattr(value, field)) for field in self.names if getattr(value, field))
 
 
 #: Kinds of fact by file.
@@ -84,7 +72,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All facts, by kind and name."""
+    """All facts, by kind and name; `added` and `overridden` are the ids of those of a site."""
 
     accelerators: dict[str, Fact[hardware.Accelerator]]
     addons: dict[str, Fact[cluster.Addon]]
@@ -119,6 +107,8 @@ class Catalogue:
     sharing_modes: dict[str, Fact[sharing.SharingMode]]
     systems: dict[str, Fact[system.System]]
     digest: str
+    added: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, dict[str, Fact[Any]]]:
         """Return every table by the name of its file."""
@@ -159,9 +149,9 @@ def read_catalogue(folder: Traversable) -> Catalogue:
     return assembled(tables, f"sha256:{content.hexdigest()}")
 
 
-def assembled(tables: dict[str, list[Fact[Any]]], digest: str) -> Catalogue:
+def assembled(tables: Mapping[str, list[Fact[Any]]], digest: str) -> Catalogue:
     """Return the catalogue of some tables, by file; nothing is checked."""
-    named = {
+    named: dict[str, Any] = {
         file.replace("-", "_"): {kind.name_of(fact.value): fact for fact in tables[file]}
         for file, kind in KINDS.items()
     }
@@ -169,42 +159,13 @@ def assembled(tables: dict[str, list[Fact[Any]]], digest: str) -> Catalogue:
 
 
 def _table(file: str, data: bytes) -> tuple[list[Fact[Any]], list[Problem]]:
-    kind = KINDS[file]
     table: list[Fact[Any]] = []
     problems: list[Problem] = []
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for number, entry in enumerate(yaml.load(data, loader) or []):  # noqa: S506
-        for one in _spread(entry):
-            try:
-                value = kind.value.model_validate(one.get("value"))
-                one = {"id": f"{kind.prefix}/{kind.name_of(value)}"} | one | {"value": value}
-                table.append(Fact.model_validate(one))
-            except ValidationError as error:
-                told = one.get("id") or f"[{number}]"
-                problems += [
-                    fact_problem(
-                        "fact is malformed",
-                        file,
-                        told,
-                        ": ".join(filter(None, (".".join(map(str, detail["loc"])), detail["msg"]))),
-                    )
-                    for detail in error.errors(include_url=False)
-                ]
+    for row in rows_of(KINDS[file], yaml.load(data, loader)):  # noqa: S506
+        if row.fact is not None:
+            table.append(row.fact)
+        for _, path, what in row.wrong:
+            got = ": ".join(filter(None, (".".join(map(str, path)), what)))
+            problems.append(fact_problem("fact is malformed", file, row.key, got))
     return table, problems
-
-
-def _spread(entry: Any) -> list[dict[str, Any]]:
-    """Return the facts of one entry: `values` shares its reason and source among several.
-
-    What all the values of an entry have in common may stand once, under `each`.
-    """
-    if not isinstance(entry, dict):
-        return [{}]
-    if "values" not in entry:
-        return [entry]
-    rest = {key: value for key, value in entry.items() if key not in ("each", "values")}
-    each = entry.get("each", {})
-    return [
-        {"value": each | value if isinstance(value, dict) else value, **rest}
-        for value in entry["values"]
-    ]

@@ -12,7 +12,7 @@ from bedplate.bill import Places, checked_bill
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
 from bedplate.bill.web import Web
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.errors import BedplateError
 from bedplate.mirror import atomic
 from bedplate.stackconfig import StackError
@@ -28,7 +28,7 @@ CHARTS = Path(".bedplate", "charts")
 def bill_of(site: Path, lock: Lock) -> Bill:
     """Return the bill of a site. Raises StackError where there is none, or another lock's."""
     try:
-        return checked_bill(site, lock, load_catalogue())
+        return checked_bill(site, lock, catalogue_of(site))
     except BedplateError as error:
         raise StackError(str(error)) from error
 
@@ -39,7 +39,7 @@ def fetched(site: Path, lock: Lock, artifact: str) -> str:
     Raises:
         StackError: the bill does not have it, nobody serves it, or it has another digest.
     """
-    return _content(lock, artifact, _entry(site, lock, artifact)).decode()
+    return _content(site, lock, artifact, _entry(site, lock, artifact)).decode()
 
 
 def chart(site: Path, lock: Lock, name: str) -> Path:
@@ -53,7 +53,7 @@ def chart(site: Path, lock: Lock, name: str) -> Path:
     entry = _entry(site, lock, chart_of(name))
     place = site / CHARTS / f"{name}-{entry.version}.tgz"
     if not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() != entry.sha256:
-        content = _content(lock, chart_of(name), entry)
+        content = _content(site, lock, chart_of(name), entry)
         with atomic.writing(place) as file:
             file.write(content)
     return Path(os.path.relpath(place, Path.cwd()))
@@ -66,9 +66,9 @@ def _entry(site: Path, lock: Lock, artifact: str) -> File:
     return entry
 
 
-def _content(lock: Lock, artifact: str, entry: File) -> bytes:
+def _content(site: Path, lock: Lock, artifact: str, entry: File) -> bytes:
     """Return the bytes that the bill has the digest of, from the vendor or the site's mirror."""
-    url = Places.of(lock.sources, load_catalogue()).file(entry.url)
+    url = Places.of(lock.sources, catalogue_of(site)).file(entry.url)
     web = Web()
     try:
         content = web.content(url, artifact)

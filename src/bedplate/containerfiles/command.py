@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.containerfiles.render import Build, builds_of, files_of
 from bedplate.errors import BedplateError, Problem
 from bedplate.lock.file import write_text
@@ -37,7 +37,7 @@ def run(site: Path, output: Path | None, base: str | None) -> int:
                 )
             ]
         )
-    lock, catalogue = checked_lock(site), load_catalogue()
+    lock, catalogue = checked_lock(site), catalogue_of(site)
     builds = builds_of(lock, catalogue)
     if not builds:
         print("No pool has a framework: bedplate_frameworks of the site names none.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.discovery import report, store
 from bedplate.discovery.adopt import cluster_of, findings
 from bedplate.discovery.compare import Comparison
@@ -54,7 +54,7 @@ def judge(
     An answer is `{facts | reason, groups, wishes, unreadable, places}` of a host. What earlier
     runs read of other hosts of `inventory` counts for the proposals. Nothing is written.
     """
-    catalogue = catalogue or load_catalogue()
+    catalogue = catalogue or catalogue_of(site)
     lock, said = _lock(site)
     # Once for all hosts that name the same endpoint, which is all of them.
     cluster = cache(partial(cluster_of, site, lock))

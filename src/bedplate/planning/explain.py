@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.errors import LockError, Problem, SiteError
 from bedplate.lock import load_lock, lock_path
 from bedplate.nearest import nearest
@@ -38,7 +38,7 @@ def run(path: Path, subject: str, asked: str | None) -> int:
     known = [*([CLUSTER] if site.nodes else []), *site.pools]
     if subject not in known:
         raise SiteError([_unknown("no such pool", path, "POOL", subject, known)])
-    question = Question(site, load_catalogue(), _previous(path))
+    question = Question(site, catalogue_of(path), _previous(path))
     if question.decided is None:
         what, fix = "site is refused: there is no decision to explain", f"run: bedplate plan {path}"
         raise SiteError([Problem(what, str(path), got="a refusal", allowed="a plan", fix=fix)])

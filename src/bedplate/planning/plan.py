@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.errors import LockError
 from bedplate.lock import Lock, differences, load_lock, lock_path
+from bedplate.lock_place import FACTS
 from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.resolver.outcome import Notice
 from bedplate.site import load_site
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import date
     from pathlib import Path
 
@@ -59,7 +61,7 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     if upgrade:
         kept = kubernetes_alone(running) if running else None
     wished = load_site(site)
-    catalogue = load_catalogue()
+    catalogue = catalogue_of(site)
     outcome = resolve(wished, catalogue, today, kept)
     if isinstance(outcome, Refusal):
         raise outcome.error()
@@ -74,4 +76,22 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
             for problem in unread.problems
         )
         outcome = replace(outcome, notices=(*lost, *outcome.notices))
+    if catalogue.added or catalogue.overridden:
+        outcome = replace(outcome, notices=(*_facts(site, catalogue), *outcome.notices))
     return Planned(outcome, before, catalogue, unread)
+
+
+def _facts(site: Path, catalogue: Catalogue) -> Iterator[Notice]:
+    """Report what a site's own facts do to the catalogue."""
+    from bedplate.site.ansible_adapter import ignores_facts
+
+    where = f"{site}/{FACTS}"
+    if catalogue.added:
+        yield Notice(f"{where} adds to the catalogue", items=catalogue.added)
+    if catalogue.overridden:
+        yield Notice(f"{where} overrides the catalogue", items=catalogue.overridden)
+    if not ignores_facts():
+        yield Notice(
+            f"Ansible's commands try {where} as an inventory, and warn",
+            hint=f"write ignore_patterns = ^{FACTS}$ below [inventory] of ansible.cfg",
+        )

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     type Values = Mapping[str, str]
 
 #: Grades of facts that are no proof, with what a plan says of them.
-WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
+WEAK = {
+    "secondary": "relies on non-vendor sources",
+    "unproved": "relies on unproved facts",
+    "site": "relies on facts of the site",
+}
 #: What only a site with nodes of Kubernetes has any use for.
 OF_CLUSTERS = ("bedplate_kubernetes", "bedplate_schedulers", "bedplate_operators")
 ONE_HOST_FIRST = "install one host first (--limit HOST)"

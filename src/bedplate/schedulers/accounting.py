@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pulumi
 
 from bedplate.accounting.units import units
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.schedulers.accounting_objects import objects
@@ -58,5 +58,5 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
         return None
     return {
         "python_image": artifact.image(site, lock, "hub"),
-        "units": units(lock, load_catalogue()),
+        "units": units(lock, catalogue_of(site)),
     }

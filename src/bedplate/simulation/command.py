@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem, SiteError
 from bedplate.lock.file import write_text
 from bedplate.locked_site import checked_lock
@@ -57,7 +57,7 @@ def run(options: Namespace) -> int:
 def simulated(site: Path, file: Path, nodes: Sequence[str]) -> Report:
     """Return the simulation of a file of jobs on a site."""
     lock = checked_lock(site)
-    catalogue = load_catalogue()
+    catalogue = catalogue_of(site)
     sizes = _sizes(nodes, sorted(lock.pools))
     supply = supply_of(lock, catalogue, sizes)
     rows = read_jobs(file, supply.pools, sorted(supply.teams))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants
@@ -22,6 +24,7 @@ from ansible.plugins.loader import init_plugin_loader, inventory_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from bedplate.errors import Problem, SiteError
+from bedplate.lock_place import FACTS
 from bedplate.nearest import nearest
 from bedplate.site import files
 from bedplate.site.effective import RawHost, Reader, is_wish
@@ -31,7 +34,6 @@ from bedplate.site.positions import Positions, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,21 @@ class _Loader(DataLoader):  # type: ignore[misc]  # it has no types
         if file_name in self.checked:
             return self.checked[file_name]
         return super().load_from_file(file_name, *args, **options)
+
+
+class _Inventory(InventoryManager):  # type: ignore[misc]  # it has no types
+    """Leaves the site's facts out, whatever ansible.cfg says."""
+
+    def parse_source(self, source: str, cache: bool = False) -> bool:
+        """Read a source below the site."""
+        if source in {f"{one}/{FACTS}" for one in self._sources} and Path(source).is_dir():
+            return False
+        return bool(super().parse_source(source, cache=cache))
+
+
+def ignores_facts() -> bool:
+    """Tell whether Ansible's own commands leave a site's facts out of the inventory."""
+    return any(re.search(one, FACTS) for one in constants.INVENTORY_IGNORE_PATTERNS)
 
 
 def _check_files(
@@ -221,7 +238,7 @@ def _open(site: Path) -> _Opened:
     try:
         with _strictly():
             written, wishes = _check_files(site, loader, positions)
-            inventory = InventoryManager(loader=loader, sources=[str(site.resolve())])
+            inventory = _Inventory(loader=loader, sources=[str(site.resolve())])
         reader = Reader(site, loader, inventory, positions)
     except AnsibleError as error:
         what = "inventory cannot be read"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
+from bedplate.lock_place import FACTS
 from bedplate.site.aliases import unfolds
 
 if TYPE_CHECKING:
@@ -58,8 +59,10 @@ def check(site: Path) -> tuple[list[SiteFile], list[Problem]]:
     problems: list[Problem] = []
     for path in files_of(site):
         folders = path.relative_to(site).parts
+        if folders[0] == FACTS and len(folders) > 1:
+            continue
         variables = bool(VARIABLES & set(folders[:-1]))
-        outcome = _read(path, variables=variables)
+        outcome = read(path, variables=variables)
         if isinstance(outcome, Problem):
             problems.append(outcome)
         # Elsewhere, a file without a suffix may be an inventory in the INI format.
@@ -78,7 +81,7 @@ def _owner(parts: tuple[str, ...]) -> tuple[str, str]:
     return parts[at], name.removesuffix(suffix) if suffix in YAML else name
 
 
-def _read(path: Path, *, variables: bool) -> str | Problem | None:
+def read(path: Path, *, variables: bool) -> str | Problem | None:
     """Return the text of a file, None where it is a program, or what is wrong."""
     try:
         status = path.stat()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate.catalogue import catalogue_of
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.schedulers.kueue import policies, queues, tenancy, webhooks
@@ -62,7 +63,13 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
             ),
         )
         made: dict[str, pulumi.CustomResource] = {}
-        for found in (*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)):
+        facts = catalogue_of(site)
+        wanted = (
+            *tenancy.objects(lock),
+            *queues.objects(lock, facts),
+            *policies.objects(lock, facts),
+        )
+        for found in wanted:
             made[_place(found)] = self._resource(name, found, release, made)
         self.queues = pulumi.Output.from_input(sorted(queues.teams_of(lock)))
         self.register_outputs({"queues": self.queues})

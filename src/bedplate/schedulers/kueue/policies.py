@@ -24,6 +24,7 @@ from bedplate.schedulers.kueue.objects import (
 from bedplate.schedulers.kueue.queues import pools_of, teams_of
 
 if TYPE_CHECKING:
+    from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
 
 VERSION: Final = "admissionregistration.k8s.io/v1"
@@ -42,7 +43,7 @@ _QUEUED_KINDS: Final = (
 )
 
 
-def objects(lock: Lock) -> list[Object]:
+def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
     """Return the policies with their bindings; none where there are no teams."""
     if not teams_of(lock):
         return []
@@ -135,7 +136,7 @@ def objects(lock: Lock) -> list[Object]:
             f"' / allowed {', '.join(_resources(lock))} — ask for GPUs by the resource: "
             "the queue does not count claims'",
         ),
-        *users.objects(lock),
+        *users.objects(lock, catalogue),
     ]
 
 

@@ -23,6 +23,7 @@ from bedplate.schedulers.topology import HOST, POOL_LABEL, levels
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
     from bedplate.lock.model import Team
 
@@ -64,11 +65,11 @@ def places_nodes(lock: Lock) -> bool:
     return placement.pods == "binpack" and not placement.extender
 
 
-def objects(lock: Lock) -> list[Object]:
+def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
     """Return everything that lies in Kueue's API, in the order in which it is needed."""
     return [
         *topologies(lock),
-        *flavors(lock),
+        *flavors(lock, catalogue),
         *priority_classes(lock),
         *cohort(lock),
         *(cluster_queue(lock, name) for name in teams_of(lock)),
@@ -108,8 +109,9 @@ def flavor_name(lock: Lock, pool: str) -> str:
     return named(pool) if topology == HOSTS else f"{named(pool)}.{topology}"
 
 
-def flavors(lock: Lock) -> Iterator[Object]:
+def flavors(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
     """Yield a ResourceFlavor for each pool."""
+    catalogue = catalogue or load_catalogue()
     for pool in pools_of(lock):
         told = ", ".join(f"{count} {resource}" for resource, count in offered(lock, pool).items())
         spec: Object = {"nodeLabels": {POOL_LABEL: pool}}
@@ -118,7 +120,7 @@ def flavors(lock: Lock) -> Iterator[Object]:
         labels = {POOL_LABEL: pool}
         about = f"The nodes of {pool}: {told} in all."
         flavor = made("ResourceFlavor", flavor_name(lock, pool), about, labels=labels, spec=spec)
-        flavor["metadata"]["annotations"][UNITS] = annotation(lock, pool, load_catalogue())
+        flavor["metadata"]["annotations"][UNITS] = annotation(lock, pool, catalogue)
         yield flavor
 
 

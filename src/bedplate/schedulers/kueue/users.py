@@ -18,6 +18,7 @@ from bedplate.schedulers.kueue.objects import CONTROLLER, TEAM_LABEL, Object, ma
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
 
 #: The controllers of Jobs, ReplicaSets, CronJobs and others, each with an account here.
@@ -50,10 +51,10 @@ _KINDS: Final[tuple[tuple[str, tuple[str, ...], Kinds], ...]] = (
 )
 
 
-def objects(lock: Lock) -> list[Object]:
+def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
     """Return the policies; none where the API server has no such, and users stay unknown."""
     release = lock.cluster and lock.cluster.kubernetes.version
-    fact = load_catalogue().kubernetes.get(str(release))
+    fact = (catalogue or load_catalogue()).kubernetes.get(str(release))
     version = fact.value.mutating_policies if fact is not None else None
     if version is None:
         return []
