@@ -6,8 +6,6 @@ The sites come from `mutations.py`, in this process; the seed is printed with wh
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import io
 import json
 import random
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-# The package has a function of the same name.
-planning = importlib.import_module("bedplate.planning.plan")
 SEED = 20261121
 #: In the default layer: some of each kind, and this many at least.
 AT_LEAST = 600
@@ -75,12 +71,6 @@ def watched() -> Iterator[list[str]]:
         yield WATCHING[-1]
     finally:
         WATCHING.pop()
-
-
-@pytest.fixture(autouse=True)
-def _one_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the catalogue once: it is the same for all sites."""
-    monkeypatch.setattr(planning, "load_catalogue", functools.cache(planning.load_catalogue))
 
 
 def planned(site: Path) -> tuple[int, str, str]:

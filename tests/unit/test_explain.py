@@ -110,7 +110,7 @@ def facts_of(monkeypatch: pytest.MonkeyPatch, table: str, **changes: dict[str, o
         value = facts[name].value.model_copy(update=fields)
         facts[name] = facts[name].model_copy(update={"value": value})
     changed = replace(catalogue, **{table: facts})
-    monkeypatch.setattr(explain, "load_catalogue", lambda: changed)
+    monkeypatch.setattr(explain, "catalogue_of", lambda _: changed)
 
 
 def test_a_pools_alternatives_stand_under_the_shared_choice(
