@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import (
+    cleaned,
     now,
     place,
     read,
@@ -43,7 +44,7 @@ class ActionModule(ActionBase):
             pool=wish.get("pool"),
             lock=wish.get("lock_digest") or "",
             checked=now(),
-            content={"checks": [check]},
+            content=cleaned(self, {"checks": [check]}, task_vars),
         )
         path = place(Path(wish["evidence_dir"]), "host", wish["name"])
         before = evidence.hardware(read(path))

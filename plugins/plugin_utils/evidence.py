@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
@@ -18,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 evidence = package("portable.evidence.checks")
+harmless = package("harmless")
+reading = package("reading")
+writing = package("writing")
 
 
 def now() -> str:
@@ -26,29 +27,32 @@ def now() -> str:
 
 
 def place(folder: Path, kind: str, name: str) -> Path:
-    """Return where evidence lies: ``host-<name>.json``, ``drift-<name>.json``, ``cluster.json``."""
-    return folder / ("cluster.json" if kind == "cluster" else f"{kind}-{name}.json")
+    """Return where evidence lies: ``host-<name>.json``, ``drift-<name>.json``, ``cluster.json``.
+
+    Raises AnsibleError where a host's name cannot be a file's.
+    """
+    if kind == "cluster":
+        return folder / "cluster.json"
+    try:
+        return folder / f"{kind}-{writing.file_name(name, 'host')}.json"
+    except package("errors").BedplateError as error:
+        raise AnsibleError(str(error)) from None
 
 
 def read(path: Path) -> dict[str, Any]:
     """Return evidence that lies there; nothing where there is none, or none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = reading.document(path)
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def write(path: Path, document: Mapping[str, Any]) -> Path:
-    """Write evidence in one step."""
-    folder, name = path.parent, path.stem
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    # mkstemp's 0600 would keep the report from other users of the site; there is no secret in it.
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    """Write evidence in one step, readable by all: there is no secret in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    writing.replace(path, text.encode(errors="replace"))
     return path
 
 
@@ -76,6 +80,13 @@ def compare_hardware(document: dict[str, Any], last: Mapping[str, Any], *, drift
     document["checks"].append(check)
 
 
+def cleaned(action: ActionBase, content: Any, task_vars: Mapping[str, Any] | None) -> Any:
+    """Return what a host said without the proxy's password, and as nothing that steers a screen."""
+    proxy = action._templar.template((task_vars or {}).get("bedplate_proxy"))
+    url = proxy.get("url") if isinstance(proxy, dict) else None
+    return harmless.cleaned(content, harmless.secrets_of(str(url or "")))
+
+
 class EvidenceAction(ActionBase):
     """Runs the collector on the host, writes what it found, fails on failures."""
 
@@ -90,9 +101,11 @@ class EvidenceAction(ActionBase):
         wish = {key: value for key, value in self._task.args.items() if key != "waits"}
         try:
             answer = self._execute_module(module_args=wish, task_vars=task_vars)
+            answer = cleaned(self, answer, task_vars)
         except AnsibleConnectionFailure as error:
             # Old evidence would still say that all is well.
-            self._conclude(result, {"checks": [self._unreachable(str(error))]})
+            reason = cleaned(self, str(error), task_vars)
+            self._conclude(result, {"checks": [self._unreachable(reason)]})
             raise
         result.update(answer)
         collected = result.pop("collected", None)

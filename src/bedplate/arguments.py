@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
+from typing import Final
+
+#: What Linux takes.
+LONGEST: Final = 4095
 
 
 def path_of(text: str) -> Path:
     """Return a path. An empty text is refused: as a path it would be the working directory."""
     if not text.strip():
         raise argparse.ArgumentTypeError("got an empty name, allowed a path")
+    if (length := len(os.fsencode(text))) > LONGEST:
+        raise argparse.ArgumentTypeError(f"got a name of {length} bytes, allowed {LONGEST}")
     return Path(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -16,12 +17,13 @@ _CONTROL: Final = re.compile(
 #: User and password of an address, up to the last @, since a password may have `/` and `#` in it.
 #: The @ before an image's digest is none of them.
 _USER: Final = re.compile(r"(?<=://)[^\s\"'<>]+(?=@(?!sha256:))")
-_NAMES: Final = (
-    r"[\w-]*(?:token|passw(?:or)?d|passphrase|secret|signature|api[_-]?key|access[_-]?key)[\w-]*"
-)
 #: The value of a setting whose name says that it is secret: in a query, an option, an assignment.
-_NAMED: Final = re.compile(rf"(?i)(?<![\w-])({_NAMES})(\s*[=:]\s*)[\"']?[^\s&\"',;]+[\"']?")
-_HEADER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+)[a-z0-9+/_.~=-]{8,}")
+_NAMED: Final = re.compile(
+    r"(?i)((?<![\w-])[\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key|access[_-]?key)"
+    r"[\w-]*=|(?<!\w)passw(?:or)?d: ?|[?&](?:sig|signature|key|auth)=)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^\s&\"',;]+)"
+)
+_HEADER: Final = re.compile(r"(?i)(authorization: ?[a-z]+ |bearer (?=\S{20}))\S+")
 _KEY: Final = re.compile(
     r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
 )
@@ -45,8 +47,21 @@ def without_secrets(text: str, known: Iterable[str] = ()) -> str:
             text = text.replace(secret, "…")
     text = _KEY.sub("…", text)
     text = _USER.sub("…", text)
-    text = _NAMED.sub(r"\1\2…", text)
-    return _HEADER.sub(r"\1\2…", text)
+    text = _NAMED.sub(r"\1…", text)
+    return _HEADER.sub(r"\1…", text)
+
+
+def secrets_of(address: str) -> set[str]:
+    """Return what an address has in front of its @ that must not be shown, as written and decoded.
+
+    A user without a password may be a token.
+    """
+    found = _USER.search(address)
+    if found is None:
+        return set()
+    user, colon, password = found.group().partition(":")
+    secret = password if colon else user
+    return {secret, urllib.parse.unquote(secret)}
 
 
 def cleaned(value: Any, known: Iterable[str] = ()) -> Any:

@@ -7,11 +7,11 @@ import json
 import os
 import re
 import stat
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate import reading, writing
 from bedplate.errors import LockError, Problem
 from bedplate.lock_place import BILL, lock_path
 
@@ -56,11 +56,11 @@ def locked_site(site: Path) -> dict[str, Any]:
         return found
     cache = site / ".bedplate" / CACHE
     try:
-        kept = json.loads(cache.read_text(encoding="utf-8"))
+        kept = json.loads(reading.content(cache))
         if kept["of"] == fingerprint:
             _known[key] = (fingerprint, kept["lock"])
             return _known[key][1]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass  # not there, or not ours: it is made anew below
     found = _checked(site)
     _known[key] = (fingerprint, found)
@@ -116,10 +116,7 @@ def _dynamic(site: Path) -> bool:
 
 def _keep(cache: Path, content: dict[str, Any]) -> None:
     cache.parent.mkdir(mode=0o755, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f"{CACHE}.", dir=cache.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as out:
-        json.dump(content, out)
-    Path(name).replace(cache)
+    writing.replace(cache, json.dumps(content).encode(), mode=0o600)
 
 
 def checked_lock(site: Path) -> Lock:

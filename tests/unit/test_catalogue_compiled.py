@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import sys
@@ -91,6 +92,33 @@ def test_a_damaged_file_is_made_again(read: Read, damage: str) -> None:
     read.place.write_bytes({"cut": content[:-10], "empty": b""}.get(damage, other))
     assert read() == good
     assert read.times == 2
+    assert read() == good
+    assert read.times == 2
+
+
+class Harm:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return type(self.mark).touch, (self.mark,)
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(12345, 0o644), (None, 0o664), (None, 0o646)])
+def test_what_others_could_have_written_is_not_executed(
+    read: Read, tmp_path: Path, owner: int | None, mode: int
+) -> None:
+    """The digest is no secret: whoever may read the facts can make it."""
+    good = read()
+    content = read.place.read_bytes()[:32] + pickle.dumps(Harm(tmp_path / "executed"))
+    read.place.write_bytes(content)
+    read.place.chmod(mode)
+    if owner is not None:
+        os.chown(read.place, owner, -1)
+    assert read() == good
+    assert not (tmp_path / "executed").exists()
     assert read() == good
     assert read.times == 2
 

@@ -3,8 +3,9 @@
 Reading and checking every fact takes a fifth of the time of a plan, and comes to the same each time
 until a fact or the code that reads it changes. As with Python's own `.pyc` files, what came of it
 lies in `__pycache__` where that can be written and `PYTHONDONTWRITEBYTECODE` doesn't forbid it, and
-counts for nothing under another digest than that of all it was made from. Who could plant another
-file there could as well replace the code beside it.
+counts for nothing under another digest than that of all it was made from, nor where anybody else
+than the code's owner and the user of the day could have written it: reading it executes what it
+says. Who could plant another file there could as well replace the code beside it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import hashlib
 import os
 import pickle
 import sys
-import tempfile
 from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pydantic
+
+from bedplate import reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,7 @@ def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) 
         return read()
     # A file cut short, of another version of a library, or none: it is made again.
     with suppress(Exception):
-        content = place.read_bytes()
+        content = reading.content(place, owners={0, os.geteuid(), facts.stat().st_uid})
         if content.startswith(digest):
             found: Catalogue = pickle.loads(content[len(digest) :])  # noqa: S301 - see above
             return found
@@ -69,12 +71,4 @@ def _digest(facts: Path) -> bytes:
 def _keep(place: Path, content: bytes) -> None:
     """Write in one step: another process may be reading."""
     place.parent.mkdir(exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=place.name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            os.fchmod(handle, 0o644)
-        Path(temporary).replace(place)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    writing.replace(place, content)

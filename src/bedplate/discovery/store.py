@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bedplate import reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -20,16 +20,13 @@ HOSTS, POOLS = "hosts", "pools"
 def put(path: Path, text: str) -> None:
     """Write a file in one step, readable by all: there is no secret in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    writing.replace(path, text.encode(errors="replace"))
 
 
 def write_hosts(site: Path, records: Mapping[str, Mapping[str, Any]]) -> None:
     """Write what was read of each host."""
     for name, record in records.items():
+        name = writing.file_name(name, "host")
         text = json.dumps(record, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
         put(site / FOLDER / HOSTS / f"{name}.json", text)
 
@@ -39,7 +36,7 @@ def earlier(site: Path, names: Collection[str]) -> dict[str, dict[str, Any]]:
     found = {}
     for name in names:
         try:
-            record = json.loads((site / FOLDER / HOSTS / f"{name}.json").read_text("utf-8"))
+            record = reading.document(site / FOLDER / HOSTS / f"{name}.json")
             if record["format"] == 1 and record["facts"] is not None:
                 found[name] = record
         except (OSError, ValueError, KeyError, TypeError):
@@ -57,7 +54,10 @@ def forget(site: Path, known: Collection[str]) -> None:
 def write_pools(site: Path, proposals: Iterable[Proposal], shown: str) -> list[Path]:
     """Write a file for each proposal, remove those of earlier runs, and return what there is."""
     folder = site / FOLDER / POOLS
-    written = {folder / f"{one.name}.yml": one.render(shown) for one in proposals}
+    written = {
+        folder / f"{writing.file_name(one.name, 'pool')}.yml": one.render(shown)
+        for one in proposals
+    }
     for path, text in written.items():
         put(path, text)
     for path in folder.glob("*.yml"):

@@ -10,7 +10,9 @@ from bedplate.evidence.drift import load_drift
 from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
+from bedplate.harmless import cleaned
 from bedplate.lock import digest, load_lock
+from bedplate.lock.file import write_text
 from bedplate.portable.evidence import checks
 from bedplate.site import load_site
 
@@ -33,14 +35,16 @@ def run(site: Path) -> int:
         BedplateError: the site, its lock or its evidence is missing or cannot be read.
     """
     lock = load_lock(site)
-    evidence = load_evidence(site)
+    wished = load_site(site)
+    evidence = load_evidence(site, secrets=wished.secrets)
     # A pool's hosts have equal wishes, or the plan would have refused: the first speaks for all.
-    pools = load_site(site).pools
     wishes = {
-        name: hosts[0].wishes.model_dump(mode="json", exclude_defaults=True)
-        for name, hosts in pools.items()
+        name: cleaned(
+            hosts[0].wishes.model_dump(mode="json", exclude_defaults=True), wished.secrets
+        )
+        for name, hosts in wished.pools.items()
     }
-    drift = load_drift(site, lock, digest(site), evidence)
+    drift = load_drift(site, lock, digest(site), evidence, wished.secrets)
     report = replace(
         assemble(site.resolve().name, lock, digest(site), evidence, wishes, drift),
         usage=_usage(site, lock),
@@ -48,8 +52,8 @@ def run(site: Path) -> int:
     folder = site / ".bedplate"
     page = render(report)
     # A lone surrogate, as JSON can hold it, has no UTF-8: a question mark is no reason to fail.
-    (folder / "report.html").write_text(page, encoding="utf-8", errors="replace")
-    (folder / "junit.xml").write_text(junit(report), encoding="utf-8")
+    write_text(folder / "report.html", page.encode(errors="replace").decode())
+    write_text(folder / "junit.xml", junit(report))
     counts = report.counts
     print(
         f"{report.result.value}: {counts['pass']} checks passed, {counts['fail']} failed,"
@@ -69,8 +73,7 @@ def run(site: Path) -> int:
             print(f"  {name}: {state} — run: ansible-playbook -i {site} bedplate.gpu.site")
             continue
         for message in checks.failures([one.model_dump() for one in found.checks], name):
-            # As on the page: a lone surrogate is no reason to fail.
-            print(f"  {message.encode(errors='replace').decode()}")
+            print(f"  {message}")
     if report.set_aside:
         print(f"Set aside: {', '.join(report.set_aside)}.")
     if report.drifted:

@@ -6,13 +6,10 @@ at under another lock, is not known: never is it counted as clean.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from bedplate.evidence.model import Check, Evidence, Result, evidence_folder
+from bedplate.evidence.model import Check, Evidence, Result, evidence_folder, read_evidence, why
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -167,14 +164,14 @@ def _newest(found: Iterable[Evidence]) -> Mapping[str, str]:
     return {item.subject.name: item.checked for item in found if item.subject.kind == "host"}
 
 
-def _read(path: Path) -> Evidence | str:
+def _read(path: Path, secrets: Iterable[str]) -> Evidence | str:
     """Return the look for drift that lies there, or why there is none."""
     try:
-        return Evidence.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return read_evidence(path, secrets)
     except FileNotFoundError:
         return "was never looked at"
-    except (OSError, ValidationError, ValueError) as error:
-        return f"{path} cannot be read ({str(error).splitlines()[0]})"
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be read ({why(error)})"
 
 
 def _judge(
@@ -202,7 +199,11 @@ def _judge(
 
 
 def load_drift(
-    site: Path, lock: Lock, lock_digest: str, evidence: Sequence[Evidence]
+    site: Path,
+    lock: Lock,
+    lock_digest: str,
+    evidence: Sequence[Evidence],
+    secrets: Iterable[str] = (),
 ) -> tuple[HostDrift, ...]:
     """Return what is known of every host that drift.yml looks at, by name.
 
@@ -214,7 +215,7 @@ def load_drift(
     for name, host in sorted(lock.hosts.items()):
         if not GROUPS & set(host.groups):
             continue
-        found = _read(folder / f"drift-{name}.json")
+        found = _read(folder / f"drift-{name}.json", secrets)
         if isinstance(found, str):
             hosts.append(HostDrift(name, "", found))
         else:

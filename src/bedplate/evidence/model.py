@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from bedplate import reading
 from bedplate.errors import BedplateError, Problem
+from bedplate.harmless import cleaned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -46,6 +48,23 @@ class Subject(_Frozen):
     pool: str | None = None
 
 
+class _Driver(BaseModel):
+    stand_in: bool = False
+
+
+class _Changed(BaseModel):
+    checked: str
+    what: list[str]
+
+
+class _Facts(BaseModel):
+    """The facts that the report reads; the others are kept as they are."""
+
+    driver: _Driver | None = None
+    changed_since: _Changed = _Changed(checked="", what=[])
+    joined: bool = False
+
+
 class Evidence(_Frozen):
     """All checks of one subject at one time, under one lock."""
 
@@ -57,6 +76,12 @@ class Evidence(_Frozen):
     labels: dict[str, str] = Field(default_factory=dict)
     facts: dict[str, Any] = Field(default_factory=dict)
     checks: tuple[Check, ...]
+
+    @field_validator("facts")
+    @classmethod
+    def _typed(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        _Facts.model_validate(facts)
+        return facts
 
     @property
     def stand_in(self) -> bool:
@@ -81,9 +106,28 @@ def evidence_folder(site: Path) -> Path:
     return site / ".bedplate" / "evidence"
 
 
-def load_evidence(site: Path, *, needed: bool = True) -> tuple[Evidence, ...]:
+def read_evidence(path: Path, secrets: Iterable[str] = ()) -> Evidence:
+    """Return the evidence that lies there, with texts that steer no terminal and name no secret.
+
+    Raises OSError or ValueError; `why` words it.
+    """
+    return Evidence.model_validate(cleaned(reading.document(path), secrets))
+
+
+def why(error: Exception) -> str:
+    """Return in one line why a file is not evidence."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return reading.why(error)
+
+
+def load_evidence(
+    site: Path, *, needed: bool = True, secrets: Iterable[str] = ()
+) -> tuple[Evidence, ...]:
     """Read every verify step's evidence of *site*, hosts by name first.
 
+    `secrets` of the site are taken out of it, wherever they stand.
     Looks for drift lie beside it and are not evidence of this kind (`bedplate.evidence.drift`).
 
     Raises:
@@ -107,13 +151,13 @@ def load_evidence(site: Path, *, needed: bool = True) -> tuple[Evidence, ...]:
     problems: list[Problem] = []
     for path in paths:
         try:
-            found.append(Evidence.model_validate(json.loads(path.read_text(encoding="utf-8"))))
-        except (ValidationError, ValueError) as error:
+            found.append(read_evidence(path, secrets))
+        except (OSError, ValueError) as error:
             problems.append(
                 Problem(
                     what="a file is not evidence",
                     file=str(path),
-                    got=str(error).splitlines()[0],
+                    got=why(error),
                     allowed="evidence of format 1",
                     fix=f"remove it and run: ansible-playbook -i {site} bedplate.gpu.verify",
                 )

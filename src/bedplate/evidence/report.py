@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 
-#: User and password of an address, as a proxy's in the wishes.
-_USER = re.compile(r"(?<=://)[^/\s]+(?=@)")
 #: What a run leaves on a host on which it has not come to its end, or whose driver it took back.
 SET_ASIDE = ("site.finished", "host.reachable", "host.read", "driver.kept")
 #: The same in the cluster's evidence, of a node that upgrade.yml keeps closed.
@@ -189,11 +187,6 @@ def assemble(
     )
 
 
-def without_password(text: str) -> str:
-    """Return a text with users and passwords taken out of the addresses in it."""
-    return _USER.sub("…", text)
-
-
 def render(report: Report) -> str:
     """Render the page: HTML with its style inside and no script, readable from a file."""
     environment = Environment(
@@ -203,5 +196,4 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["without_password"] = without_password
     return environment.get_template("report.html.j2").render(report=report)

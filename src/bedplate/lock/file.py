@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
+from bedplate import reading, writing
 from bedplate.errors import LockError, Problem
 from bedplate.lock.model import FORMAT, Lock
 from bedplate.lock_place import lock_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: What a site's own checks of style have nothing to say about.
 GENERATED = "# yamllint disable\n"
@@ -47,9 +48,11 @@ def render(lock: Lock) -> str:
 def digest(site: Path) -> str:
     """Return the digest of the lock's bytes. Raises LockError if there is none."""
     try:
-        return f"sha256:{hashlib.sha256(lock_path(site).read_bytes()).hexdigest()}"
+        return f"sha256:{hashlib.sha256(reading.content(lock_path(site))).hexdigest()}"
     except FileNotFoundError as error:
         raise _missing(site) from error
+    except OSError as error:
+        raise _broken(site, None, reading.why(error)) from error
 
 
 def write_lock(site: Path, lock: Lock) -> bool:
@@ -59,25 +62,10 @@ def write_lock(site: Path, lock: Lock) -> bool:
 
 def write_text(path: Path, text: str) -> bool:
     """Replace a file in one step if that changes anything, and return whether it did."""
+    writing.remove_left(path)
     if path.is_file() and path.read_bytes() == text.encode():
         return False
-    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    writing.replace(path, text.encode(), durable=True)
     return True
 
 
@@ -85,9 +73,11 @@ def load_lock(site: Path) -> Lock:
     """Read the lock of *site*. Raises LockError if it is missing or cannot be used."""
     path = lock_path(site)
     try:
-        text = path.read_bytes().decode()
+        text = reading.content(path).decode()
     except FileNotFoundError as error:
         raise _missing(site) from error
+    except OSError as error:
+        raise _broken(site, None, reading.why(error)) from error
     except UnicodeDecodeError as error:
         raise _broken(site, None, "bytes that are not UTF-8") from error
     for number, line in enumerate(text.splitlines(), 1):
@@ -108,6 +98,8 @@ def load_lock(site: Path) -> Lock:
         mark = getattr(error, "problem_mark", None)
         at = mark.line + 1 if mark else None
         raise _broken(site, at, getattr(error, "problem", None) or "no YAML") from error
+    except RecursionError as error:
+        raise _broken(site, None, "nested too deeply") from error
     if not isinstance(content, dict):
         raise _broken(site, 1, "no mapping")
     if content.get("format") != FORMAT:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bedplate import writing
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def path_in(site: Path) -> Path:
@@ -16,12 +19,10 @@ def write(site: Path, text: str) -> None:
     """Put the kubeconfig in place at once, readable by its owner only."""
     path = path_in(site)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=path.parent)  # made with mode 0600
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    Path(fresh).replace(path)
+    writing.replace(path, text.encode(), mode=0o600)
 
 
 def remove(site: Path) -> None:
     """Remove the kubeconfig of a cluster that is gone."""
+    writing.remove_left(path_in(site))
     path_in(site).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from bedplate.errors import Problem, SiteError
+from bedplate.harmless import secrets_of
 from bedplate.nearest import nearest
 from bedplate.site import addresses, forms, membership, sameness
 from bedplate.site.membership import (
@@ -90,6 +91,13 @@ class Site:
     def nodes(self) -> list[SiteHost]:
         """Return the hosts that are nodes of the Kubernetes cluster, by name."""
         return [host for _, host in sorted(self.hosts.items()) if set(NODES) & set(host.groups)]
+
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """Return the passwords and tokens among the wishes."""
+        proxies = (host.wishes.bedplate_proxy for host in self.hosts.values())
+        urls = {proxy.url for proxy in proxies if proxy is not None}
+        return frozenset().union(*map(secrets_of, urls))
 
     @property
     def digest(self) -> str:

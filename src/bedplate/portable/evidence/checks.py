@@ -123,23 +123,30 @@ def simulated(host: Host) -> bool:
     return loaded is not None and loaded.simulated
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping as it is; nothing where evidence that was edited has something else there."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def hardware(document: Mapping[str, Any]) -> Dict[str, Any]:
     """Which machine and which GPUs (UUID by address) evidence is about, and since when of each.
 
     Evidence that could not look at one of them carries what the evidence before it knew: a host has
     no GPUs to tell of until it has a driver. Empty where neither is known.
     """
-    facts = document.get("facts") or {}
-    before = facts.get("before") or {}
-    checked = document.get("checked", "")
-    machine = {what: told for what, told in (facts.get("machine") or {}).items() if told}
-    gpus = {str(one["bus"]): str(one["uuid"]) for one in facts.get("gpus") or []}
-    of_old = before.get("checked", "")
+    facts = _mapping(document.get("facts"))
+    before = _mapping(facts.get("before"))
+    checked = str(document.get("checked", ""))
+    machine = {what: told for what, told in _mapping(facts.get("machine")).items() if told}
+    listed = facts.get("gpus")
+    each = [_mapping(one) for one in listed] if isinstance(listed, list) else []
+    gpus = {str(one["bus"]): str(one["uuid"]) for one in each if {"bus", "uuid"} <= set(one)}
+    of_old = str(before.get("checked", ""))
     found = {
         "checked": checked if machine else of_old,
-        "machine": machine or dict(before.get("machine") or {}),
-        "gpus_checked": checked if gpus else before.get("gpus_checked", of_old),
-        "gpus": gpus or dict(before.get("gpus") or {}),
+        "machine": machine or dict(_mapping(before.get("machine"))),
+        "gpus_checked": checked if gpus else str(before.get("gpus_checked", of_old)),
+        "gpus": gpus or dict(_mapping(before.get("gpus"))),
     }
     return found if found["machine"] or found["gpus"] else {}
 
