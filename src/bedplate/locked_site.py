@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from bedplate import reading, writing
 from bedplate.errors import LockError, Problem
 from bedplate.lock_place import BILL, lock_path
+from bedplate.walking import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bedplate.lock import Lock
 
 CACHE = "locked-site.json"
@@ -46,11 +44,11 @@ def locked_site(site: Path) -> dict[str, Any]:
     is read without importing what checks it, which costs fifty times as much as the reading. A
     site whose inventory comes from elsewhere is asked anew in each process: its files do not tell.
     """
-    fingerprint = _fingerprint(site)
+    fingerprint, dynamic = _looked_at(site)
     key = str(site.resolve())
     if key in _known and _known[key][0] == fingerprint:
         return _known[key][1]
-    if _dynamic(site):
+    if dynamic:
         found = _checked(site)
         _known[key] = (fingerprint, found)
         return found
@@ -68,23 +66,42 @@ def locked_site(site: Path) -> dict[str, Any]:
     return found
 
 
-def _fingerprint(site: Path) -> str:
-    """Digest name, time and size of everything that the answer depends on."""
-    package = Path(__file__).parent
-    files = [lock_path(site), site / BILL, *_configurations()]
-    for pattern in OF_THE_PACKAGE:
-        files += sorted(package.glob(pattern))
+def _looked_at(site: Path) -> tuple[str, bool]:
+    """Digest all that the answer depends on, and say whether it may depend on more.
+
+    What users write counts by its content: a file may be changed and keep size and time. Of the
+    package's many files no content is read.
+    """
     digest = hashlib.sha256()
-    for path in [*files, *_files_of(site)]:
-        try:
+    package = Path(__file__).parent
+    for pattern in OF_THE_PACKAGE:
+        for path in sorted(package.glob(pattern)):
             status = path.stat()
-        except OSError:  # not there, or a link to nowhere: reading the site says which
-            digest.update(f"{path} -\n".encode())
-        else:
-            digest.update(f"{path} {status.st_mtime_ns} {status.st_size}\n".encode())
+            times = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
+            digest.update(f"{path} {times} {status.st_size}\n".encode())
+    for path in (lock_path(site), site / BILL, *_configurations()):
+        _add(digest, path)
+    dynamic = False
+    for path in files_of(site, lambda name: name.startswith(".")):
+        content = _add(digest, path)
+        if content is None:
+            dynamic = True  # whatever it is, it is not known
+        elif path.stat().st_mode & 0o111 or ELSEWHERE.search(content):
+            dynamic = True
     named = {name: value for name, value in os.environ.items() if name.startswith(OF_ANSIBLE)}
     digest.update(json.dumps(named, sort_keys=True).encode())
-    return digest.hexdigest()
+    return digest.hexdigest(), dynamic
+
+
+def _add(digest: Any, path: Path) -> bytes | None:
+    """Add a file to a digest and return its content; None where it is no file that can be read."""
+    try:
+        content = reading.content(path)
+    except OSError as error:  # reading the site says what is wrong
+        digest.update(f"{path} {error.errno}\n".encode())
+        return None
+    digest.update(f"{path} {len(content)}\n".encode() + content)
+    return content
 
 
 def _configurations() -> list[Path]:
@@ -92,26 +109,6 @@ def _configurations() -> list[Path]:
     named = os.environ.get("ANSIBLE_CONFIG")
     here = [Path("ansible.cfg").absolute(), Path.home() / ".ansible.cfg"]
     return [*([Path(named)] if named else here), Path("/etc/ansible/ansible.cfg")]
-
-
-def _files_of(site: Path) -> Iterator[Path]:
-    for folder, names, found in os.walk(site, followlinks=True):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        yield from (Path(folder, name) for name in sorted(found) if not name.startswith("."))
-
-
-def _dynamic(site: Path) -> bool:
-    """Tell whether the site's hosts or variables may come from more than its files."""
-    for path in _files_of(site):
-        try:
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):
-                continue
-            if status.st_mode & 0o111 or ELSEWHERE.search(path.read_bytes()):
-                return True
-        except OSError:
-            return True  # whatever it is, it is not known
-    return False
 
 
 def _keep(cache: Path, content: dict[str, Any]) -> None:

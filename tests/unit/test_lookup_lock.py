@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +16,9 @@ from bedplate.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.locked_site import locked_site
 from tests.unit.bill.made import make, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 
@@ -131,9 +136,9 @@ def test_another_version_of_the_package_is_another_answer(
     (package / "resolver").mkdir(parents=True)
     (package / "catalogue" / "facts").mkdir(parents=True)
     monkeypatch.setattr(module, "__file__", str(package / "locked_site.py"))
-    before = module._fingerprint(site)
+    before = module._looked_at(site)
     (package / name).write_text("new")
-    assert module._fingerprint(site) != before
+    assert module._looked_at(site) != before
 
 
 @pytest.mark.parametrize(
@@ -149,3 +154,32 @@ def test_unusable_locks(site: Path, text: str, message: str) -> None:
     (site / ".bedplate.lock.yml").write_text(text)
     with pytest.raises(LockError, match=message):
         load_lock(site)
+
+
+def test_a_lock_that_was_edited_is_stale_whatever_its_size_and_time(site: Path) -> None:
+    locked_site(site)
+    lock = site / ".bedplate.lock.yml"
+    before = lock.stat()
+    text = lock.read_text()
+    lock.write_text(text.replace("10.244.0.0/16", "10.245.0.0/16"))
+    os.utime(lock, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (lock.stat().st_size, lock.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    with pytest.raises(
+        LockError, match=r'pod_subnet — got "10\.245\.0\.0/16" → "10\.244\.0\.0/16"'
+    ):
+        locked_site(site)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_is_no_lock(site: Path, make: Callable[[Path], None]) -> None:
+    """A pipe would be waited for."""
+    (site / ".bedplate.lock.yml").unlink()
+    make(site / ".bedplate.lock.yml")
+    with pytest.raises(LockError, match=r"lock cannot be read — .* — got (a pipe|Is a directory)"):
+        locked_site(site)
+
+
+def test_a_pipe_in_place_of_what_was_kept_is_not_waited_for(site: Path) -> None:
+    (site / ".bedplate").mkdir()
+    os.mkfifo(site / ".bedplate" / module.CACHE)
+    assert locked_site(site)["pools"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -77,6 +79,59 @@ def test_folders_may_be_links_and_circles(tmp_path: Path) -> None:
     assert load_site(site).hosts.keys() == {"cp1", "gpu-a", "gpu-b"}
     (tmp_path / "shared" / "pool_train.yml").write_bytes(b"\xff")
     assert said(site).startswith("file is not UTF-8 text — site/group_vars/pool_train.yml:1 — ")
+
+
+@pytest.mark.parametrize("target", ["/", "..", "../.."])
+def test_a_link_to_where_the_site_is_is_not_followed(target: str, tmp_path: Path) -> None:
+    """Ansible would read the whole machine as an inventory."""
+    site = broken(tmp_path, {})
+    (site / "group_vars" / "rootlink").symlink_to(target if target == "/" else "../" + target)
+    started = time.process_time()
+    line = said(site)
+    assert line.startswith(
+        "link leads to a folder that the site is in — site/group_vars/rootlink — got /"
+    )
+    assert time.process_time() - started < 2
+
+
+def test_a_walk_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bedplate.walking.MOST", 100)
+    site = broken(tmp_path, {})
+    (tmp_path / "many").mkdir()
+    for number in range(110):
+        (tmp_path / "many" / f"x{number}").touch()
+    (site / "group_vars" / "all" / "link").symlink_to(tmp_path / "many")
+    assert said(site).startswith(
+        "site has no end — site/group_vars/all/link — got more than 100 files and folders / "
+    )
+
+
+class Noting(io.StringIO):
+    """Notes in a file that something was written."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self.mark = mark
+
+    def write(self, text: str) -> int:
+        """Keep a text."""
+        self.mark.touch()
+        return super().write(text)
+
+
+def test_a_program_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends here as soon as it was."""
+    site, mark = broken(tmp_path, {}), tmp_path / "named"
+    program = site / "cloud"
+    waits = f"while [ $n -lt 600 ] && [ ! -e {mark} ]; do sleep 0.1; n=$((n+1)); done"
+    program.write_text(f"#!/bin/sh\nn=0; {waits}; echo '{{}}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("bedplate.site.ansible_adapter.PATIENCE", 0.2)
+    monkeypatch.setattr("sys.stderr", Noting(mark))
+    assert load_site(site)
+    assert sys.stderr.getvalue().startswith(  # type: ignore[attr-defined]
+        f"bedplate: still waiting for {program}; Ctrl-C ends it\n"
+    )
 
 
 def test_a_value_may_be_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

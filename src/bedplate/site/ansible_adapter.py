@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -216,6 +218,32 @@ def _collections() -> None:
         init_plugin_loader()
 
 
+#: Seconds after which a program that Ansible waits for is named.
+PATIENCE = 10.0
+
+
+@contextlib.contextmanager
+def _naming_what_is_waited_for(site: Path) -> Iterator[None]:
+    """Say it when programs take long: Ansible gives them all the time that they want."""
+
+    def say() -> None:
+        programs: list[Path] = []
+        with contextlib.suppress(SiteError, OSError):
+            programs += (path for path in files.files_of(site) if os.access(path, os.X_OK))
+        configured = constants.DEFAULT_VAULT_PASSWORD_FILE
+        programs += [Path(configured)] if configured else []
+        named = ", ".join(map(str, programs)) or "Ansible's inventory plugins"
+        print(f"bedplate: still waiting for {named}; Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    timer = threading.Timer(PATIENCE, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 @dataclass(frozen=True)
 class _Opened:
     """An inventory whose files are read and checked."""
@@ -229,6 +257,11 @@ class _Opened:
 
 def _open(site: Path) -> _Opened:
     """Open an inventory directory. Raises SiteError with everything that cannot be read."""
+    with _naming_what_is_waited_for(site):
+        return _opened(site)
+
+
+def _opened(site: Path) -> _Opened:
     _collections()
     positions = Positions(site)
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate import walking
 from bedplate.errors import Problem
 from bedplate.lock_place import FACTS
 from bedplate.site.aliases import unfolds
@@ -38,19 +38,8 @@ class SiteFile:
 
 
 def files_of(site: Path) -> Iterator[Path]:
-    """Yield the files that Ansible would read, by name; dot files are never inventory.
-
-    Links are followed, as Ansible does; a folder that leads back to itself is entered once.
-    """
-    entered = set()
-    for folder, names, files in os.walk(site, followlinks=True):
-        here = Path(folder).stat()
-        names[:] = sorted(name for name in names if not IGNORED.search(name))
-        if (here.st_dev, here.st_ino) in entered:
-            names.clear()
-            continue
-        entered.add((here.st_dev, here.st_ino))
-        yield from (Path(folder, name) for name in sorted(files) if not IGNORED.search(name))
+    """Yield the files that Ansible would read, by name; dot files are never inventory."""
+    yield from walking.files_of(site, IGNORED.search)
 
 
 def check(site: Path) -> tuple[list[SiteFile], list[Problem]]:
