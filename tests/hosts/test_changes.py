@@ -89,7 +89,7 @@ def test_back_without_a_network(changed: Machine) -> None:
         changed.execute("mv /etc/apt/away /etc/apt/sources.list.d; apt-get update")
     assert record(changed)["reason"] == "a rollback was asked for"
     assert changed.refused(NEW, playbook="rollback.yml") == (
-        f"there is no driver to go back to — node — got: {OLD} (proprietary) alone; allowed: a"
+        f"there is no driver to roll back to — node — got: {OLD} (proprietary) alone; allowed: a"
         " driver that worked before it — Choose one in the site and run 'bedplate plan' and"
         " bedplate.gpu.site."
     )
@@ -104,11 +104,11 @@ def test_a_driver_that_does_not_load_is_taken_back(changed: Machine) -> None:
         changed.execute(f"rm {FAULT}")
     is_on(changed, OLD)
     assert said.startswith(
-        f"driver {NEW} (proprietary) failed and was taken back — node — got: the NVIDIA kernel"
+        f"driver {NEW} (proprietary) failed and was rolled back — node — got: the NVIDIA kernel"
         " module does not load as wished — node — got: modprobe nvidia: "
     )
     assert said.endswith(
-        f"now: {OLD} (proprietary) — Mend the cause, or choose another driver and run"
+        f"now: {OLD} (proprietary) — Fix the cause, or choose another driver and run"
         " 'bedplate plan'."
     )
     assert record(changed)["failed"]["version"] == NEW
@@ -137,7 +137,7 @@ def test_a_driver_that_loads_and_is_not_healthy_is_taken_back(changed: Machine) 
     finally:
         changed.execute(f"rm {DUMB}")
     is_on(changed, OLD)
-    begins = f"driver {NEW} (proprietary) failed and was taken back — node — got: "
+    begins = f"driver {NEW} (proprietary) failed and was rolled back — node — got: "
     assert said.startswith(begins)
     assert "nvidia-smi: No devices were found" in said
     failed = record(changed)
@@ -207,7 +207,7 @@ def test_a_package_that_cannot_be_configured_is_taken_back(changed: Machine) -> 
         changed.execute(f"mv {BUILDER}.away {BUILDER}")
     is_on(changed, OLD)
     assert said == (
-        f"driver {NEW} (proprietary) failed and was taken back — node — got: packages could not be"
+        f"driver {NEW} (proprietary) failed and was rolled back — node — got: packages could not be"
         " installed — node — got: dpkg: error processing package nvidia-kernel-dkms (--configure):"
         " installed nvidia-kernel-dkms package post-installation script subprocess returned error"
         " exit status 10; E: Sub-process /usr/bin/dpkg returned an error code (1); allowed: "
@@ -218,7 +218,7 @@ def test_a_package_that_cannot_be_configured_is_taken_back(changed: Machine) -> 
             )
         )
         + " — Mend what apt says on the host and run the play again.; now: "
-        f"{OLD} (proprietary) — Mend the cause, or choose another driver and run 'bedplate plan'."
+        f"{OLD} (proprietary) — Fix the cause, or choose another driver and run 'bedplate plan'."
     )
 
 
@@ -229,7 +229,7 @@ def test_a_first_installation_that_fails_leaves_dpkg_clean(
     machine.execute(NO_BUILD)
     said = machine.refused(NEW, nvidia_driver_beside=["socat"])
     assert said.endswith(
-        "now: no driver — Mend the cause, or choose another driver and run 'bedplate plan'."
+        "now: no driver — Fix the cause, or choose another driver and run 'bedplate plan'."
     )
     states = machine.state()
     assert (states["audit"], states["journal"]) == ([], [])

@@ -119,7 +119,7 @@ def test_of_four_hosts_a_bad_one_is_set_aside(fleet: SiteCommands) -> None:
     rows = recap(done.stdout)
     assert {name: rows[name]["failed"] for name in HOSTS} == {n: int(n == BAD) for n in HOSTS}
     told = unwrapped(done.stdout)
-    assert f"driver {NEW} (open) failed and was taken back — {BAD} — got: " in told
+    assert f"driver {NEW} (open) failed and was rolled back — {BAD} — got: " in told
     assert "nvidia-smi: No devices were found" in told
     assert {name: loaded(fleet, name) for name in HOSTS} == {
         name: OLD if name == BAD else NEW for name in HOSTS

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = "470.256.02", "535.261.03"
 #: The task that takes long: it is also killed in its middle, seconds after its start.
-TRANSACTION = "Exchange and hold the driver's packages in one transaction"
+TRANSACTION = "Install and hold the driver's packages in one transaction"
 MIDDLE = (2.0, 5.0, 8.0)
 SEED = 535
 #: Of the whole sweep.

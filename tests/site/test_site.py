@@ -185,7 +185,7 @@ def test_too_little_disk_and_a_taken_port_are_named(site: SiteCommands) -> None:
 def test_playbook_killed_three_times_ends_as_if_undisturbed(site: SiteCommands) -> None:
     play = ["ansible-playbook", "-i", str(site.site), "site.yml"]
     for task in (
-        "nvidia_driver : Exchange and hold",
+        "nvidia_driver : Install and hold",
         "container_runtime : Install the runtime's archive",
         "kubernetes_node : Configure crictl",
     ):

@@ -146,7 +146,7 @@ def test_check_mode_announces_the_exchange_and_disturbs_nobody(
     exchange.announced = {name: changed_tasks(done.stdout, name) for name in GPUS}
     assert disturbance(site) == before
     assert exchange.announced["gpu-a"] == []
-    assert "Empty the node" in exchange.announced["gpu-b"]
+    assert "Drain the node" in exchange.announced["gpu-b"]
     assert exchange.announced["gpu-c"] == exchange.announced["gpu-b"]
     assert re.search(r"driver 470\S+", unwrapped(done.stdout))
 
@@ -169,13 +169,13 @@ def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
     }
     told = unwrapped(done.stdout)
     assert "no uncorrected memory errors, and ECC as it stays — gpu-c [health.ecc] — got: " in told
-    assert re.search(r"— driver 470\S+ \(proprietary\) was taken back; now: 535", told)
+    assert re.search(r"— driver 470\S+ \(proprietary\) was rolled back; now: 535", told)
     assert loaded(site, "gpu-b").startswith("470.")
     assert loaded(site, "gpu-c").startswith("535.")
     closed = {name: node(site, name)["spec"].get("unschedulable", False) for name in GPUS}
     assert closed == {"gpu-a": False, "gpu-b": False, "gpu-c": True}
     reason = node(site, "gpu-c")["metadata"]["annotations"]["bedplate.gpu/out-of-service"]
-    assert reason.startswith("set aside by bedplate.gpu.upgrade: no uncorrected memory errors")
+    assert reason.startswith("excluded by bedplate.gpu.upgrade: no uncorrected memory errors")
     assert allocatable(site)["gpu-b"] == GPUS["gpu-b"]
     wait_for("the workload has moved", lambda: "Running" in phases(site))
     evidence = json.loads((site.site / ".bedplate/evidence/host-gpu-c.json").read_text())

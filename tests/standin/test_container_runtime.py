@@ -159,7 +159,7 @@ def test_a_node_that_has_joined_keeps_what_it_has(site: Path) -> None:
     other = {VENDOR: "9:9.9.9-1"}
     changed, said = play(site, container_runtime_packages=other)
     assert changed == 0, said
-    assert "pending, because the node has joined a cluster" in said
+    assert "deferred until the node is drained" in said
     changed, said = play(site, **archive(site))
     assert changed == 0, said
     assert "another source than archive" in " ".join(said.split())

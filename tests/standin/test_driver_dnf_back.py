@@ -170,7 +170,7 @@ def test_one_that_is_not_healthy_is_taken_back_in_one_transaction(site: Path) ->
         " the kernel's log on the host."
     )
     assert (
-        f"driver {NEW} (open) failed and was taken back — one — got: {reason}; now: {OLD} (open) —"
+        f"driver {NEW} (open) failed and was rolled back — one — got: {reason}; now: {OLD} (open) —"
         " Mend the cause, or choose another driver and run 'bedplate plan'."
     ) in said
     assert state(site) == before
@@ -194,9 +194,9 @@ def test_nothing_goes_back_without_the_repository_and_all_of_it_with_it(site: Pa
     shutil.move(gone, there)
     assert changed == -1
     assert re.search(
-        rf"the host could not go back to {OLD} [(]open[)] — one — packages could not be installed —"
-        rf" \S+ — got: Error opening /{playing.REPOSITORY}/\S+: No such file or directory .*;"
-        r" allowed: .* — it was to go back because: a rollback was asked for",
+        rf"the host could not roll back to {OLD} [(]open[)] — one — packages could not be"
+        rf" installed — \S+ — got: Error opening /{playing.REPOSITORY}/\S+: No such file or"
+        r" directory .*; allowed: .* — the rollback was for: a rollback was asked for",
         said,
     )
     kept = ("packages", "locks", "loaded", "good")
@@ -215,8 +215,9 @@ def test_there_is_one_way_back(site: Path) -> None:
     changed, said = play(site, "rollback", NEW)
     assert changed == -1
     assert (
-        f"there is no driver to go back to — one — got: {OLD} (open) alone; allowed: a driver that"
-        " worked before it — Choose one in the site and run 'bedplate plan' and bedplate.gpu.site."
+        f"there is no driver to roll back to — one — got: {OLD} (open) alone; allowed: a driver"
+        " that worked before it — Choose one in the site and run 'bedplate plan' and"
+        " bedplate.gpu.site."
     ) in said
     assert state(site) == before
 

@@ -22,6 +22,10 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("README.md", page),
     ("CHANGELOG.md", page),
     ("docs/*.md", page),
+    ("roles/*/README.md", page),
+    ("playbooks/**/*.yml", tasks),
+    ("roles/**/*.yml", tasks),
+    ("roles/**/*.j2", template),
 ]
 
 

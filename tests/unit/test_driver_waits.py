@@ -123,7 +123,7 @@ def test_who_asks_the_gpus_waits_with_a_driver_of_which_nothing_is_loaded(
         for task in yaml.safe_load((PLAYBOOKS / "tasks" / "nvidia_stack.yml").read_text())
         if task["name"].startswith("The driver, ")
     )
-    (fabric,) = (task["when"] for task in brings if task["name"] == "Fabric of NVSwitch boards")
+    (fabric,) = (task["when"] for task in brings if task["name"] == "Fabric of NVSwitch systems")
     conditions = [found["NVIDIA container toolkit"], found["What asks the driver"], fabric]
     host: dict[str, Any] = HERE | ({} if module is None else {"__nvidia_driver_module": module})
     tasks = [

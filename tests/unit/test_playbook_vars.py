@@ -71,7 +71,7 @@ def test_a_host_that_is_lost_counts_against_the_upgrades_budget(tmp_path: Path) 
 def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path: Path) -> None:
     tasks = [{"ansible.builtin.include_tasks": str(PLAYBOOKS / "tasks" / "exchange.yml")}]
     said = play(tmp_path, {"one": HERE}, tasks)
-    assert "the node cannot be emptied — one — got: no host in control_plane; allowed: " in said
+    assert "the node cannot be drained — one — got: no host in control_plane; allowed: " in said
     assert "failed=1" in said
 
 
@@ -98,7 +98,7 @@ def test_no_node_is_emptied_for_modules_of_a_kernel_that_it_may_not_boot(tmp_pat
     ]
     said = play(tmp_path, hosts, tasks)
     message = (
-        "the node would be emptied for modules of a kernel that it may not boot — {} —"
+        "the node would be drained for modules of a kernel that it may not boot — {} —"
         " got: no reboot is allowed; allowed: a reboot into kernel 6.1.0-50-amd64, for which the"
         " driver comes built — Run bedplate.gpu.upgrade with -e upgrade_reboot_allowed=true."
     )
@@ -124,7 +124,7 @@ def test_no_node_is_emptied_for_cards_that_only_a_boot_sets_free(tmp_path: Path)
         }
     ]
     said = play(tmp_path, hosts, tasks)
-    message = "the node would be emptied for a driver that gets no card before a boot — {} —"
+    message = "the node would be drained for a driver that gets no GPU before a boot — {} —"
     assert [name for name in hosts if message.format(name) in said] == ["waits"], said
 
 
@@ -158,7 +158,7 @@ def test_only_a_node_is_drained_for_a_way_out_that_goes(tmp_path: Path) -> None:
     line = "<{{ inventory_hostname }}: {{ __upgrade_pending | join('; ') }}>"
     said = play(tmp_path, hosts, [{"ansible.builtin.debug": {"msg": line}}])
     found = dict(re.findall(r"msg: ['\"]?<([\w-]+): (.*?)>", said))
-    expected = dict.fromkeys(hosts, "") | {"node": "the way out through the proxy"}
+    expected = dict.fromkeys(hosts, "") | {"node": "the outbound proxy"}
     assert found == expected, said
 
 
@@ -382,7 +382,7 @@ OF_THE_CLUSTER_STACK = {"__kubernetes_node_archives"}
 def said_to_wait(text: str) -> set[str]:
     """Name the answers that a task file's words of what waits are taken from."""
     found: set[str] = set()
-    words = "pending, because the node has joined|deferred until the node is drained"
+    words = "deferred until the node is drained"
     for said in re.findall(rf'msg: "(?:{words})[^"]*"', text):
         names = re.findall(r"__\w+", said)
         # A variable of the task adds several up.

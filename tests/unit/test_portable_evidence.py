@@ -356,7 +356,7 @@ def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: 
         "name": "gpu-a",
         "labels": {},
         "annotations": {
-            "bedplate.gpu/out-of-service": "set aside by bedplate.gpu.upgrade: it burns"
+            "bedplate.gpu/out-of-service": "excluded by bedplate.gpu.upgrade: it burns"
         },
     }
     # Its user's own.
@@ -366,7 +366,7 @@ def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: 
     assert told == (
         "node gpu-a is not kept out of service by "
         "bedplate.gpu.upgrade — demo [node.gpu-a.in_service] —"
-        " got: out of service (set aside by bedplate.gpu.upgrade: it burns); allowed: in service —"
+        " got: out of service (excluded by bedplate.gpu.upgrade: it burns); allowed: in service —"
         " Mend what it says, run bedplate.gpu.upgrade with --limit "
         "gpu-a, and then bedplate.gpu.verify."
     )

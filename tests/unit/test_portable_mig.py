@@ -354,7 +354,7 @@ def test_a_layout_of_cards_that_are_not_there_is_refused(cards: Cards) -> None:
     assert str(caught.value) == (
         "the layout names GPUs that the host does not have — node — got: GPU 2;"
         " allowed: GPU 0, 1 —"
-        " Correct the cards of bedplate_sharing of the host's pool, and run 'bedplate plan'."
+        " Correct the GPUs of bedplate_sharing of the host's pool, and run 'bedplate plan'."
     )
     assert cards.commands == []
 

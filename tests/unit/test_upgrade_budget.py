@@ -184,8 +184,8 @@ def test_no_wave_begins_once_more_hosts_are_set_aside_than_the_budget_allows(
         " SSH — Check its address, its power, its host key and the way to it."
     )
     ends = (
-        "the upgrade ends here — {} and the hosts after it — got: 2 set aside (two, four);"
-        " allowed: 1 (upgrade_failure_budget) — Mend those, or go "
+        "the upgrade ends here — {} and the hosts after it — got: 2 excluded (two, four);"
+        " allowed: 1 (upgrade_failure_budget) — Fix those, or roll "
         "back with bedplate.gpu.rollback, and run"
         " bedplate.gpu.upgrade again."
     )

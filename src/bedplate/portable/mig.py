@@ -301,7 +301,7 @@ def refusal(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
             where,
             "GPU " + ", ".join(missing),
             "GPU " + ", ".join(str(card.number) for card in cards),
-            "Correct the cards of bedplate_sharing of the host's pool, and run 'bedplate plan'.",
+            "Correct the GPUs of bedplate_sharing of the host's pool, and run 'bedplate plan'.",
         )
     whole = [str(card.number) for card in cards if card.mig is None and wish.of(card.number)]
     if whole:

@@ -84,7 +84,7 @@ def test_guests_with_shares_alone_are_given_a_licence(tmp_path: Path) -> None:
         [
             Path(sys.executable).with_name("ansible-playbook"),
             "--check",
-            "--start-at-task=Licence of a guest's shares of cards",
+            "--start-at-task=Licence of a guest's shares of GPUs",
             f"--extra-vars=@{tmp_path / 'given.yml'}",
             "--inventory",
             tmp_path / "hosts.yml",
