@@ -20,6 +20,7 @@ from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
+from bedplate.lock.model import Sources
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
@@ -59,6 +60,11 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         help="certificates of the authorities to trust instead of the system's, in PEM",
     )
     parser.add_argument(
+        "--upstream",
+        action="store_true",
+        help="ask the vendors though the site has a mirror: before the mirror is filled",
+    )
+    parser.add_argument(
         "--check", action="store_true", help="ask nobody; 2 unless the bill is up to date"
     )
     parser.add_argument(
@@ -93,7 +99,7 @@ def run(options: Namespace) -> int:
     started = time.monotonic()
     web = Web(options.ca)
     try:
-        bill = resolved(site, lock, web)
+        bill = resolved(site, lock, web, upstream=options.upstream)
     finally:
         web.close()
     written = write_bill(site, bill)
@@ -102,15 +108,18 @@ def run(options: Namespace) -> int:
     return _gone(bill)
 
 
-def resolved(site: Path, lock: Lock, web: Web) -> Bill:
+def resolved(site: Path, lock: Lock, web: Web, *, upstream: bool = False) -> Bill:
     """Return the bill of a site's lock, going on from what an interrupted run has found.
+
+    With *upstream* the vendors are asked, whose own keys sign, whatever mirror the site has.
 
     Raises:
         ResolveError: something could not be looked up, or a team's own image does not run.
     """
     catalogue = catalogue_of(site)
-    places = Places.of(lock.sources, catalogue)
-    keys = dict(lock.sources.keys)
+    sources = Sources(mode="upstream") if upstream else lock.sources
+    places = Places.of(sources, catalogue)
+    keys = dict(sources.keys)
     check_teams(web, places, lock, catalogue)
     partial = Partial(site, {"mirror": places.mirror, "keys": keys})
     before = load_bill(site) or Bill()

@@ -8,6 +8,7 @@ import os
 import re
 import ssl
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,8 +20,10 @@ from urllib3.util import Retry
 from bedplate.bill.errors import refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from bedplate.bill.errors import ResolveError
 
 SECONDS = (10, 60)  # to connect, and between two reads
 CONNECTIONS = 16
@@ -30,7 +33,7 @@ ATTEMPTS, BACKOFF = 4, 0.5
 #: A server that wants a longer wait is asked again after this one, in seconds, and then given up.
 LONGEST_WAIT = 20
 LATER = (429, 500, 502, 503, 504)
-OK, UNAUTHORISED = 200, 401
+OK, PARTIAL, UNAUTHORISED = 200, 206, 401
 #: No small file is larger: a whole index of packages has a few megabytes.
 LARGEST = 64 * 1024 * 1024
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
@@ -142,6 +145,29 @@ class Web:
             raise refused(what, url, answer.failure)
         return answer
 
+    @contextmanager
+    def opened(self, url: str, what: str, offset: int = 0) -> Iterator[requests.Response]:
+        """Open a large file from an offset on; an anonymous login to a registry is done.
+
+        The answer is 200 with all of the file, or 206 with the rest of it; its bytes are in `raw`.
+
+        Raises:
+            ResolveError: no server gives it; *what* says what was looked for.
+        """
+        repository = url.rsplit("/", 2)[0]
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        for again in (True, False):
+            token = self._tokens.get(repository)
+            with self._answer("GET", url, {**headers, **_bearing(token)}) as answer:
+                if answer.status_code == UNAUTHORISED and again:
+                    challenge = answer.headers.get("WWW-Authenticate", "")
+                    self._tokens[repository] = self._token(challenge, url, what)
+                    continue
+                if answer.status_code not in (OK, PARTIAL):
+                    raise refused(what, url, f"HTTP {answer.status_code} {answer.reason}")
+                yield answer
+                return
+
     def _token(self, challenge: str, url: str, what: str) -> str:
         """Ask for the token that a registry hands out to everybody."""
         scheme, _, rest = challenge.partition(" ")
@@ -161,45 +187,66 @@ class Web:
             raise refused(what, realm, f"HTTP {answer.status} and no token") from error
 
     def _ask(self, method: str, url: str, headers: Mapping[str, str] | None) -> Answer:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                answer, body = self._whole(method, url, headers)
+                break
+            except requests.RequestException as error:  # broken off on the way
+                if not left:
+                    raise _unanswered(url, error) from error
+        with self._lock:
+            self.traffic.requests += 1 + len(answer.history)
+            self.traffic.received += len(body)
+            self.traffic.hosts.add(urlsplit(answer.url).netloc)
+        return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+
+    def _whole(
+        self, method: str, url: str, headers: Mapping[str, str] | None
+    ) -> tuple[requests.Response, bytearray]:
         body = bytearray()
+        with self._answer(method, url, headers) as answer:
+            for block in answer.iter_content(1 << 16):
+                body += block
+                if len(body) > LARGEST:
+                    raise refused("answer is too large", url, f"more than {LARGEST} bytes")
+        return answer, body
+
+    def _answer(
+        self, method: str, url: str, headers: Mapping[str, str] | None
+    ) -> requests.Response:
         try:
-            # Given with each request: the environment wins over what a session has.
-            with self._session.request(
+            # Authorities with each request: the environment wins over what a session has.
+            return self._session.request(
                 method,
                 url,
                 headers=headers,
                 timeout=SECONDS,
                 stream=True,
                 verify=self._authorities,
-            ) as answer:
-                for block in answer.iter_content(1 << 16):
-                    body += block
-                    if len(body) > LARGEST:
-                        raise refused("answer is too large", url, f"more than {LARGEST} bytes")
+            )
         except (requests.RequestException, OSError) as error:
-            # One problem a host, however many of its addresses were asked.
-            place = urlsplit(url)
-            if isinstance(error, requests.exceptions.SSLError):
-                raise refused(
-                    "host is not trusted",
-                    place.netloc,
-                    _reason(error),
-                    "a certificate of a known authority",
-                    "where an authority of your own signs it, name its certificate with --ca",
-                ) from error
-            raise refused(
-                "host does not answer",
-                place.netloc,
-                _reason(error),
-                "an answer",
-                f"see that this machine reaches it: curl -I {place.scheme}://{place.netloc}/; "
-                "behind a proxy, set https_proxy",
-            ) from error
-        with self._lock:
-            self.traffic.requests += 1 + len(answer.history)
-            self.traffic.received += len(body)
-            self.traffic.hosts.add(urlsplit(answer.url).netloc)
-        return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+            raise _unanswered(url, error) from error
+
+
+def _unanswered(url: str, error: Exception) -> ResolveError:
+    """Return the error for a host: one a host, however many of its addresses were asked."""
+    place = urlsplit(url)
+    if isinstance(error, requests.exceptions.SSLError):
+        return refused(
+            "host is not trusted",
+            place.netloc,
+            reason_of(error),
+            "a certificate of a known authority",
+            "where an authority of your own signs it, name its certificate with --ca",
+        )
+    return refused(
+        "host does not answer",
+        place.netloc,
+        reason_of(error),
+        "an answer",
+        f"see that this machine reaches it: curl -I {place.scheme}://{place.netloc}/; "
+        "behind a proxy, set https_proxy",
+    )
 
 
 def _bearing(token: str | None) -> dict[str, str]:
@@ -212,7 +259,7 @@ def _authorities() -> str | bool:
     return os.environ.get("REQUESTS_CA_BUNDLE") or paths.cafile or paths.capath or True
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the innermost reason: urllib3 wraps it several times."""
     while True:
         # urllib3 puts what it was connected to before its reason.

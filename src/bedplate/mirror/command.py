@@ -14,7 +14,7 @@ from bedplate.bill import inspect_command as inspecting
 from bedplate.bill import load_bill
 from bedplate.bill.places import HTTPS
 from bedplate.lock import load_lock
-from bedplate.mirror import service
+from bedplate.mirror import contents_command, service
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store, cache
 
@@ -38,6 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     resolving.add_parser(verbs)
     inspecting.add_parser(verbs)
+    contents_command.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument(

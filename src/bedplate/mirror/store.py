@@ -5,19 +5,24 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pydantic import ValidationError
 
 from bedplate.mirror import atomic
+from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.images import Images
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from io import BufferedReader
     from typing import IO
 
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 def cache() -> Path:
     """Return the directory outside the checkout that keeps what is costly to make."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bedplate"
-    return Path(os.environ.get("BEDPLATE_CACHE") or default)
+    return Path(os.environ.get("BEDPLATE_CACHE") or default).absolute()
 
 
 def digest_of(file: BufferedReader) -> str:
@@ -60,9 +65,32 @@ class Store:
         """Replace the record."""
         atomic.write(self.root / "contents.json", contents.model_dump_json(indent=2) + "\n")
 
+    @property
+    def images(self) -> Images:
+        """The images that the registry's directory holds."""
+        return Images(self.registry)
+
+    @property
+    def incoming(self) -> Path:
+        """Where downloads grow, by digest, until they are whole."""
+        return self.root / "incoming"
+
     def place(self, address: str) -> Path:
-        """Return where the file of a vendor's address (``HOST/PATH``) lies."""
-        return self.files / address
+        """Return where the file of a vendor's address (``HOST/PATH``) lies.
+
+        Raises:
+            MirrorError: the address would lead out of the folder.
+        """
+        path = unquote(address)
+        if {"", ".", ".."} & set(path.split("/")) or "\0" in path:
+            raise MirrorError(
+                "address cannot be a file's place",
+                str(self.files),
+                address,
+                "HOST/PATH without '..' and empty parts",
+                "find out who wrote it into the bill: bedplate mirror resolve SITE",
+            )
+        return self.files / path
 
     def add_file(self, made: Path, address: str, *, recipe: str) -> FileEntry:
         """Copy a file to a vendor's address (``HOST/PATH``) and return its entry.
@@ -118,10 +146,34 @@ class Store:
                 folder.rmdir()
         return sorted(gone)
 
+    def clean(self) -> None:
+        """Remove what writes and pushes that were cut off have left. The caller holds the lock."""
+        unfinished = f"{atomic.UNFINISHED}*"
+        places = (self.root.glob(unfinished), self.files.rglob(unfinished))
+        for path in chain(*places, self.registry.rglob(unfinished)):
+            path.unlink(missing_ok=True)
+        for folder in self.registry.rglob("_uploads"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def forget_incoming(self) -> None:
+        """Remove downloads that nothing asks for any more. The caller holds the lock."""
+        shutil.rmtree(self.incoming, ignore_errors=True)
+
     @contextmanager
-    def filling(self) -> Iterator[None]:
-        """Hold the root's lock: two fills take turns."""
+    def filling(self, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Hold the root's lock: two fills take turns.
+
+        *waiting* gets the id of the process that holds it, where another one does.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with (self.root / "lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                waiting(lock.read().strip())
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
             yield

@@ -27,6 +27,7 @@ class Fault:
         status: answer with this status, such as 404 or 429, and no content.
         retry_after: seconds, for the header ``Retry-After``.
         flip: change the byte at this offset of the content; a negative one counts from its end.
+        cut: send the first half of the content and close the connection.
         stop: ``close`` the connection without an answer, or ``hang`` and never answer.
     """
 
@@ -37,6 +38,7 @@ class Fault:
     status: int = 0
     retry_after: int | None = None
     flip: int | None = None
+    cut: bool = False
     stop: str = ""
 
 

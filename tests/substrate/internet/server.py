@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import re
 import shutil
 import socket
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 TLS = 0x16
 SECONDS = 120.0
+OK, PARTIAL = 200, 206
+RANGE = re.compile(r"bytes=([0-9]+)-")
 
 
 @dataclass
@@ -107,13 +110,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = self._faulty(host, faults)
         content = answer.content
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
-        self._log(host, answer.status, size)
-        self.send_response(answer.status)
+        rest = RANGE.fullmatch(self.headers.get("Range", "")) if answer.status == OK else None
+        if rest and int(rest[1]) < size:
+            content = (content if isinstance(content, bytes) else content.read_bytes())[
+                int(rest[1]) :
+            ]
+            whole, size = size, len(content)
+            self._log(host, PARTIAL, size)
+            self.send_response(PARTIAL)
+            self.send_header("Content-Range", f"bytes {rest[1]}-{whole - 1}/{whole}")
+        else:
+            self._log(host, answer.status, size)
+            self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(size))
         self.end_headers()
         if self.command != "HEAD":
+            if any(fault.cut for fault in faults):
+                content = (content if isinstance(content, bytes) else content.read_bytes())[
+                    : size // 2
+                ]
+                self.close_connection = True
             self._send(content, size, [fault.flip for fault in faults if fault.flip is not None])
         return None
 

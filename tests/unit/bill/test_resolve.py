@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import certifi
 import pytest
-import yaml
 
 from bedplate.bill import bill_path, load_bill, web
 from bedplate.bill.partial import PLACE
 from bedplate.cli import main
-from bedplate.lock import load_lock
 from tests.substrate.internet.faults import Fault
 from tests.substrate.standin.signing import Key
-from tests.unit.bill.vendors import FLANNEL, put, put_repository
+from tests.unit.bill.vendors import FLANNEL, planned, put_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,23 +38,6 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
 def site(tmp_path: Path, internet: Served, key: Key) -> Path:
     """The demo's site, planned for this stand-in as its mirror."""
     return planned(tmp_path / "site", internet, key, {"mode": "mirror", "url": internet.url})
-
-
-def planned(copy: Path, internet: Served, key: Key, sources: dict[str, Any]) -> Path:
-    """Copy the demo's site with other sources and plan it; what it needs is on the stand-in."""
-    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
-    for path in (copy / "group_vars").rglob("*.yml"):
-        content = yaml.safe_load(path.read_text()) or {}
-        if "bedplate_sources" in content:
-            keys = {"nvidia.github.io": key.fingerprint}
-            content["bedplate_sources"] = {**sources, "keys": keys}
-        # The notebooks of courses are the site's own to build: no maker's registry has them.
-        for name in ("bedplate_courses", "bedplate_hub", "bedplate_storage"):
-            content.pop(name, None)
-        path.write_text(yaml.safe_dump(content))
-    assert main(["plan", str(copy)]) == 0
-    put(internet.tree, load_lock(copy), key)
-    return copy
 
 
 def resolve(site: Path, *words: str) -> int:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from bedplate.bill import needs_of
 from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import main
+from bedplate.lock import load_lock
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
+    from tests.substrate.internet.fixtures import Served
     from tests.substrate.internet.tree import Tree
     from tests.substrate.standin.signing import Key
 
+DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 FLANNEL = "ghcr.io/flannel-io/flannel:v0.28.4"
 #: The objects of flannel's own manifest that a stack looks into, and no more of them.
 MANIFEST_OF_FLANNEL = f"""\
@@ -90,11 +98,13 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
         if (package := fact.package) is not None:
             tree.put(package.key, key.public)
             version = needed.filled(package.version)
+            file = f"{package.name}_{version}_amd64.deb"
+            tree.put(f"{package.index}{file}", content)
             packages.append(
                 {
                     "Package": package.name,
                     "Version": version,
-                    "Filename": f"./{package.name}_{version}_amd64.deb",
+                    "Filename": f"./{file}",
                     "Size": str(len(content)),
                     "SHA256": hashlib.sha256(content).hexdigest(),
                 }
@@ -113,7 +123,25 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
             line = f"{sha256}  {url.rpartition('/')[2]}\n".encode()
             tree.put(needed.filled(fact.checksum_file), line)
         else:
-            asset = {"name": url.rpartition("/")[2], "digest": f"sha256:{sha256}", "size": 3}
-            tree.put(needed.filled(fact.release or ""), json.dumps({"assets": [asset]}).encode())
+            asset = {"name": url.rpartition("/")[2], "digest": f"sha256:{sha256}"}
+            release = {"assets": [{**asset, "size": len(content)}]}
+            tree.put(needed.filled(fact.release or ""), json.dumps(release).encode())
     for name in needs.images:
         tree.image(name)
+
+
+def planned(copy: Path, internet: Served, key: Key, sources: dict[str, Any]) -> Path:
+    """Copy the demo's site with other sources and plan it; what it needs is on the stand-in."""
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
+    for path in (copy / "group_vars").rglob("*.yml"):
+        content = yaml.safe_load(path.read_text()) or {}
+        if "bedplate_sources" in content:
+            keys = {"nvidia.github.io": key.fingerprint}
+            content["bedplate_sources"] = {**sources, "keys": keys}
+        # The notebooks of courses are the site's own to build: no maker's registry has them.
+        for name in ("bedplate_courses", "bedplate_hub", "bedplate_storage"):
+            content.pop(name, None)
+        path.write_text(yaml.safe_dump(content))
+    assert main(["plan", str(copy)]) == 0
+    put(internet.tree, load_lock(copy), key)
+    return copy

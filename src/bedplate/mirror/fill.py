@@ -1,0 +1,207 @@
+"""Filling a mirror with what a site's bill lists: by digest, several at once, again and again.
+
+What is there is read and compared first, so that a run after a kill, a full disk or a changed byte
+ends whole, and a run with nothing to do makes no request.
+"""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bedplate.bill.errors import ResolveError, refused
+from bedplate.bill.places import split
+from bedplate.bill.registry import ACCEPT
+from bedplate.errors import BedplateError, Problem
+from bedplate.mirror import wanted
+from bedplate.mirror.download import FULL, Downloads, Part, StoppedError
+from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.index import Contents, FileEntry, ImageEntry
+from bedplate.mirror.progress import Progress, sized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from concurrent.futures import Future
+
+    from bedplate.bill import Bill, Image, Places
+    from bedplate.bill.web import Web
+    from bedplate.mirror.store import Store
+    from bedplate.mirror.wanted import WantedImage
+
+JOBS = 8
+#: Progress is looked at so often, in seconds.
+LOOK = 0.25
+
+
+@dataclass
+class Filling:
+    """One run.
+
+    Attributes:
+        store: what is filled; the caller holds its lock.
+        web: the client.
+        places: the vendors' addresses.
+        built: images that the site builds itself: no vendor has them.
+        jobs: how many downloads run at once.
+    """
+
+    store: Store
+    web: Web
+    places: Places
+    built: Collection[str] = ()
+    jobs: int = JOBS
+    progress: Progress = field(default_factory=Progress)
+
+    def fill(self, bill: Bill) -> int:
+        """Bring the store up to a bill and return how many files and blobs were fetched.
+
+        Raises:
+            BedplateError: everything that could not be fetched, together.
+            MirrorError: the disk is full.
+        """
+        self.store.clean()
+        self.downloads = Downloads(self.web, self.store.incoming, self.progress)
+        with ThreadPoolExecutor(self.jobs) as self.pool, ExitStack() as stack:
+            stack.callback(self.progress.end)
+            stack.callback(self.pool.shutdown, wait=True, cancel_futures=True)
+            stack.callback(self.downloads.stop.set)
+            files = wanted.files(bill, self.store)
+            images, problems = self._images(bill)
+            blobs = [part for image in images for part in image.blobs]
+            # Images share layers.
+            parts = list({part.target: part for part in (*files.values(), *blobs)}.values())
+            lacking = self._lacking(parts)
+            self._expect_room(lacking)
+            problems += self._each(self.downloads.fetch, lacking)
+        for image in images:
+            if all(not part.wrong_size() for part in image.blobs):
+                repository, tag = split(image.name)
+                digests = [f"sha256:{part.sha256}" for part in image.blobs]
+                self.store.images.name(repository, tag, image.manifests, digests)
+        self._record(files, images)
+        if problems:
+            raise BedplateError(problems)
+        self.store.forget_incoming()
+        return len(lacking)
+
+    def _images(self, bill: Bill) -> tuple[list[WantedImage], list[Problem]]:
+        """Read the manifests of all images, from the store or from their registries."""
+        found: list[WantedImage] = []
+
+        def one(item: tuple[str, Image]) -> None:
+            found.append(self._image(*item))
+
+        problems = self._each(one, sorted(bill.images.items()))
+        return sorted(found, key=lambda image: image.name), problems
+
+    def _image(self, name: str, entry: Image) -> WantedImage:
+        images = self.store.images
+        where = f"{self.places.official(name)}/manifests"
+        for digest in wanted.manifests(name, entry):
+            if images.manifest(digest) is None:
+                if name in self.built:
+                    raise _not_built(name, str(self.store.root))
+                what = f"image {name} is not found"
+                images.add(self._manifest(f"{where}/{digest}", what, digest))
+        return wanted.image(
+            name, entry, images.manifest(entry.manifest) or {}, self.store, self.places
+        )
+
+    def _manifest(self, url: str, what: str, digest: str) -> bytes:
+        content, _, found = self.web.manifest(url, ACCEPT, what)
+        if found != digest:
+            raise refused(what, url, f"content {found}", f"content {digest}")
+        return content
+
+    def _lacking(self, parts: list[Part]) -> list[Part]:
+        """Return what is not there or has other bytes, the largest first."""
+        self.progress.total = sum(part.size for part in parts)
+        lacking: list[Part] = []
+
+        def look(part: Part) -> None:
+            if part.damage():
+                lacking.append(part)
+            else:
+                self.progress.add(part.size, fetched=False)
+
+        self._each(look, parts)
+        return sorted(lacking, key=lambda part: (-part.size, part.name))
+
+    def _expect_room(self, lacking: list[Part]) -> None:
+        begun = [self.downloads.begun(part) for part in lacking]
+        there = sum(path.stat().st_size for path in begun if path.is_file())
+        needed = sum(part.size for part in lacking) - there
+        if needed > shutil.disk_usage(self.store.root).free:
+            raise self._full(needed)
+
+    def _full(self, needed: int) -> MirrorError:
+        free = shutil.disk_usage(self.store.root).free
+        return MirrorError(
+            "the disk has no room for the mirror",
+            str(self.store.root),
+            f"{sized(free)} free",
+            f"{sized(max(needed, 0))} more",
+            "free some, or name a folder on a larger disk in BEDPLATE_CACHE; run it again: "
+            "what is whole is kept",
+        )
+
+    def _each[T](self, action: Callable[[T], None], items: Iterable[T]) -> list[Problem]:
+        """Do something for all items, several at once, and return what went wrong."""
+        asked: set[Future[None]] = {self.pool.submit(action, item) for item in items}
+        left, problems = asked, list[Problem]()
+        while left:
+            done, left = wait(left, LOOK, FIRST_COMPLETED)
+            self.progress.show()
+            for future in done:
+                try:
+                    future.result()
+                except StoppedError:
+                    pass  # what stopped it is raised by another
+                except BedplateError as error:
+                    problems += error.problems
+                except OSError as error:
+                    if error.errno in FULL:
+                        raise self._full(self.progress.total - self.progress.done) from error
+                    raise _unwritable(error, str(self.store.root)) from error
+        return problems
+
+    def _record(self, files: dict[str, Part], images: list[WantedImage]) -> None:
+        before = self.store.contents()
+        found = {
+            address: FileEntry(
+                sha256=part.sha256, size=part.size, recipe=f"{wanted.SHA256}{part.sha256}"
+            )
+            for address, part in files.items()
+            if not part.wrong_size()
+        }
+        pulled = {
+            image.name: ImageEntry(
+                digest=image.manifests[0], size=image.size, recipe=image.manifests[0]
+            )
+            for image in images
+            if self.store.images.tagged(*split(image.name)) == image.manifests[0]
+        }
+        self.store.record(Contents(files=before.files | found, images=before.images | pulled))
+
+
+def _not_built(name: str, root: str) -> ResolveError:
+    return refused(
+        f"image {name} is one that the site builds, and is not there",
+        root,
+        "no such image",
+        "the image of the bill",
+        "build it by `bedplate frameworks SITE --output DIR --base IMAGE`",
+    )
+
+
+def _unwritable(error: OSError, root: str) -> MirrorError:
+    return MirrorError(
+        "the mirror's folder cannot be written",
+        str(error.filename or root),
+        str(error.strerror or error),
+        "a folder of this user's on a disk that works",
+        "name another one in BEDPLATE_CACHE, or see to its rights",
+    )

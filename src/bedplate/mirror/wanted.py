@@ -1,0 +1,100 @@
+"""What a site's bill wants to be in a mirror: files, manifests and blobs, each with its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bedplate.bill.places import HTTPS
+from bedplate.mirror.download import Part
+from bedplate.mirror.errors import MirrorError
+
+if TYPE_CHECKING:
+    from bedplate.bill import Bill, Image, Places
+    from bedplate.mirror.store import Store
+
+SHA256 = "sha256:"
+#: HOST/NAME:TAG, each part as a registry takes it: none leads out of a folder.
+NAMED = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+:\w[\w.-]{0,127}")
+
+
+@dataclass(frozen=True)
+class WantedImage:
+    """An image: its name, its manifests from the top down, and its other blobs."""
+
+    name: str
+    manifests: tuple[str, ...]
+    blobs: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """The size of its blobs in bytes."""
+        return sum(part.size for part in self.blobs)
+
+
+def files(bill: Bill, store: Store) -> dict[str, Part]:
+    """Return the files of a bill by their vendors' addresses, without https://.
+
+    Raises:
+        MirrorError: an address would lead out of the mirror.
+    """
+    return {
+        address: Part(name, file.url, file.sha256, file.size, store.place(address))
+        for name, file in sorted(bill.files.items())
+        for address in [file.url.removeprefix(HTTPS)]
+    }
+
+
+def manifests(name: str, entry: Image) -> tuple[str, ...]:
+    """Return the digests of an image's manifests, the one that its tag names first.
+
+    Raises:
+        MirrorError: it has no name that a registry takes.
+    """
+    if not NAMED.fullmatch(name):
+        raise MirrorError(
+            "image has no name that a registry takes",
+            "the site's bill",
+            name,
+            "HOST/NAME:TAG",
+            "find out who wrote it into the bill: bedplate mirror resolve SITE",
+        )
+    return tuple(dict.fromkeys((entry.digest, entry.manifest)))
+
+
+def image(
+    name: str, entry: Image, manifest: dict[str, Any], store: Store, places: Places
+) -> WantedImage:
+    """Return the parts of an image whose platform's manifest is known.
+
+    Raises:
+        MirrorError: its manifest has another form than the specification's.
+    """
+    where = places.official(name)
+    try:
+        blobs = tuple(
+            Part(
+                name,
+                f"{where}/blobs/{blob['digest']}",
+                str(blob["digest"]).removeprefix(SHA256),
+                int(blob["size"]),
+                store.images.blob(str(blob["digest"])),
+            )
+            for blob in [manifest["config"], *manifest["layers"]]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _no_manifest(name, entry) from error
+    if not all(re.fullmatch(r"[0-9a-f]{64}", blob.sha256) for blob in blobs):
+        raise _no_manifest(name, entry)
+    return WantedImage(name, manifests(name, entry), blobs)
+
+
+def _no_manifest(name: str, entry: Image) -> MirrorError:
+    return MirrorError(
+        f"manifest of image {name} cannot be read",
+        entry.manifest,
+        "another form",
+        "an image manifest of the OCI or of Docker",
+        "choose another version of the image",
+    )
