@@ -46,7 +46,7 @@ WORK = (
 )
 SHARED = """\
 bedplate_host: {os: debian-12}
-bedplate_kubernetes: {endpoint: "k8s.example:6443"}
+bedplate_kubernetes: {endpoint: "k8s.example:6443", pod_subnet: 10.128.0.0/13}
 bedplate_sources: {mode: mirror, url: "http://mirror.example:5080"}
 """
 

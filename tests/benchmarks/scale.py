@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SIZES = (10, 300)
 FORKS = 10
+#: Room for a subnet of each of so many nodes.
+PODS = "10.128.0.0/13"
 PLAY = """
 - name: The cheap half of the hosts' playbook
   hosts: gpu_pools
@@ -54,6 +56,10 @@ def many(site: SiteCommands, folder: Path, number: int) -> SiteCommands:
         for index in range(number)
     }
     (copy / "hosts.yml").write_text(yaml.safe_dump(content, sort_keys=False))
+    shared = copy / "group_vars" / "all" / "bedplate.yml"
+    wishes = yaml.safe_load(shared.read_text())
+    wishes["bedplate_kubernetes"]["pod_subnet"] = PODS
+    shared.write_text(yaml.safe_dump(wishes, sort_keys=False))
     commands = SiteCommands(copy, site.description)
     commands.run("plan", ["bedplate", "plan", str(copy)], quiet=True)
     return commands

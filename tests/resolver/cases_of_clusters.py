@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tests.properties.building import ENDPOINT
 from tests.resolver.cases import (
     CGROUP_1,
     CGROUP_1_ALLOWED,
@@ -27,7 +30,71 @@ def hypervisor(groups: list[list[str]], **wishes: object):
 SEPARATE = [[GIVEN[0]], [GIVEN[1]], ["0000:00:1f.0", "0000:00:1f.3"]]
 
 
+def networks(hosts: int = 1, **settings: str):
+    """Return a site of a control plane and some workers with networks of their own."""
+    return one(hosts=hosts, shared={"kubernetes": {"endpoint": ENDPOINT, **settings}})
+
+
+def numbered(**settings: str):
+    """Return a site whose control plane is known by its address."""
+    return replace(networks(**settings), numbered=True)
+
+
 SHARED = [
+    Case(
+        "subnet-size",
+        "pods-too-large",
+        networks(pod_subnet="10.244.0.0/16"),
+        networks(pod_subnet="10.244.0.0/15"),
+    ),
+    Case(
+        "subnet-size",
+        "pods-too-small",
+        networks(pod_subnet="10.244.0.0/22"),
+        networks(pod_subnet="10.244.0.0/23"),
+    ),
+    Case(
+        "subnet-size",
+        "services-too-large",
+        networks(service_subnet="172.16.0.0/12"),
+        networks(service_subnet="172.0.0.0/11"),
+    ),
+    Case(
+        "subnet-size",
+        "services-too-small",
+        networks(service_subnet="10.96.0.0/28"),
+        networks(service_subnet="10.96.0.0/29"),
+    ),
+    Case(
+        "subnet-nodes",
+        "a-node-more",
+        networks(3, pod_subnet="10.244.0.0/22"),
+        networks(4, pod_subnet="10.244.0.0/22"),
+    ),
+    Case(
+        "subnet-overlap",
+        "a-host-among-pods",
+        numbered(pod_subnet="192.1.0.0/22"),
+        numbered(pod_subnet="192.0.0.0/22"),
+    ),
+    Case(
+        "subnet-family",
+        "a-control-plane-of-the-other",
+        networks(service_subnet="fd01::/112", pod_subnet="fd00::/48", cni="cilium"),
+        numbered(service_subnet="fd01::/112", pod_subnet="fd00::/48", cni="cilium"),
+    ),
+    Case(
+        "configuration-field",
+        "later-than-this-release",
+        one(kubernetes="1.36", kubelet={"memoryReservationPolicy": "None"}),
+        one(kubernetes="1.35", kubelet={"memoryReservationPolicy": "None"}),
+    ),
+    Case(
+        "configuration-field",
+        "a-mapping-of-text",
+        one(kubernetes="1.36", kubelet={"evictionHard": {"memory.available": "5%"}}),
+        one(kubernetes="1.36", kubelet={"evictionHard": {"memory.available": 5}}),
+    ),
     Case(
         "addon-kubernetes",
         "too-new",

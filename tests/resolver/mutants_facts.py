@@ -41,6 +41,8 @@ SEEN_BY = {
     "mps-limits": ("mps-clients",),
     "rdma-paths": ("rdma-path",),
     "sharing-modes": ("isolation", "sharing-parameters", "component-kubernetes"),
+    "configuration-fields": ("configuration-field",),
+    "subnet-limits": ("subnet-nodes", "subnet-size"),
     "systems": ("guest-os", "cgroup-v1", "system-known"),
 }  # fmt: skip
 #: Words that can stand in place of one another.
@@ -58,7 +60,8 @@ OTHERS = {
 }
 LISTS = ("flavours", "architectures", "excludes", "needs", "owns", "kernels", "models", "branches",
          "compute_capabilities", "subsystems", "all", "starts")  # fmt: skip
-COUNTS = ("fabric_from", "clients", "mps_clients", "instances", "size", "replicas_from")
+COUNTS = ("fabric_from", "clients", "mps_clients", "instances", "size", "replicas_from",
+          "largest", "smallest", "node_prefix")  # fmt: skip
 SWITCHES = ("signed", "cdi", "guest", "ptx", "default")
 
 

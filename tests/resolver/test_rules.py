@@ -35,6 +35,7 @@ ELSEWHERE = {
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",
     "topology-nested": "resolver/test_topology.py",
+    "node-address": "resolver/test_networks.py",
     "guests": "unit/passthrough/test_hypervisor_guests.py",
     "vgpu-driver": "unit/passthrough/test_hypervisor_guests.py",
     "vgpu-manager": "unit/passthrough/test_hypervisor_guests.py",

@@ -15,6 +15,7 @@ from bedplate.catalogue import cluster_facts as cluster
 from bedplate.catalogue import driver_facts as driver
 from bedplate.catalogue import facts as kinds
 from bedplate.catalogue import hardware_facts as hardware
+from bedplate.catalogue import kubernetes_facts as settings
 from bedplate.catalogue import published_facts as published
 from bedplate.catalogue import sharing_facts as sharing
 from bedplate.catalogue import system_facts as system
@@ -38,6 +39,9 @@ KINDS: dict[str, Kind] = {
     "architectures": Kind("architecture", hardware.Architecture, ("architecture",)),
     "artifacts": Kind("artifact", published.Artifact, ("artifact",)),
     "components": Kind("component", cluster.Component, ("component", "version")),
+    "configuration-fields": Kind(
+        "fields", settings.ConfigurationFields, ("document", "kubernetes_from")
+    ),
     "container-runtimes": Kind("runtime", cluster.ContainerRuntime, ("runtime", "version", "os")),
     "cuda-majors": Kind("cuda-major", driver.CudaMajor, ("major",)),
     "cuda-toolkits": Kind("cuda", driver.CudaToolkit, ("version",)),
@@ -66,6 +70,7 @@ KINDS: dict[str, Kind] = {
     "repositories": Kind("repository", driver.Repository, ("os", "source")),
     "runtime-repositories": Kind("runtime-repository", cluster.RuntimeRepository, ("vendor", "os")),
     "sharing-modes": Kind("sharing", sharing.SharingMode, ("sharing",)),
+    "subnet-limits": Kind("subnet", settings.SubnetLimit, ("limit",)),
     "systems": Kind("system", system.System, ("os",)),
 }
 
@@ -79,6 +84,7 @@ class Catalogue:
     architectures: dict[str, Fact[hardware.Architecture]]
     artifacts: dict[str, Fact[published.Artifact]]
     components: dict[str, Fact[cluster.Component]]
+    configuration_fields: dict[str, Fact[settings.ConfigurationFields]]
     container_runtimes: dict[str, Fact[cluster.ContainerRuntime]]
     cuda_majors: dict[str, Fact[driver.CudaMajor]]
     cuda_toolkits: dict[str, Fact[driver.CudaToolkit]]
@@ -105,6 +111,7 @@ class Catalogue:
     repositories: dict[str, Fact[driver.Repository]]
     runtime_repositories: dict[str, Fact[cluster.RuntimeRepository]]
     sharing_modes: dict[str, Fact[sharing.SharingMode]]
+    subnet_limits: dict[str, Fact[settings.SubnetLimit]]
     systems: dict[str, Fact[system.System]]
     digest: str
     added: tuple[str, ...] = ()

@@ -123,7 +123,8 @@ def _api_address(host: Machine, endpoint: str) -> dict[str, Any]:
     address itself where the host is known by name only.
     """
     name, port = endpoint.rsplit(":", 1)
-    listen: dict[str, Any] = {"bindPort": int(port) if name == host.address else DEFAULT_PORT}
+    own = name.strip("[]") == host.address
+    listen: dict[str, Any] = {"bindPort": int(port) if own else DEFAULT_PORT}
     with suppress(ValueError):
         listen["advertiseAddress"] = str(ip_address(host.address))
     return listen

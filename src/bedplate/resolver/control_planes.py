@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
 from bedplate.resolver.explanations import refused
+from bedplate.resolver.networks import address, of_endpoint
 from bedplate.resolver.outcome import Notice, Reason
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.load import CONTROL_PLANE, NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from ipaddress import IPv4Address, IPv6Address
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
@@ -44,7 +43,7 @@ def check(site: Site) -> Iterator[Problem]:
         got, allowed = f"{len(members)} hosts in {CONTROL_PLANE}", "an odd number"
         fix = f"leave {members[-1].name} out of {CONTROL_PLANE}, or add one host"
         yield refused("control-plane", members[-1], ("ansible_host",), got, allowed, fix)
-    endpoint = settings.endpoint.rsplit(":", 1)[0].strip("[]")
+    endpoint = of_endpoint(settings)
     for _, other in sorted(site.hosts.items()):
         names = {other.connection.address, other.name}
         if endpoint in names and members and other not in members:
@@ -62,25 +61,21 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
         return
     host = site.nodes[0]
     name, _, port = settings.endpoint.rpartition(":")
-    address = _address(name.strip("[]"))
+    moved = address(of_endpoint(settings))
     if not members:
         fix = "write endpoint_by: external"
         got = f"{by} without a host in {CONTROL_PLANE}"
         where = ("bedplate_kubernetes", "endpoint_by")
         yield refused("endpoint-address", host, where, got, "control planes of the site", fix)
-    if address is None:
+    if moved is None:
         fix = "write an unused address of the control planes' network"
         yield refused("endpoint-address", host, path, name, f"an address, for {by} to move", fix)
         return
     for other in site.hosts.values():
-        if _address(other.connection.address) == address:
+        if address(other.connection.address) == moved:
             fix = "write an unused address of that network, or endpoint_by: external"
             got = f"{name}, the address of {other.name}"
             yield refused("endpoint-address", host, path, got, "an address of no host", fix)
-    for subnet in (settings.pod_subnet, settings.service_subnet):
-        if address in ip_network(subnet):
-            got, fix = f"{name}, in {subnet}", "write an unused address of the hosts' network"
-            yield refused("endpoint-address", host, path, got, "an address of the hosts'", fix)
     if by == "keepalived" and int(port) != API_PORT:
         fix = f"write {name}:{API_PORT}, or endpoint_by: haproxy"
         got = f"port {port} with keepalived"
@@ -92,19 +87,12 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
         allowed = "a port that Kubernetes leaves free on its control planes"
         yield refused("endpoint-address", host, path, got, allowed, fix)
     for member in members:
-        own = _address(member.connection.address)
-        if own is None or own.version != address.version:
-            fix = f"set ansible_host of {member.name} to its IPv{address.version} address"
+        own = address(member.connection.address)
+        if own is None or own.version != moved.version:
+            fix = f"set ansible_host of {member.name} to its IPv{moved.version} address"
             got = f"{member.connection.address} for {member.name}"
-            allowed = f"IPv{address.version} addresses of control planes, which {by} names"
+            allowed = f"IPv{moved.version} addresses of control planes, which {by} names"
             yield refused("endpoint-address", member, ("ansible_host",), got, allowed, fix)
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None
 
 
 def _groups(nodes: Iterable[SiteHost]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.resolver import (
+    configuration,
     control_planes,
     courses,
     guests,
     images,
+    networks,
     presets,
     sharing_checks,
     teams,
@@ -45,6 +47,8 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from guests.check(site, catalogue)
     yield from _shared(hosts[0], catalogue)
     yield from control_planes.check(site)
+    yield from networks.check(site, catalogue)
+    yield from configuration.check(site, catalogue)
     yield from teams.check(site)
     if site.nodes:
         yield from courses.check(site)

@@ -8,6 +8,7 @@ from bedplate.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
 from bedplate.resolver import (
+    configuration,
     control_planes,
     course_fit,
     courses,
@@ -61,6 +62,7 @@ def resolve(
             plan = _plan(site, candidates, (cluster, pools), decided, today)
             over = in_order(
                 [
+                    *configuration.problems(site, plan.lock, catalogue),
                     *teams.guarantees(site, plan.lock),
                     *course_fit.problems(site, plan.lock, catalogue),
                     *images.problems(site, plan.lock, catalogue),

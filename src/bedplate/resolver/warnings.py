@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.bill.needs import files_of, images_of
-from bedplate.resolver import control_planes, course_notices, locking, sharing_notices
+from bedplate.resolver import control_planes, course_notices, locking, networks, sharing_notices
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice
 from bedplate.resolver.sharing_words import mode_fact
@@ -69,6 +69,7 @@ def of(
                 "no host in control_plane: hosts are prepared for a cluster made elsewhere"
             )
         yield from control_planes.notices(site)
+        yield from networks.notices(site, candidates.catalogue)
         yield from course_notices.of(lock, candidates.catalogue)
         yield from _unmirrored(site, lock, lock.cluster)
     if users := sorted(host.name for host in site.hosts.values() if not host.root):

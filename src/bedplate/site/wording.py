@@ -102,6 +102,9 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         fix = f'quote it: "{text}"'
         if isinstance(value, bool):
             fix = "quote it as it is written: YAML takes yes, no, on and off for true and false"
+    elif kind == "string_pattern_mismatch" and name.endswith("_subnet") and "," in str(value):
+        what, allowed = "dual stack is not supported", "one subnet, of IPv4 or of IPv6"
+        fix = f"write {str(value).partition(',')[0].strip()}"
     elif kind == "string_pattern_mismatch" and name in {"model", "os"}:
         plain = re.sub(r"[^a-z0-9.]+", "-", str(value).lower()).strip("-.")
         what, fix = "wrong name", f"write {plain}" if plain else fix

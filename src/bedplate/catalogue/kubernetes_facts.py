@@ -1,0 +1,39 @@
+"""The kinds of fact about Kubernetes that decide no version: what it takes of a site's settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bedplate.catalogue.facts import Value, Version
+
+Prefix = Annotated[int, Field(ge=0, le=128)]
+Form = Literal["text", "number", "truth", "list", "mapping", "texts", "truths"]
+
+
+class SubnetLimit(Value):
+    """How large a cluster's subnet may be, by what it is of and by IP family.
+
+    `largest` and `smallest` are prefixes. Each node gets a subnet of
+    `node_prefix` of the pods'.
+    """
+
+    limit: str
+    of: Literal["pods", "services"]
+    family: Literal[4, 6]
+    largest: Prefix
+    smallest: Prefix
+    node_prefix: Prefix | None = None
+
+
+class ConfigurationFields(Value):
+    """The fields of a configuration document, by the form of their values; it refuses any other.
+
+    They are those of releases from `kubernetes_from` on, up to the next such fact's. `texts` and
+    `truths` are mappings whose values are text, or true or false.
+    """
+
+    document: Literal["kubelet", "kube_proxy"]
+    kubernetes_from: Version
+    fields: dict[Form, Annotated[list[str], Field(min_length=1)]]

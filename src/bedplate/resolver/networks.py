@@ -1,0 +1,251 @@
+"""The cluster's own networks: their sizes, and what must not lie in them. Linear in the hosts."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bedplate.resolver.explanations import refused
+from bedplate.resolver.outcome import Notice
+from bedplate.resolver.wishes import CLUSTER
+from bedplate.site.load import CONTROL_PLANE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from ipaddress import IPv4Address, IPv6Address
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.kubernetes_facts import SubnetLimit
+    from bedplate.errors import Problem
+    from bedplate.site import Site, SiteHost
+    from bedplate.site.courses import Volume
+    from bedplate.site.model import Kubernetes
+    from bedplate.site.places import KeyPath
+
+type Network = IPv4Network | IPv6Network
+
+SETTING = "bedplate_kubernetes"
+PODS, SERVICES = (SETTING, "pod_subnet"), (SETTING, "service_subnet")
+ENDPOINT = (SETTING, "endpoint")
+#: Names that every host has for itself.
+ITSELF = re.compile(r"(.+\.)?localhost(\.localdomain)?|ip6-(localhost|loopback)")
+#: What Kubernetes takes for a name of the DNS (RFC 1123).
+DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+#: Of many hosts, so many are named.
+NAMED = 3
+#: Addresses of a node's subnet that no pod gets: its own, the bridge's and that of broadcasts.
+TAKEN = 3
+
+
+def address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address, None of a name."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def of_endpoint(settings: Kubernetes) -> str:
+    """Return the name or address in an endpoint, without brackets and port."""
+    return settings.endpoint.rsplit(":", 1)[0].strip("[]")
+
+
+def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield what is wrong with the networks of a cluster that this site makes."""
+    if not site.nodes or (settings := site.nodes[0].wishes.bedplate_kubernetes) is None:
+        return
+    host = site.nodes[0]
+    yield from _endpoint(host, of_endpoint(settings))
+    members = [one for one in site.nodes if CONTROL_PLANE in one.groups]
+    if not members:  # The cluster is made elsewhere, with networks that are not known here.
+        return
+    networks: dict[KeyPath, Network] = {
+        PODS: ip_network(settings.pod_subnet),
+        SERVICES: ip_network(settings.service_subnet),
+    }
+    for path, network in networks.items():
+        yield from _purpose(host, path, network)
+        yield from _size(site, path, network, catalogue)
+    yield from _room(site, networks[PODS], catalogue)
+    yield from _families(host, members, settings, networks)
+    yield from _hosts_inside(site, networks)
+    for path, text in _others(site, settings):
+        yield from _inside(host, path, text, networks)
+
+
+def _endpoint(host: SiteHost, name: str) -> Iterator[Problem]:
+    allowed, fix = "an address or a name that all nodes reach", "write the control plane's, or a"
+    known = address(name)
+    if known is not None and not (known.is_loopback or known.is_unspecified):
+        if known.is_multicast or known.is_link_local or known.is_reserved:
+            fix = "write an address of the hosts' network"
+            yield refused("endpoint-address", host, ENDPOINT, name, allowed, fix)
+    elif known is not None or ITSELF.fullmatch(name.lower()):
+        got, fix = f"{name}, which is each host itself", f"{fix} load balancer's"
+        yield refused("endpoint-address", host, ENDPOINT, got, allowed, fix)
+    elif re.fullmatch(r"[0-9.]+", name):
+        allowed, fix = "an IP address, or a name", "correct the address"
+        yield refused("endpoint-address", host, ENDPOINT, name, allowed, fix)
+    elif not DNS_NAME.fullmatch(name):
+        better = name.lower()
+        fix = f"write {better}" if DNS_NAME.fullmatch(better) else "correct the name"
+        allowed = "a name of lower-case letters, digits, '-' and single '.'"
+        yield refused("endpoint-address", host, ENDPOINT, name, allowed, fix)
+
+
+def _purpose(host: SiteHost, path: KeyPath, network: Network) -> Iterator[Problem]:
+    nowhere = network.network_address.is_unspecified
+    if nowhere or network.is_loopback or network.is_multicast or network.is_link_local:
+        fix = "write a private subnet that nothing else uses"
+        allowed = "a subnet whose addresses are routed"
+        yield refused("subnet-size", host, path, str(network), allowed, fix)
+
+
+def _limit(path: KeyPath, network: Network, catalogue: Catalogue) -> SubnetLimit | None:
+    of = "pods" if path == PODS else "services"
+    limits = (fact.value for fact in catalogue.subnet_limits.values())
+    return next((one for one in limits if (one.of, one.family) == (of, network.version)), None)
+
+
+def _size(site: Site, path: KeyPath, network: Network, catalogue: Catalogue) -> Iterator[Problem]:
+    limit = _limit(path, network, catalogue)
+    if limit is None or limit.largest <= network.prefixlen <= limit.smallest:
+        return
+    allowed = f"/{limit.largest} to /{limit.smallest}, which kubeadm takes for IPv{network.version}"
+    nearest = limit.largest
+    if network.prefixlen > limit.smallest:
+        nearest = min(limit.smallest, _enough(limit, len(site.nodes)))
+    fix = f"write {_resized(network, nearest)}"
+    source = catalogue.subnet_limits[limit.limit].source.url
+    yield refused("subnet-size", site.nodes[0], path, str(network), allowed, fix, [source])
+
+
+def _enough(limit: SubnetLimit, nodes: int) -> int:
+    """Return the prefix of the smallest subnet with room for so many nodes."""
+    if limit.node_prefix is None:
+        return limit.smallest
+    return limit.node_prefix - (nodes - 1).bit_length()
+
+
+def _resized(network: Network, prefix: int) -> str:
+    """Return the network around an address with another prefix."""
+    return str(ip_network(f"{network.network_address}/{prefix}", strict=False))
+
+
+def _room(site: Site, pods: Network, catalogue: Catalogue) -> Iterator[Problem]:
+    """Refuse more nodes than there are subnets of a node's size."""
+    limit, count = _limit(PODS, pods, catalogue), len(site.nodes)
+    if limit is None or limit.node_prefix is None or pods.prefixlen > limit.node_prefix:
+        return
+    room = 2 ** (limit.node_prefix - pods.prefixlen)
+    if count <= room:
+        return
+    prefix = _enough(limit, count)
+    got = f"{pods}, which has room for {room}, with {count} nodes"
+    allowed = f"/{prefix} or larger: each node gets a /{limit.node_prefix} of it"
+    fix = f"write {_resized(pods, prefix)}, or another subnet of that size"
+    yield refused("subnet-nodes", site.nodes[0], PODS, got, allowed, fix)
+
+
+def _families(
+    host: SiteHost,
+    members: list[SiteHost],
+    settings: Kubernetes,
+    networks: dict[KeyPath, Network],
+) -> Iterator[Problem]:
+    """Refuse addresses of two families: the API server's and the pods' are the services'."""
+    rule, services = "subnet-family", networks[SERVICES]
+    ours = f"IPv{services.version}, as services are"
+    if networks[PODS].version != services.version:
+        got = f"{services}, with pod_subnet {networks[PODS]}"
+        fix = "write both subnets for IPv4, or both for IPv6"
+        yield refused(rule, host, SERVICES, got, "subnets of one IP family", fix)
+        return
+    endpoint = address(of_endpoint(settings))
+    if endpoint is not None and endpoint.version != services.version:
+        got, fix = f"{endpoint}, with service_subnet {services}", "write subnets of its family"
+        yield refused(rule, host, ENDPOINT, got, ours, fix)
+    for member in members:
+        own = address(member.connection.address)
+        if own is None:
+            continue
+        path: KeyPath = ("ansible_host",)
+        if own.version != services.version:
+            got = f"{own} for {member.name}, with service_subnet {services}"
+            fix = f"write an IPv{services.version} address, or subnets for IPv{own.version}"
+            yield refused(rule, member, path, got, ours, fix)
+        elif own.is_loopback or own.is_link_local or own.is_multicast or own.is_unspecified:
+            got, fix = f"{own} for {member.name}", "write its address in the nodes' network"
+            yield refused("node-address", member, path, got, "an address that nodes reach", fix)
+
+
+def _hosts_inside(site: Site, networks: dict[KeyPath, Network]) -> Iterator[Problem]:
+    known = [(name, address(host.connection.address)) for name, host in site.hosts.items()]
+    for path, network in networks.items():
+        inside = [(name, own) for name, own in known if own is not None and own in network]
+        if not inside:
+            continue
+        told = ", ".join(f"{name} {own}" for name, own in sorted(inside)[:NAMED])
+        more = f" and {len(inside) - NAMED} more hosts" if len(inside) > NAMED else ""
+        got = f"{network}, with {told}{more} in it"
+        fix = "write a subnet apart from the hosts' network"
+        allowed = "a subnet without the address of a host"
+        yield refused("subnet-overlap", site.nodes[0], path, got, allowed, fix)
+
+
+def _others(site: Site, settings: Kubernetes) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what nodes or pods reach by an address, with its setting: the endpoint first."""
+    host = site.nodes[0]
+    sources, storage = host.wishes.bedplate_sources, host.wishes.bedplate_storage
+    yield ENDPOINT, of_endpoint(settings)
+    for key in ("url", "pip", "conda"):
+        if url := getattr(sources, key):
+            yield ("bedplate_sources", key), urlsplit(url).hostname or ""
+    if host.wishes.bedplate_proxy is not None:
+        url = host.wishes.bedplate_proxy.url
+        yield ("bedplate_proxy", "url"), urlsplit(url).hostname or ""
+    volumes: dict[KeyPath, Volume | None] = {}
+    if storage is not None:
+        volumes[("bedplate_storage", "homes")] = storage.homes
+        for name, volume in sorted(storage.datasets.items()):
+            volumes["bedplate_storage", "datasets", name] = volume
+    for path, one in volumes.items():
+        if one is not None and one.nfs is not None:
+            yield (*path, "nfs", "server"), one.nfs.server
+        elif one is not None and one.url is not None:
+            yield (*path, "url"), urlsplit(one.url).hostname or ""
+
+
+def _inside(
+    host: SiteHost, path: KeyPath, text: str, networks: dict[KeyPath, Network]
+) -> Iterator[Problem]:
+    known = address(text.strip("[]"))
+    for where, network in networks.items():
+        if known is None or known not in network:
+            continue
+        got, allowed = f"{known}, in {where[-1]} {network}", "an address outside of both subnets"
+        fix = f"write another address, or another {where[-1]}"
+        rule = "endpoint-address" if path == ENDPOINT else "subnet-overlap"
+        yield refused(rule, host, path, got, allowed, fix)
+
+
+def notices(site: Site, catalogue: Catalogue) -> Iterator[Notice]:
+    """Yield that a kubelet takes more pods than its node has addresses for."""
+    settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
+    most = settings.kubelet.get("maxPods") if settings is not None else None
+    if settings is None or not isinstance(most, int):
+        return
+    pods = ip_network(settings.pod_subnet)
+    limit = _limit(PODS, pods, catalogue)
+    if limit is None or limit.node_prefix is None:
+        return
+    room = 2 ** (pods.max_prefixlen - limit.node_prefix) - TAKEN
+    if most > room:
+        yield Notice(
+            f"maxPods {most} is more than a node has addresses for: {room} in its "
+            f"/{limit.node_prefix}",
+            CLUSTER,
+            hint=f"write {SETTING}.kubelet.maxPods: {room} or less",
+        )

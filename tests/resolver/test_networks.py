@@ -1,0 +1,220 @@
+"""The cluster's networks against its hosts, its sources and kubeadm's limits, by the real facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bedplate.catalogue import load_catalogue
+from bedplate.connection import Connection
+from bedplate.resolver import configuration, networks
+from bedplate.resolver.control_planes import check as control_planes
+from bedplate.site.load import Site
+from tests.resolver.test_whole_sites import T4, decide, host, planned
+
+V6 = {"pod_subnet": "fd00::/56", "service_subnet": "fd01::/112", "cni": "cilium"}
+NFS = {"homes": {"nfs": {"server": "10.244.0.9", "path": "/homes"}}}
+
+
+def site(
+    addresses: dict[str, str] | None = None, nodes: int = 0, also: Any = None, **settings: Any
+) -> Site:
+    """Return a site of cp1 and g1 at their addresses, and more nodes known by name."""
+    kubernetes = {"bedplate_kubernetes": {"endpoint": "10.0.0.1:6443"} | settings}
+    wishes = T4 | kubernetes | (also or {})
+    known = {"cp1": "10.0.0.1", "g1": "10.0.0.2"} | (addresses or {})
+    known |= {f"n{number}": f"n{number}.example" for number in range(nodes)}
+    hosts = {}
+    for name, address in known.items():
+        groups = ["control_plane"] if name.startswith("cp") else ["gpu_pools", "pool_a"]
+        connection = Connection(name=name, address=address)
+        hosts[name] = replace(host(name, groups, wishes), connection=connection)
+    return Site(Path("site"), hosts, frozenset({"control_plane", "gpu_pools", "pool_a"}))
+
+
+def refused(asked: Site) -> list[tuple[str, str]]:
+    """Return the rules that refuse a site, each with its setting."""
+    facts = load_catalogue()
+    found = [*networks.check(asked, facts), *configuration.check(asked, facts)]
+    return [(one.rule, str(one.key).removeprefix("bedplate_")) for one in found]
+
+
+GOOD: dict[str, Site] = {
+    "defaults": site(),
+    "name": site(endpoint="k8s.example:6443"),
+    "name-beside-localhost": site(endpoint="localhost.lab.example:6443"),
+    "IPv6": site({"cp1": "fd00:1::1", "g1": "fd00:1::2"}, endpoint="[fd00:1::1]:6443", **V6),
+    "IPv6-by-name": site({"cp1": "cp1.example"}, endpoint="k8s.example:6443", **V6),
+    "just-large-enough": site(nodes=2, pod_subnet="10.244.0.0/22"),
+    "largest": site({"cp1": "192.0.2.1", "g1": "g1"}, endpoint="a:1", pod_subnet="10.0.0.0/8",
+                    service_subnet="172.16.0.0/12"),
+    "smallest": site({"g1": "g1"}, service_subnet="10.96.0.0/28"),
+    "kubelet": site(kubelet={"maxPods": 200, "systemReserved": {"cpu": "500m"},
+                             "failSwapOn": False, "cgroupDriver": "systemd"}),
+    "kube-proxy": site(kube_proxy={"mode": "ipvs", "conntrack": {"maxPerCore": 0}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_sound_networks_are_taken(name: str) -> None:
+    assert refused(GOOD[name]) == []
+
+
+ENDPOINT = ("endpoint-address", "kubernetes.endpoint")
+PODS, SERVICES = "kubernetes.pod_subnet", "kubernetes.service_subnet"
+BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
+    "endpoint-localhost": (site(endpoint="localhost:6443"), [ENDPOINT]),
+    "endpoint-Localhost": (site(endpoint="Localhost.localdomain:6443"), [ENDPOINT]),
+    "endpoint-loopback": (site(endpoint="127.0.1.1:6443"), [ENDPOINT]),
+    "endpoint-loopback-6": (
+        site(endpoint="[::1]:6443"),
+        [ENDPOINT, ("subnet-family", ENDPOINT[1])],
+    ),
+    "endpoint-any": (site(endpoint="0.0.0.0:6443"), [ENDPOINT]),
+    "endpoint-link-local": (site(endpoint="169.254.10.1:6443"), [ENDPOINT]),
+    "endpoint-multicast": (site(endpoint="224.0.0.18:6443"), [ENDPOINT]),
+    "endpoint-no-address": (site(endpoint="10.0.0.256:6443"), [ENDPOINT]),
+    "endpoint-capitals": (site(endpoint="K8S.example:6443"), [ENDPOINT]),
+    "endpoint-two-dots": (site(endpoint="k8s..example:6443"), [ENDPOINT]),
+    "endpoint-a-service": (site(endpoint="10.100.0.1:6443"), [ENDPOINT]),
+    "endpoint-a-pod": (site(endpoint="10.244.3.3:6443"), [ENDPOINT]),
+    "endpoint-IPv6": (site(endpoint="[fd00:1::1]:6443"), [("subnet-family", ENDPOINT[1])]),
+    "control-plane-IPv6": (
+        site({"cp1": "fd00:1::1"}, endpoint="k8s.example:6443"),
+        [("subnet-family", "ansible_host")],
+    ),
+    "control-plane-loopback": (
+        site({"cp1": "127.0.0.1"}, endpoint="k8s.example:6443"),
+        [("node-address", "ansible_host")],
+    ),
+    "pods-IPv6": (
+        site(pod_subnet="fd00::/56", cni="cilium"),
+        [("subnet-family", SERVICES)],
+    ),
+    "hosts-among-pods": (
+        site({"cp1": "10.244.0.10", "g1": "10.244.0.11"}, endpoint="k8s.example:6443"),
+        [("subnet-overlap", PODS)],
+    ),
+    "hosts-in-both": (
+        site({"cp1": "10.244.0.10", "g1": "10.96.0.12"}, endpoint="k8s.example:6443"),
+        [("subnet-overlap", PODS), ("subnet-overlap", SERVICES)],
+    ),
+    "mirror-among-pods": (
+        site(also={"bedplate_sources": {"mode": "mirror", "url": "http://10.244.0.1:5080"}}),
+        [("subnet-overlap", "sources.url")],
+    ),
+    "index-a-service": (
+        site(also={"bedplate_sources": {"pip": "http://10.97.0.1:3141/simple"}}),
+        [("subnet-overlap", "sources.pip")],
+    ),
+    "proxy-a-service": (
+        site(also={"bedplate_proxy": {"url": "http://u:p@10.111.1.1:3128"}}),
+        [("subnet-overlap", "proxy.url")],
+    ),
+    "homes-among-pods": (
+        site(also={"bedplate_storage": NFS}),
+        [("subnet-overlap", "storage.homes.nfs.server")],
+    ),
+    "pods-too-large": (site(pod_subnet="172.0.0.0/7"), [("subnet-size", PODS)]),
+    "pods-too-small": (site(pod_subnet="10.244.0.0/25"), [("subnet-size", PODS)]),
+    "pods-too-large-6": (
+        site({"cp1": "cp1"}, endpoint="a:1", **V6 | {"pod_subnet": "fd00::/40"}),
+        [("subnet-size", PODS)],
+    ),
+    "services-too-large": (site(service_subnet="172.0.0.0/11"), [("subnet-size", SERVICES)]),
+    "services-too-small": (site(service_subnet="10.96.0.0/31"), [("subnet-size", SERVICES)]),
+    "services-too-large-6": (
+        site({"cp1": "cp1"}, endpoint="a:1", **V6 | {"service_subnet": "fd01::/64"}),
+        [("subnet-size", SERVICES)],
+    ),
+    "pods-link-local": (site(pod_subnet="169.254.0.0/16"), [("subnet-size", PODS)]),
+    "services-loopback": (site(service_subnet="127.16.0.0/16"), [("subnet-size", SERVICES)]),
+    "a-node-too-many": (site(nodes=3, pod_subnet="10.244.0.0/22"), [("subnet-nodes", PODS)]),
+    "257-nodes": (site(nodes=255), [("subnet-nodes", PODS)]),
+    "kubelet-misspelt": (
+        site(kubelet={"maxPod": 250}),
+        [("configuration-field", "kubernetes.kubelet.maxPod")],
+    ),
+    "kubelet-flag": (
+        site(kubelet={"max-pods": 250}),
+        [("configuration-field", "kubernetes.kubelet.max-pods")],
+    ),
+    "kubelet-kind": (
+        site(kubelet={"kind": "KubeletConfiguration"}),
+        [("configuration-field", "kubernetes.kubelet.kind")],
+    ),
+    "kubelet-text-for-number": (
+        site(kubelet={"maxPods": "250"}),
+        [("configuration-field", "kubernetes.kubelet.maxPods")],
+    ),
+    "kubelet-number-for-text": (
+        site(kubelet={"systemReserved": {"cpu": 1}}),
+        [("configuration-field", "kubernetes.kubelet.systemReserved.cpu")],
+    ),
+    "kubelet-text-for-truth": (
+        site(kubelet={"featureGates": {"NodeSwap": "true"}}),
+        [("configuration-field", "kubernetes.kubelet.featureGates.NodeSwap")],
+    ),
+    "kubelet-truth-for-number": (
+        site(kubelet={"maxPods": True}),
+        [("configuration-field", "kubernetes.kubelet.maxPods")],
+    ),
+    "kubelet-cgroupfs": (
+        site(kubelet={"cgroupDriver": "cgroupfs"}),
+        [("configuration-field", "kubernetes.kubelet.cgroupDriver")],
+    ),
+    "kubelet-of-a-later-release": (
+        site(version="1.35", kubelet={"memoryReservationPolicy": "None"}),
+        [("configuration-field", "kubernetes.kubelet.memoryReservationPolicy")],
+    ),
+    "kube-proxy-misspelt": (
+        site(kube_proxy={"modus": "ipvs"}),
+        [("configuration-field", "kubernetes.kube_proxy.modus")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_no_cluster_can_have_is_refused(name: str) -> None:
+    asked, rules = BAD[name]
+    assert refused(asked) == rules
+
+
+def test_the_fix_has_room_for_every_node() -> None:
+    (problem,) = networks.check(site(nodes=10, pod_subnet="10.244.8.0/25"), load_catalogue())
+    assert problem.fix == "write 10.244.0.0/20"
+    (problem,) = networks.check(site(nodes=300), load_catalogue())
+    assert problem.fix == "write 10.244.0.0/15, or another subnet of that size"
+
+
+def test_many_hosts_in_a_subnet_are_one_message() -> None:
+    many = {f"g{number}": f"10.244.1.{number}" for number in range(1, 41)}
+    (problem,) = networks.check(site(many), load_catalogue())
+    assert str(problem.got).endswith("g10 10.244.1.10, g11 10.244.1.11 and 37 more hosts in it")
+
+
+def test_a_cluster_made_elsewhere_has_networks_of_its_own() -> None:
+    asked = site({"g1": "10.244.0.11"})
+    workers = replace(asked, hosts={"g1": asked.hosts["g1"]})
+    assert refused(workers) == []
+    assert list(control_planes(workers)) == []
+
+
+def test_more_pods_than_a_node_has_addresses_for_are_warned_of() -> None:
+    settings = {
+        "bedplate_kubernetes": {"endpoint": "k8s.example:6443", "kubelet": {"maxPods": 300}}
+    }
+    plan = planned(
+        decide(
+            host("cp1", ["control_plane"], settings),
+            host("a", ["gpu_pools", "pool_a"], T4 | settings),
+        )
+    )
+    (warned,) = [text for text in plan.warnings if "maxPods" in text]
+    assert warned == (
+        "cluster: maxPods 300 is more than a node has addresses for: 253 in its /24; write "
+        "bedplate_kubernetes.kubelet.maxPods: 253 or less"
+    )
