@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bedplate.harmless import without_secrets
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -47,7 +49,7 @@ class Problem:
         said = " / ".join(
             part
             for part in (
-                f"got {self.got}" if self.got is not None else "",
+                f"got {without_secrets(self.got)}" if self.got is not None else "",
                 f"allowed {self.allowed}" if self.allowed is not None else "",
             )
             if part
@@ -62,7 +64,7 @@ class Problem:
             "file": self.file,
             "line": self.line,
             "key": self.key,
-            "got": self.got,
+            "got": None if self.got is None else without_secrets(self.got),
             "allowed": self.allowed,
             "fix": self.fix,
             "sources": list(self.sources),

@@ -16,17 +16,15 @@ _CONTROL: Final = re.compile(
 )
 #: User and password of an address, up to the last @, since a password may have `/` and `#` in it.
 #: The @ before an image's digest is none of them.
-_USER: Final = re.compile(r"(?<=://)[^\s\"'<>]+(?=@(?!sha256:))")
+_USER: Final = r"(?<=://)[^\s\"'<>]+(?=@(?!sha256:))"
 #: The value of a setting whose name says that it is secret: in a query, an option, an assignment.
-_NAMED: Final = re.compile(
+_NAMED: Final = (
     r"(?i)((?<![\w-])[\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key|access[_-]?key)"
-    r"[\w-]*=|(?<!\w)passw(?:or)?d: ?|[?&](?:sig|signature|key|auth)=)"
+    r"[\w-]*=|(?<!\w)passw(?:or)?d: ?|[?&](?:sig|signature|key|auth)=|(?<!\w)sshpass -p ?)"
     r"(?:'[^']*'|\"[^\"]*\"|[^\s&\"',;]+)"
 )
-_HEADER: Final = re.compile(r"(?i)(authorization: ?[a-z]+ |bearer (?=\S{20}))\S+")
-_KEY: Final = re.compile(
-    r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL
-)
+_HEADER: Final = r"(?i)(authorization: ?[a-z]+ |bearer (?=\S{20}))\S+"
+_KEY: Final = r"(?s)-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)"
 #: Shorter ones would be found in words that have nothing to do with them.
 _SHORTEST: Final = 4
 
@@ -45,10 +43,11 @@ def without_secrets(text: str, known: Iterable[str] = ()) -> str:
     for secret in sorted(known, key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, "…")
-    text = _KEY.sub("…", text)
-    text = _USER.sub("…", text)
-    text = _NAMED.sub(r"\1…", text)
-    return _HEADER.sub(r"\1…", text)
+    # Compiled when they are first needed: most commands need none.
+    text = re.sub(_KEY, "…", text)
+    text = re.sub(_USER, "…", text)
+    text = re.sub(_NAMED, r"\1…", text)
+    return re.sub(_HEADER, r"\1…", text)
 
 
 def secrets_of(address: str) -> set[str]:
@@ -56,7 +55,7 @@ def secrets_of(address: str) -> set[str]:
 
     A user without a password may be a token.
     """
-    found = _USER.search(address)
+    found = re.search(_USER, address)
     if found is None:
         return set()
     user, colon, password = found.group().partition(":")

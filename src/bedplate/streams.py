@@ -28,8 +28,14 @@ class Harmless:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text. Raises BedplateError if it cannot be written."""
-        shown = printable(text)
+        """Write a text. Raises BedplateError if it cannot be written.
+
+        A carriage return at its beginning or end is the command's own: progress is written over
+        itself. One within the text came from elsewhere.
+        """
+        inner = text.strip("\r")
+        before, _, after = text.partition(inner) if inner else (text, "", "")
+        shown = before + printable(inner) + after
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         if not shown.isascii():
             shown = shown.encode(encoding, "backslashreplace").decode(encoding)

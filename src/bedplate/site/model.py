@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
@@ -37,8 +37,8 @@ MAC = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
 HOST = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
 #: An OpenPGP key's whole fingerprint.
 KEY = r"^[0-9A-F]{40}$"
-#: An address without a password: the lock has it.
-PLACE = r"^https?://[^\s/@]+(/\S*)?$"
+#: An address without a password: the lock has it. A query would be a token.
+PLACE = r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
@@ -291,6 +291,8 @@ class Proxy(Wish):
 
     An address with a password belongs into a vault. It is no part of the decision, nor of the lock.
     """
+
+    secret: ClassVar[bool] = True
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s/\"'\\]+/?$")]
     direct: list[Annotated[str, Field(pattern=r"^[0-9A-Za-z.:/*_-]+$")]] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel
 
 from bedplate.errors import Problem
+from bedplate.harmless import without_secrets
 from bedplate.nearest import nearest
 from bedplate.site.model import Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART
@@ -33,7 +34,9 @@ TYPES = {
 PATTERNS = {
     "version": "a version like 1.36 or 1.36.3",
     "endpoint": "host:port",
-    "url": "an http:// or https:// address, of a mirror without user and password",
+    "url": "an http:// or https:// address, of a mirror without user, password and query",
+    "pip": "an http:// or https:// address without user, password and query",
+    "conda": "an http:// or https:// address without user, password and query",
     "pci": "an identifier like 10de:2331",
     "subsystem": "an identifier like 10de:1249",
     "devices": "an address like 0000:3b:00.0",
@@ -62,8 +65,13 @@ PATTERNS = {
 }
 
 
+HIDDEN = "a value that is not shown, since it may be a password"
 #: An address with a password in it, however torn; `pytorch@2.8` is none.
 _USER = re.compile(r".*:.*@", re.DOTALL)
+#: What is a key, and no value in the place of one.
+_KEY = re.compile(r"[a-z_]{1,20}")
+#: What follows a path may be a token, whatever it is called.
+_QUERY = re.compile(r"(?<=://)([^\s?#\"']*[?#])[^\s\"']+")
 
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
@@ -79,7 +87,7 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     path = _as_written(path, host)
     key, place = spelt(path), host.places.of(path)
     name = str(path[-1])
-    what, got = "wrong value", _shown(value)
+    what, got = "wrong value", HIDDEN if _is_secret(path) else _shown(value)
     # The form of a list's items and of a mapping's values is named by what they are in.
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
     allowed, fix = _allowed(detail, around), "correct it"
@@ -91,6 +99,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
             allowed = "what only you can know"
     elif kind == "extra_forbidden":
         known = _fields(path)
+        if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
+            key, name = spelt(path[:-1]), HIDDEN
         close = nearest(name, known)
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else "remove it"
@@ -152,19 +162,30 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     # Before the last @ of an address is a password, which the rest of it may have torn apart.
-    value = _USER.sub("…@", value) if isinstance(value, str) else value
-    text = f'"{value}"' if isinstance(value, str | date) else _USER.sub("…@", repr(value))
+    text = value if isinstance(value, str) else repr(value)
+    text = without_secrets(_QUERY.sub(r"\1…", _USER.sub("…@", text)))
+    text = f'"{text}"' if isinstance(value, str | date) else text
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def _fields(path: tuple[str | int, ...]) -> list[str]:
     """Return the keys that are known beside the one at *path*."""
-    model: type[BaseModel] = Wishes
-    for part in path[:-1]:
-        if isinstance(part, int) or part not in model.model_fields:
+    return list(_models(path[:-1])[-1].model_fields)
+
+
+def _is_secret(path: tuple[str | int, ...]) -> bool:
+    """Tell whether a value is of a type that may hold a password, whatever its form is."""
+    return any(getattr(model, "secret", False) for model in _models(path))
+
+
+def _models(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
+    """Return the models that a path leads through."""
+    models: list[type[BaseModel]] = [Wishes]
+    for part in path:
+        if isinstance(part, int) or part not in models[-1].model_fields:
             continue
-        model = _model_in(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
+        models.append(_model_in(models[-1].model_fields[part].annotation) or models[-1])
+    return models
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
