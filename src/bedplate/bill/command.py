@@ -15,6 +15,7 @@ from bedplate.bill.model import Bill
 from bedplate.bill.needs import needs_of
 from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
+from bedplate.bill.replacements import Replacement, replacements, written
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of, load_catalogue
@@ -24,6 +25,7 @@ from bedplate.lock.model import Sources
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bedplate.bill.web import Traffic
@@ -100,12 +102,13 @@ def run(options: Namespace) -> int:
     web = Web(options.ca)
     try:
         bill = resolved(site, lock, web, upstream=options.upstream)
+        found = _instead(site, lock, web, bill, _sources(lock, upstream=options.upstream))
+        instead = [line for one in found for line in written(site, one)]
     finally:
         web.close()
-    written = write_bill(site, bill)
-    _show(site, bill, written=written)
+    _show(site, bill, written=write_bill(site, bill))
     print(_traffic(web.traffic, time.monotonic() - started), file=sys.stderr)
-    return _gone(bill)
+    return _gone(bill, instead)
 
 
 def resolved(site: Path, lock: Lock, web: Web, *, upstream: bool = False) -> Bill:
@@ -117,7 +120,7 @@ def resolved(site: Path, lock: Lock, web: Web, *, upstream: bool = False) -> Bil
         ResolveError: something could not be looked up, or a team's own image does not run.
     """
     catalogue = catalogue_of(site)
-    sources = Sources(mode="upstream") if upstream else lock.sources
+    sources = _sources(lock, upstream=upstream)
     places = Places.of(sources, catalogue)
     keys = dict(sources.keys)
     check_teams(web, places, lock, catalogue)
@@ -128,6 +131,18 @@ def resolved(site: Path, lock: Lock, web: Web, *, upstream: bool = False) -> Bil
     )
     partial.done()
     return bill
+
+
+def _sources(lock: Lock, *, upstream: bool) -> Sources:
+    return Sources(mode="upstream") if upstream else lock.sources
+
+
+def _instead(site: Path, lock: Lock, web: Web, bill: Bill, sources: Sources) -> list[Replacement]:
+    if not any(found.gone for found in bill.packages.values()):
+        return []
+    catalogue = catalogue_of(site)
+    ways = Places.of(sources, catalogue), sources.keys
+    return list(replacements(web, ways, lock, catalogue, bill))
 
 
 def _check(site: Path, lock: Lock) -> int:
@@ -169,7 +184,7 @@ def _traffic(traffic: Traffic, seconds: float) -> str:
     )
 
 
-def _gone(bill: Bill) -> int:
+def _gone(bill: Bill, instead: Sequence[str]) -> int:
     """Report the packages that their index does not offer any more."""
     lines = [
         f"{source}: {name} {gone.locked} is not offered; offered: "
@@ -185,4 +200,5 @@ def _gone(bill: Bill) -> int:
         "with bedplate_driver or bedplate_pins, and plan again.",
         file=sys.stderr,
     )
+    print("\n".join(instead), file=sys.stderr)
     return STALE

@@ -6,15 +6,16 @@ import bz2
 import gzip
 import hashlib
 import lzma
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from bedplate.bill.errors import refused
 from bedplate.bill.signatures import signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from bedplate.bill.needs import Repository
     from bedplate.bill.places import Places
@@ -41,6 +42,12 @@ class Offer:
     url: str
     sha256: str
     size: int
+
+
+def trusted(repository: Repository, keys: Mapping[str, str]) -> Repository:
+    """Return a repository with the key that the site trusts for its host, if *keys* names one."""
+    named = keys.get(urlsplit(repository.index).netloc, repository.fingerprint)
+    return replace(repository, fingerprint=named)
 
 
 def offers(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -16,7 +15,7 @@ from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
 from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image, layer
-from bedplate.bill.repository import offers
+from bedplate.bill.repository import offers, trusted
 from bedplate.bill.web import CONNECTIONS
 from bedplate.errors import BedplateError, Problem
 from bedplate.portable.fetch import FetchError, named_digest
@@ -221,8 +220,7 @@ class Resolver:
 
     def _trusted(self, repository: Repository) -> Repository:
         """Return a repository with the key that the site trusts for its host, if it names one."""
-        named = self.keys.get(urlsplit(repository.index).netloc, repository.fingerprint)
-        return replace(repository, fingerprint=named)
+        return trusted(repository, self.keys)
 
     def _exchanged(self, bill: Bill) -> Iterable[Problem]:
         """Yield what has another digest than the bill that there is, under the same version."""

@@ -33,6 +33,7 @@ REFERENCES = (
     ("rdma-paths", "architectures", "architectures", "architecture"),
     ("addons", "needs", "addons", "addon"),
     ("addons", "excludes", "addons", "addon"),
+    ("snapshots", "archive", "distribution-archives", "archive"),
     ("systems", "kernel", "kernels", "kernel"),
 )
 

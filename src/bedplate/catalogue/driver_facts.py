@@ -78,6 +78,13 @@ class DistributionArchive(Value):
     fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
 
 
+class Snapshot(Value):
+    """Where a distribution keeps what its archive offered on a day; `{time}` is that day's."""
+
+    archive: str
+    url: Annotated[str, Field(pattern=r"^https://\S+/\{time\}/$")]
+
+
 class CudaToolkit(Value):
     """A CUDA toolkit and the first driver with all its features."""
 

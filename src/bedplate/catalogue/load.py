@@ -70,6 +70,7 @@ KINDS: dict[str, Kind] = {
     "repositories": Kind("repository", driver.Repository, ("os", "source")),
     "runtime-repositories": Kind("runtime-repository", cluster.RuntimeRepository, ("vendor", "os")),
     "sharing-modes": Kind("sharing", sharing.SharingMode, ("sharing",)),
+    "snapshots": Kind("snapshot", driver.Snapshot, ("archive",)),
     "subnet-limits": Kind("subnet", settings.SubnetLimit, ("limit",)),
     "systems": Kind("system", system.System, ("os",)),
 }
@@ -111,6 +112,7 @@ class Catalogue:
     repositories: dict[str, Fact[driver.Repository]]
     runtime_repositories: dict[str, Fact[cluster.RuntimeRepository]]
     sharing_modes: dict[str, Fact[sharing.SharingMode]]
+    snapshots: dict[str, Fact[driver.Snapshot]]
     subnet_limits: dict[str, Fact[settings.SubnetLimit]]
     systems: dict[str, Fact[system.System]]
     digest: str

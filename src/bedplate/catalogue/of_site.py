@@ -14,7 +14,7 @@ import yaml
 
 from bedplate.catalogue.check import check
 from bedplate.catalogue.load import KINDS, Catalogue, assembled, load_catalogue
-from bedplate.catalogue.rows import rows_of
+from bedplate.catalogue.rows import OF_SITE, rows_of
 from bedplate.errors import CatalogueError, Problem
 from bedplate.lock_place import FACTS
 from bedplate.nearest import nearest
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.rows import KeyPath, Row
 
-OF_SITE = "site"
 #: What no site can know better: what the roles and stacks of this version carry out.
 NOT_A_SITES = {"installable"}
 SUFFIX = ".yml"

@@ -12,6 +12,9 @@ from bedplate.catalogue.facts import Fact, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Who is sure of a site's facts.
+OF_SITE = "site"
+
 type KeyPath = tuple[str | int, ...]
 
 

@@ -12,16 +12,22 @@ import yaml
 
 from bedplate.bill import needs_of
 from bedplate.bill.charts import OCI, index_of, reference
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.cli import main
 from bedplate.lock import load_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.driver_facts import DistributionArchive
     from bedplate.lock import Lock
     from tests.substrate.internet.fixtures import Served
     from tests.substrate.internet.tree import Tree
     from tests.substrate.standin.signing import Key
 
+#: Hosts whose repositories the tests' key signs.
+HOSTS = ("nvidia.github.io", "ftp.debian.org", "security.debian.org")
 DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 FLANNEL = "ghcr.io/flannel-io/flannel:v0.28.4"
 #: The objects of flannel's own manifest that a stack looks into, and no more of them.
@@ -85,9 +91,30 @@ def put_layer(tree: Tree, image: str, adds: str, content: bytes) -> str:
     return tree.put(f"https://{host}/v2/{path}/blobs/sha256:{sha256}", content)
 
 
-def put(tree: Tree, lock: Lock, key: Key) -> None:
+def put_archive(
+    tree: Tree, archive: DistributionArchive, key: Key, packages: list[tuple[str, str]]
+) -> None:
+    """Put a distribution's archive with some packages, in the last component of each suite."""
+    tree.put(archive.key, key.public)
+    text = "\n".join(
+        f"Package: {name}\nVersion: {version}\nFilename: pool/{name}_{version}.deb\nSize: 3\n"
+        f"SHA256: {'0' * 64}\n"
+        for name, version in packages
+    )
+    for suite in archive.suites:
+        lines = []
+        for component in archive.components:
+            body = text.encode() if component == archive.components[-1] else b""
+            name = f"{component}/binary-amd64/Packages"
+            tree.put(f"{archive.url}dists/{suite}/{name}", body)
+            lines.append(f" {hashlib.sha256(body).hexdigest()} {len(body)} {name}")
+        release = "\n".join([f"Suite: {suite}", "SHA256:", *lines, ""])
+        tree.put(f"{archive.url}dists/{suite}/InRelease", key.clear_signed(release.encode()))
+
+
+def put(tree: Tree, lock: Lock, key: Key, catalogue: Catalogue | None = None) -> None:
     """Put everything that a lock needs."""
-    needs = needs_of(lock, load_catalogue())
+    needs = needs_of(lock, catalogue or load_catalogue())
     packages: list[dict[str, str]] = []
     for name, needed in needs.files.items():
         fact = needed.artifact
@@ -130,18 +157,30 @@ def put(tree: Tree, lock: Lock, key: Key) -> None:
         tree.image(name)
 
 
-def planned(copy: Path, internet: Served, key: Key, sources: dict[str, Any]) -> Path:
-    """Copy the demo's site with other sources and plan it; what it needs is on the stand-in."""
+def planned(
+    copy: Path,
+    internet: Served,
+    key: Key,
+    sources: dict[str, Any],
+    facts: Mapping[str, list[dict[str, Any]]] | None = None,
+) -> Path:
+    """Copy the demo's site with other sources, and facts, and plan it.
+
+    What it needs is on the stand-in.
+    """
     shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
     for path in (copy / "group_vars").rglob("*.yml"):
         content = yaml.safe_load(path.read_text()) or {}
         if "bedplate_sources" in content:
-            keys = {"nvidia.github.io": key.fingerprint}
+            keys = dict.fromkeys(HOSTS, key.fingerprint)
             content["bedplate_sources"] = {**sources, "keys": keys}
         # The notebooks of courses are the site's own to build: no maker's registry has them.
         for name in ("bedplate_courses", "bedplate_hub", "bedplate_storage"):
             content.pop(name, None)
         path.write_text(yaml.safe_dump(content))
+    for name, entries in (facts or {}).items():
+        (copy / "facts").mkdir(exist_ok=True)
+        (copy / "facts" / name).write_text(yaml.safe_dump(entries))
     assert main(["plan", str(copy)]) == 0
-    put(internet.tree, load_lock(copy), key)
+    put(internet.tree, load_lock(copy), key, catalogue_of(copy))
     return copy
