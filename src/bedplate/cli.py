@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NoReturn
 
-from bedplate import streams
+from bedplate import catalogue_options, streams
 from bedplate.accounting import options as accounting
 from bedplate.arguments import path_of
 from bedplate.errors import BedplateError
@@ -199,6 +199,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "Exit status: 0 found, 3 none of that name, 1 a bug.",
     )
     gpus.add_argument("word", nargs="?", metavar="WORD", help="part of a name, or a PCI identifier")
+    catalogue_options.add_parser(commands)
     completion = commands.add_parser(
         "completion",
         help="print what a shell reads to complete this command",
@@ -299,6 +300,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate import gpus
 
         return gpus.run(options.word)
+    if options.command == "catalogue":
+        from bedplate import catalogue_review
+
+        return _told(lambda: catalogue_review.run(options, datetime.now(UTC).date()))
     if options.command == "completion":
         from bedplate import completion
 

@@ -34,6 +34,7 @@ DRIVER = "driver/debian-12-distro-535.309.01-proprietary"
 WITHOUT_SITE = {
     "about.py",
     "bill/command.py",
+    "catalogue_review.py",
     "catalogue/load.py",
     "catalogue/matrix.py",
     "catalogue/of_site.py",

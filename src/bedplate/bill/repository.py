@@ -16,6 +16,7 @@ from bedplate.bill.signatures import signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
 
     from bedplate.bill.needs import Repository
     from bedplate.bill.places import Places
@@ -158,11 +159,13 @@ def _rpm(
     name = location.get("href", "")
     packed = web.content(places.file(base + name), "repository's list of packages is not found")
     _expect(packed, checksum.text or "", places.file(base + name))
-    unpack = next(
-        (how for end, how in UNPACKED.items() if end and name.endswith(end)), UNPACKED[""]
-    )
+    yield from _primary(packed, base, name, names)
+
+
+def _primary(packed: bytes, base: str, name: str, names: frozenset[str]) -> Iterator[Offer]:
+    """Yield the packages of these names from a list that is known to be the right one."""
     try:
-        tree = ElementTree.fromstring(unpack(packed))  # noqa: S314 - its digest is signed
+        tree = ElementTree.fromstring(_unpack(name)(packed))  # noqa: S314 - see above
     except (*BROKEN, ElementTree.ParseError) as error:
         raise refused("repository's list of packages is broken", base + name, str(error)) from error
     for package in tree.iter(f"{COMMON}package"):
@@ -182,3 +185,31 @@ def _rpm(
             package.findtext(f"{COMMON}checksum", ""),
             int(size.get("package", "0")),
         )
+
+
+def _unpack(name: str) -> Callable[[bytes], bytes]:
+    return next((how for end, how in UNPACKED.items() if end and name.endswith(end)), bytes)
+
+
+def listed(path: Path, names: Collection[str]) -> dict[str, list[str]]:
+    """Return the versions of some packages in a file: apt's `Packages`, or dnf's `primary.xml`.
+
+    Raises:
+        ResolveError: it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+        if ".xml" in path.name:
+            offered = _primary(content, f"{path.parent}/", path.name, frozenset(names))
+            pairs = [(offer.name, offer.version) for offer in offered]
+        else:
+            text = _unpack(path.name)(content).decode("utf-8", "replace")
+            found = _paragraphs(text, frozenset(names))
+            pairs = [(one["Package"], one["Version"]) for one in found]
+    except BROKEN as error:
+        what, allowed = "list of packages cannot be read", "a file named as the archive has it"
+        raise refused(what, str(path), str(error), allowed, "fetch it again") from error
+    versions: dict[str, list[str]] = {}
+    for name, version in pairs:
+        versions.setdefault(name, []).append(version)
+    return versions
