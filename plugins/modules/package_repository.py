@@ -110,6 +110,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    addresses,
     fetch,
     os_release,
     owned,
@@ -141,7 +142,7 @@ def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
         fail(
             module,
             "the repository's key is another one",
-            f"{fetch.without_user(url)[0]}: {', '.join(found)}",
+            f"{addresses.shown(url)}: {', '.join(found)}",
             fingerprint,
             "Nothing was changed. Do not trust this source, unless its owner announced a new key.",
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from ansible_collections.bedplate.gpu.plugins.modules import package_repository
 
-from bedplate.portable import fetch, proxy
+from bedplate.portable import addresses, fetch, proxy
 from bedplate.portable.fetch import FetchError, File
 from tests.substrate import proxy as standin
 
@@ -243,4 +243,6 @@ def test_an_address_in_a_network_that_needs_no_proxy_is_opened_without(
     ],
 )
 def test_networks_count_for_addresses_alone(place: str, inside: bool) -> None:
-    assert fetch.in_networks(place, "mirror.example,10.0.0.0/8, fd00::/8,192.168.1.5,") == inside
+    assert (
+        addresses.in_networks(place, "mirror.example,10.0.0.0/8, fd00::/8,192.168.1.5,") == inside
+    )

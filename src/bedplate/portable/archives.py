@@ -8,6 +8,7 @@ import tempfile
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from . import documents
+from .addresses import file_name, shown
 from .fetch import (
     FetchError,
     Opener,
@@ -15,7 +16,6 @@ from .fetch import (
     is_digest,
     open_url,
     resolve_digest,
-    without_user,
     workplace,
 )
 from .host import make_folders
@@ -146,7 +146,7 @@ def _check_links(archive: Archive, folder: str, files: Mapping[str, List[int]]) 
         raise UnpackError(
             problem(
                 "the archive lacks the file that a link is to lead to",
-                f"{archive.url.rsplit('/', 1)[-1]}: {path}",
+                f"{file_name(archive.url)}: {path}",
                 ", ".join(shown) + (f" and {more} more" if more else ""),
                 f"a program in {target}" if path.endswith("/") else target,
                 "Nothing was linked. Check the version, the layout and the number of leading "
@@ -161,8 +161,8 @@ def _without_digest(archive: Archive) -> str:
         return ""
     return problem(
         "the artefact has no digest to know it by",
-        without_user(archive.url)[0],
-        archive.sha256 or "none",
+        shown(archive.url),
+        shown(archive.sha256) or "none",
         "a SHA-256 in lower-case hexadecimal, or the URL of a checksum file",
         "Nothing is installed whose digest is not known. Where a site decides, resolve its "
         "artefacts again; otherwise give the digest.",
@@ -183,7 +183,7 @@ def _install(archive: Archive, opener: Opener) -> None:
         if not defect(archive):
             return
         digest = resolve_digest(archive.sha256, archive.url, opener)
-        packed = os.path.join(work, archive.url.rsplit("/", 1)[-1] or "download")
+        packed = os.path.join(work, file_name(archive.url))
         download(archive.url, digest, packed, opener)
         new = os.path.join(work, "new")
         os.mkdir(new)

@@ -5,26 +5,34 @@ import contextlib
 import fcntl
 import hashlib
 import http.client
-import ipaddress
 import os
+import queue
 import re
 import shutil
 import stat
 import tempfile
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import IO, Callable, Iterator, NamedTuple, Optional, Tuple
+from typing import IO, Callable, Iterator, NamedTuple, Optional, Union
 
-from . import proxy
+from . import addresses, proxy
+from .addresses import file_name, plain, shown
 from .host import make_folders
 from .message import problem
 
 _HEX = re.compile(r"^[0-9a-f]{64}$")
 _CHUNK = 1 << 20
 _TIMEOUT = 60.0
-#: What a download fails with: URLError is an OSError, one that broke off fails with the latter.
-_BROKEN = (OSError, http.client.HTTPException)
+#: What a download fails with: URLError is an OSError, one that broke off fails with the second, and
+#: an odd address of a redirection, or an odd length, with the last.
+_BROKEN = (OSError, http.client.HTTPException, ValueError)
+#: The largest small file, in bytes: a key, or a list of digests.
+_SMALL = 16 << 20
+#: What a download leaves free on a disk: a twentieth, at most as many bytes.
+_SPARED, _MOST_SPARED = 20, 64 << 20
 
 Opener = Callable[[str], "IO[bytes]"]
 
@@ -40,25 +48,40 @@ class File(NamedTuple):
     mine: bool = True
 
 
+class Limits(NamedTuple):
+    """How long a download may take, and how large it may be.
+
+    ``opening`` and ``grace`` are seconds: to answer, and before ``slowest`` counts, in bytes per
+    second from the beginning. ``largest`` is in bytes.
+    """
+
+    opening: float
+    grace: float
+    slowest: float
+    largest: int
+
+
+#: A proxy that looks for viruses lets a file trickle for minutes, and then gives the rest.
+LIMITS = Limits(opening=180, grace=900, slowest=32 << 10, largest=32 << 30)
+
+
 class FetchError(Exception):
     """A download that did not come, or is not what was asked for; the text says how to fix it."""
 
 
 def open_url(url: str) -> "IO[bytes]":
-    """Open ``url`` (http, https or file), through the host's proxy or that of the environment."""
-    if not url.startswith(("http://", "https://", "file://")):
-        raise FetchError(
-            problem(
-                "the address cannot be used",
-                without_user(url)[0],
-                url.split(":", 1)[0],
-                "http, https or file",
-                "Give a full URL.",
-            )
-        )
+    """Open ``url`` (http, https or file), through the host's proxy or that of the environment.
+
+    Raises:
+        FetchError: it is no such address. Others say that nobody answers.
+    """
+    try:
+        parts = addresses.checked(url)
+    except addresses.AddressError as error:
+        raise FetchError(str(error)) from None
     # urllib knows no other place for what is reached directly. A module's process is its own.
     os.environ.update(proxy.variables())
-    plain, user = without_user(url)
+    plain, user = addresses.without_user(urllib.parse.urlunsplit(parts))
     asked = urllib.request.Request(plain)  # noqa: S310
     if user:
         asked.add_unredirected_header(
@@ -78,34 +101,9 @@ class _Proxies(urllib.request.ProxyHandler):
     def proxy_open(
         self, req: urllib.request.Request, proxy: str, scheme: str
     ) -> Optional["IO[bytes]"]:
-        if in_networks(req.host, urllib.request.getproxies().get("no", "")):
+        if addresses.in_networks(req.host, urllib.request.getproxies().get("no", "")):
             return None
         return super().proxy_open(req, proxy, scheme)
-
-
-def in_networks(place: str, networks: str) -> bool:
-    """Whether ``place`` (a host, maybe with a port) is an address in one of ``networks``.
-
-    They are listed with commas, among names, which do not count here, as in ``no_proxy``.
-    """
-    try:
-        address = ipaddress.ip_address(urllib.parse.urlsplit("//" + place).hostname or "")
-    except ValueError:
-        return False
-    for network in networks.split(","):
-        with contextlib.suppress(ValueError):  # a name
-            if address in ipaddress.ip_network(network.strip(), strict=False):
-                return True
-    return False
-
-
-def without_user(url: str) -> Tuple[str, str]:
-    """An address without the user and password that it may name, and those."""
-    parts = urllib.parse.urlsplit(url)
-    user, at, place = parts.netloc.rpartition("@")
-    return (urllib.parse.urlunsplit(parts._replace(netloc=place)) if at else url), (
-        urllib.parse.unquote(user)
-    )
 
 
 def is_digest(text: str) -> bool:
@@ -115,51 +113,142 @@ def is_digest(text: str) -> bool:
 
 def digest(path: str) -> str:
     """The SHA-256 of a file, in hexadecimal; empty where there is no such file."""
-    made = hashlib.sha256()
+    return found(path, True).sha256
+
+
+def found(path: str, follow: bool = False) -> File:
+    """What lies at ``path``; a link is no file, unless they are to be followed."""
     try:
-        with open(path, "rb") as stream:
-            for block in iter(lambda: stream.read(_CHUNK), b""):
-                made.update(block)
+        descriptor = _opened(path, follow)
     except OSError:
-        return ""
-    return made.hexdigest()
-
-
-def found(path: str) -> File:
-    """What lies at ``path``."""
-    sha256 = digest(path)
-    if not sha256:
         return File("", 0)
-    seen = os.stat(path)
+    try:
+        return _seen(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: str, follow: bool = False) -> int:
+    """A descriptor of a file. Raises OSError where there is none, or a link, folder or pipe."""
+    # Without waiting for the other end of a pipe.
+    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(path)
+    return descriptor
+
+
+def _seen(descriptor: int) -> File:
+    made = hashlib.sha256()
+    with open(descriptor, "rb", closefd=False) as stream:
+        for block in iter(lambda: stream.read(_CHUNK), b""):
+            made.update(block)
+    seen = os.fstat(descriptor)
     mine = (seen.st_uid, seen.st_gid) == (os.geteuid(), os.getegid())
-    return File(sha256, stat.S_IMODE(seen.st_mode), mine)
+    return File(made.hexdigest(), stat.S_IMODE(seen.st_mode), mine)
 
 
 def _unreachable(url: str, error: Exception) -> FetchError:
-    url, _ = without_user(url)
-    got = str(getattr(error, "reason", None) or error)
     if isinstance(error, urllib.error.HTTPError):
         got = f"HTTP {error.code} {error.reason}"
+    elif isinstance(error, (ValueError, http.client.InvalidURL)):
+        # Their texts quote addresses, which may name passwords.
+        got = f"an answer that cannot be read ({type(error).__name__})"
+    else:
+        got = str(getattr(error, "reason", None) or error)
     return FetchError(
         problem(
             "the download failed",
-            url,
-            got,
+            shown(url),
+            plain(got.strip()),
             "a server that answers with the file",
             "Check the address with curl on this host; behind a proxy, set bedplate_proxy.",
         )
     )
 
 
-def read(url: str, opener: Opener = open_url, size: int = -1) -> bytes:
-    """What ``url`` gives, of a small file; no more than ``size`` bytes where that is named.
+class _EndedError(Exception):
+    """A download that was ended; the text says why."""
+
+
+def _blocks(stream: "IO[bytes]", largest: int, folder: str = "") -> Iterator[bytes]:
+    """What a stream gives, within the limits. Raises _EndedError beyond them."""
+    begun, size = time.monotonic(), 0
+    whole, read = None, stream.read
+    if isinstance(stream, http.client.HTTPResponse):
+        # What there is, and not only once a whole block is there.
+        whole, read = stream.length, stream.read1
+    _require_room(folder, whole or 0)
+    while whole is None or size < whole:
+        if max(size, whole or 0) > largest:
+            raise _EndedError(f"more than {largest} bytes")
+        block = read(_CHUNK if whole is None else min(_CHUNK, whole - size))
+        if not block and whole is None:
+            return
+        if not block:
+            raise ConnectionError(f"the connection ended after {size} of {whole} bytes")
+        size += len(block)
+        seconds = time.monotonic() - begun
+        if seconds > LIMITS.grace + size / LIMITS.slowest:
+            raise _EndedError(f"{size} bytes in {seconds:.0f} s")
+        _require_room(folder, len(block))
+        yield block
+
+
+def _require_room(folder: str, size: int) -> None:
+    """Raise _EndedError where ``size`` bytes more would fill the disk of a folder, if named."""
+    if folder:
+        disk = os.statvfs(folder)
+        spared = min(disk.f_blocks * disk.f_frsize // _SPARED, _MOST_SPARED)
+        if disk.f_bavail * disk.f_frsize < size + spared:
+            raise _EndedError(f"no room for {size} bytes more, and {spared} to spare")
+
+
+def _ended(url: str, why: _EndedError) -> FetchError:
+    return FetchError(
+        problem(
+            "the download was ended",
+            shown(url),
+            str(why),
+            f"at most {LIMITS.largest} bytes, {LIMITS.slowest:.0f} or more of them per second, "
+            "and a disk with room for them",
+            "See what the address gives, with curl on this host, and free some space.",
+        )
+    )
+
+
+def _open(url: str, opener: Opener) -> "IO[bytes]":
+    """Open an address within the time for that; a server's headers may drip too."""
+    came: queue.SimpleQueue[Union[IO[bytes], BaseException]] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            came.put(opener(url))
+        except BaseException as error:
+            came.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = came.get(timeout=LIMITS.opening)
+    except queue.Empty:
+        raise TimeoutError(f"no answer within {LIMITS.opening:.0f} s") from None
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def read(url: str, opener: Opener = open_url) -> bytes:
+    """What ``url`` gives, of a small file.
 
     Raises:
-        FetchError: it did not come.
+        FetchError: it did not come, or is none.
     """
     try:
-        with opener(url) as stream:
-            return stream.read(size)
+        with _open(url, opener) as stream:
+            return b"".join(_blocks(stream, min(_SMALL, LIMITS.largest)))
+    except _EndedError as why:
+        raise _ended(url, why) from None
     except _BROKEN as error:
         raise _unreachable(url, error) from None
 
@@ -175,7 +264,7 @@ def resolve_digest(sha256: str, url: str, opener: Opener = open_url) -> str:
     """
     if is_digest(sha256):
         return sha256
-    return named_digest(read(sha256, opener, _CHUNK), url, sha256)
+    return named_digest(read(sha256, opener), url, sha256)
 
 
 def named_digest(content: bytes, url: str, where: str) -> str:
@@ -185,7 +274,7 @@ def named_digest(content: bytes, url: str, where: str) -> str:
         FetchError: it does not name the file.
     """
     text = content.decode("utf-8", "replace")
-    wanted = url.rsplit("/", 1)[-1]
+    wanted = file_name(url)
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if len(rows) == 1 and len(rows[0]) == 1 and is_digest(rows[0][0]):
         return rows[0][0]
@@ -195,7 +284,7 @@ def named_digest(content: bytes, url: str, where: str) -> str:
     raise FetchError(
         problem(
             "the checksum file does not name the download",
-            without_user(where)[0],
+            shown(where),
             f"{len(rows)} line(s), none for {wanted}",
             "a SHA-256, bare or beside that file name",
             "Correct the address of the checksum file, or give the digest itself.",
@@ -212,14 +301,14 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
     digest = hashlib.sha256()
     size = 0
     try:
-        with opener(url) as stream, open(target, "xb") as out:
-            while True:
-                block = stream.read(_CHUNK)
-                if not block:
-                    break
+        with _open(url, opener) as stream, open(target, "xb") as out:
+            for block in _blocks(stream, LIMITS.largest, os.path.dirname(target)):
                 digest.update(block)
                 size += len(block)
                 out.write(block)
+    except _EndedError as why:
+        _remove(target)
+        raise _ended(url, why) from None
     except _BROKEN as error:
         _remove(target)
         raise _unreachable(url, error) from None
@@ -228,7 +317,7 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
         raise FetchError(
             problem(
                 "the download has another digest",
-                without_user(url)[0],
+                shown(url),
                 f"sha256:{digest.hexdigest()} ({size} bytes)",
                 f"sha256:{sha256}",
                 "Nothing was installed. If the source was rebuilt, make the plan and the mirror "
@@ -246,9 +335,7 @@ def ensure_file(url: str, wish: File, path: str, opener: Opener = open_url) -> N
         FetchError: it did not come, has another digest, or cannot be written.
     """
     try:
-        if digest(path) == wish.sha256:
-            os.chown(path, os.geteuid(), os.getegid())
-            os.chmod(path, wish.mode)
+        if _as_wished(path, wish):
             return
         with workplace(path) as folder:
             new = os.path.join(folder, "new")
@@ -267,6 +354,23 @@ def ensure_file(url: str, wish: File, path: str, opener: Opener = open_url) -> N
                 "Mend the file system, or name another place, and run again.",
             )
         ) from None
+
+
+def _as_wished(path: str, wish: File) -> bool:
+    """Whether a file has its content already; then it gets its owner and permissions too."""
+    try:
+        descriptor = _opened(path)
+    except OSError:
+        return False
+    try:
+        if _seen(descriptor).sha256 != wish.sha256:
+            return False
+        # Never by name: what a link leads to may be somebody else's.
+        os.fchown(descriptor, os.geteuid(), os.getegid())
+        os.fchmod(descriptor, wish.mode)
+        return True
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
