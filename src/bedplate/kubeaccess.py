@@ -17,6 +17,7 @@ import yaml
 
 from bedplate.errors import BedplateError, Problem
 from bedplate.packing.api import Access
+from bedplate.reading_yaml import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +75,7 @@ def access_of(path: Path) -> Iterator[Entry]:
 
 def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = parsed(path.read_text(encoding="utf-8"))
         contexts = {one["name"]: one["context"] for one in found["contexts"]}
         clusters = {one["name"]: one["cluster"] for one in found["clusters"]}
         users = {one["name"]: one["user"] or {} for one in found["users"]}

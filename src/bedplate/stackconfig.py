@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
+from bedplate import reading
 from bedplate.errors import BedplateError
 from bedplate.lock import load_lock, lock_path
 
@@ -78,6 +79,24 @@ def _own(site: Path, name: str) -> str | None:
     """Return a file of the site's own SSH directory, relative to the site, if there is one."""
     relative = Path(".bedplate/ssh") / name
     return str(relative) if (site / relative).is_file() else None
+
+
+def found_in(path: Path, key: str) -> dict[str, Any]:
+    """Return a mapping of a host's evidence; nothing where there is none of it.
+
+    Raises StackError where something else lies there.
+    """
+    try:
+        found = reading.document(path)
+        part = found.get(key) or {}
+        return dict(part)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise StackError(
+            f"a file is not evidence — {path} — got {reading.why(error)} / allowed evidence of "
+            "format 1 — remove it and run `ansible-playbook bedplate.gpu.verify` on the site"
+        ) from error
 
 
 def _shared(lock: Lock) -> dict[str, list[str]]:

@@ -204,6 +204,6 @@ def read_lines(text: str) -> list[Record]:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             found.append(read_record(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"line {number}: {error}") from error
     return found

@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bedplate import reading
 from bedplate.accounting import recorder
 from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.records import written
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from bedplate.accounting.records import Units
     from bedplate.lock import Lock
 
+#: Bytes of records: millions of them.
+MOST = 1 << 32
 IDLE_UNKNOWN = "no exporter of GPU metrics is read"
 COLUMNS = ("name", "gpu_hours", "share_hours", "not_placed", "workloads", "running")
 #: Seconds for an answer: a page of 500 Workloads comes from a busy API server too.
@@ -68,7 +71,7 @@ def read(site: Path) -> Book:
     """Return the records that the site keeps; none where there are none yet."""
     path = path_in(site)
     try:
-        return Book(read_lines(path.read_text(encoding="utf-8")))
+        return Book(read_lines(reading.content(path, MOST).decode()))
     except FileNotFoundError:
         return Book()
     except (OSError, ValueError) as error:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import ValidationError
 
+from bedplate import reading
 from bedplate.bill.model import FORMAT, Bill
 from bedplate.errors import LockError, Problem
 from bedplate.lock.file import GENERATED, BlockDumper, write_text
 from bedplate.lock_place import BILL
+from bedplate.reading_yaml import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,10 +55,14 @@ def load_bill(site: Path) -> Bill | None:
     """
     path = bill_path(site)
     try:
-        content = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        content = parsed(reading.content(path).decode())
         return Bill.model_validate(content)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _broken(site, None, reading.why(error)) from error
+    except UnicodeDecodeError as error:
+        raise _broken(site, None, "bytes that are not UTF-8") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         got = getattr(error, "problem", None) or "no YAML"

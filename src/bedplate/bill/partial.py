@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate import reading
 from bedplate.lock.file import write_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Partial:
 
     def _kept(self) -> dict[str, Any]:
         try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
+            content = reading.document(self._path)
             if content["asked"] != self._asked:
                 return {}
             oldest = time.time() - SECONDS

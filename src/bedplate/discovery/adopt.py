@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from bedplate import reading
+from bedplate.reading_yaml import parsed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
@@ -58,7 +61,7 @@ def cluster_of(site: Path, lock: Lock | None, endpoint: str | None) -> Cluster:
     """Return what tells the site's cluster from others."""
     authority = None
     try:
-        config = yaml.safe_load((site / ".bedplate" / "kubeconfig").read_text(encoding="utf-8"))
+        config = parsed(reading.content(site / ".bedplate" / "kubeconfig").decode())
         data = config["clusters"][0]["cluster"]["certificate-authority-data"]
         content = base64.b64decode(data, validate=True).strip()
         authority = hashlib.sha256(content).hexdigest()

@@ -12,6 +12,7 @@ from bedplate import reading, writing
 from bedplate.errors import LockError, Problem
 from bedplate.lock.model import FORMAT, Lock
 from bedplate.lock_place import lock_path
+from bedplate.reading_yaml import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,13 +94,11 @@ def load_lock(site: Path) -> Lock:
             )
             raise LockError([problem])
     try:
-        content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        content = parsed(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = mark.line + 1 if mark else None
         raise _broken(site, at, getattr(error, "problem", None) or "no YAML") from error
-    except RecursionError as error:
-        raise _broken(site, None, "nested too deeply") from error
     if not isinstance(content, dict):
         raise _broken(site, 1, "no mapping")
     if content.get("format") != FORMAT:

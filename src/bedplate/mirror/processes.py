@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate import reading
 from bedplate.mirror import atomic
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def start(record: Path, command: list[str], log: Path, environment: Mapping[str,
 def running(record: Path) -> Identity | None:
     """Return the recorded process if that very process still runs."""
     try:
-        wanted = Identity(**json.loads(record.read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        wanted = Identity(**reading.document(record))
+    except (OSError, ValueError, TypeError):
         return None
     return wanted if identity(wanted.pid) == wanted else None
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bedplate import reading
 from bedplate.mirror import atomic, processes, render
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store, cache
@@ -168,8 +169,8 @@ def _start_registry(run: Path, registry: Path, port: int) -> None:
 
 def _settings(run: Path) -> dict[str, object] | None:
     try:
-        found = json.loads((run / "mirror.json").read_text())
-    except (FileNotFoundError, ValueError):
+        found = reading.document(run / "mirror.json")
+    except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and {"address", "port"} <= set(found) else None
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pydantic import ValidationError
-
+from bedplate import reading
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.images import Images
@@ -57,8 +56,8 @@ class Store:
     def contents(self) -> Contents:
         """Return what the record says is here; a record that can't be read counts as empty."""
         try:
-            return Contents.model_validate_json((self.root / "contents.json").read_text())
-        except (FileNotFoundError, ValidationError):
+            return Contents.model_validate_json(reading.content(self.root / "contents.json"))
+        except (OSError, ValueError):
             return Contents()  # everything is made again: slow, and right
 
     def record(self, contents: Contents) -> None:

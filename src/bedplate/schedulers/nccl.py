@@ -6,14 +6,13 @@ ConfigMap `nccl-POOL` for every pool with RDMA, for `envFrom` of a container.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from bedplate.site.membership import NODES
-from bedplate.stackconfig import StackError
+from bedplate.stackconfig import StackError, found_in
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
@@ -99,13 +98,13 @@ def namespaces_of(lock: Lock) -> list[str]:
 
 def _of_host(site: Path, name: str) -> dict[str, str]:
     path = site / ".bedplate" / "evidence" / f"host-{name}.json"
-    facts: dict[str, Any] = json.loads(path.read_text())["facts"] if path.exists() else {}
-    if "nccl" not in facts:
+    settings = found_in(path, "facts").get("nccl")
+    if not isinstance(settings, dict):
         raise StackError(
             f"no evidence of NCCL's settings — {path} — got none for {name} / allowed what the "
             "host has — run `ansible-playbook bedplate.gpu.verify` on the site first"
         )
-    return {key: str(value) for key, value in facts["nccl"].items()}
+    return {key: str(value) for key, value in settings.items()}
 
 
 def _shown(variables: dict[str, str]) -> str:

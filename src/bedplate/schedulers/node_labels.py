@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from bedplate.stackconfig import StackError
+from bedplate.stackconfig import StackError, found_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +78,7 @@ def discovered(site: Path, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
     missing: list[str] = []
     for host in hosts:
         path = site / ".bedplate" / "evidence" / f"host-{host}.json"
-        labels = json.loads(path.read_text()).get("labels", {}) if path.exists() else {}
+        labels = found_in(path, "labels")
         found[host] = {key: str(value) for key, value in labels.items()}
         found[host] = {k: v for k, v in found[host].items() if k not in NOT_A_PROPERTY}
         if not any(key.startswith(BY_GFD) for key in found[host]):

@@ -1,0 +1,105 @@
+"""Whatever lies in the place of a file that Bedplate keeps: refused in one line, or made again."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.accounting import command as usage
+from bedplate.bill import load_bill
+from bedplate.bill.partial import PLACE, Partial
+from bedplate.discovery import adopt, store
+from bedplate.errors import BedplateError, Problem
+from bedplate.kubeaccess import access_of
+from bedplate.lock import load_lock
+from bedplate.mirror import processes, service
+from bedplate.mirror.store import Store
+from bedplate.schedulers import nccl, node_labels
+from bedplate.stackconfig import StackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EVIDENCE = ".bedplate/evidence/host-gpu-a.json"
+
+
+def loop(path: Path) -> None:
+    """Make a link to itself."""
+    path.symlink_to(path.name)
+
+
+def brackets(path: Path) -> None:
+    """Write what is nested too deeply for any reader."""
+    path.write_text("[" * 100_000)
+
+
+def no_text(path: Path) -> None:
+    """Write what is no UTF-8."""
+    path.write_bytes(b"\xff")
+
+
+def number(path: Path) -> None:
+    """Write JSON and YAML of another type."""
+    path.write_text("7")
+
+
+def indented(path: Path) -> None:
+    """Write the same in blocks of YAML."""
+    path.write_text("- " * 30_000 + "x")
+
+
+def entered(kubeconfig: Path) -> None:
+    """Use a kubeconfig. One that a user names may be a pipe, which is waited for."""
+    if kubeconfig.is_fifo():
+        raise BedplateError([Problem("a pipe", str(kubeconfig))])
+    with access_of(kubeconfig):
+        pass
+
+
+ODD = [os.mkfifo, os.mkdir, loop, brackets, indented, no_text, number]
+
+#: What reads a file of the site, and whether it refuses it: the others make it again.
+READERS: dict[str, tuple[str, Callable[[Path], object], bool]] = {
+    "lock": (".bedplate.lock.yml", load_lock, True),
+    "access": (".bedplate/kubeconfig", lambda site: entered(site / ".bedplate/kubeconfig"), True),
+    "bill": (".bedplate.bill.yml", load_bill, True),
+    "usage": (".bedplate/usage.jsonl", usage.read, True),
+    "nccl": (EVIDENCE, lambda site: nccl._of_host(site, "gpu-a"), True),
+    "labels": (EVIDENCE, lambda site: node_labels.discovered(site, ["gpu-a"]), True),
+    "partial": (str(PLACE), lambda site: Partial(site, {})._found == {}, False),
+    "kubeconfig": (
+        ".bedplate/kubeconfig",
+        lambda site: adopt.cluster_of(site, None, None).authority is None,
+        False,
+    ),
+    "discovered": (
+        ".bedplate/discovered/hosts/gpu-a.json",
+        lambda site: store.earlier(site, ["gpu-a"]) == {},
+        False,
+    ),
+    "contents": ("contents.json", lambda site: Store(site).contents().files == {}, False),
+    "settings": ("mirror.json", lambda site: service._settings(site) is None, False),
+    "process": ("nginx.json", lambda site: processes.running(site / "nginx.json") is None, False),
+}
+
+
+@pytest.mark.parametrize("make", ODD, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_odd_is_refused_or_made_again(
+    tmp_path: Path, name: str, make: Callable[[Path], Any]
+) -> None:
+    place, read, refuses = READERS[name]
+    site = tmp_path / "site"
+    path = site / place
+    path.parent.mkdir(parents=True)
+    make(path)
+    if not refuses:
+        assert read(site)
+        return
+    with pytest.raises((BedplateError, StackError)) as caught:
+        read(site)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
