@@ -28,7 +28,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from bedplate.errors import Problem, SiteError
 from bedplate.lock_place import FACTS
 from bedplate.nearest import nearest
-from bedplate.site import files
+from bedplate.site import files, unread
 from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written
 from bedplate.site.places import Place
@@ -36,6 +36,9 @@ from bedplate.site.positions import Positions, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+#: How variables begin that decide how a host is reached.
+ACCESS = "ansible_"
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def _check_files(
     readable, problems = files.check(site)
     written = Written(positions)
     wishes: list[tuple[files.SiteFile, str]] = []
+    others: list[tuple[Path, str]] = []
     for file in readable:
         real = file.path.resolve() if not file.path.is_symlink() else file.path.absolute()
         try:
@@ -131,7 +135,11 @@ def _check_files(
             problems += _no_plugin(content, file.path, positions)
         elif wish := next((key for key in content or () if is_wish(key)), None):
             wishes.append((file, wish))
+        elif access := next((key for key in content or () if str(key).startswith(ACCESS)), None):
+            others.append((file.path, access))
     problems += written.problems or written.circle()
+    wanted = [*((file.path, wish) for file, wish in wishes), *others]
+    problems += unread.problems(site, wanted, positions)
     if problems:
         raise SiteError(problems)
     return written, wishes
