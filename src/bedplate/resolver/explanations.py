@@ -58,7 +58,7 @@ WHAT = {
     "iommu-groups": "card cannot be given away alone",
     "isolation": "sharing mode holds less back than asked for",
     "kernel-headers": "kernel has no headers, or no precompiled module",
-    "kernel-known": "unknown kernel",
+    "kernel-known": "kernel is another system's, by its name",
     "kernel-of-system": "kernel is another system's",
     "known-bad": "this combination was reported as broken",
     "kubernetes-known": "unknown Kubernetes version",

@@ -66,10 +66,12 @@ def _system(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     if wished.os not in catalogue.systems:
         yield unknown_system(host, ("bedplate_host", "os"), wished.os, catalogue.systems)
     elif wished.kernel is not None:
-        kernels = [f.value.kernel for f in catalogue.kernels.values() if f.value.os == wished.os]
-        if wished.kernel not in kernels:
+        of = [f.value.os for f in catalogue.kernels.values() if f.value.kernel == wished.kernel]
+        if wished.os not in of:  # Kernels that no system has are unknown, and taken.
             path = ("bedplate_host", "kernel")
-            yield unknown("kernel-known", host, path, wished.kernel, kernels)
+            got, allowed = f"{wished.kernel}, of {', '.join(of)}", f"a kernel of {wished.os}"
+            fix = "write what uname -r prints on the host, or correct os"
+            yield refused("kernel-known", host, path, got, allowed, fix)
 
 
 def _passthrough(host: SiteHost) -> Iterator[Problem]:

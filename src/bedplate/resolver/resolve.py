@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bedplate.errors import in_order
@@ -14,6 +15,7 @@ from bedplate.resolver import (
     courses,
     images,
     installable,
+    kernels,
     locking,
     plain,
     teams,
@@ -52,6 +54,8 @@ def resolve(
     Returns:
         A plan with its lock, or all reasons why there is none.
     """
+    unknown = list(kernels.notices(site, catalogue))
+    catalogue = kernels.with_unknown(site, catalogue)
     problems = list(plain.check(site, catalogue))
     candidates = Candidates(catalogue, previous_lock)
     cluster, pools = subjects(site, catalogue)
@@ -60,6 +64,7 @@ def resolve(
         decided = decide(cluster, pools, candidates)
         if decided is not None:
             plan = _plan(site, candidates, (cluster, pools), decided, today)
+            plan = replace(plan, notices=(*plan.notices, *unknown))
             over = in_order(
                 [
                     *configuration.problems(site, plan.lock, catalogue),

@@ -222,8 +222,11 @@ def _compatible(driver: str, cuda: str, catalogue: Catalogue) -> Iterator[str]:
 
 def _weak(name: str, identifiers: Iterable[str], candidates: Candidates) -> Iterator[Notice]:
     found: dict[str, list[str]] = {}
+    of_site = {*candidates.catalogue.added, *candidates.catalogue.overridden}
     for one in identifiers:
         fact = candidates.facts.get(one)
+        if fact is not None and fact.sure == "site" and fact.id not in of_site:
+            continue  # a kernel that the site names, which has a notice of its own
         if fact is not None and fact.sure in WEAK:
             found.setdefault(fact.sure, []).append(fact.id)
     for sure, ids in sorted(found.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bedplate.resolver import plain
+from bedplate.resolver import kernels, plain
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import STRUCTURAL, leaning_on
@@ -101,6 +101,7 @@ class Question:
     """A site's decision, the one that a plan takes, with what else could have been decided."""
 
     def __init__(self, site: Site, catalogue: Catalogue, previous: Lock | None) -> None:
+        catalogue = kernels.with_unknown(site, catalogue)
         self.candidates = Candidates(catalogue, previous)
         self.cluster, pools = subjects(site, catalogue)
         self.candidates.know(self.cluster, pools)
