@@ -30,7 +30,7 @@ UNKNOWN = (
     ("bedplate_pins", "{nvidia_driver: 535.0.0}", "bedplate_pins.nvidia_driver"),
     ("bedplate_pins", "{nvidia_driver: 999.1.1}", "bedplate_pins.nvidia_driver"),
     ("bedplate_rdma", "{stack: inbox, operator: netwrk-operator}", "bedplate_rdma.operator"),
-    ("bedplate_host", "{os: debian-12, kernel: 9.9.9-1-amd64}", "bedplate_host.kernel"),
+    ("bedplate_host", "{os: debian-12, kernel: 6.8.0-151-generic}", "bedplate_host.kernel"),
     ("bedplate_host", "{os: debian-11}", "bedplate_host.os"),
     ("bedplate_host", "{os: ubuntu-18.04}", "bedplate_host.os"),
     ("bedplate_host", "{os: centos-7}", "bedplate_host.os"),
