@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import tempfile
+import urllib.parse
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,20 +54,21 @@ def access_of(path: Path) -> Iterator[Entry]:
     context, cluster, user = _parts(path)
     if "server" not in cluster or cluster.get("insecure-skip-tls-verify"):
         raise _problem(path, "no server whose certificate is checked", "a server with its CA")
+    _check_server(path, str(cluster["server"]))
     with tempfile.TemporaryDirectory(prefix="bedplate-access-") as folder:
         files = _Files(path, Path(folder))
         token = files.of(user, "tokenFile")
         if "token" in user:
-            token = files.write("token", str(user["token"]).encode())
+            token = files.write("token", _token(path, user["token"]))
         certificate = files.of(user, "client-certificate", "client-certificate-data")
         key = files.of(user, "client-key", "client-key-data")
         if "exec" in user:
             made = _from_plugin(path, user["exec"])
             if made.get("token"):
-                token = files.write("token", str(made["token"]).encode())
+                token = files.write("token", _token(path, made["token"]))
             if made.get("clientCertificateData"):
                 certificate = files.write("crt", str(made["clientCertificateData"]).encode())
-                key = files.write("key", str(made["clientKeyData"]).encode())
+                key = files.write("key", str(made.get("clientKeyData", "")).encode())
         ca = files.of(cluster, "certificate-authority", "certificate-authority-data")
         yield Entry(
             Access(str(cluster["server"]), ca, token, certificate, key), context.get("namespace")
@@ -80,7 +82,8 @@ def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         clusters = {one["name"]: one["cluster"] for one in found["clusters"]}
         users = {one["name"]: one["user"] or {} for one in found["users"]}
         context = contexts[found["current-context"]]
-        return context, clusters[context["cluster"]], users[context["user"]]
+        # What is no mapping cannot be unpacked as one.
+        return {**context}, {**clusters[context["cluster"]]}, {**users[context["user"]]}
     except OSError as error:
         raise _problem(path, str(error.strerror), "a file that can be read") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -88,6 +91,24 @@ def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     except (KeyError, TypeError) as error:
         got = f"no {error}" if isinstance(error, KeyError) else "another structure"
         raise _problem(path, got, "a kubeconfig with a present context") from error
+
+
+def _check_server(path: Path, server: str) -> None:
+    try:
+        address = urllib.parse.urlsplit(server)
+        if address.hostname and address.port != 0 and address.scheme in ("http", "https"):
+            return
+    except ValueError:
+        pass
+    raise _problem(path, f"server {server}", "https://HOST:PORT")
+
+
+def _token(path: Path, token: object) -> bytes:
+    """Return a token as it stands in a header; one that cannot is not shown."""
+    text = str(token).strip()
+    if not (text.isascii() and text.isprintable()):
+        raise _problem(path, "a token of several lines, or not of ASCII", "one line of ASCII")
+    return text.encode()
 
 
 def _problem(path: Path, got: str, allowed: str) -> AccessError:
@@ -123,10 +144,13 @@ class _Files:
 
 def _from_plugin(path: Path, plugin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the credentials that a plugin of the kubeconfig prints."""
-    version = str(plugin.get("apiVersion", "client.authentication.k8s.io/v1"))
-    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    more = {one["name"]: one["value"] for one in plugin.get("env") or []}
-    command = [str(plugin["command"]), *map(str, plugin.get("args") or [])]
+    try:
+        version = str(plugin.get("apiVersion", "client.authentication.k8s.io/v1"))
+        asked = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        more = {str(one["name"]): str(one["value"]) for one in plugin.get("env") or []}
+        command = [str(plugin["command"]), *map(str, plugin.get("args") or [])]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise _problem(path, "exec of another structure", "a command with its arguments") from error
     try:
         done = subprocess.run(
             command,
@@ -137,5 +161,17 @@ def _from_plugin(path: Path, plugin: Mapping[str, Any]) -> dict[str, Any]:
         )
         return dict(json.loads(done.stdout)["status"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-        got = f"{command[0]}: {error}"
-        raise _problem(path, got, "a plugin that prints credentials") from error
+        raise _problem(
+            path, f"{command[0]}: {_why(error)}", "a plugin that prints credentials"
+        ) from (error)
+
+
+def _why(error: Exception) -> str:
+    """Return what was wrong with a plugin: its arguments and what it printed are not shown."""
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit status {error.returncode}"
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer within {PATIENCE:.0f} s"
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    return "no ExecCredential with a status"

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 LOCK = lock_of({"pool_train": [{}, {}], "pool_class": [{}]}, {})
 NODES = ["pool-class-0", "pool-train-0", "pool-train-1"]
-MEASURED = {
+SAID = {
     "nodes": NODES,
     "pairs": [[1, 0.5, 9000.0], [2, 20.25, 1100.5], [4, 21.0, 1090.0]],
     "rdma": [],
 }
+MEASURED = judge.read(json.dumps(SAID))
 
 
 def site_of(folder: Path, kubeconfig: Path) -> Path:
@@ -84,9 +85,34 @@ def test_figures_become_evidence_that_the_report_shows(tmp_path: Path) -> None:
 
 
 def test_a_node_without_processes_fails() -> None:
-    few = MEASURED | {"nodes": NODES[:2], "pairs": MEASURED["pairs"][:2]}
+    few = judge.read(json.dumps(SAID | {"nodes": NODES[:2], "pairs": SAID["pairs"][:2]}))
     (first, *_) = judge.checked(LOCK, NODES, few, simulated=False)
     assert (first["result"], first["found"]) == ("fail", NODES[:2])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Segmentation fault", "Invalid JSON"),
+        ("[1]", "Input should be an object"),
+        ("{}", "nodes: Field required"),
+        ("[" * 100_000, "Invalid JSON"),
+        (json.dumps(SAID | {"nodes": []}), "nodes: List should have at least 1 item"),
+        (json.dumps(SAID | {"pairs": [[9, 1, 1]]}), "a rank of no node"),
+        (
+            json.dumps(SAID | {"pairs": [[1, float("nan"), 1]]}),
+            "pairs.0.1: Input should be a finite",
+        ),
+        (json.dumps(SAID | {"pairs": [["1", 2, 3]]}), "pairs.0.0: Input should be a valid integer"),
+        (json.dumps(SAID | {"rdma": "x"}), "rdma: Input should be a valid"),
+    ],
+)
+def test_last_words_that_are_no_figures_are_a_reason(text: str, said: str) -> None:
+    """A pod says them, of whatever image."""
+    found = judge.read(text)
+    assert isinstance(found, str)
+    assert found.startswith("the job left no figures: ")
+    assert said in found
 
 
 def test_pods_that_never_start_are_a_failure_with_its_reason_and_nothing_stays(

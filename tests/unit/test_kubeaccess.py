@@ -81,8 +81,26 @@ def test_tokens_of_the_kubeconfig_and_of_a_plugin(tmp_path: Path) -> None:
     [
         ({}, {"insecure-skip-tls-verify": True}, "no server whose certificate is checked"),
         ({"client-key-data": "?"}, {}, "client-key-data is no base64"),
-        ({"exec": {"command": "/no/such/plugin"}}, {}, "/no/such/plugin: "),
-        ({"exec": {"command": "false"}}, {}, "false: "),
+        ({"exec": {"command": "/no/such/plugin"}}, {}, "/no/such/plugin: No such file"),
+        ({"exec": {"command": "false"}}, {}, "false: exit status 1 "),
+        ({"exec": {"command": "true"}}, {}, "true: no ExecCredential with a status "),
+        ({"exec": {}}, {}, "exec of another structure "),
+        ({"exec": "x"}, {}, "exec of another structure "),
+        ({"exec": {"command": "true", "env": [7]}}, {}, "exec of another structure "),
+        ({"token": "a\nb"}, {}, "a token of several lines, or not of ASCII "),
+        ({"token": "\u00fc"}, {}, "a token of several lines, or not of ASCII "),
+        ("hunter2SECRET", {}, "another structure "),
+        ({}, {"server": "https://h:99999"}, "server https://h:99999 "),
+        ({}, {"server": "https://h:0"}, "server https://h:0 "),
+        ({}, {"server": "https://[::1"}, "server https://[::1 "),
+        ({}, {"server": ""}, "server  "),
+        ({}, {"server": "h:6443"}, "server h:6443 "),
+        ({}, {"server": "https://u:hunter2SECRET@h:99999"}, "server https://…@h:99999 "),
+        (
+            {"exec": {"command": "false", "args": ["--password", "hunter2SECRET"]}},
+            {},
+            "false: exit status 1 ",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(
@@ -92,6 +110,7 @@ def test_what_cannot_be_used_is_refused(
     with pytest.raises(AccessError) as refused, access_of(path):
         pass
     assert f"kubeconfig cannot be used — {path} — got {got}" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def write(
     return path
 
 
-def _measured(api: Api, wanted: list[dict[str, Any]], options: Namespace) -> dict[str, Any] | str:
+def _measured(api: Api, wanted: list[dict[str, Any]], options: Namespace) -> judge.Measured | str:
     """Run the job and remove it: what it measured, or why it did not."""
     _remove(api)
     try:
@@ -114,13 +114,12 @@ def _measured(api: Api, wanted: list[dict[str, Any]], options: Namespace) -> dic
             api.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
 
 
-def _words(api: Api) -> dict[str, Any] | str:
+def _words(api: Api) -> judge.Measured | str:
     """Return the last words of the job's first pod, which is the one with any."""
     for pod in _pods(api):
         for one in pod["status"].get("containerStatuses", []):
             if text := one.get("state", {}).get("terminated", {}).get("message"):
-                found: dict[str, Any] = json.loads(text)
-                return found
+                return judge.read(text)
     return "the job ended and left no figures"
 
 
@@ -178,7 +177,11 @@ def _key() -> str:
     with tempfile.TemporaryDirectory(prefix="bedplate-preflight-") as folder:
         path = Path(folder) / "key"
         made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", NAME, "-f", str(path)]
-        subprocess.run(made, check=True, capture_output=True)
+        try:
+            subprocess.run(made, check=True, capture_output=True)
+        except subprocess.CalledProcessError as error:
+            what, got = "no key can be made for the job", f"exit status {error.returncode}"
+            raise PreflightError([Problem(what, made[0], got=got, fix="run it by hand")]) from error
         return path.read_text(encoding="utf-8")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from bedplate.portable.evidence import checks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bedplate.lock import Lock
 
@@ -19,6 +21,33 @@ OF_GPUS = {
 }
 
 
+class Measured(BaseModel):
+    """What the job leaves: its nodes, and for a rank microseconds and megabytes per second."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    nodes: Annotated[list[str], Field(min_length=1)]
+    pairs: list[tuple[int, float, float]]
+    rdma: list[str]
+
+    @model_validator(mode="after")
+    def _ranks(self) -> Measured:
+        if not all(0 < rank < 2 * len(self.nodes) for rank, _, _ in self.pairs):
+            raise ValueError("a rank of no node")
+        return self
+
+
+def read(text: str) -> Measured | str:
+    """Return what a pod's last words say was measured, or why they are no figures."""
+    try:
+        return Measured.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        said = f"{where}: {first['msg']}" if where else str(first["msg"])
+        return f"the job left no figures: {said}"
+
+
 def failed(nodes: Sequence[str], reason: str) -> list[dict[str, Any]]:
     """Return the one check of a job that did not come to its end."""
     what = "processes of MPI exchange messages on every node"
@@ -26,16 +55,16 @@ def failed(nodes: Sequence[str], reason: str) -> list[dict[str, Any]]:
 
 
 def checked(
-    lock: Lock, wished: Sequence[str], measured: Mapping[str, Any], *, simulated: bool
+    lock: Lock, wished: Sequence[str], measured: Measured, *, simulated: bool
 ) -> list[dict[str, Any]]:
     """Return the checks: each pair that was measured, and what was not, with the reason.
 
     A number is no verdict: what a network should give, no fact of the catalogue says.
     """
-    nodes: list[str] = measured["nodes"]
+    nodes = measured.nodes
     what = "processes of MPI ran on every node"
     found = [checks.check("preflight.nodes", what, sorted(wished), sorted(nodes), AGAIN)]
-    for rank, micro, rate in measured["pairs"]:
+    for rank, micro, rate in measured.pairs:
         same = rank < 2
         other = nodes[0] if same else nodes[rank // 2]
         where = f"inside a pod on {other}" if same else f"from {nodes[0]} to {other}"
@@ -43,7 +72,7 @@ def checked(
         what = f"Open MPI {where}: {rate:g} MB/s, {micro:g} microseconds"
         told = {"megabytes_per_second": rate, "microseconds": micro}
         found.append(checks.check(name, what, told, told, ""))
-    found.append(_rdma(measured["rdma"]))
+    found.append(_rdma(measured.rdma))
     for tool, what in OF_GPUS.items():
         found.append(checks.skipped(f"preflight.{tool}", what, _why(lock, tool, simulated)))
     return found
