@@ -53,7 +53,7 @@ def replace(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = Fa
             out.flush()
             if durable:
                 os.fsync(out.fileno())
-            # Held until the file has its name: nobody takes it for one that was left.
+            # Held until the file has its name: no other run takes it for one that was left.
             temporary.chmod(mode)
             temporary.replace(path)
     except BaseException:
@@ -84,14 +84,14 @@ def _prefix(path: Path) -> str:
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
-    """Return a temporary file beside *path*, held by a lock that ends with the process."""
+    """Return a temporary file next to *path*, held by a lock that ends with the process."""
     while True:
         handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle, Path(name)
-        os.close(handle)  # somebody has removed it before it was held
+        os.close(handle)  # another run has removed it before it was held
 
 
 def _remove_unheld(name: str) -> None:

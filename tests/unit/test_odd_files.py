@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -103,3 +104,47 @@ def test_what_is_odd_is_refused_or_made_again(
         read(site)
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+RECORD = {
+    "uid": "u",
+    "start": "2026-11-21T10:00:00Z",
+    "end": None,
+    "why": "",
+    "namespace": "n",
+    "queue": "q",
+    "workload": "Job/x",
+    "user": "a",
+    "amounts": [{"flavor": "f", "resource": "nvidia.com/gpu", "count": 1, "gpus": 1.0}],
+    "cycles": 1,
+    "placed": True,
+    "seen": None,
+}
+AMOUNT = RECORD["amounts"][0]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"amounts": [{**AMOUNT, "gpus": "1"}]},
+        {"amounts": [{**AMOUNT, "gpus": float("nan")}]},
+        {"amounts": [{**AMOUNT, "count": 10**400}]},
+        {"amounts": [{**AMOUNT, "count": -1}]},
+        {"amounts": [7]},
+        {"amounts": 7},
+        {"cycles": []},
+        {"user": ["a"]},
+        {"queue": None},
+        {"start": 7},
+        {"start": "yesterday"},
+        {"more": 1},
+    ],
+)
+def test_records_of_another_type_are_refused(tmp_path: Path, odd: dict[str, Any]) -> None:
+    path = tmp_path / ".bedplate/usage.jsonl"
+    path.parent.mkdir()
+    path.write_text(f"{json.dumps(RECORD)}\n")
+    assert len(list(usage.read(tmp_path))) == 1
+    path.write_text(f"{json.dumps(RECORD)}\n{json.dumps(RECORD | odd)}\n")
+    with pytest.raises(BedplateError, match=f"records cannot be read — {path} — got line 2: "):
+        usage.read(tmp_path)

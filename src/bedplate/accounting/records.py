@@ -86,13 +86,24 @@ class Record:
         return found
 
 
+#: More GPUs and shares than any cluster has; what is no number is not below it either.
+LARGEST: Final = 1e9
+
+
 def read_record(kept: Mapping[str, Any]) -> Record:
     """Return a record from the form in which it is kept. Raises KeyError, TypeError, ValueError."""
     times = {name: seconds(kept[name]) for name in ("start", "end", "seen")}
     if times["start"] is None:
         raise ValueError("a record without a start")
     amounts = tuple(Amount(**one) for one in kept["amounts"])
-    return Record(**{**kept, **times, "amounts": amounts})
+    record = Record(**{**kept, **times, "amounts": amounts})
+    texts = (record.uid, record.why, record.namespace, record.queue, record.workload, record.user)
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a name is no text")
+    numbers = [record.cycles, *(number for one in amounts for number in (one.count, one.gpus))]
+    if not all(isinstance(one, int | float) and 0 <= one < LARGEST for one in numbers):
+        raise ValueError("a number of GPUs is none")
+    return record
 
 
 def seconds(time: str | None) -> int | None:

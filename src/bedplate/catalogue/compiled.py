@@ -3,8 +3,8 @@
 Reading and checking every fact takes a fifth of the time of a plan, and comes to the same each time
 until a fact or the code that reads it changes. As with Python's own `.pyc` files, what came of it
 lies in `__pycache__` where that can be written and `PYTHONDONTWRITEBYTECODE` doesn't forbid it, and
-counts for nothing under another digest than that of all it was made from, nor where anybody else
-than the code's owner and the user of the day could have written it: reading it executes what it
+counts for nothing under another digest than that of all it was made from, nor where others
+than root, the facts' owner and this user could have written it: reading it executes what it
 says. Who could plant another file there could as well replace the code beside it.
 """
 

@@ -202,7 +202,7 @@ class Reader:
             self._cell("job does not ask for GPUs in exactly one way", where, got, allowed, fix)
         request = Request(
             gpus=self._number(cells, "gpus", 0, 0, 100_000),
-            share=self._of(cells, "share", _share, "more than 0 and at most 1") or Fraction(0),
+            share=self._of(cells, "share", _share, "a part from 0.001 to 1") or Fraction(0),
             memory=self._of(cells, "memory", _size, "a size such as 8Gi or 500Mi") or 0,
             cpu=self._of(cells, "cpu", _cpu, "CPUs such as 4, 0.5 or 500m") or 0,
             memory_host=self._of(cells, "memory_host", _size, "a size such as 64Gi or 500Mi") or 0,
@@ -272,9 +272,13 @@ class Reader:
         self.problems.append(Problem(what, *where, got=got, allowed=allowed, fix=fix, rule="jobs"))
 
 
+#: As a site's settings have it.
+SMALLEST = Fraction(1, 1000)
+
+
 def _share(text: str) -> Fraction | None:
     value = Fraction(text) if NUMBER.fullmatch(text) and len(text) <= 12 else Fraction(0)
-    return value if 0 < value <= 1 else None
+    return value if SMALLEST <= value <= 1 else None
 
 
 def _size(text: str) -> int | None:

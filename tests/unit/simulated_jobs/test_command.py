@@ -184,3 +184,12 @@ def test_other_modes_are_what_the_plan_says(lab: Path, capsys: pytest.CaptureFix
     assert (slices["at_least"], slices["setting"]) == (200, "replicas 50")
     assert (found["mps"]["at_least"], found["mps"]["setting"]) == (192, "replicas 48")
     assert "mig" not in found, "a T4 has no MIG"
+
+
+def test_a_share_below_what_a_site_may_set_is_refused(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other modes are tried with it, and none has a million shares."""
+    Path("tiny.csv").write_text("name,share\na,0.0000001\n")
+    assert cli.main(["simulate", str(lab), "tiny.csv"]) == 3
+    assert "share — got 0.0000001 / allowed a part from 0.001 to 1" in capsys.readouterr().err
