@@ -36,7 +36,7 @@ WISHES = {
     "control_plane_endpoint": "bedplate_kubernetes.endpoint and endpoint_by",
     "nvidia_device_plugin": "bedplate_sharing or bedplate_pins.nvidia_device_plugin",
     "nvidia_dra_driver": "bedplate_sharing",
-    "gpu_verify": "none: it follows from the other wishes",
+    "gpu_verify": "none: it follows from the other settings",
 }
 
 
@@ -71,7 +71,7 @@ def problems(
             continue
         where = f"inventory variable {name}, host {host}"
         if name in owned:
-            fix = f"Remove it; the wish for it is {WISHES[role]}, then run 'bedplate plan'."
+            fix = f"Remove it; the setting for it is {WISHES[role]}, then run 'bedplate plan'."
             what = "a variable is set that the lock decides"
             found.append(problem(what, where, "set in the inventory", "only the lock", fix))
         elif name not in every:

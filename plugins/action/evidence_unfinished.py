@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
             "site.finished",
             f"{playbook} came to its end on this host",
             wish["reason"],
-            f"Mend what it says and run {playbook} for this host again.",
+            f"Fix what it says and run {playbook} for this host again.",
             "all roles and the verification",
         )
         document = evidence.document(

@@ -18,7 +18,7 @@ description:
     that the platform keeps of a virtual machine.
   - C(guest_pools) turns what M(bedplate.gpu.libvirt_domains) found on hypervisors into files of an
     inventory.
-  - C(vgpu_profiles) says which shares of cards the lock gives to a host, as the guest that it is.
+  - C(vgpu_profiles) says which shares of GPUs the lock gives to a host, as the guest that it is.
 positional: _input
 options:
   _input:
@@ -29,10 +29,10 @@ options:
     description: The guest's name, which is that of a host.
     type: str
   model:
-    description: The model of its cards in the catalogue.
+    description: The model of its GPUs in the catalogue.
     type: str
   rdma:
-    description: Whether its cards and network cards may reach each other directly.
+    description: Whether its GPUs and network cards may reach each other directly.
     type: bool
     default: false
   page_size:
@@ -40,7 +40,7 @@ options:
     type: str
     default: ""
   mapping:
-    description: The cluster's resource mapping that its cards are of.
+    description: The cluster's resource mapping that its GPUs are of.
     type: str
     default: ""
   system:
@@ -70,7 +70,7 @@ def vsphere_guest(guest: Mapping[str, Any], name: str, model: str, rdma: bool = 
     memory = fact.value.memory_gib if fact else None
     if memory is None and guest.get("devices"):
         raise AnsibleFilterError(
-            f"how much memory the cards map is not known — guest {name} — got: {model}; "
+            f"how much memory the GPUs map is not known — guest {name} — got: {model}; "
             "allowed: a model of the catalogue with memory_gib — Add the model's fact."
         )
     return vsphere.render(name, guest, memory or 0, rdma=rdma)

@@ -78,7 +78,7 @@ def _node(name: str, host: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[s
     if sharing.get("layout"):
         raise AnsibleFilterError(
             f"GPUs of one Slurm node are divided differently — {host['pool']} — "
-            "got: bedplate_sharing with cards or several MIG profiles; allowed: one MIG profile — "
+            "got: bedplate_sharing with GPUs or several MIG profiles; allowed: one MIG profile — "
             "Name one profile for all GPUs, or put hosts with equal GPUs into pools of their own."
         )
     mig, cards = sharing["mode"] == "mig", sum(gpu["count"] for gpu in pool.get("gpu", []))

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 DOCUMENTATION = r"""
 name: tmpfs_size
-short_description: Whether a tmpfs that is mounted has another size than wished
+short_description: Whether a tmpfs that is mounted has another size than requested
 description:
-  - Compares with what the host has mounted, so that it does not matter which run wrote the wish
+  - Compares with what the host has mounted, so that it does not matter which run wrote the setting
     down, and whether that run came to its end.
 positional: _input, mountpoint, size, meminfo
 options:
@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   size:
-    description: The wished size, as tmpfs takes it.
+    description: The requested size, as tmpfs takes it.
     type: str
     required: true
   meminfo:

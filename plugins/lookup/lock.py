@@ -8,7 +8,7 @@ author: Bedplate
 short_description: The decided versions of a site
 description:
   - Returns the lock that C(bedplate plan SITE) wrote, together with where its files come from.
-  - Refuses a site without a lock, and a site whose wishes or facts have changed since, with the
+  - Refuses a site without a lock, and a site whose settings or facts have changed since, with the
     difference.
   - What was checked once is kept in C(SITE/.bedplate/) until a file of the site changes, so that a
     play over many hosts resolves once.

@@ -66,7 +66,7 @@ options:
           - Links to set, each a path and the file in O(archives[].dest) that it names.
           - A path that ends in a slash is a folder that gets a link to every executable in the
             named folder of O(archives[].dest).
-          - A file or foreign link in a link's place is never replaced; the task fails and names it.
+          - A file or another link in a link's place is never replaced; the task fails and names it.
         type: dict
         default: {}
   hold_links_if_exists:

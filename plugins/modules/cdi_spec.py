@@ -11,7 +11,7 @@ module: cdi_spec
 short_description: Keep the CDI specification of a host's GPUs true
 description:
   - Asks C(nvidia-ctk cdi generate) what it would write now, and writes it if it differs from what
-    is there. So a change of driver, GPUs or MIG layout is noticed, and an edited file is mended.
+    is there. So a change of driver, GPUs or MIG layout is noticed, and an edited file is fixed.
 options:
   path:
     description: The specification.

@@ -8,7 +8,7 @@ module: check_variables
 short_description: Refuse inventory variables that the lock owns or that no role knows
 description:
   - An inventory variable that the lock decides would be ignored without a word, as would a misspelt
-    role variable. Both are refused, with the wish or the name to use instead.
+    role variable. Both are refused, with the setting or the name to use instead.
   - Runs on the control side. No host is contacted.
 author: [The Bedplate authors]
 attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_node
-short_description: Drain a node, give it back, or wait until it is ready
+short_description: Drain a node, uncordon it, or wait until it is ready
 description:
   - Runs kubectl on a control plane host.
   - A node that it closes carries an annotation with the reason. Only such a node is opened again,
@@ -100,7 +100,7 @@ def drained(module: AnsibleModule, host: Host, node: cluster_node.Node) -> bool:
     if stays is not None:
         refuse(
             module,
-            "the node cannot be emptied",
+            "the node cannot be drained",
             stays,
             f"every pod is evicted within {wish['timeout']} s",
             "Move those pods, or allow what kubectl asks for, and run the play again;"
@@ -135,7 +135,7 @@ def main() -> None:
                 module,
                 "the cluster does not know the node",
                 "no node of that name",
-                "the name of a host that has joined",
+                "the name of a cluster node",
                 "Name the host in the inventory as its node is called, and run the play again.",
             )
         if node is not None and state in ("drained", "closed"):

@@ -10,11 +10,11 @@ DOCUMENTATION = r"""
 module: containerd_config
 short_description: Have containerd's configuration import drop-ins
 description:
-  - Where nobody has configured containerd (no file, or a package's unchanged one), the file is
+  - Where containerd is not configured (no file, or a package's unchanged one), the file is
     O(content).
   - A user's file stays the user's. Its C(imports) get one more entry, every other byte stays, as
-    do its mode and owner. What it was before is kept beside it with the suffix C(.before-bedplate),
-    readable for the same.
+    do its mode and owner. What it was before is kept next to it with the suffix
+    C(.before-bedplate), readable for the same.
   - Fails, writing nothing, where the user's file cannot serve. It may switch off the interface that
     kubelet talks to, be of a version that containerd no longer reads, or have another way to
     registries than O(config_path).
@@ -43,7 +43,7 @@ options:
     default: true
   config_path:
     description: Where the imported settings have containerd look for registries; empty means that
-      they do not say. Beside it containerd serves Kubernetes only where no file has mirrors or
+      they do not say. With it containerd serves Kubernetes only where no file has mirrors or
       certificates of registries, so a user's file that has them, or another such folder, is
       refused.
     type: str

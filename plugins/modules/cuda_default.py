@@ -8,8 +8,8 @@ module: cuda_default
 short_description: Have /usr/local/cuda lead to one toolkit
 description:
   - By the alternatives that the toolkits' packages keep, so that they and this agree.
-  - Refuses a folder or a link of somebody else in that place.
-  - Has the loader read its folders anew where the link, or the role's own file with its folder, is
+  - Refuses a folder or an unmanaged link in that place.
+  - Has the loader read its folders again where the link, or the role's own file with its folder, is
     newer than what it knows.
 author: [The Bedplate authors]
 options:
@@ -62,7 +62,7 @@ def main() -> None:
         folder=after,
         diff=[
             {"before": f"{before or 'none'}\n", "after": f"{after}\n"},
-            {"prepared": f"{cuda.CACHE}: made anew\n" if refreshed else ""},
+            {"prepared": f"{cuda.CACHE}: made again\n" if refreshed else ""},
         ],
     )
 

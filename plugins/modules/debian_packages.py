@@ -8,7 +8,8 @@ module: debian_packages
 short_description: Install packages in one transaction, and hold those of an exact version
 description:
   - Finishes what an interrupted dpkg left undone, waiting for a package manager that still runs.
-  - Fetches apt's index only when it does not know a wished version, or knows a file that is gone.
+  - Fetches apt's index only when it does not know a requested version, or knows a file that is
+    gone.
   - Installs, upgrades, downgrades and removes in one apt transaction, and refuses one that would
     remove anything beyond O(remove).
   - Holds the packages, so that unattended upgrades leave them alone.
@@ -25,8 +26,8 @@ options:
     default: []
   along:
     description:
-      - Patterns of packages that may come along in whatever version O(packages) depend on, from a
-        source whose packages otherwise stay behind what is installed.
+      - Patterns of packages that may be dependencies in whatever version O(packages) depend on,
+        from a source whose packages otherwise stay behind what is installed.
     type: list
     elements: str
     default: []
@@ -71,7 +72,7 @@ attributes:
   check_mode:
     description:
       - Says what would change, by what is installed. A change that would remove too much is refused
-        where the host's index knows the wished versions; it is not fetched.
+        where the host's index knows the requested versions; it is not fetched.
     support: full
   diff_mode:
     description: Shows versions and holds before and after.
@@ -176,7 +177,7 @@ def unfinished(reason: str) -> TransactionError:
         "an interrupted package installation cannot be finished",
         reason,
         "'dpkg --configure -a' ends well",
-        "Run it by hand, mend what it says, and run the play again.",
+        "Run it by hand, fix what it says, and run the play again.",
     )
 
 

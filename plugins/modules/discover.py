@@ -10,7 +10,7 @@ description:
   - Reads GPUs and other accelerators, switches, NVLink, Secure Boot, IOMMU groups, kernel, system,
     disks, network, firmware, the GPU stack's packages with their owners, driver, container runtime
     and kubelet.
-  - The action plugin of the same name adds the host's groups and the wishes that say what it is,
+  - The action plugin of the same name adds the host's groups and the settings that say what it is,
     with their places. A host that cannot be reached or read is an answer too, so that the play goes
     on; M(bedplate.gpu.discover_report) makes it a failure in the end.
 author: [The Bedplate authors]
@@ -42,15 +42,15 @@ groups:
   type: list
   elements: str
 wishes:
-  description: The wishes that say what the host is.
+  description: The settings that say what the host is.
   returned: always
   type: dict
 unreadable:
-  description: By wish, why it cannot be evaluated.
+  description: By setting, why it cannot be evaluated.
   returned: always
   type: dict
 places:
-  description: Where the wishes are written, each as key path, file, line and column.
+  description: Where the settings are written, each as key path, file, line and column.
   returned: always
   type: list
   elements: list

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: discover_report
-short_description: Propose pools for what was read, and compare it with wishes and lock
+short_description: Propose pools for what was read, and compare it with settings and lock
 description:
   - Judges what M(bedplate.gpu.discover) read of all hosts at once, and writes it to
     C(SITE/.bedplate/discovered/), one JSON file per host below C(hosts/) and one YAML file per

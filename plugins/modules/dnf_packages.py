@@ -12,7 +12,7 @@ short_description: Install packages in one dnf transaction, and hold those of an
 description:
   - Finishes what an interrupted transaction of this module left undone, waiting for a package
     manager that still runs.
-  - Fetches the index anew only when it does not know a wished version, or a package.
+  - Fetches the index again only when it does not know a requested version, or a package.
   - Installs, upgrades, downgrades and removes in one dnf transaction, and refuses one that would
     remove anything beyond O(remove).
   - Holds packages with dnf's versionlock plugin, and installs that where it is missing.

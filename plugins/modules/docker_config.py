@@ -11,7 +11,7 @@ module: docker_config
 short_description: Merge keys into Docker's daemon.json
 description:
   - The file is the user's. Keys of O(settings) are merged into it, objects key by key, and nothing
-    else is touched, nor mode and owner. What it was before is kept beside it with the suffix
+    else is touched, nor mode and owner. What it was before is kept next to it with the suffix
     C(.before-bedplate), readable for the same.
   - What an earlier call has added, and this one does not name, is taken out again.
   - Fails, writing nothing, where the file is not JSON.

@@ -8,15 +8,15 @@ module: driver_build_needs
 short_description: Install the running kernel's headers, and what brings those of its updates
 description:
   - Installs the running kernel's headers where they are absent, and on Debian's family the packages
-    that follow the kernels which are installed (C(linux-headers-amd64) beside
+    that follow the kernels which are installed (C(linux-headers-amd64) with
     C(linux-image-amd64)). None of them is held.
-  - Leaves out what no source offers, and says so in RV(missing). A kernel of somebody's own has its
-    headers elsewhere, or the module comes built.
+  - Leaves out what no source offers, and says so in RV(missing). A kernel that is not packaged has
+    its headers elsewhere, or the module comes built.
 author: [The Bedplate authors]
 options:
   dkms:
     description:
-      - Whether C(dkms) is wanted by itself. Where no source has it, the module fails (on Red Hat's
+      - Whether C(dkms) is wanted alone. Where no source has it, the module fails (on Red Hat's
         family it lies in EPEL).
     type: bool
     default: false

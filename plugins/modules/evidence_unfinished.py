@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: evidence_unfinished
 short_description: Replace a host's evidence while work on it goes on, or after it failed
 description:
-  - Old evidence would still say that all is well on a host that a run has set aside, could not
+  - Old evidence would still say that all is well on a host that a run has excluded, could not
     reach, or was killed on. Written before the work, this stays until the verification.
   - Runs on the control side. No host is contacted, and evidence never counts as a change.
 author: [The Bedplate authors]
@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   playbook:
-    description: What is to be run again once the reason is mended.
+    description: What is to be run again once the reason is fixed.
     type: str
     default: bedplate.gpu.site
   evidence_dir:

@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: fabric_state
 short_description: Read Fabric Manager's packages and services
 description:
-  - Reads packages, services and whether the host has joined a cluster, in one round trip.
+  - Reads packages, services and whether the host is a cluster node, in one round trip.
 author: [The Bedplate authors]
 options:
   families:
@@ -16,7 +16,7 @@ options:
     elements: str
     required: true
   packages:
-    description: The wished version by package name. Empty on boards without NVSwitch.
+    description: The requested version by package name. Empty on systems without NVSwitch.
     type: dict
     default: {}
   driver_version:
@@ -29,7 +29,7 @@ options:
     elements: str
     default: []
   change_joined:
-    description: Whether a host that has joined a cluster may be changed.
+    description: Whether a cluster node may be changed.
     type: bool
     default: false
 attributes:
@@ -51,13 +51,13 @@ system:
   returned: always
   type: str
 foreign:
-  description: Packages with their versions that nobody wished and that are not of the driver's
+  description: Packages with their versions that are not requested and that are not of the driver's
     version.
   returned: always
   type: list
   elements: str
 superseded:
-  description: Packages of another branch, which go when the wished ones come.
+  description: Packages of another branch, which go when the requested ones come.
   returned: always
   type: list
   elements: str
@@ -66,17 +66,17 @@ family:
   returned: always
   type: str
 differing:
-  description: Wished packages that are not at the wished version.
+  description: Requested packages that are not at the requested version.
   returned: always
   type: list
   elements: str
 outdated:
-  description: Services that run since before their package was exchanged.
+  description: Services that run since before their package was replaced.
   returned: always
   type: list
   elements: str
 pending:
-  description: What waits because the host has joined a cluster.
+  description: What waits because the host is a cluster node.
   returned: always
   type: list
   elements: str

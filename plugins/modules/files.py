@@ -11,9 +11,9 @@ module: files
 short_description: Write a role's configuration files, and have units follow, in one round trip
 description:
   - Has every file of a list with its content and mode; each is replaced atomically.
-  - Has systemd read units that changed, and units enabled and running as wished. What a run that
+  - Has systemd read units that changed, and units enabled and running as requested. What a run that
     was ended in between has left undone is made up for.
-  - Files can be held on a node that carries workload, and foreign files are refused.
+  - Files can be held on a node that carries workload, and unmanaged files are refused.
   - What is written is recorded in C(/var/lib/bedplate/owned.json), for drift and reset.
 options:
   files:
@@ -66,7 +66,7 @@ options:
     type: dict
     default: {}
   reads:
-    description: Further files that the units read, of a folder all in it, whoever writes them.
+    description: Further files that the units read, of a folder all in it, also those of others.
     type: list
     elements: path
     default: []
@@ -77,7 +77,7 @@ options:
     elements: str
     default: []
   secrets:
-    description: What no answer is to show, whatever it tells, as a password that O(files) carry.
+    description: What no answer is to show, whatever it contains, as a password that O(files) carry.
     type: list
     elements: str
     default: []
@@ -93,7 +93,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Tell crictl where the runtime listens
+- name: Configure crictl where the runtime listens
   bedplate.gpu.files:
     files:
       - path: /etc/crictl.yaml
@@ -109,7 +109,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The files that were changed or taken back, or would be in check mode.
+  description: The files that were changed or rolled back, or would be in check mode.
   returned: always
   type: list
   elements: str
@@ -131,7 +131,7 @@ units:
   returned: always
   type: list
   elements: str
-  sample: ["systemd: reads its units anew", "watch.path: enabled", "watch.path: started"]
+  sample: ["systemd: reads its units again", "watch.path: enabled", "watch.path: started"]
 """
 
 import os

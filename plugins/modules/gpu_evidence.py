@@ -136,7 +136,7 @@ options:
   drift:
     description:
       - Look for what has changed since. Differences are then no failure, and what was found is
-        written as C(drift-<name>.json) beside the evidence, which stays.
+        written as C(drift-<name>.json) next to the evidence, which stays.
     type: bool
     default: false
   fabric:
@@ -157,7 +157,7 @@ options:
     type: dict
     default: {}
   licence:
-    description: What a guest with shares of cards is licensed for, as C(vgpu) (its profiles) and
+    description: What a guest with shares of GPUs is licensed for, as C(vgpu) (its profiles) and
       C(licence_feature), by the names of role gpu_passthrough's variables less their prefix.
     type: dict
     default: {}

@@ -38,7 +38,7 @@ options:
   disks:
     description:
       - Folders and the free space that they need.
-      - Not checked on a host that has joined a cluster, whose images and workload fill them.
+      - Not checked on a cluster node, whose images and workload fill them.
     type: list
     elements: dict
     default: []
@@ -54,14 +54,14 @@ options:
   ports:
     description:
       - TCP ports that must be free.
-      - Not checked on a host that has joined a cluster, whose kubelet holds them.
+      - Not checked on a cluster node, whose kubelet holds them.
     type: list
     elements: int
     default: []
   firewall_ports:
     description:
       - Ports that an active firewalld or ufw must let in, as V(6443/tcp).
-      - Not checked on a host that has joined a cluster.
+      - Not checked on a cluster node.
     type: list
     elements: str
     default: []
@@ -81,7 +81,8 @@ options:
         elements: str
         required: true
       subsystem:
-        description: PCI subsystem identifier, where the device identifier alone is not the card.
+        description: PCI subsystem identifier, where the device identifier alone does not name the
+          GPU.
         type: str
       count:
         description: How many the host has.
@@ -106,7 +107,7 @@ system:
   returned: always
   type: str
 joined:
-  description: Whether the host has joined a cluster.
+  description: Whether the host is a cluster node.
   returned: always
   type: bool
 gpus:

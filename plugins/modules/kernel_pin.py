@@ -85,7 +85,7 @@ reboot_required:
   returned: always
   type: bool
 joined:
-  description: Whether the host is a node, so that nobody reboots it for a kernel.
+  description: Whether the host is a node, so that it is not rebooted for a kernel.
   returned: always
   type: bool
 pending:
@@ -215,8 +215,8 @@ def main() -> None:
         if gone:
             refused = kernel_pin.let_go(host, gone)
             answer = Result(1 if refused else 0, "", refused or "")
-            fix = "Let them go by hand (apt-mark unhold) and run the play again."
-            succeed(module, "kernel packages of before stay held", answer, gone, fix)
+            fix = "Release them by hand (apt-mark unhold) and run the play again."
+            succeed(module, "previous kernel packages stay held", answer, gone, fix)
         after = shown(host, names)
     before += "".join(f"{name} held\n" for name in gone)
     after += "".join(f"{name} no longer held\n" for name in gone)

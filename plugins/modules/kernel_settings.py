@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: What was not as wished, one line each.
+  description: What was not as requested, one line each.
   returned: always
   type: list
   elements: str
@@ -113,7 +113,7 @@ def write_files(module: AnsibleModule, host: Host, found: kernel.Differences) ->
             "the initramfs could not be refreshed",
             refused,
             "it ends well",
-            "Run it by hand, mend what it says, and run the play again.",
+            "Run it by hand, fix what it says, and run the play again.",
         )
     host.remove(kernel.STALE_INITRAMFS)
 
@@ -175,7 +175,7 @@ def let_go(module: AnsibleModule, host: Host, names: list[str]) -> None:
             "kernel packages stay held although no kernel is named",
             refused,
             "'apt-mark unhold' ends well for " + ", ".join(names),
-            "Run it by hand, mend what it says, and run the play again.",
+            "Run it by hand, fix what it says, and run the play again.",
         )
 
 

@@ -7,11 +7,11 @@ DOCUMENTATION = r"""
 module: libvirt_guests
 short_description: Define libvirt domains that are given PCI functions of the host
 description:
-  - Defines each guest as a Q35 machine with a root port for each card, on the processors and the
-    memory of the NUMA nodes that its cards are on, and has libvirt's own schema check it.
+  - Defines each guest as a Q35 machine with a root port for each GPU, on the processors and the
+    memory of the NUMA nodes that its GPUs are on, and has libvirt's own schema check it.
   - Compares what matters of a domain that is there, and defines it again where that differs.
   - Never touches a domain that it did not define, never starts, stops or removes one. A running
-    guest keeps its settings until it is started anew, see RV(restart).
+    guest keeps its settings until it is started again, see RV(restart).
 author: [The Bedplate authors]
 options:
   host:
@@ -21,7 +21,7 @@ options:
   guests:
     description:
       - Guests by name, each with C(devices), C(cpus), C(memory_gib), C(disk), C(network) (the
-        host's bridge) and, where wished, C(mac).
+        host's bridge) and, where requested, C(mac).
     type: dict
     required: true
   devices:
@@ -40,7 +40,7 @@ options:
     default: qemu:///system
   shares:
     description:
-      - Whether shares of cards are made before guests are defined. In check mode they are not there
+      - Whether shares of GPUs are made before guests are defined. In check mode they are not there
         yet.
     type: bool
     default: false
@@ -59,7 +59,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Give one card to a guest
+- name: Give one GPU to a guest
   bedplate.gpu.libvirt_guests:
     host: "{{ inventory_hostname }}"
     devices: ["0000:17:00.0", "0000:65:00.0"]
@@ -74,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 restart:
-  description: Running guests that take their new settings only when they are started anew.
+  description: Running guests that take their new settings only when they are started again.
   returned: success
   type: list
   elements: str

@@ -7,10 +7,10 @@ DOCUMENTATION = r"""
 module: mig_layout
 short_description: Have the GPUs of a host in their MIG layout and compute mode
 description:
-  - Reads the current layout and changes only cards that differ. A MIG device that is destroyed
+  - Reads the current layout and changes only GPUs that differ. A MIG device that is destroyed
     takes its workload with it, so a layout is changed only where no process holds a GPU.
-  - Instances that a run which was cut off has left without compute instances are made anew.
-  - The persistence daemon is stopped while a card changes its mode, DCGM's service while cards are
+  - Instances that a run which was cut off has left without compute instances are made again.
+  - The persistence daemon is stopped while a GPU changes its mode, DCGM's service while GPUs are
     divided. Where a run that was killed has left them stopped, the next one starts them.
 author: [The Bedplate authors]
 options:
@@ -33,16 +33,16 @@ options:
         elements: int
         required: true
       profiles:
-        description: Instances by MIG profile, as C({1g.10gb: 7}). None is a whole GPU.
+        description: "Instances by MIG profile, as C({1g.10gb: 7}). None is a whole GPU."
         type: dict
         default: {}
   compute_mode:
-    description: Who may compute on a GPU that is not divided. Empty leaves it to somebody else.
+    description: Who may compute on a GPU that is not divided. Empty leaves it to other tools.
     type: str
     choices: ["", default, exclusive-process, prohibited]
     default: ""
   change_joined:
-    description: Whether a host that has joined a cluster may be changed. Otherwise see RV(pending).
+    description: Whether a cluster node may be changed. Otherwise see RV(pending).
     type: bool
     default: false
 attributes:
@@ -73,12 +73,12 @@ layout:
   type: dict
   sample: {GPU 0: 7 x 1g.10gb}
 pending:
-  description: What waits because the host has joined a cluster.
+  description: What waits because the host is a cluster node.
   returned: always
   type: list
   elements: str
 reboot_required:
-  description: Whether a card's mode waits for a reset that only a reboot brings.
+  description: Whether a GPU's mode waits for a reset that only a reboot brings.
   returned: always
   type: bool
 reason:

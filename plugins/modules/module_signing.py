@@ -44,7 +44,7 @@ certificate:
   returned: always
   type: str
 enrolled:
-  description: Whether the machine's owner has enrolled it; null where it cannot be told.
+  description: Whether the machine's owner has enrolled it; null where that is unknown.
   returned: always
   type: bool
 to_do:
@@ -70,8 +70,7 @@ def make(module: AnsibleModule, host: Host, pair: secure_boot.Pair) -> None:
                 module.params["name"],
                 refused,
                 "a pair from 'openssl req'",
-                "Mend what openssl says, or install it where there is none, and run the play"
-                " again.",
+                "Fix what openssl says, or install it where there is none, and run the play again.",
             )
         )
 

@@ -9,9 +9,9 @@ short_description: Load the driver's kernel module at a version
 description:
   - Builds the module for a kernel whose headers are there, where DKMS did not.
   - Loads the module where none is loaded.
-  - Exchanges a loaded module of another version or flavour, where nothing uses it; otherwise
+  - Replaces a loaded module of another version or flavour, where nothing uses it; otherwise
     reports that a reboot is required and leaves it.
-  - Stops DCGM, IMEX, Fabric Manager and the persistence daemon for an exchange. They are started
+  - Stops DCGM, IMEX, Fabric Manager and the persistence daemon to replace it. They are started
     again with whatever module is loaded next, also by a later run.
   - Links the libraries to where NVIDIA's container tools look for them, where the distribution
     keeps those of a branch in a folder of its own.
@@ -48,7 +48,7 @@ options:
     default: 0
   options:
     description:
-      - Options by kernel module. A loaded module that has others is exchanged, as one of another
+      - Options by kernel module. A loaded module that has others is replaced, as one of another
         version is.
     type: dict
     default: {}
@@ -57,12 +57,12 @@ options:
     type: path
     default: ""
   change_joined:
-    description: Whether a host that has joined a cluster may get another module.
+    description: Whether a cluster node may get another module.
     type: bool
     default: false
   packages_wait:
     description:
-      - Whether the driver's packages are left as they are, because the host has joined a cluster.
+      - Whether the driver's packages are left as they are, because the host is a cluster node.
         Then there may be no module to build or load; that waits with them, unless
         O(change_joined) is set.
     type: bool
@@ -95,7 +95,7 @@ built:
   type: list
   elements: str
 pending:
-  description: What stays as it is because the host has joined a cluster.
+  description: What stays as it is because the host is a cluster node.
   returned: always
   type: list
   elements: str
@@ -104,7 +104,7 @@ unit_ours:
   returned: always
   type: bool
 boot_needed:
-  description: Whether nouveau holds cards, so that no module of NVIDIA's gets them before a boot.
+  description: Whether nouveau holds GPUs, so that no module of NVIDIA's gets them before a boot.
   returned: always
   type: bool
 reboot_required:
@@ -219,7 +219,7 @@ def main() -> None:
         if done.failed:
             refuse(
                 module,
-                "the NVIDIA kernel module does not load as wished",
+                "the NVIDIA kernel module does not load as requested",
                 done.failed,
                 wished.name,
                 driver.way_out(host, running, wished.source, wish["kernel"]),
@@ -260,7 +260,7 @@ def main() -> None:
     loaded = before.version if before else "none"
     waits = f"the loaded module, or its options, for {wished.name}"
     waits = waits if before else f"the module for {wished.name}: none is loaded"
-    waits = waits + ", and nouveau holds the cards until a boot" if nouveau else waits
+    waits = waits + ", and nouveau holds the GPUs until a boot" if nouveau else waits
     module.exit_json(
         changed=bool(built or started) or (switch and not done.in_use) or new != old or any(links),
         loaded=done.now.version if done.now else "",

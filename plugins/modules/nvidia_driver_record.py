@@ -16,9 +16,9 @@ options:
     description:
       - V(changing) writes down that a change to O(driver) begins, so that a run that is killed in
         the middle still knows whose packages these are.
-      - V(failed) tells whether the host must go back because the change to O(driver) failed.
-      - V(rollback) tells where a rollback goes that the user asks for.
-      - V(given_up) writes down that O(driver) was taken back, and why.
+      - V(failed) returns whether the host must roll back because the change to O(driver) failed.
+      - V(rollback) returns where a rollback goes that the user asks for.
+      - V(given_up) writes down that O(driver) was rolled back, and why.
     type: str
     choices: [changing, failed, rollback, given_up]
     required: true
@@ -51,7 +51,7 @@ needed:
   returned: always
   type: bool
 target:
-  description: The driver to go back to. Empty where none worked before.
+  description: The driver to roll back to. Empty where none worked before.
   returned: always
   type: dict
 target_name:
@@ -76,7 +76,7 @@ remove:
   type: list
   elements: str
 joined:
-  description: Whether the host has joined a cluster.
+  description: Whether the host is a cluster node.
   returned: always
   type: bool
 """
@@ -130,7 +130,7 @@ def main() -> None:
                 f"{os.uname().nodename}:{driver_record.PATH}",
                 str(error),
                 "what Bedplate has written there",
-                "Mend it, or remove it: then there is nothing to roll back to.",
+                "Fix it, or remove it: then there is nothing to roll back to.",
             )
         )
     if state == "rollback":

@@ -103,7 +103,7 @@ def take_away(module: AnsibleModule, host: Host, before: str) -> None:
             f"the driver {before} of NVIDIA's installer cannot be taken away",
             reason,
             "'nvidia-uninstall --silent' ends well",
-            "Run it by hand, mend what it says, and run the play again.",
+            "Run it by hand, fix what it says, and run the play again.",
         )
     driver_runfile.take_daemon_away(host)
 
@@ -138,7 +138,7 @@ def bring(module: AnsibleModule, host: Host) -> None:
             "NVIDIA's installer failed",
             reason,
             f"driver {wish['version']} installed",
-            "Mend what its log says, or choose another driver and run 'bedplate plan'.",
+            "Fix what its log says, or choose another driver and run 'bedplate plan'.",
         )
 
 

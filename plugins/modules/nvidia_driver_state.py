@@ -7,35 +7,36 @@ DOCUMENTATION = r"""
 module: nvidia_driver_state
 short_description: Read the driver's packages and loaded module
 description:
-  - Reads packages, the loaded module, other drivers on the host and whether it has joined a
+  - Reads packages, the loaded module, other drivers on the host and whether it is in a
     cluster, in one round trip.
 author: [The Bedplate authors]
 options:
   version:
-    description: The driver version that is wished.
+    description: The driver version that is requested.
     type: str
     required: true
   flavour:
-    description: The wished flavour of the kernel module.
+    description: The requested flavour of the kernel module.
     type: str
     choices: [open, proprietary]
     default: proprietary
   source:
     description:
-      - Where the wished driver comes from. Files of no package are foreign unless it is V(runfile).
+      - Where the requested driver comes from. Files of no package are unmanaged unless it is
+        V(runfile).
     type: str
     default: distro
   packages:
-    description: The wished version by package name.
+    description: The requested version by package name.
     type: dict
     required: true
   marks:
-    description: Patterns of files that only a driver has. Whoever owns one of them brings a driver.
+    description: Patterns of files that only a driver has. The owner of one of them brings a driver.
     type: list
     elements: str
     default: []
   module_options:
-    description: Options by kernel module that are wished, to tell RV(disturbs).
+    description: Options by kernel module that are requested, for RV(disturbs).
     type: dict
     default: {}
   remove_foreign:
@@ -43,13 +44,13 @@ options:
     type: bool
     default: false
   change_joined:
-    description: Whether a host that has joined a cluster may be changed.
+    description: Whether a cluster node may be changed.
     type: bool
     default: false
   unheld:
     description:
       - Whether to fail where a process keeps the module loaded, and to name it. Services that
-        M(bedplate.gpu.nvidia_driver_module) stops for an exchange do not count.
+        M(bedplate.gpu.nvidia_driver_module) stops for an replace do not count.
     type: bool
     default: false
 attributes:
@@ -75,7 +76,7 @@ family:
   returned: always
   type: str
 joined:
-  description: Whether the host has joined a cluster.
+  description: Whether the host is a cluster node.
   returned: always
   type: bool
 loaded:
@@ -83,7 +84,7 @@ loaded:
   returned: always
   type: str
 differing:
-  description: Packages that are not at the wished version.
+  description: Packages that are not at the requested version.
   returned: always
   type: list
   elements: str
@@ -97,7 +98,7 @@ uninstall:
   returned: always
   type: bool
 preserve:
-  description: Versions of the last good driver's packages, to which the host may have to go back.
+  description: Versions of the last good driver's packages, to which the host may have to roll back.
   returned: always
   type: dict
 change:
@@ -118,7 +119,7 @@ options:
   returned: always
   type: bool
 pending:
-  description: Differences that are left alone on a host that has joined.
+  description: Differences that are left alone on a cluster node.
   returned: always
   type: list
   elements: str
@@ -187,7 +188,7 @@ def main() -> None:
                 os.uname().nodename,
                 str(error),
                 "what Bedplate has written there",
-                "Mend it, or remove it: then there is nothing to roll back to.",
+                "Fix it, or remove it: then there is nothing to roll back to.",
             )
         )
     now = driver.state(host, wish["packages"])

@@ -15,7 +15,7 @@ description:
     used and none is written, since apt refuses two with different keys.
   - With apt, packages of the repository stay behind those from elsewhere, so that only what is
     asked for at an exact version comes from it, unless O(priority) says otherwise. With dnf it
-    stands beside the others.
+    stands next to the others.
   - The key is trusted by its fingerprint, whatever its file looks like.
   - Fetches no index. M(bedplate.gpu.debian_packages) and M(bedplate.gpu.dnf_packages) do.
 author: [The Bedplate authors]

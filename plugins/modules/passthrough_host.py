@@ -50,12 +50,12 @@ options:
     type: dict
     default: {}
   vgpu_cards:
-    description: Addresses of the cards that guests' shares will be made of.
+    description: Addresses of the GPUs that guests' shares will be made of.
     type: list
     elements: str
     default: []
   boot_loader:
-    description: V(none) leaves the command line to somebody else.
+    description: V(none) leaves the command line to other tools.
     type: str
     choices: [auto, none]
     default: auto
@@ -73,7 +73,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Keep one card with its audio function for guests
+- name: Keep one GPU with its audio function for guests
   bedplate.gpu.passthrough_host:
     host: "{{ inventory_hostname }}"
     devices: ["0000:17:00.0", "0000:17:00.1"]

@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 module: probe
 short_description: Read files and run read-only commands, in one round trip
 description:
-  - Never changes anything by itself, and therefore runs in check mode too. The commands must be
+  - Never changes anything on its own, and therefore runs in check mode too. The commands must be
     read-only.
   - A command that fails or is not there is an answer, not an error. The caller decides.
   - Once the host's Python is known, it is asked without a module's usual wrapping, which takes a

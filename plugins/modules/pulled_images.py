@@ -11,7 +11,7 @@ module: pulled_images
 short_description: Have images in the node's container runtime, by digest
 description:
   - Pulls what the runtime lacks by C(crictl), as kubelet would, by digest.
-  - An image that is known by its digest then gets its tag in containerd, so that whoever asks for
+  - An image that is known by its digest then gets its tag in containerd, so that one who asks for
     the tag alone, as kubeadm does, gets these bytes and no others.
 options:
   images:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_settings
-short_description: Keep the files that RoCE and NCCL are told by
+short_description: Keep the files that RoCE and NCCL read
 description:
   - Keeps C(/etc/nccl.conf), the same variables for shells, the settings and the unit that mark RoCE
     traffic, and NCCL's topology file.

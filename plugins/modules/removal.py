@@ -12,10 +12,10 @@ short_description: Take away what roles brought to a host, and nothing of the us
 description:
   - Goes by what the host itself records (C(/var/lib/bedplate/owned.json)), so that neither lock nor
     variables are needed.
-  - A file that somebody has edited since stays and is named in RV(kept). A file that was there
+  - A file that was edited since stays and is named in RV(kept). A file that was there
     before Bedplate wrote it gets its text of then. Out of a user's file that got an import, keys or
     lines, and that the user has edited since, these alone are taken.
-  - Of the programs go those that an archive brought. What else is beside them stays and is named.
+  - Of the programs go those that an archive brought. What else is next to them stays and is named.
   - Units among the files are stopped and disabled first.
   - Packages that were held for the roles are upgraded with the others again. Who held one of which
     nothing is recorded is not known, so it stays held, and RV(kept) names it in the end.
@@ -31,7 +31,7 @@ options:
     elements: str
     default: []
   driver_packages:
-    description: Whether the packages of the NVIDIA driver go, and what came along with them alone.
+    description: Whether the packages of the NVIDIA driver go, and their own dependencies.
     type: bool
     default: false
   everything:
@@ -69,7 +69,7 @@ kept:
   returned: always
   type: list
   elements: str
-  sample: ["/etc/containerd/config.toml: edited by somebody else since"]
+  sample: ["/etc/containerd/config.toml: edited since"]
 """
 
 import os
@@ -123,7 +123,7 @@ def main() -> None:
                 os.uname().nodename,
                 str(error),
                 "every command ends well",
-                "Mend what it says and run bedplate.gpu.reset again: it goes on where it ended.",
+                "Fix what it says and run bedplate.gpu.reset again: it goes on where it ended.",
             )
         )
     module.exit_json(

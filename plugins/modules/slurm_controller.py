@@ -11,8 +11,8 @@ module: slurm_controller
 short_description: Write Slurm's configuration, and run the controller with it
 description:
   - Writes C(slurm.conf), C(gres.conf) and C(cgroup.conf) for all nodes, from what the site declares
-    and what C(slurmd -C) said on each of them. What a node said is recorded, so that a run that is
-    limited to some nodes keeps the others.
+    and what C(slurmd -C) reported on each of them. What a node reported is recorded, so that a run
+    that is limited to some nodes keeps the others.
   - Restarts the controller where it runs with an older configuration, and lets the nodes fetch the
     new one, also after a run that was ended in between. Running jobs go on.
   - A node whose GPUs change, or that is taken out, while jobs run on it is drained instead, and
@@ -53,7 +53,7 @@ options:
         type: int
         default: 0
       cards:
-        description: How many cards MIG devices are on, equally many on each.
+        description: How many GPUs MIG devices are on, equally many on each.
         type: int
         default: 1
       mode:
@@ -99,7 +99,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 unknown:
-  description: Nodes that are left out, because they never said what they have.
+  description: Nodes that are left out, because they have never reported what they have.
   returned: success
   type: list
   elements: str
@@ -208,10 +208,10 @@ def hold_busy(module: AnsibleModule, host: Host, plan: Plan) -> None:
     except slurm_state.UnansweredError as error:
         refuse(
             module,
-            "it cannot be told whether jobs run on nodes that change",
+            "it is unknown whether jobs run on nodes that change",
             str(error),
             "an answer of slurmctld",
-            "Mend the controller first: see 'journalctl --unit slurmctld'.",
+            "Fix the controller first: see 'journalctl --unit slurmctld'.",
         )
 
 
@@ -331,7 +331,7 @@ def main() -> None:
     enabled = now.get("UnitFileState") == "enabled"
     push = host.read(PUSHED) != digest
     if restart or push or not enabled or diff:
-        told = f"{UNIT} runs with its files, and nodes were told to fetch them\n"
+        told = f"{UNIT} runs with its files, and nodes were asked to fetch them\n"
         diff.append({"before": "", "after": told})
         if not check:
             start(module, host, restart)

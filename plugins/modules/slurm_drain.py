@@ -8,10 +8,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_drain
-short_description: Take a node out of Slurm's service, or give it back
+short_description: Take a node out of Slurm's service, or return it
 description:
-  - Drains with a reason that begins with C(bedplate). Only a node that was drained so is given
-    back; one that the user drained stays out.
+  - Drains with a reason that begins with C(bedplate). Only a node that was drained so is returned
+    to service; one that the user drained stays out.
   - A name that Slurm does not know is no node, and nothing is done.
 options:
   name:
@@ -20,8 +20,8 @@ options:
     required: true
   state:
     description: V(drained) lets the node take no more jobs and waits until it has none. V(resumed)
-      gives it back, if Bedplate drained it and it does not wait for a change that its jobs hold up;
-      role slurm gives back such a node with the change.
+      returns it to service, if Bedplate drained it and it does not wait for a change that its jobs
+      hold up; role slurm returns such a node with the change.
     type: str
     choices: [drained, resumed]
     required: true
@@ -100,7 +100,7 @@ def main() -> None:
                 refuse(
                     module,
                     "Slurm's controller does not hear of the node",
-                    f"not responding, {RESPONSE_SECONDS} s after it was given back",
+                    f"not responding, {RESPONSE_SECONDS} s after it was returned",
                     "an answer of slurmd",
                     "See 'systemctl status slurmd' on the node, and whether the two reach each"
                     " other.",

@@ -11,7 +11,7 @@ module: slurm_node
 short_description: Keep the links to a node's GPUs, and run slurmd with its files
 description:
   - Writes the files that slurmd is started by, and leads the links of C(gres.conf) to the device
-    files that the cards have now, slot by slot, each card by its UUID.
+    files that the GPUs have now, slot by slot, each GPU by its UUID.
   - Restarts slurmd where it runs since before one of these last changed, also after a run that was
     ended in between. Running jobs go on.
 options:
@@ -62,12 +62,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 slots:
-  description: By slot, the UUID of its card.
+  description: By slot, the UUID of its GPU.
   returned: success
   type: list
   elements: str
 replaced:
-  description: UUIDs that had a slot before, and have lost it to another card.
+  description: UUIDs that had a slot before, and have lost it to another GPU.
   returned: success
   type: list
   elements: str
@@ -126,7 +126,7 @@ def gpu_links(module: AnsibleModule, host: Host) -> slurm_gpus.Links:
                 "the GPUs of this node are not known",
                 str(error),
                 "an answer of the driver",
-                "Mend the driver first.",
+                "Fix the driver first.",
             )
         return slurm_gpus.Links([], {}, [], [])
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vgpu_shares
-short_description: Make shares of cards for guests, now and at every boot
+short_description: Make shares of GPUs for guests, now and at every boot
 description:
-  - Gives cards their virtual functions by the vGPU manager's own program, places each guest's
-    shares on cards and functions that offer the profile, and makes them, as mediated devices or by
+  - Gives GPUs their virtual functions by the vGPU manager's own program, places each guest's
+    shares on GPUs and functions that offer the profile, and makes them, as mediated devices or by
     the type of a virtual function, whichever the manager shows.
-  - Keeps a share where it is as long as its guest wishes for it, and takes those away that nobody
-    wishes for. One that a running guest has is left, and the module fails.
+  - Keeps a share where it is as long as its guest asks for it, and takes those away that no guest
+    requests. One that a running guest has is left, and the module fails.
   - Records them for a unit that makes them again at boot, before libvirt starts guests.
 author: [The Bedplate authors]
 options:
@@ -21,7 +21,7 @@ options:
     required: true
   cards:
     description:
-      - Addresses of the cards that are shared. With none, shares, virtual functions and unit go.
+      - Addresses of the GPUs that are shared. With none, shares, virtual functions and unit go.
     type: list
     elements: str
     required: true
@@ -38,12 +38,12 @@ attributes:
     description: Says what would change. Nothing is placed before the manager offers profiles.
     support: full
   diff_mode:
-    description: Shows files, cards and shares before and after.
+    description: Shows files, GPUs and shares before and after.
     support: full
 """
 
 EXAMPLES = r"""
-- name: Give each of two guests a quarter of a card
+- name: Give each of two guests a quarter of a GPU
   bedplate.gpu.vgpu_shares:
     host: "{{ inventory_hostname }}"
     cards: ["0000:41:00.0"]

@@ -161,7 +161,7 @@ class EvidenceAction(ActionBase):
 
     def _unread(self, reason: str) -> dict[str, Any]:
         what = "the host can be looked at"
-        fix = "Mend what it says and look again."
+        fix = "Fix what it says and look again."
         return evidence.failed("host.read", what, reason, fix, "an answer")
 
     def _unreachable(self, reason: str) -> dict[str, Any]:

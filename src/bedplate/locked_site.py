@@ -130,7 +130,7 @@ def checked_lock(site: Path) -> Lock:
                 str(lock_path(site)),
                 key=change.split(": ", 1)[0],
                 got=change.split(": ", 1)[1],
-                allowed="what the site wishes",
+                allowed="what the site requests",
                 fix=f"run: bedplate plan {site}",
                 rule="lock",
             )

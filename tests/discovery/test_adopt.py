@@ -100,7 +100,7 @@ def test_how_foreign_owners_let_go(tmp_path: Path) -> None:
     loose.debian_packages({"runc": "1"}, machines.DEBIAN)
     text = found(loose, lock())[0][1]
     assert "belongs to no package: a driver container, or a build by hand" in text
-    assert text.endswith("stop whoever loads it first; needs: reboot")
+    assert text.endswith("stop what loads it first; needs: reboot")
 
 
 def test_a_runfile_that_is_locked_is_no_foreigner(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_runtimes_against_the_lock(tmp_path: Path) -> None:
     machine.says(["dockerd", "--version"], "Docker version 27.5.1, build 4c9b3b0")
     assert found(machine, lock())[2] == (
         "runs",
-        "docker 27.5.1 (not active, installed as files); locked containerd: left alone, beside it",
+        "docker 27.5.1 (not active, installed as files); locked containerd: left alone, next to it",
     )
 
 
@@ -154,7 +154,7 @@ def test_kubelets_of_other_clusters(tmp_path: Path) -> None:
     assert found(machine, lock())[0] == (
         "foreign",
         (
-            "kubelet 1.35.2, joined to https://127.0.0.1:6444 by k3s: "
+            "kubelet 1.35.2, node of https://127.0.0.1:6444 by k3s: "
             "take the host out of that cluster first"
         ),
     )

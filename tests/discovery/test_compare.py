@@ -79,7 +79,9 @@ def test_wishes_that_cannot_be_compared(tmp_path: Path) -> None:
         )
     ]
     (only,) = said(facts, {"bedplate_gpu": {"model": "h100-sxm5-80gb", "number": 8}})
-    assert only.startswith("h1: wish cannot be compared — s/group_vars/pool_x.yml:2:1 bedplate_gpu")
+    assert only.startswith(
+        "h1: setting cannot be compared — s/group_vars/pool_x.yml:2:1 bedplate_gpu"
+    )
     assert only.endswith("run: bedplate plan s")
     for nonsense in ("eight", 8, [8], {"count": "8"}):
         assert len(said(facts, {"bedplate_gpu": nonsense})) == 1

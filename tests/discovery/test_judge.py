@@ -74,7 +74,7 @@ def test_wishes_that_could_not_be_evaluated_are_problems(tmp_path: Path) -> None
     }  # fmt: skip
     assert judged(tmp_path, {"h1": answer}).problems["h1"] == [
         (
-            "h1: wish cannot be evaluated — s bedplate_gpu — got 'nothing' is undefined — "
+            "h1: setting cannot be evaluated — s bedplate_gpu — got 'nothing' is undefined — "
             "run: bedplate plan s"
         )
     ]

@@ -122,7 +122,7 @@ def test_wishes_are_told_with_their_place(site: Path) -> None:
     assert "here: other GPUs than declared — site/group_vars/pool_a.yml:2:1 bedplate_gpu" in told[0]
     assert "site/group_vars/pool_a.yml:3:17 bedplate_host.os" in told[1]
     assert "allowed plan9-4" in told[1]
-    assert told[-1].startswith("here: wish cannot be evaluated — ")
+    assert told[-1].startswith("here: setting cannot be evaluated — ")
     assert "bedplate_passthrough" in told[-1]
     assert all(line in done.stdout for line in told)
 

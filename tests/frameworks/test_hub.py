@@ -108,7 +108,7 @@ def refusal(hub: RunningHub, user: str, profile: str) -> str:
 def test_a_course_s_code_lets_in_and_nothing_else_does(hub: RunningHub) -> None:
     bob = Browser(hub.url)
     assert "This code is of no course" in bob.sign_up("bob", "LEARN-LESS").text
-    assert "This name belongs to somebody" in bob.sign_up("ada", CODE).text
+    assert "This name is taken" in bob.sign_up("ada", CODE).text
     assert "Invalid username or password" in bob.login("bob").text
     bob.sign_up("bob", CODE.lower())
     assert bob.login("bob").url.endswith("/hub/spawn")

@@ -105,7 +105,7 @@ def test_a_driver_that_does_not_load_is_taken_back(changed: Machine) -> None:
     is_on(changed, OLD)
     assert said.startswith(
         f"driver {NEW} (proprietary) failed and was rolled back — node — got: the NVIDIA kernel"
-        " module does not load as wished — node — got: modprobe nvidia: "
+        " module does not load as requested — node — got: modprobe nvidia: "
     )
     assert said.endswith(
         f"now: {OLD} (proprietary) — Fix the cause, or choose another driver and run"
@@ -217,7 +217,7 @@ def test_a_package_that_cannot_be_configured_is_taken_back(changed: Machine) -> 
                 drivers.variables(changed.host, NEW)["nvidia_driver_packages"].items()
             )
         )
-        + " — Mend what apt says on the host and run the play again.; now: "
+        + " — Fix what apt says on the host and run the play again.; now: "
         f"{OLD} (proprietary) — Fix the cause, or choose another driver and run 'bedplate plan'."
     )
 

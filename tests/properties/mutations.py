@@ -88,7 +88,7 @@ class Spot:
 
     @property
     def free(self) -> bool:
-        """Tell whether the key's name is somebody else's."""
+        """Tell whether the key's name is not managed by Bedplate."""
         return any(part in FREE for part in self.path[:-1]) or self.path[:-1] == NAMED
 
 

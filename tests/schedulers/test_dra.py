@@ -182,7 +182,7 @@ def refused(cluster: ControlPlane, item: dict[str, Any]) -> str:
 OWN = (
     "a container says its own GPU memory limit — containers main — got NVIDIA_GPU_MEMORY_LIMIT or"
     " NVIDIA_GPU_MEMORY_REQUEST / allowed: the limit that the share has by its name, which is"
-    " written by itself — remove the variables"
+    " written automatically — remove the variables"
 )
 
 

@@ -147,7 +147,7 @@ def test_who_may_make_pods_reads_all_homes_where_the_policy_is_off(api: Api) -> 
 def test_a_member_cannot_delete_the_claims(api: Api) -> None:
     ada = api.acting_as("ada")
     for claim in ("homes", "data-mnist"):
-        with pytest.raises(ApiError, match="allowed whoever may delete volumes"):
+        with pytest.raises(ApiError, match="users who may delete"):
             ada.delete(api.path("persistentvolumeclaims", "v1", COURSE, claim))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     own = made("PersistentVolumeClaim", "own", "Hers.", version="v1", namespace=COURSE, spec=spec)

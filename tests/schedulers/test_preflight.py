@@ -122,7 +122,10 @@ def test_pods_that_never_start_are_a_failure_with_its_reason_and_nothing_stays(
     site = site_of(tmp_path, control_plane.kubeconfig)
     options = Namespace(site=site, image="image", seconds=4)
     assert command.run(options) == command.NOT_PROVEN
-    assert "fail    processes of MPI exchange messages on every node — " in capsys.readouterr().out
+    assert (
+        "fail    processes of MPI send messages to each other on every node — "
+        in capsys.readouterr().out
+    )
     (evidence,) = load_evidence(site)
     (check,) = evidence.checks
     assert (evidence.lock, check.result) == (digest(site), Result.FAIL)

@@ -116,7 +116,7 @@ def test_foreign_cluster_is_refused_and_left_alone(
 ) -> None:
     folder = world.root("cp1") / "etc/kubernetes"
     folder.mkdir(parents=True)
-    (folder / "admin.conf").write_text("somebody else's")
+    (folder / "admin.conf").write_text("not managed by Bedplate")
     with pytest.raises(grpc.RpcError) as caught:
         engine.create("ControlPlane", control_plane).result()
     assert caught.value.details() == (

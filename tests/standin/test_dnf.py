@@ -158,7 +158,7 @@ def test_what_somebody_else_needs_is_not_removed(rocky: Path) -> None:
     with pytest.raises(TransactionError) as caught:
         exchange(on, Wish(pins(SYSTEM, OLD, "proprietary"), [OPEN]))
     assert caught.value.parts == (
-        "the change would remove packages that nobody allowed to go",
+        "the change would remove packages that are not allowed to go",
         TOOL.name,
         OPEN,
         "Remove them yourself, or allow their removal.",

@@ -171,7 +171,7 @@ def test_one_that_is_not_healthy_is_taken_back_in_one_transaction(site: Path) ->
     )
     assert (
         f"driver {NEW} (open) failed and was rolled back — one — got: {reason}; now: {OLD} (open) —"
-        " Mend the cause, or choose another driver and run 'bedplate plan'."
+        " Fix the cause, or choose another driver and run 'bedplate plan'."
     ) in said
     assert state(site) == before
     assert transactions(site) == made + 2  # there, and back
@@ -229,7 +229,7 @@ def test_reset_refuses_to_take_what_is_somebodys_with_the_driver(site: Path) -> 
     assert changes == -1
     assert (
         f"not everything could be taken away — {os.uname().nodename} — got: packages of yours need"
-        f" the driver: {TOOL.name}; allowed: every command ends well — Mend what it says and run"
+        f" the driver: {TOOL.name}; allowed: every command ends well — Fix what it says and run"
         " bedplate.gpu.reset again: it goes on where it ended."
     ) in said
     assert state(site) == before

@@ -26,6 +26,8 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("playbooks/**/*.yml", tasks),
     ("roles/**/*.yml", tasks),
     ("roles/**/*.j2", template),
+    ("src/bedplate/**/*.py", messages),
+    ("plugins/*/*.py", messages),
 ]
 
 

@@ -17,9 +17,12 @@ ROOT = Path(__file__).parents[2]
 EXPRESSIONS = {
     *("when", "until", "changed_when", "failed_when", "that", "loop", "with_items", "notify"),
     *("listen", "register", "tags", "argv", "cmd", "loop_control", "path", "src", "dest"),
+    *("sample", "content"),
 }
-#: Code in a line of Markdown, an address, and the target of a link.
-CODE = re.compile(r"`[^`\n]*`|https?://\S+|(?<=\])\([^)\s]*\)")
+#: Code in a line of Markdown or of a module's documentation, an address, and a link's target.
+CODE = re.compile(r"`[^`\n]*`|\b(?:[COVMI]|RV)\([^)]*\)|https?://\S+|(?<=\])\([^)\s]*\)")
+#: A module's documents, which are YAML.
+DOCUMENTS = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 #: An expression or a statement of Jinja, and a string within one.
 JINJA = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
@@ -72,12 +75,16 @@ def _scalars(node: yaml.Node, key: str = "") -> Iterator[yaml.ScalarNode]:
         yield node
 
 
+def _values(name: str, source: str, before: int = 0) -> Iterator[Text]:
+    for document in yaml.compose_all(source, yaml.SafeLoader):
+        for scalar in _scalars(document) if document is not None else ():
+            line = before + scalar.start_mark.line + 1
+            yield Text(name, line, CODE.sub(" ", within_jinja(scalar.value)))
+
+
 def tasks(path: Path) -> Iterator[Text]:
     """Yield names, messages and descriptions of a YAML file: every value of several words."""
-    name = str(path.relative_to(ROOT))
-    for document in yaml.compose_all(path.read_text(encoding="utf-8"), yaml.SafeLoader):
-        for scalar in _scalars(document) if document is not None else ():
-            yield Text(name, scalar.start_mark.line + 1, CODE.sub(" ", within_jinja(scalar.value)))
+    yield from _values(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
 
 
 def settings(path: Path) -> Iterator[Text]:
@@ -103,17 +110,22 @@ def _docstrings(tree: ast.AST) -> Iterator[ast.expr]:
 def messages(path: Path) -> Iterator[Text]:
     """Yield a program's strings of several words; not its docstrings, and no name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    inner = {id(part) for node in _docstrings(tree) for part in (node,)}
+    name = str(path.relative_to(ROOT))
+    inner = {id(node) for node in _docstrings(tree)}
+    for node in tree.body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)):
+            continue
+        if any(isinstance(to, ast.Name) and to.id in DOCUMENTS for to in node.targets):
+            inner.add(id(node.value))
+            yield from _values(name, str(node.value.value), node.lineno - 1)
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            parts = [p.value if isinstance(p, ast.Constant) else "X" for p in node.values]
             inner |= {id(part) for part in node.values}
-            text = "".join(str(part) for part in parts)
+            parts = (str(p.value) if isinstance(p, ast.Constant) else "X" for p in node.values)
+            text = "".join(parts)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) in inner:
-                continue
-            text = node.value
+            text = "" if id(node) in inner else node.value
         else:
             continue
         if " " in text.strip():
-            yield Text(str(path.relative_to(ROOT)), node.lineno, CODE.sub(" ", text))
+            yield Text(name, node.lineno, CODE.sub(" ", text))

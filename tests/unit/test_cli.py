@@ -92,7 +92,7 @@ def test_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "refusals": [
             {
                 "rule": "known-keys",
-                "what": "unknown wish",
+                "what": "unknown setting",
                 "file": f"{site}/group_vars/pool_train.yml",
                 "line": len(lines),
                 "key": "bedplate_drivr",

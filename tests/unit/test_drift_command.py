@@ -380,7 +380,7 @@ def test_the_report_lists_hosts_that_were_set_aside(
     write(site, kind, "gpu-a", check(name, reason="no headers"))
     status, printed, page = report(site, capsys)
     assert status == 2
-    assert "Set aside: gpu-a." in printed
+    assert "Excluded: gpu-a." in printed
     assert "<tr><td>gpu-a</td><td>no headers</td></tr>" in page
 
 

@@ -178,7 +178,7 @@ def test_what_is_not_chosen_is_not_called_the_best(single: Says) -> None:
     text = single("cluster", "cilium")
     version = planned(single.site).cluster.cni.version
     assert text.startswith(f"cluster cilium: flannel {version} is chosen, ")
-    assert "it contradicts what is wished — with bedplate_kubernetes.cni flannel" in text
+    assert "it contradicts what is requested — with bedplate_kubernetes.cni flannel" in text
     assert single("cluster", "docker").startswith("cluster docker: containerd ")
     # A version that the chosen one happens to have is not the asked one's.
     asked = single("cluster", f"cilium={version}")
@@ -215,7 +215,7 @@ def test_boards_without_a_fabric_need_no_manager(
     joined = {"bedplate_gpu": {"model": "h100-sxm5-80gb", "count": 8}}
     pools = {"pool_a": H100 | VENDOR, "pool_b": joined | VENDOR}
     says = Says(make(tmp_path / "site", pools), capsys)
-    none = "pool_a nvidia_fabric: none is needed, its boards are not joined by a fabric\n"
+    none = "pool_a nvidia_fabric: none is needed, its GPUs have no NVSwitch fabric\n"
     assert says("pool_a", "nvidia_fabric") == none
     assert says("pool_a", "nvidia_fabric=580.178.04") == none
     fabric = planned(says.site).pools["pool_b"].nvidia_fabric

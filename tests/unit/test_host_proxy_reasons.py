@@ -103,7 +103,7 @@ def test_the_module_hides_what_it_is_told_to_hide(tmp_path: Path) -> None:
     wish = {"path": str(tmp_path / "for-logs-not"), "content": "x", "refuse_foreign": True}
     task = {"bedplate.gpu.files": {"files": ["{{ wish }}"], "secrets": ["{{ secret }}"]}}
     said = play(tmp_path, {"n1": HERE | {"wish": wish, "secret": "for-logs"}}, [task], roles=[])
-    assert "the file is somebody else's and would be replaced" in said, said
+    assert "the file is not managed by Bedplate and would be replaced" in said, said
     assert "for-logs" not in said
     assert "********-not" in said
 

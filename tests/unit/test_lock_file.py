@@ -29,7 +29,7 @@ def site(tmp_path: Path) -> Path:
             TEXT.replace(b"hosts:\n", b"<<<<<<< HEAD\nhosts:\n=======\n>>>>>>> other\n", 1),
             "lock has conflict markers — {path}:{marker} — got <<<<<<< HEAD / "
             + WHOLE
-            + "merge the wishes, then run: bedplate plan {site}",
+            + "merge the settings, then run: bedplate plan {site}",
         ),
         (
             TEXT.replace(b"format: 2", b"format: 1"),

@@ -55,6 +55,6 @@ def test_what_openssl_says_is_to_be_mended(tmp_path: Path, monkeypatch: pytest.M
     host = Host(str(tmp_path), lambda *_: Result(1, "", "no entropy"))
     assert sign(host, monkeypatch)["msg"] == (
         "no key pair could be made for signing kernel modules — gpu-1 — got: no entropy; allowed: a"
-        " pair from 'openssl req' — Mend what openssl says, or install it where there is none, and"
+        " pair from 'openssl req' — Fix what openssl says, or install it where there is none, and"
         " run the play again."
     )

@@ -73,7 +73,7 @@ def test_why_not_a_branch_that_does_not_know_the_board(
 def test_why_not_another_framework(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "explain", site, "pool_class", "pytorch")
     assert "2.15.0: framework was not compiled for the GPU" in text
-    assert "2.9.1: possible where pytorch-2.9.1 is wished" in text
+    assert "2.9.1: possible where pytorch-2.9.1 is requested" in text
 
 
 def test_why_not_what_only_a_preference_speaks_against(

@@ -53,7 +53,7 @@ def test_a_variable_of_the_lock_names_the_wish() -> None:
         (
             "a variable is set that the lock decides — inventory variable "
             "nvidia_driver_version, host gpu-a — got: set in the inventory; allowed: only the "
-            "lock — Remove it; the wish for it is bedplate_driver or "
+            "lock — Remove it; the setting for it is bedplate_driver or "
             "bedplate_pins.nvidia_driver, then run 'bedplate plan'."
         )
     ]

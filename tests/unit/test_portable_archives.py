@@ -139,7 +139,8 @@ def test_another_digest_is_refused_and_leaves_nothing(
         (
             f"tool 1.0: the download has another digest — {archive.url} — "
             f"got: sha256:{digest} ({size} bytes); allowed: sha256:{'0' * 64} — Nothing was "
-            "installed. If the source was rebuilt, make the plan and the mirror anew; otherwise do "
+            "installed. If the source was rebuilt, make the plan and the mirror again; otherwise"
+            " do "
             "not trust this source."
         )
     ]
@@ -186,7 +187,7 @@ def test_a_checksum_file_that_names_something_else_is_refused(
     assert ensure([archive]).problems == [
         (
             f"tool 1.0: the checksum file does not name the download — {sums.as_uri()} — "
-            "got: 1 line(s), none for tool-1.0.tar.gz; allowed: a SHA-256, bare or beside that "
+            "got: 1 line(s), none for tool-1.0.tar.gz; allowed: a SHA-256, bare or with that "
             "file name — Correct the address of the checksum file, or give the digest itself."
         )
     ]

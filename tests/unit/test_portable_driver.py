@@ -68,7 +68,7 @@ def test_a_card_that_nouveau_holds_waits_for_a_reboot(tmp_path: Path) -> None:
     ran.clear()
     done = driver.exchange(host, None, "535.1", "proprietary")
     assert (done.now, done.failed, ran) == (None, "", [])
-    assert done.in_use.startswith("nouveau holds the cards")
+    assert done.in_use.startswith("nouveau holds the GPUs")
 
 
 @pytest.mark.parametrize(("joined", "pending"), [(False, 0), (True, 1)])

@@ -73,7 +73,7 @@ def test_options_that_the_loaded_module_lacks_are_named(machine: Machine) -> Non
     ((result, told),) = options_check(machine, "nvidia", **wished)
     assert result == "fail"
     assert told == (
-        "options of the loaded kernel module as wished — gpu-b [driver.options] —"
+        "options of the loaded kernel module as requested — gpu-b [driver.options] —"
         " got: NVreg_DeviceFileMode=438; allowed: NVreg_DeviceFileMode=432 —"
         " Run bedplate.gpu.site for this host again."
     )
@@ -87,7 +87,7 @@ def test_options_that_nobody_tells_are_not_passed(machine: Machine) -> None:
     machine.file("proc/driver/nvidia/params", "EnableGpuFirmware: 0\n")
     for module, option in (("nvidia", "NVreg_Unknown"), ("nvidia_drm", "modeset")):
         (told,) = options_check(machine, module, **{option: 1})
-        assert told == ("skipped", "the module tells none of them")
+        assert told == ("skipped", "the module reports none of them")
     machine.file("proc/driver/nvidia/params", "")
     (told,) = options_check(machine, "nvidia", NVreg_EnableGpuFirmware=0)
     assert told[0] == "fail"
@@ -367,7 +367,7 @@ def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: 
         "node gpu-a is not kept out of service by "
         "bedplate.gpu.upgrade — demo [node.gpu-a.in_service] —"
         " got: out of service (excluded by bedplate.gpu.upgrade: it burns); allowed: in service —"
-        " Mend what it says, run bedplate.gpu.upgrade with --limit "
+        " Fix what it says, run bedplate.gpu.upgrade with --limit "
         "gpu-a, and then bedplate.gpu.verify."
     )
 

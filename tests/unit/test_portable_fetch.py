@@ -108,7 +108,7 @@ def test_another_digest_is_refused_and_what_is_there_stays(source: Path, place: 
     assert str(caught.value) == (
         f"the download has another digest — {source.as_uri()} — got: sha256:{digest} (5 bytes); "
         f"allowed: sha256:{'0' * 64} — Nothing was installed. If the source was rebuilt, make the "
-        "plan and the mirror anew; otherwise do not trust this source."
+        "plan and the mirror again; otherwise do not trust this source."
     )
     assert fetch.found(str(place)) == WISH
     assert list(place.parent.iterdir()) == [place]
@@ -193,7 +193,7 @@ def test_a_place_that_cannot_be_written_is_told(source: Path, place: Path) -> No
         fetch.ensure_file(source.as_uri(), WISH, str(place))
     assert str(caught.value) == (
         f"the download cannot be put in place — {place} — got: [Errno 17] File exists: "
-        f"'{place.parent}'; allowed: a file in a writable file system — Mend the file system, or "
+        f"'{place.parent}'; allowed: a file in a writable file system — Fix the file system, or "
         "name another place, and run again."
     )
 

@@ -69,7 +69,7 @@ def test_a_share_of_a_card_has_its_profile_s_memory(
     wish = WISH._replace(licence={"vgpu": profiles, "licence_feature": 1})
     check = machine.collected("health", wish=wish)["checks"][0]
     assert (check["id"], check["result"], check["found"]) == ("health.memory", result, found)
-    assert check["reason"] == ("a share of a card" if result == "skipped" else "")
+    assert check["reason"] == ("a share of a GPU" if result == "skipped" else "")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_plan_that_removes_what_nobody_allowed_is_refused(tmp_path: Path) -> N
     with pytest.raises(TransactionError) as caught:
         dnf.carry_out(on, wish, "/tmp")
     assert caught.value.parts == (
-        "the change would remove packages that nobody allowed to go",
+        "the change would remove packages that are not allowed to go",
         "somebodys-tool",
         "kmod-nvidia-open-dkms, nvidia-kmod-old",
         "Remove them yourself, or allow their removal.",

@@ -159,7 +159,7 @@ def test_before_2_0_nothing_may_stand_beside_ours(host: Host) -> None:
         (
             "containerd's configuration is of a version that it does not read yet — "
             "/etc/containerd/config.toml:version — got: 3; allowed: 2, before containerd 2.0 — "
-            "Write your file anew for version 2, or choose a newer containerd."
+            "Write your file again for version 2, or choose a newer containerd."
         )
     ]
     assert not ensure(f'version = 2\n# {cri}[plugins.mine]\n  a = "/data"\n').problems
@@ -197,7 +197,7 @@ def test_another_way_to_registries_is_refused_beside_a_wished_mirror(
     outcome = containerd_config.ensure(host, PATH, OURS, PATTERN, config_path=CERTS)
     assert outcome.problems == [
         (
-            "containerd's configuration has another way to registries beside the wished mirror — "
+            "containerd's configuration has another way to registries than the requested mirror — "
             f"{PATH}:registry — got: {got}; allowed: no mirrors, no certificates, and no "
             f"config_path but {CERTS} — Move them to {CERTS}/<registry>/hosts.toml, or wish for no "
             "mirror (container_runtime_mirror), and run again."
@@ -327,7 +327,7 @@ def test_dockers_file_waits_on_a_node_and_is_refused_when_broken(host: Host) -> 
     assert docker_config.ensure(host, WISH).problems == [
         (
             "Docker's configuration is not JSON — /etc/docker/daemon.json — got: Expecting ',' "
-            "delimiter: line 1 column 6 (char 5); allowed: one JSON object — Mend your file, and "
+            "delimiter: line 1 column 6 (char 5); allowed: one JSON object — Fix your file, and "
             "run again."
         )
     ]
@@ -467,7 +467,7 @@ def test_a_file_of_dockers_that_came_with_us_goes_if_nothing_else_is_in_it(host:
 def test_where_ours_cannot_be_told_apart_the_file_stays_and_is_named(host: Host, text: str) -> None:
     docker_config.ensure(host, WISH)
     host.write(docker_config.PATH, text)
-    assert reset(host).kept == [f"{docker_config.PATH}: edited by somebody else since"]
+    assert reset(host).kept == [f"{docker_config.PATH}: edited since"]
     assert host.read(docker_config.PATH) == text
 
 

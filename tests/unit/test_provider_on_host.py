@@ -156,7 +156,7 @@ def test_a_member_of_another_cluster_is_refused(tmp_path: Path) -> None:
     with pytest.raises(on_host.RefusalError) as caught:
         on_host.join(host, wished)
     assert str(caught.value) == (
-        f"this host is a member of another cluster ({ENDPOINT}), wished 192.0.2.9:6443: take it "
+        f"this host is a member of another cluster ({ENDPOINT}), requested 192.0.2.9:6443: take it "
         "out there, or run `kubeadm reset` on it if it may go"
     )
     assert host.ran == []

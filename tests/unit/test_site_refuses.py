@@ -73,7 +73,7 @@ def test_with_a_stale_lock_the_difference_is_shown(site: Path) -> None:
     assert told.startswith("Task failed: The lookup plugin 'bedplate.gpu.lock' failed: lock is sta")
     assert (
         f"lock is stale — {site}/.bedplate.lock.yml pools.pool_train.expects.count — got 8 → 6 / "
-        f"allowed what the site wishes — run: bedplate plan {site}"
+        f"allowed what the site requests — run: bedplate plan {site}"
     ) in told
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OK, STALE = 0, 2
 DESCRIPTION = (
     "Look up the address, digest and size of everything that the site's lock installs, and write "
-    "them to SITE/.bedplate.bill.yml: commit it beside the lock. Only small files are fetched "
+    "them to SITE/.bedplate.bill.yml: commit it with the lock. Only small files are fetched "
     "(checksum files, manifests, indexes). Installs take exactly what the bill lists."
 )
 EPILOG = (
@@ -67,7 +67,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         help="ask the vendors though the site has a mirror: before the mirror is filled",
     )
     parser.add_argument(
-        "--check", action="store_true", help="ask nobody; 2 unless the bill is up to date"
+        "--check", action="store_true", help="look nothing up; 2 unless the bill is up to date"
     )
     parser.add_argument(
         "--check-catalogue",

@@ -49,7 +49,7 @@ def signed(
             where,
             ", ".join(found),
             fingerprint,
-            "where a mirror signs anew, set bedplate_sources.keys for this host",
+            "where a mirror signs again, set bedplate_sources.keys for this host",
         )
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -154,7 +154,7 @@ def _let_go(driver: Mapping[str, Any]) -> str:
     if driver["runfile"]:
         return f"run {driver['runfile']['uninstaller']} on the host first"
     if driver["owner"] == "none":
-        return "stop whoever loads it first"
+        return "stop what loads it first"
     return "remove its packages first, or lock its source by bedplate_driver.source"
 
 
@@ -209,7 +209,7 @@ def _runtimes(facts: Mapping[str, Any], lock: Lock | None) -> Iterator[Finding]:
         state = "active" if found["active"] else "not active"
         runs = f"{found['version']} ({state}, {_program_of(found['owner'])})"
         if name not in wanted:
-            aim = f"; locked {', '.join(wanted)}: left alone, beside it" if wanted else ""
+            aim = f"; locked {', '.join(wanted)}: left alone, next to it" if wanted else ""
             yield Finding(name, "runs", runs + aim)
             continue
         choice = wanted[name]
@@ -267,7 +267,7 @@ def _kubelet(facts: Mapping[str, Any], lock: Lock | None, cluster: Cluster) -> I
         ours = _is_ours(membership, cluster)
         at = membership["server"] or "an unknown server"
         if membership["by"] != "kubeadm":
-            how = f"{version}, joined to {at} by {membership['by']}"
+            how = f"{version}, node of {at} by {membership['by']}"
             yield Finding("kubelet", "foreign", f"{how}: take the host out of that cluster first")
             return
         if ours is False:

@@ -51,7 +51,7 @@ class Comparison:
             except ValidationError as error:
                 detail = error.errors(include_url=False)[0]
                 said = f"{spelt((key, *detail['loc']))}: {detail['msg']}"
-                what, fix = "wish cannot be compared", f"run: bedplate plan {self._site}"
+                what, fix = "setting cannot be compared", f"run: bedplate plan {self._site}"
                 found.append(self._problem(what, (key,), said, None, fix))
         return found
 

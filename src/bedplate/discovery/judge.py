@@ -117,7 +117,7 @@ def _record(
     comparison = Comparison(name, shown, facts, record["groups"], catalogue, places)
     wishes = answer.get("wishes", {})
     problems = comparison.problems(wishes) + [
-        Problem(f"{name}: wish cannot be evaluated", shown, key=key, got=reason,
+        Problem(f"{name}: setting cannot be evaluated", shown, key=key, got=reason,
                 fix=f"run: bedplate plan {shown}")
         for key, reason in sorted(answer.get("unreadable", {}).items())
     ]  # fmt: skip

@@ -15,7 +15,7 @@ SHOWN = 6
 HEADINGS = {
     "adopted": "adopted",
     "change": "to be changed",
-    "foreign": "somebody else's",
+    "foreign": "not managed by Bedplate",
     "runs": "already there",
 }
 

@@ -75,7 +75,7 @@ def run(site: Path) -> int:
         for message in checks.failures([one.model_dump() for one in found.checks], name):
             print(f"  {message}")
     if report.set_aside:
-        print(f"Set aside: {', '.join(report.set_aside)}.")
+        print(f"Excluded: {', '.join(report.set_aside)}.")
     if report.drifted:
         names = ", ".join(host.name for host in report.drifted)
         print(f"Drifted since: {names} — see: bedplate drift {site}")

@@ -62,7 +62,7 @@ def _case(suite: Element, subject: str, check: Check) -> None:
     case = SubElement(suite, "testcase", classname=subject, name=check.id)
     if check.result is Result.FAIL:
         failure = SubElement(case, "failure", message=check.reason or check.what)
-        failure.text = f"wished: {check.wished}\nfound: {check.found}\nfix: {check.fix}"
+        failure.text = f"requested: {check.wished}\nfound: {check.found}\nfix: {check.fix}"
     elif check.result is Result.SKIPPED:
         SubElement(case, "skipped", message=check.reason)
 

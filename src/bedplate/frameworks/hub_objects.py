@@ -267,7 +267,7 @@ def network_policies() -> list[Object]:
         ),
         policy(
             PROXY,
-            "Everybody reaches the proxy; its API is the hub's.",
+            "All pods reach the proxy; its API is the hub's.",
             {"ports": [_port(PROXY_PORT)]},
             {"from": [here], "ports": [_port(PROXY_API)]},
         ),

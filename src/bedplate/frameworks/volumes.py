@@ -245,12 +245,13 @@ def _policies() -> Iterator[Object]:
     )
     yield from _policy(
         POLICIES[1],
-        "Claims of homes and datasets go by whoever may delete volumes.",
+        "Claims of homes and datasets are deleted by users who may delete volumes.",
         (("persistentvolumeclaims",), ("DELETE",)),
         f"!(oldObject.metadata.name == '{HOMES}' || oldObject.metadata.name.startsWith('{DATA}-'))"
         " || authorizer.group('').resource('persistentvolumes').check('delete').allowed()",
         "'claim ' + oldObject.metadata.name + ' — namespace ' + oldObject.metadata.namespace + "
-        "' — got delete by ' + request.userInfo.username + ' / allowed whoever may delete volumes "
+        "' — got delete by ' + request.userInfo.username + ' / allowed users who may delete"
+        " volumes "
         "— ask the administrator'",
         {},
     )

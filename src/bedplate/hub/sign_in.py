@@ -47,7 +47,7 @@ class EnrolHandler(SignUpHandler):  # type: ignore[misc]
             await self._refuse("This code is of no course. Ask your teacher for it.")
             return
         if name in authenticator.reserved:
-            await self._refuse("This name belongs to somebody of the course. Choose another.")
+            await self._refuse("This name is taken in the course. Choose another.")
             return
         await super().post()
         if UserInfo.find(self.db, name) is None:

@@ -247,8 +247,8 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             return
         if place:
             self._where = (
-                f"You are in the queue of {self.namespace}: {place}. Your notebook starts by "
-                "itself; you keep your place when you close this page."
+                f"You are in the queue of {self.namespace}: {place}. Your notebook starts "
+                "automatically; you keep your place when you close this page."
             )
         else:
             self._where = self._where or f"Getting a place in the queue of {self.namespace}."

@@ -89,7 +89,7 @@ def load_lock(site: Path) -> Lock:
                 number,
                 got=line[:20],
                 allowed="what `bedplate plan` writes",
-                fix=f"merge the wishes, then run: bedplate plan {site}",
+                fix=f"merge the settings, then run: bedplate plan {site}",
                 rule="lock",
             )
             raise LockError([problem])

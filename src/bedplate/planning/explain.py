@@ -106,7 +106,7 @@ def _reasons(question: Question, subject: str) -> Iterator[tuple[str, Reason]]:
 def _lines(question: Question, asked: Asked, version: str) -> Iterator[str]:
     holder, fact = asked.holder, question.candidates.facts[asked.chosen]
     if asked.name == "nvidia_fabric" and not has_fabric(holder):
-        yield f"{holder.name} nvidia_fabric: none is needed, its boards are not joined by a fabric"
+        yield f"{holder.name} nvidia_fabric: none is needed, its GPUs have no NVSwitch fabric"
         return
     reason = next(one for key, one in _reasons(question, holder.name) if key == asked.component)
     if question.is_named(asked):

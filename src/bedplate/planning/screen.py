@@ -186,7 +186,7 @@ def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:
         rows.append(("nvidia_fabric", pool.nvidia_fabric.version))
     if pool.vgpu is not None:
         shared = len(pool.vgpu.cards)
-        rows.append(("vgpu_manager", f"{pool.vgpu.manager}, shares {shared} cards per host"))
+        rows.append(("vgpu_manager", f"{pool.vgpu.manager}, shares {shared} GPUs per host"))
     rows += [("cuda_toolkit", version) for version in pool.cuda_toolkit]
     rows += [(one.name, f"{one.version} {one.variant}") for one in pool.frameworks]
     if pool.sharing.mode != "none" and (line := sharing_line(pool, hosts)):

@@ -275,7 +275,7 @@ def _unwritable(archive: Archive, error: OSError) -> str:
         archive.dest,
         str(error),
         "a writable file system with room for the archive and its content",
-        "Free some space or mend the file system, and run again.",
+        "Free some space or fix the file system, and run again.",
     )
 
 

@@ -114,11 +114,11 @@ def refresh(host: Host, check: bool = False) -> bool:
     if answer is not None and answer.code != 0:
         raise CudaError(
             problem(
-                "the loader cannot be told of the CUDA libraries",
+                "the loader cannot read the CUDA libraries",
                 CACHE,
                 answer.said,
                 "'ldconfig' ends well",
-                "Run it by hand, mend what it says, and run the play again.",
+                "Run it by hand, fix what it says, and run the play again.",
             )
         )
     return True

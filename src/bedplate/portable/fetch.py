@@ -286,7 +286,7 @@ def named_digest(content: bytes, url: str, where: str) -> str:
             "the checksum file does not name the download",
             shown(where),
             f"{len(rows)} line(s), none for {wanted}",
-            "a SHA-256, bare or beside that file name",
+            "a SHA-256, bare or with that file name",
             "Correct the address of the checksum file, or give the digest itself.",
         )
     )
@@ -321,7 +321,7 @@ def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> N
                 f"sha256:{digest.hexdigest()} ({size} bytes)",
                 f"sha256:{sha256}",
                 "Nothing was installed. If the source was rebuilt, make the plan and the mirror "
-                "anew; otherwise do not trust this source.",
+                "again; otherwise do not trust this source.",
             )
         )
 
@@ -351,7 +351,7 @@ def ensure_file(url: str, wish: File, path: str, opener: Opener = open_url) -> N
                 path,
                 str(error),
                 "a file in a writable file system",
-                "Mend the file system, or name another place, and run again.",
+                "Fix the file system, or name another place, and run again.",
             )
         ) from None
 

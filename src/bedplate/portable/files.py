@@ -104,7 +104,7 @@ def ensure_files(
         ):
             outcome.problems.append(
                 problem(
-                    "the file is somebody else's and would be replaced",
+                    "the file is not managed by Bedplate and would be replaced",
                     file.path,
                     f"a file without the mark '{MARK}' that no package installed so",
                     "no file, the package's default, or a file that Bedplate wrote",

@@ -15,5 +15,5 @@ def command_problem(what: str, where: str, argv: Sequence[str], said: str) -> st
     """The message of a command on the host that failed; ``said`` is what it printed."""
     allowed = f"'{' '.join(argv)}' ends well"
     return problem(
-        what, where, said, allowed, "Run it by hand, mend what it says, and run the play again."
+        what, where, said, allowed, "Run it by hand, fix what it says, and run the play again."
     )

@@ -400,7 +400,7 @@ def _change(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> Outcom
     if left:
         raise MigError(
             problem(
-                "GPUs could not be divided as wished",
+                "GPUs could not be divided as requested",
                 where,
                 "; ".join(left),
                 wished_layout(wish),

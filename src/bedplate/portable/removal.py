@@ -136,7 +136,7 @@ def _left(host: Host, path: str, entry: Dict[str, Any]) -> _Left:
 
 
 _GONE = _Left(None, "removed")
-_STAYS = _Left(stays="edited by somebody else since")
+_STAYS = _Left(stays="edited since")
 
 
 def _without(text: str, added: Dict[str, Any]) -> Optional[str]:

@@ -114,7 +114,7 @@ def check_secure_boot(host: Host, where: str) -> List[str]:
             "on",
             "off",
             "Set bedplate_host.secure_boot of this host's pool and run 'bedplate plan' again, or"
-            " switch it off in the firmware: modules that nobody signed do not load.",
+            " switch it off in the firmware: unsigned modules do not load.",
         )
     ]
 

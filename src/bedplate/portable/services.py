@@ -98,7 +98,7 @@ class Owed(NamedTuple):
     @property
     def told(self) -> List[str]:
         """A line for each, for people."""
-        lines = ["systemd: reads its units anew"] if self.reload else []
+        lines = ["systemd: reads its units again"] if self.reload else []
         parts = {"enabled": self.enable, "started": self.start, "restarted": self.restart}
         parts["reloaded"] = self.tell
         return lines + [f"{unit}: {what}" for what, units in parts.items() for unit in units]

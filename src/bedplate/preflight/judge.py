@@ -50,7 +50,7 @@ def read(text: str) -> Measured | str:
 
 def failed(nodes: Sequence[str], reason: str) -> list[dict[str, Any]]:
     """Return the one check of a job that did not come to its end."""
-    what = "processes of MPI exchange messages on every node"
+    what = "processes of MPI send messages to each other on every node"
     return [checks.failed("preflight.mpi", what, reason, AGAIN, sorted(nodes))]
 
 

@@ -279,7 +279,7 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             )
         if mark.get("endpoint") != request["endpoint"] or mark.get("action") != "init":
             raise RefusalError(
-                f"this host is a member of another cluster ({mark.get('endpoint')}), wished "
+                f"this host is a member of another cluster ({mark.get('endpoint')}), requested "
                 f"{request['endpoint']}: destroy that cluster's stack first"
             )
     adopted = seen["state"] == "member"
@@ -320,7 +320,7 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     if foreign and seen["mark"].get("endpoint") != request["endpoint"]:
         raise RefusalError(
             "this host is a member of another cluster "
-            f"({seen['mark'].get('endpoint', 'not made by bedplate')}), wished "
+            f"({seen['mark'].get('endpoint', 'not made by bedplate')}), requested "
             f"{request['endpoint']}: take it out there, or run `kubeadm reset` on it if it may go"
         )
     adopted = seen["state"] == "member" and not foreign

@@ -164,7 +164,7 @@ class SshTransport:
             options["tunnel"] = await self._hop(host, len(host.jump))
         options |= {"port": host.port, "username": host.user}
         gone = (
-            "start the host or correct its address; if it is gone for good, set "
+            "start the host or correct its address; if it is gone permanently, set "
             "BEDPLATE_FORCE=true to forget it"
         )
         return await self._open(host.name, str(host), gone, host.address, options)

@@ -55,7 +55,7 @@ WHAT = {
     "hypervisor-bare": "hypervisor and guest are mixed up",
     "image-pool": "image is for no such pool",
     "image-runs": "image does not run in its pool",
-    "iommu-groups": "card cannot be given away alone",
+    "iommu-groups": "GPU cannot be given away alone",
     "isolation": "sharing mode holds less back than asked for",
     "kernel-headers": "kernel has no headers, or no precompiled module",
     "kernel-known": "kernel is another system's, by its name",
@@ -71,7 +71,7 @@ WHAT = {
     "preset-extender": "two parts would place shares of GPUs",
     "preset-gang": "no scheduler starts the pods of a workload together",
     "preset-queue": "values of the queue contradict each other",
-    "preset-topology": "nobody knows where the hosts stand",
+    "preset-topology": "topology of the hosts is unknown",
     "rdma-path": "GPU and network card have no such path",
     "resource-owner": "GPUs have two owners",
     "runtime-cdi": "container runtime cannot give GPUs to containers by CDI",
@@ -94,9 +94,9 @@ WHAT = {
     "team-queue": "teams have no queue",
     "topology-nested": "a part of the topology lies in two",
     "upstream-url": "address without a mirror",
-    "vgpu-driver": "shares of cards need the vGPU guest driver",
+    "vgpu-driver": "shares of GPUs need the vGPU guest driver",
     "vgpu-manager": "vGPU manager and guest driver do not go together",
-    CONTRADICTION: "wishes contradict each other",
+    CONTRADICTION: "settings contradict each other",
 }
 #: What helps beside changing the blamed wish.
 BESIDE = {
@@ -181,7 +181,7 @@ def explained(conflict: Conflict, candidates: Candidates) -> Problem:
     got = wish.label + (f" with {', '.join(others)}" if others else "")
     facts = [candidates.facts[one] for one in conflict.facts if one in candidates.facts]
     sources = dict.fromkeys(fact.source.url for fact in facts)
-    shown = _short(conflict.allowed) or conflict.instead or "nothing beside the others"
+    shown = _short(conflict.allowed) or conflict.instead or "nothing next to the others"
     return refused(conflict.rule, wish.host, wish.path, got, shown, _fix(conflict), sorted(sources))
 
 

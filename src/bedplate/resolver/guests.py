@@ -125,6 +125,6 @@ def _as_host(host: SiteHost, name: str, guest: Guest, member: SiteHost | None) -
         yield refused(RULE, host, where, f"host of kind {kind}", "kind passthrough", fix)
     declared = sum(gpu.count for gpu in member.wishes.bedplate_gpu)
     if declared != cards(guest):
-        got, allowed = f"{cards(guest)} cards", f"{declared}, as {member.pool} declares"
+        got, allowed = f"{cards(guest)} GPUs", f"{declared}, as {member.pool} declares"
         fix = f"correct the guest, or bedplate_gpu of {member.pool}"
         yield refused(RULE, host, where, got, allowed, fix)

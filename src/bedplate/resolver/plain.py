@@ -90,7 +90,7 @@ def _passthrough(host: SiteHost) -> Iterator[Problem]:
         if inside and beside:
             path: tuple[str | int, ...] = ("bedplate_passthrough", "iommu_groups", index)
             got = f"{', '.join(sorted(inside))} in one group with {', '.join(beside)}"
-            fix = "give the whole group, or move the card to a slot with ACS"
+            fix = "give the whole group, or move the GPU to a slot with ACS"
             yield refused("iommu-groups", host, path, got, "groups with given devices only", fix)
     known = {address for group in given.iommu_groups for address in group}
     for index, address in enumerate(given.devices):
@@ -180,7 +180,7 @@ def _cuda_twice(host: SiteHost) -> Iterator[Problem]:
         for other in seen:
             if begins(other, text) or begins(text, other) or minor(other) == minor(text):
                 path, fix = ("bedplate_cuda", index), f"keep {other} or {text}"
-                got = f"{text} beside {other}"
+                got = f"{text} with {other}"
                 yield refused("cuda-twice", host, path, got, "one of them", fix)
                 break
         seen.append(text)
@@ -198,7 +198,7 @@ def _accelerator(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         yield unknown("accelerator-known", host, path, wished.model, known)
     if host.wishes.bedplate_gpu:
         fix = "give each kind a pool of its own"
-        got = f"{wished.model} beside {len(host.wishes.bedplate_gpu)} kinds of GPU"
+        got = f"{wished.model} with {len(host.wishes.bedplate_gpu)} kinds of GPU"
         yield refused("accelerator-known", host, ("bedplate_gpu",), got, "one maker in a pool", fix)
     keys = (
         "bedplate_cuda",
@@ -244,7 +244,7 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
             if boards and gpu.subsystem is None:
                 known = sorted(one for board in boards for one in board.subsystems)
                 allowed = ", ".join(known)
-                got = f"{gpu.pci}, which is {len(boards)} boards"
+                got = f"{gpu.pci}, which is {len(boards)} models"
                 fix = f"add subsystem: {' or '.join(known)}"
                 yield refused("gpu-known", host, (*path, "pci"), got, allowed, fix)
             elif boards:
@@ -307,7 +307,7 @@ def _idle_pin(pinned: str, host: SiteHost) -> Problem:
     path, version = ("bedplate_pins", pinned), host.wishes.bedplate_pins[pinned]
     if asked := _asked(pinned, host):
         allowed = ", ".join(one or "" for one in asked)
-        fix = "wish for that version, or remove the pin"
+        fix = "ask for that version, or remove the pin"
         return refused("pin-known", host, path, version, allowed, fix)
     usual = (*SHARED_PINS, *POOL_PINS)
     if pinned in usual:

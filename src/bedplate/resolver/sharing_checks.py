@@ -67,7 +67,7 @@ def _parameters(
         else:
             yield _memory_for_others(host, entry, models)
     if entry.replicas is not None and entry.share is not None:
-        got = f"share {_written(entry)} beside replicas {entry.replicas}"
+        got = f"share {_written(entry)} with replicas {entry.replicas}"
         yield refused(rule, host, (*at, "share"), got, "one of them", "remove one")
     for key in ("replicas", "share"):
         if getattr(entry, key) is None or mode in NEEDS_SHARES:
@@ -95,7 +95,7 @@ def _profiles(
         fix = "add profile:, for example 1g.10gb"
         yield refused(rule, host, (*at, "mode"), mode, "mig with profile or profiles", fix)
     if entry.profile is not None and entry.profiles:
-        got = f"profiles beside profile {entry.profile}"
+        got = f"profiles with profile {entry.profile}"
         yield refused(rule, host, (*at, "profiles"), got, "one of them", "remove one")
         return
     for key in ("profile", "profiles"):

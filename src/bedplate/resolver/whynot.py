@@ -220,7 +220,7 @@ class Question:
     def _unpreferred(self, asked: Asked, wish: Wish, other: str) -> str:
         fact = self.candidates.facts[other]
         if asked.wish is not None and not self.candidates.fits(asked.wish, fact.value):
-            return f"possible where {wish.label} is wished"
+            return f"possible where {wish.label} is requested"
         where = (asked.holder.name, asked.component)
         costs = dict(self.candidates.costs(*where, asked.chosen))
         for level, cost in sorted(self.candidates.costs(*where, other), reverse=True):
@@ -284,7 +284,7 @@ class Question:
             + (f" of {wish.subject}" if shared and wish.subject != CLUSTER else "")
             for wish in others
         )
-        nothing = "it contradicts what is wished" if told else "nothing brings it"
+        nothing = "it contradicts what is requested" if told else "nothing brings it"
         # Of several rules, one that is about more than holding alternatives together.
         rule = min(rules, key=lambda one: one in STRUCTURAL) if rules else None
         what = WHAT[rule] if rule else nothing

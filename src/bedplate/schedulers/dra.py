@@ -230,7 +230,8 @@ def _keeps_limits() -> list[dict[str, Any]]:
                     "expression": "variables.wrong.size() == 0",
                     "messageExpression": "'a container says its own GPU memory limit — containers '"
                     f" + variables.wrong.join(', ') + ' — got {LIMIT} or {SOFT_LIMIT} / allowed:"
-                    " the limit that the share has by its name, which is written by itself — remove"
+                    " the limit that the share has by its name, which is written automatically —"
+                    " remove"
                     " the variables'",
                 },
             ],

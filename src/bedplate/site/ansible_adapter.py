@@ -183,7 +183,7 @@ def _of_nobody(
         place = positions.place(wish, wish)
         problems.append(
             Problem(
-                f"wishes of an unknown {what}",
+                f"settings of an unknown {what}",
                 str(file.path),
                 place.line if place else 1,
                 place.column if place else 1,

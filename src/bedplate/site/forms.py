@@ -82,11 +82,11 @@ def _given(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
     for index, card in enumerate(cards):
         path = ("bedplate_vgpu", "cards", index)
         if card in cards[:index]:
-            yield path, "card is there twice", card, "each card once", "remove one"
+            yield path, "GPU is there twice", card, "each GPU once", "remove one"
         if card in devices:
             fix = "leave it to one of them"
-            allowed = "a card that no guest is given whole"
-            yield path, "card is shared and given away", card, allowed, fix
+            allowed = "a GPU that no guest is given whole"
+            yield path, "GPU is shared and given away", card, allowed, fix
 
 
 def _guests(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:

@@ -189,7 +189,9 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
         close = nearest(key, KEYS)
         allowed, fix = close or ", ".join(KEYS), f"write {close}" if close else "remove it"
         place = raw.places.of((key,))
-        problems.append(membership.at(place, "unknown wish", key, key, allowed, fix, "known-keys"))
+        problems.append(
+            membership.at(place, "unknown setting", key, key, allowed, fix, "known-keys")
+        )
         del wishes[key]
     try:
         typed = Wishes.model_validate(wishes)

@@ -62,7 +62,7 @@ def of_site(path: Path, raw: RawSite) -> list[Problem]:
         parents = [group for group in PARENTS if group in above]
         outer = [group for group in above if group.startswith(POOL_PREFIX)]
         if outer:
-            fix = f"list {pool} beside {outer[0]}, or rename one that is no pool of its own"
+            fix = f"list {pool} next to {outer[0]}, or rename one that is no pool of its own"
             what, got = "pool is below another pool", ", ".join([pool, *outer])
             allowed = f"groups of other names below {POOL_PREFIX}…"
             problems.append(at(place, what, pool, got, allowed, fix, "one-pool"))
@@ -225,7 +225,7 @@ def of_cluster(hosts: Iterable[RawHost]) -> list[Problem]:
     key, fix = "bedplate_kubernetes", "set bedplate_kubernetes in group_vars"
     allowed = "what only you can know"
     return [
-        at(host.places.of((key,)), "wish is missing", key, "nothing", allowed, fix, "wish-form")
+        at(host.places.of((key,)), "setting is missing", key, "nothing", allowed, fix, "wish-form")
         for host in hosts
         if set(NODES) & set(host.groups) and host.wishes.get(key) is None
     ][:1]

@@ -92,7 +92,7 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
     allowed, fix = _allowed(detail, around), "correct it"
     if kind == "missing":
-        what, got = "wish is missing", "nothing"
+        what, got = "setting is missing", "nothing"
         allowed = PATTERNS.get(name, "a value")
         fix = f"set {key} in group_vars" if len(path) == 1 else f"add {name}"
         if len(path) == 1:

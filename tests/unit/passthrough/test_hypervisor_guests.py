@@ -109,7 +109,7 @@ def test_guests_are_hosts_of_a_pool_and_the_lock_has_both_sides(tmp_path: Path) 
         (
             given(vm1=CARDS),
             (
-                "vm1 — got 2 cards / allowed 1, "
+                "vm1 — got 2 GPUs / allowed 1, "
                 "as pool_vm declares — correct the guest, or bedplate_gpu of pool_vm"
             ),
         ),
@@ -150,7 +150,7 @@ def test_guests_with_shares_of_cards_take_no_driver_but_the_vgpu_one(tmp_path: P
     shares = {name: GUEST | {"vgpu": ["grid_t4-16c"]} for name in ("vm1", "vm2")}
     place = site(tmp_path, shares)
     (told,) = refusals(place)
-    assert told.startswith("shares of cards need the vGPU guest driver")
+    assert told.startswith("shares of GPUs need the vGPU guest driver")
     assert "bedplate_driver.source — got distro / allowed runfile — fetch the driver" in told
     pool = place / "group_vars/pool_vm.yml"
     wishes = {"source": "runfile", "branch": "580"}
@@ -215,8 +215,8 @@ def test_a_manager_and_its_cards_are_in_the_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cards", "what"),
     [
-        ([CARDS[0]], "card is shared and given away"),
-        (["0000:99:00.0", "0000:99:00.0"], "card is there twice"),
+        ([CARDS[0]], "GPU is shared and given away"),
+        (["0000:99:00.0", "0000:99:00.0"], "GPU is there twice"),
     ],
 )
 def test_a_shared_card_is_nobodys_else(cards: list[str], what: str, tmp_path: Path) -> None:

@@ -190,7 +190,8 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
     machine.domains["vm1"] = FOREIGN.format("vm1")
     assert machine.go(vm1=guest(*CARD)).problems == [
         (
-            "domain is somebody else's — hv1, domain vm1 — got: a domain that Bedplate did not "
+            "domain is not managed by Bedplate — hv1, domain vm1 — got: a domain that Bedplate did"
+            " not "
             "define; allowed: no domain of that name — Rename the guest, or undefine that "
             "domain."
         ),
@@ -238,7 +239,7 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
         (
             {"vm1": guest(vgpu=["grid_t4-16c"])},
             (
-                "guest's shares of cards were not made — hv1, guest vm1 — got: none; "
+                "guest's shares of GPUs were not made — hv1, guest vm1 — got: none; "
                 "allowed: grid_t4-16c — Write bedplate_vgpu for this "
                 "hypervisor and run bedplate.gpu.site, "
                 "or write the guest out for vSphere (entry point artefacts)."

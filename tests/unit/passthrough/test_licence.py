@@ -1,4 +1,4 @@
-"""Guests with shares of cards: who they are by the lock, and the evidence of their licences."""
+"""Guests with shares of GPUs: who they are by the lock, and the evidence of their licences."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_host_without_shares_is_skipped_with_a_reason(
     ]
     assert (found["result"], found["reason"]) == (
         "skipped",
-        "the host is no guest with shares of cards",
+        "the host is no guest with shares of GPUs",
     )
 
 
@@ -176,7 +176,7 @@ def _no_driver(guest: Guest) -> None:
     guest.query = Result(127, "", "nvidia-smi: command not found\n")
 
 
-STATUS = "every share of a card is licensed — vm1 [licence.status] — got: "
+STATUS = "every share of a GPU is licensed — vm1 [licence.status] — got: "
 BOTH = "allowed: Licensed, Licensed"
 GUESTS = "Have NVIDIA's driver for guests in the guest's image: it comes from its licensing portal."
 LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
@@ -188,21 +188,23 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
         (
             _other_feature,
             (
-                "guest asks for the wished licence — vm1 [licence.feature] — got: 2; allowed: 1 — "
+                "guest asks for the requested licence — vm1 [licence.feature] — got: 2; allowed: 1"
+                " — "
                 f"{SITE}"
             ),
         ),
         (
             _two_features,
             (
-                "guest asks for the wished licence — vm1 [licence.feature] — got: 1, 2; "
+                "guest asks for the requested licence — vm1 [licence.feature] — got: 1, 2; "
                 f"allowed: 1 — {SITE}"
             ),
         ),
         (
             _no_configuration,
             (
-                "guest asks for the wished licence — vm1 [licence.feature] — got: no FeatureType "
+                "guest asks for the requested licence — vm1 [licence.feature] — got: no"
+                " FeatureType "
                 f"in /etc/nvidia/gridd.conf; allowed: 1 — {SITE}"
             ),
         ),
@@ -224,7 +226,7 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
         ),
         (_one_unlicensed, f"{STATUS}Licensed, Unlicensed (Unrestricted); {BOTH} — {LOG}"),
         (_one_share, f"{STATUS}Licensed; {BOTH} — {LOG}"),
-        (_other_driver, f"{STATUS}nvidia-smi tells of no licence; {BOTH} — {GUESTS}"),
+        (_other_driver, f"{STATUS}nvidia-smi reports no licence; {BOTH} — {GUESTS}"),
         (_no_driver, f"{STATUS}nvidia-smi: command not found; {BOTH} — {GUESTS}"),
     ],
 )

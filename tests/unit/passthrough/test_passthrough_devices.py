@@ -52,7 +52,7 @@ def test_a_pair_below_a_switch_without_acs_is_refused_with_its_whole_group(tmp_p
     assert said == (
         "IOMMU group 19 holds more than is given away — hv1 — got: 0000:27:00.0 (10de:1db4) given, "
         "0000:28:00.0 (10de:1db4); allowed: given functions and bridges only — Give 0000:28:00.0 "
-        "too, switch on ACS in the firmware, or move the card to a slot below another root port."
+        "too, switch on ACS in the firmware, or move the GPU to a slot below another root port."
     )
 
 
@@ -64,7 +64,7 @@ def test_bridges_of_a_group_are_named_and_no_obstacle(tmp_path: Path) -> None:
         "0000:83:08.0 (10b5:8747), 0000:83:10.0 (10b5:8747), 0000:84:00.0 (10de:17c2) given, "
         "0000:84:00.1 (10de:0fb0) given, 0000:85:00.0 (10de:17c2), 0000:85:00.1 (10de:0fb0); "
         "allowed: given functions and bridges only — Give 0000:85:00.0, 0000:85:00.1 too, switch "
-        "on ACS in the firmware, or move the card to a slot below another root port."
+        "on ACS in the firmware, or move the GPU to a slot below another root port."
     )
 
 
@@ -72,8 +72,8 @@ def test_a_card_is_given_with_all_its_functions_even_before_the_iommu_is_on(tmp_
     present = _present("workstation-root-port", tmp_path, iommu=False)
     (said,) = passthrough.problems(present, ["0000:01:00.0", "0000:01:00.1"], [], "hv1")
     assert said == (
-        "functions of a given card stay behind — hv1 — got: 0000:01:00.0, 0000:01:00.1 without "
-        "0000:01:00.2 (10de:1aec), 0000:01:00.3 (10de:1aed); allowed: all functions of a card — "
+        "functions of a given GPU stay behind — hv1 — got: 0000:01:00.0, 0000:01:00.1 without "
+        "0000:01:00.2 (10de:1aec), 0000:01:00.3 (10de:1aed); allowed: all functions of a GPU — "
         "Add them to devices of bedplate_passthrough, and run 'bedplate plan' again."
     )
     assert not passthrough.active(Host(str(tmp_path)))
@@ -105,7 +105,7 @@ def test_a_virtual_function_is_refused_and_its_card_is_named(tmp_path: Path) -> 
     said = (
         "a virtual function is given away — hv1 — got: 0000:44:00.4 (10de:1db4), which is of "
         "0000:44:00.0; allowed: physical functions — Give 0000:44:00.0 in its place, or share that "
-        "card by bedplate_vgpu, and run 'bedplate plan' again."
+        "GPU by bedplate_vgpu, and run 'bedplate plan' again."
     )
     assert passthrough.problems(present, [share], [], "hv1") == [said]
     assert passthrough.problems(present, [card, share], [], "hv1") == [said]

@@ -113,8 +113,8 @@ def test_what_is_not_wished_is_skipped_with_a_reason(tmp_path: Path) -> None:
     }
     assert skipped == {
         "passthrough": "the site gives no devices of this host to guests",
-        "passthrough.boot": "the boot loader is somebody else's to configure",
-        "passthrough.guests": "the site wishes for no guests here",
+        "passthrough.boot": "the boot loader is not managed by Bedplate",
+        "passthrough.guests": "the site asks for no guests here",
         "passthrough.pages": "the guests use small pages",
     }
 
@@ -193,7 +193,8 @@ def _undefine(machine: Machine) -> None:
         (
             _forget_line,
             (
-                "running kernel was told of IOMMU and huge pages — hv1 [passthrough.arguments] "
+                "running kernel has parameters of IOMMU and huge pages — hv1"
+                " [passthrough.arguments] "
                 "— got: default_hugepagesz=1G, hugepagesz=1G, hugepages=4 (reboot required); "
                 f"allowed: iommu=pt, default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {REBOOT}"
             ),
@@ -201,7 +202,8 @@ def _undefine(machine: Machine) -> None:
         (
             _forget_entry,
             (
-                "next boot's kernel is told of IOMMU and huge pages — hv1 [passthrough.boot] — "
+                "next boot's kernel gets parameters of IOMMU and huge pages — hv1"
+                " [passthrough.boot] — "
                 "got: default_hugepagesz=1G, hugepagesz=1G, hugepages=4; allowed: iommu=pt, "
                 f"default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {AGAIN}"
             ),
@@ -245,14 +247,15 @@ def _undefine(machine: Machine) -> None:
         (
             _resize,
             (
-                "guests are defined as wished — hv1 [passthrough.guests] — got: vm1: memory_bytes: "
+                "guests are defined as requested — hv1 [passthrough.guests] — got: vm1:"
+                " memory_bytes: "
                 f"2147483648 instead of 4294967296; allowed: nothing — {AGAIN}"
             ),
         ),
         (
             _undefine,
             (
-                "guests are defined as wished — hv1 [passthrough.guests] — got: vm1 is not "
+                "guests are defined as requested — hv1 [passthrough.guests] — got: vm1 is not "
                 f"defined; allowed: nothing — {AGAIN}"
             ),
         ),
@@ -345,7 +348,7 @@ def test_a_guest_whose_shares_were_not_made_is_told(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     shares = {"vgpu": ["grid_t4-16c"], "cpus": 1, "memory_gib": 4, "disk": "/d", "network": "br0"}
     (said,) = evidence.failures(machine.checks(guests={"vm1": shares}), "hv1")
-    assert "got: vm1: its shares of cards were not made; allowed: nothing" in said
+    assert "got: vm1: its shares of GPUs were not made; allowed: nothing" in said
 
 
 def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
@@ -353,7 +356,7 @@ def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
     machine.domains = None
     assert machine.failures() == [
         (
-            "guests are defined as wished — hv1 [passthrough.guests] — got: error: failed to "
+            "guests are defined as requested — hv1 [passthrough.guests] — got: error: failed to "
             "connect to the hypervisor; allowed: an answer — See 'systemctl status libvirtd' on "
             "the host."
         )

@@ -75,7 +75,7 @@ def test_a_bare_hypervisor_is_told_everything_and_waits_for_a_reboot(tmp_path: P
     assert outcome.problems == []
     assert outcome.reasons == [
         f"the running kernel lacks {ARGUMENTS}",
-        "0000:25:00.1 (10de:1aef) is in the hands of snd_hda_intel",
+        "0000:25:00.1 (10de:1aef) is controlled by snd_hda_intel",
     ]
     assert machine.text("/etc/default/grub.d/90-bedplate-passthrough.cfg").splitlines()[1:] == [
         f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {ARGUMENTS}"'
@@ -179,7 +179,8 @@ def test_a_kernel_that_finds_no_iommu_is_a_fault_of_the_firmware(tmp_path: Path)
     outcome = machine.go()
     (said,) = outcome.problems
     assert said == (
-        "the IOMMU stays off although the kernel was told to use it — hv1 — got: no groups below "
+        "the IOMMU stays off although the kernel has the parameters for it — hv1 — got: no groups"
+        " below "
         "/sys/kernel/iommu_groups; allowed: IOMMU groups — Switch on VT-d, AMD-Vi or SMMU in the "
         "firmware, and reboot."
     )

@@ -198,8 +198,8 @@ def test_no_room_says_what_there_is(functions: Machine) -> None:
     outcome = functions.go(FIRST, vm1=[WHOLE, HALF])
     (said,) = outcome.problems
     assert said == (
-        f"no card has room for share 1 of guest vm1 — hv1 — got: {HALF}; allowed: nothing — "
-        "Write one of these, give the guest fewer shares, or more cards in bedplate_vgpu."
+        f"no GPU has room for share 1 of guest vm1 — hv1 — got: {HALF}; allowed: nothing — "
+        "Write one of these, give the guest fewer shares, or more GPUs in bedplate_vgpu."
     )
     assert functions.on("0000:41:00.4") == "1157"
 
@@ -285,7 +285,7 @@ def test_another_manager_names_the_profile_anew(
 
 def test_a_card_that_is_not_there_is_named(functions: Machine) -> None:
     (said,) = functions.go("0000:99:00.0", vm1=[HALF]).problems
-    assert said.startswith("no such card — hv1 — got: 0000:99:00.0; allowed: a PCI function")
+    assert said.startswith("no such GPU — hv1 — got: 0000:99:00.0; allowed: a PCI function")
 
 
 def test_mediated_devices_keep_their_identity(devices: Machine) -> None:

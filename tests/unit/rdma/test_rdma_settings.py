@@ -179,7 +179,7 @@ def test_a_marking_is_owed_until_the_service_has_run_with_the_files(machine: Mac
         (
             {"stack": "doca"},
             (
-                "the RDMA stack's repository is not told whole — node1 — got: no url, key, "
+                "the RDMA stack's repository is not given whole — node1 — got: no url, key, "
                 "fingerprint, origin; allowed: rdma_repository with all of these — Set "
                 "rdma_repository to the maker's repository, or to its mirror."
             ),

@@ -92,7 +92,7 @@ def install(host: Host, names: Sequence[str], work: str) -> None:
     with dnf.lifted(host, [rpm.name_of(name) for name in names]) as options:
         answer = host.run(["dnf", *dnf.OPTIONS, *options, "install", *names], timeout=1800)
     if answer.code != 0:
-        fix = "Mend what dnf says on the host and run the play again."
+        fix = "Fix what dnf says on the host and run the play again."
         what = "packages could not be installed"
         raise TransactionError(what, dnf.errors(answer), ", ".join(names), fix)
 

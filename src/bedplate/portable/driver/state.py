@@ -221,7 +221,7 @@ def exchange(
 ) -> "Exchange":
     """Have the wished module loaded in the place of ``before``; what held that one runs again."""
     if before is None and nouveau_holds(host):
-        return Exchange(None, "nouveau holds the cards until a boot without it", "")
+        return Exchange(None, "nouveau holds the GPUs until a boot without it", "")
     in_use = unload(host) if before is not None else None
     if in_use is not None:
         return Exchange(before, in_use, "")

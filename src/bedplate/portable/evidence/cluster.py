@@ -38,7 +38,7 @@ def _nodes(
     found = {n["metadata"]["name"]: n for n in nodes}
     # A host waits between site.yml and the cluster stack: that is an order of work, not a fault.
     for name in sorted(set(expects) - set(found)):
-        reason = "it has not joined yet: 'pulumi up' in the cluster stack joins it"
+        reason = "it is not in the cluster yet: 'pulumi up' in the cluster stack joins it"
         to.append(skipped(f"node.{name}.ready", f"node {name} is Ready", reason))
     for name in sorted(set(found) - set(expects)):
         reason = "it is not in the lock: 'pulumi up' in the cluster stack removes it"
@@ -100,7 +100,7 @@ def _in_service(node: Object, name: str, to: Checks) -> None:
             f"node {name} is not kept out of service by bedplate.gpu.upgrade",
             "in service",
             "in service" if reason is None else "out of service",
-            "Mend what it says, run bedplate.gpu.upgrade with --limit "
+            "Fix what it says, run bedplate.gpu.upgrade with --limit "
             f"{name}, and then bedplate.gpu.verify.",
             reason or "",
         )

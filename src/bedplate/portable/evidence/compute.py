@@ -13,7 +13,7 @@ from .checks import AGAIN, check, failed, skipped
 
 #: Someone has the GPU for himself: that is no fault, and nothing was looked at.
 _TAKEN = ("CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA_ERROR_OUT_OF_MEMORY")
-WHAT = "every GPU gives back the bytes that were copied to it"
+WHAT = "every GPU returns the bytes that were copied to it"
 
 
 def _reason_to_skip(host: Host) -> str:
@@ -53,5 +53,5 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         name: {way: one[way] for way in ("to_gpu", "from_gpu")} for name, one in found.items()
     }
     good = sorted(name for name, one in found.items() if one["same"])
-    fix = "See the kernel's log for Xid messages, and have the card looked at."
+    fix = "See the kernel's log for Xid messages, and have the GPU looked at."
     to.checks.append(check("compute.copy", WHAT, sorted(g.uuid for g in gpus), good, fix))

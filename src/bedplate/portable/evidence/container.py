@@ -87,7 +87,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     what = "a container that is given all GPUs sees exactly the host's"
     runtime = wish.containers.get("runtime") or "containerd"
     if runtime != "containerd":
-        reason = f"{runtime} has no tool that starts containers beside Kubernetes"
+        reason = f"{runtime} has no tool that starts containers outside Kubernetes"
         to.checks.append(skipped("container.gpus", what, reason))
         to.checks.append(skipped("container.labels", DESCRIBED, reason))
         isolation.collect(host, wish, to)

@@ -21,13 +21,13 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         return
     have = state.installed(host, list(packages))
     versions = {name: package.version for name, package in have.items()}
-    what = "CUDA packages at the wished versions"
+    what = "CUDA packages at the requested versions"
     to.checks.append(check("cuda.packages", what, dict(packages), versions, AGAIN))
     held = sorted(name for name, package in have.items() if package.held)
     what = "CUDA packages held against upgrades"
     to.checks.append(check("cuda.held", what, sorted(packages), held, AGAIN))
     if given.get("source") == "distro":
-        what = "the distribution's compiler answers, at the wished release"
+        what = "the distribution's compiler answers, at the requested release"
         wished = [".".join(v.split(".")[:2]) for v in given.get("versions", ())]
         to.checks.append(check("cuda.release", what, wished, [cuda.release(host)], AGAIN))
     else:
@@ -41,12 +41,12 @@ def _side_by_side(host: Host, given: Mapping[str, Any], to: Collected) -> None:
     to.facts["cuda"] = there
     wished = {".".join(v.split(".")[:2]): v for v in versions}
     found = {name: there[name] for name in wished if name in there}
-    what = "the wished CUDA toolkits lie side by side"
+    what = "the requested CUDA toolkits lie side by side"
     to.checks.append(check("cuda.versions", what, wished, found, AGAIN))
     what = f"{cuda.LINK} is the default toolkit"
     default = str(given.get("default", ""))
     if not default:
-        to.checks.append(skipped("cuda.default", what, "none is wished"))
+        to.checks.append(skipped("cuda.default", what, "none is requested"))
         return
     to.checks.append(check("cuda.default", what, cuda.folder(default), cuda.default(host), AGAIN))
 

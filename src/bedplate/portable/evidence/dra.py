@@ -22,7 +22,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         "dra.taints": "no GPU is tainted",
     }
     if not host.joined:
-        reason = "the host has not joined a cluster"
+        reason = "the host is in no cluster"
         to.checks.extend(skipped(name, what, reason) for name, what in whats.items())
         return
     active = host.run(["systemctl", "is-active", dra.UNIT]).out.strip() or "unknown"

@@ -89,7 +89,7 @@ def _options(host: Host, wish: Wishes, to: Collected, fix: str) -> None:
 
     Module nvidia alone tells its options, and not all of them.
     """
-    what = "options of the loaded kernel module as wished"
+    what = "options of the loaded kernel module as requested"
     wished = {name: str(value) for name, value in wish.driver_options.get("nvidia", {}).items()}
     now = nvidia.options(host)
     # As it is wished where it is the same number.
@@ -105,7 +105,7 @@ def _options(host: Host, wish: Wishes, to: Collected, fix: str) -> None:
         expected = {name: wished[name] for name in told}
         to.checks.append(check("driver.options", what, expected, told, fix))
     else:
-        to.checks.append(skipped("driver.options", what, "the module tells none of them"))
+        to.checks.append(skipped("driver.options", what, "the module reports none of them"))
 
 
 def _given_up(host: Host, wish: Wishes, to: Collected) -> None:
@@ -120,10 +120,10 @@ def _given_up(host: Host, wish: Wishes, to: Collected) -> None:
     to.checks.append(
         check(
             "driver.kept",
-            "the lock's driver was not taken back after a failure",
+            "the lock's driver was not rolled back after a failure",
             "kept",
-            "taken back" if back else "kept",
-            "Mend the cause and run bedplate.gpu.site for this host "
+            "rolled back" if back else "kept",
+            "Fix the cause and run bedplate.gpu.site for this host "
             "again, or choose another driver and run"
             " 'bedplate plan'.",
             record.reason,
@@ -144,6 +144,6 @@ def _kernel(host: Host, to: Collected) -> None:
         return
     fix = (
         "Run bedplate.gpu.site for this host again if that was "
-        "meant, else boot the kernel of before."
+        "meant, else boot the previous kernel."
     )
     to.checks.append(check("driver.kernel", what, recorded, platform.release(), fix))

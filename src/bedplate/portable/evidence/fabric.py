@@ -35,7 +35,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         )
     )
     if not packages:
-        reason = "the board has no NVSwitch, or not enough GPUs for it"
+        reason = "the system has no NVSwitch, or not enough GPUs for it"
         to.checks.append(skipped("fabric.packages", "Fabric Manager", reason))
         return
     have = {name: now.installed[name] for name in packages if name in now.installed}
@@ -72,7 +72,7 @@ def _registered(host: Host, to: Collected) -> None:
         for index, state, status in rows
     }
     if all(state in _ABSENT for _, state, _ in rows):
-        reason = "these GPUs do not register: cards do so from Hopper on"
+        reason = "these GPUs do not register: GPUs do so from Hopper on"
         to.checks.append(skipped("fabric.state", what, reason))
         return
     wished: Mapping[str, Any] = dict.fromkeys(told, "Completed, Success")

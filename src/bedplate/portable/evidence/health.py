@@ -24,7 +24,7 @@ _ROWS = ("gpu_uuid", "remapped_rows.pending", "remapped_rows.failure")
 _LEAST, _MOST = 0.90, 1.03
 _ABSENT = ("[N/A]", "N/A", "[Not Supported]", "")
 SEE = "See nvidia-smi -q on the host, and the kernel's log for Xid messages."
-RESET = "Reset the GPU or reboot the host; where that does not help, have the card replaced."
+RESET = "Reset the GPU or reboot the host; where that does not help, have the GPU replaced."
 
 
 def _wish_of(host: Host, bus: str, wish: Wishes) -> Optional[Mapping[str, Any]]:
@@ -52,7 +52,7 @@ def _memory(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> 
         gpus = sorted(gpus, key=lambda gpu: gpu.memory)
         told = sorted(size for size in shares if size is not None)
         sizes = told if len(told) == len(shares) else [None] * len(gpus)
-        what, reason = "every share of a card has its profile's memory", "a share of a card"
+        what, reason = "every share of a GPU has its profile's memory", "a share of a GPU"
     pairs = [(gpu, float(size)) for gpu, size in zip(gpus, sizes) if size is not None]
     if not pairs:
         to.checks.append(skipped("health.memory", what, reason))
@@ -145,7 +145,7 @@ def _nvlink(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> 
         return
     elif not any(one["active"] for one in linked):
         # A PCIe card has connectors whether or not a bridge is plugged onto them.
-        reason = "no link is up on any GPU: cards without bridges, or a fabric that is down"
+        reason = "no link is up on any GPU: GPUs without bridges, or a fabric that is down"
         to.checks.append(skipped("health.nvlink", what, reason))
         return
     else:

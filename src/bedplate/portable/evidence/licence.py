@@ -24,7 +24,7 @@ def _asks(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     found = ", ".join(_FEATURE.findall(host.read(CONFIGURATION) or ""))
     wished = str(wish["licence_feature"])
     reason = "" if found else f"no FeatureType in {CONFIGURATION}"
-    what = "guest asks for the wished licence"
+    what = "guest asks for the requested licence"
     to.checks.append(check("licence.feature", what, wished, found or None, AGAIN, reason))
     tokens = [name for name in host.list(TOKENS) if name.endswith(".tok")]
     what = "guest has a token of its licence server"
@@ -43,7 +43,7 @@ def _has(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     state = host.run(["systemctl", "is-active", SERVICE]).out.strip() or "unknown"
     what = f"{SERVICE} asks the licence server"
     to.checks.append(check("licence.service", what, "active", state, DRIVER))
-    what = "every share of a card is licensed"
+    what = "every share of a GPU is licensed"
     answer = host.run(["nvidia-smi", "-q"])
     said = _STATUS.findall(answer.out)
     to.facts["licence"] = said
@@ -53,7 +53,7 @@ def _has(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
         return
     # A licence is told with the time until which it was lent.
     found = ["Licensed" if status.split()[0] == "Licensed" else status for status in said]
-    reason = "" if said else "nvidia-smi tells of no licence"
+    reason = "" if said else "nvidia-smi reports no licence"
     fix = f"See 'journalctl -u {SERVICE}' on the guest." if said else DRIVER
     to.checks.append(check("licence.status", what, wished, found or None, fix, reason))
 
@@ -62,8 +62,8 @@ def collect(host: Host, wishes: Wishes, to: Collected) -> None:
     """Add the checks of a guest with shares of cards; one skipped check on every other host."""
     wish = wishes.licence
     if not wish.get("vgpu"):
-        reason = "the host is no guest with shares of cards"
-        to.checks.append(skipped("licence", "licences of shares of cards", reason))
+        reason = "the host is no guest with shares of GPUs"
+        to.checks.append(skipped("licence", "licences of shares of GPUs", reason))
         return
     _asks(host, wish, to)
     _has(host, wish, to)

@@ -114,7 +114,7 @@ def collect(host: Host, replicas: int, cards: Iterable[int], to: Collected) -> N
     )
     what, memory = "limits of MPS clients", "memory that an MPS client gets of every GPU"
     if not host.joined:
-        reason = "the host has not joined a cluster"
+        reason = "the host is in no cluster"
         to.checks.append(skipped("sharing.mps_limits", what, reason))
         to.checks.append(skipped("sharing.mps_memory", memory, reason))
         return

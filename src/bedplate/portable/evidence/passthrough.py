@@ -18,9 +18,9 @@ RELEASE = (
 
 
 def _next_boot(host: Host, boot_loader: str, arguments: List[str]) -> Dict[str, Any]:
-    what = "next boot's kernel is told of IOMMU and huge pages"
+    what = "next boot's kernel gets parameters of IOMMU and huge pages"
     if boot_loader == "none":
-        reason = "the boot loader is somebody else's to configure"
+        reason = "the boot loader is not managed by Bedplate"
         return skipped("passthrough.boot", what, reason)
     kept, reason = kernel.next_boot(host, arguments)
     if kept is None:
@@ -31,7 +31,7 @@ def _next_boot(host: Host, boot_loader: str, arguments: List[str]) -> Dict[str, 
 def _iommu(host: Host, wish: kernel.Wish, boot_loader: str, to: Collected) -> None:
     arguments = kernel.arguments(host, wish.page_size, wish.pages)
     missing = kernel.missing_arguments(host, arguments)
-    what = "running kernel was told of IOMMU and huge pages"
+    what = "running kernel has parameters of IOMMU and huge pages"
     reason = "reboot required" if missing else ""
     found = [argument for argument in arguments if argument not in missing]
     to.checks.append(check("passthrough.arguments", what, arguments, found, REBOOT, reason))
@@ -101,9 +101,9 @@ def _pages(host: Host, wish: kernel.Wish, to: Collected) -> None:
 
 
 def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
-    what = "guests are defined as wished"
+    what = "guests are defined as requested"
     if not wish.get("guests"):
-        to.checks.append(skipped("passthrough.guests", what, "the site wishes for no guests here"))
+        to.checks.append(skipped("passthrough.guests", what, "the site asks for no guests here"))
         return
     settings = libvirt_guests.Settings(
         "the host", wish["connection"], wish["kind"], wish["page_size"], wish.get("devices") or []
@@ -119,7 +119,7 @@ def _guests(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
             said.append(f"{name} is not defined")
             continue
         if [share.profile for share in made.get(name, [])] != list(one.get("vgpu") or []):
-            said.append(f"{name}: its shares of cards were not made")
+            said.append(f"{name}: its shares of GPUs were not made")
             continue
         wanted = libvirt_domain.xml(libvirt_guests.guest(host, name, one, settings))
         have, aim = libvirt_domain.essence(domains[name]), libvirt_domain.essence(wanted)
@@ -142,12 +142,12 @@ def _shares(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     to.checks.append(check("passthrough.service", what, "active", state, fix))
     made = [share for share in vgpu.recorded(host) if vgpu.there(host, share)]
     names = [f"{guest}/{number} {profile}" for guest, number, profile in wished]
-    what = "shares of cards are made as the guests wish"
+    what = "shares of GPUs are made as the guests request"
     to.checks.append(
         check("passthrough.shares", what, names, [share.name for share in sorted(made)], AGAIN)
     )
     state = host.run(["systemctl", "is-enabled", vgpu.UNIT]).out.strip() or "absent"
-    what = "shares of cards are made again at every boot"
+    what = "shares of GPUs are made again at every boot"
     to.checks.append(check("passthrough.shares_unit", what, "enabled", state, AGAIN))
     to.facts["vgpu"] = {share.name: share.function for share in made}
 

@@ -32,7 +32,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     )
     what = "kubelet was given that manifest"
     if not host.joined:
-        to.checks.append(skipped("plugin.placed", what, "the host has not joined a cluster"))
+        to.checks.append(skipped("plugin.placed", what, "the host is in no cluster"))
         return
     placed = host.read(PLACED_MANIFEST)
     found = None if placed is None else "sha256:" + hashlib.sha256(placed.encode()).hexdigest()

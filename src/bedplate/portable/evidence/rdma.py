@@ -33,7 +33,7 @@ def _roce(host: Host, wish: Mapping[str, Any], found: List[Dict[str, Any]], to: 
     what = "RoCE traffic is marked and lossless"
     roce = wish.get("roce") or {}
     if not roce:
-        to.checks.append(skipped("rdma.roce", what, "the site wishes for no RoCE settings"))
+        to.checks.append(skipped("rdma.roce", what, "the site asks for no RoCE settings"))
         return
     wished: Dict[str, Any] = {}
     have: Dict[str, Any] = {}

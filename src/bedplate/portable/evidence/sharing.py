@@ -83,7 +83,7 @@ def _compute_mode(host: Host, wish: Wishes, to: Collected, cards: List[mig.Card]
         wished = "exclusive-process"
     whole = [card for card in cards if not wish.layout.of(card.number)]
     if not wished or not whole:
-        reason = "none is wished" if whole else "divided GPUs have none to choose"
+        reason = "none is requested" if whole else "divided GPUs have none to choose"
         to.checks.append(skipped("sharing.compute_mode", what, reason))
         return
     found = {f"GPU {card.number}": card.compute_mode for card in whole}

@@ -108,7 +108,7 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
         return
     ready = state.usable and bool(state.flags)
     fix = (
-        f"See 'scontrol show node {wished.name}' and slurmd.log on the node; once mended,"
+        f"See 'scontrol show node {wished.name}' and slurmd.log on the node; once fixed,"
         f" 'scontrol update nodename={wished.name} state=resume'."
     )
     found = "usable" if ready else state.told
@@ -124,7 +124,7 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
 
 
 def _slots(host: Host, count: int, to: Collected) -> None:
-    what = "each GPU's link leads to the device file of the card that has this slot"
+    what = "each GPU's link leads to the device file of the GPU that has this slot"
     answer = host.run(list(slurm_gpus.QUERY), timeout=120)
     told = answer.out if answer.code == 0 else answer.said
     try:

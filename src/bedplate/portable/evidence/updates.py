@@ -45,7 +45,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     to.checks.append(
         check(
             "updates.unattended",
-            "no timer installs upgrades by itself",
+            "no timer installs upgrades automatically",
             [],
             found,
             fix.format("; ".join(commands)),

@@ -161,7 +161,7 @@ def run(host: Host, wish: Wish, names: Sequence[str]) -> None:
             "packages could not be installed",
             _errors(host, answer.out, answer.err) or answer.said,
             ", ".join(_named(wish, n) for n in sorted(wish.packages)),
-            "Mend what apt says on the host and run the play again.",
+            "Fix what apt says on the host and run the play again.",
         )
 
 

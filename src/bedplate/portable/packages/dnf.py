@@ -171,7 +171,7 @@ def planned_removals(host: Host, wish: Wish, todo: Change, folder: str) -> List[
             "packages could not be installed",
             errors(answer),
             ", ".join(map(wish.asked, todo.install)) or "removals",
-            "Mend what dnf says on the host and run the play again.",
+            "Fix what dnf says on the host and run the play again.",
         )
     return rpm.removals(answer.out)
 
@@ -199,7 +199,7 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
     foreign = [name for name in gone if name not in allowed]
     if foreign:
         raise TransactionError(
-            "the change would remove packages that nobody allowed to go",
+            "the change would remove packages that are not allowed to go",
             ", ".join(foreign),
             ", ".join(wish.remove) or "none",
             "Remove them yourself, or allow their removal.",
@@ -215,7 +215,7 @@ def carry_out(host: Host, wish: Wish, folder: str) -> Change:
             "packages could not be installed",
             errors(answer),
             ", ".join(map(wish.asked, todo.install)),
-            "Mend what dnf says on the host and run the play again.",
+            "Fix what dnf says on the host and run the play again.",
         )
     rpm.drop_leftovers(host, names)
     host.remove(rpm.JOURNAL)
@@ -270,7 +270,7 @@ def repair(host: Host) -> bool:
                 "an interrupted package installation cannot be finished",
                 errors(answer),
                 "'dnf reinstall' ends well",
-                "Run it by hand, mend what it says, and run the play again.",
+                "Run it by hand, fix what it says, and run the play again.",
             )
     rpm.drop_leftovers(host, list(have))
     host.remove(rpm.JOURNAL)
@@ -305,7 +305,7 @@ def _must(host: Host, argv: Sequence[str]) -> None:
             "an interrupted package installation cannot be finished",
             answer.said,
             f"'{' '.join(argv)}' ends well",
-            "Run it by hand, mend what it says, and run the play again.",
+            "Run it by hand, fix what it says, and run the play again.",
         )
 
 

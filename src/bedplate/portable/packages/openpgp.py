@@ -82,7 +82,7 @@ def _blocks(lines: List[str]) -> Iterator[str]:
     for line in left:
         if line != _BEGIN:
             if line.strip():
-                raise KeyFileError("something beside blocks of public keys")
+                raise KeyFileError("something other than blocks of public keys")
             continue
         for header in left:
             if not header.strip():

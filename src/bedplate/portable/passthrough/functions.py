@@ -136,7 +136,7 @@ def _virtual(given: Sequence[Function], where: str) -> List[str]:
             where,
             f"{function}, which is of {function.physical}",
             "physical functions",
-            f"Give {function.physical} in its place, or share that card by bedplate_vgpu, and run"
+            f"Give {function.physical} in its place, or share that GPU by bedplate_vgpu, and run"
             " 'bedplate plan' again.",
         )
         for function in given
@@ -157,10 +157,10 @@ def _torn(present: Mapping[str, Function], given: Sequence[Function], where: str
             mine = ", ".join(f.address for f in given if f.slot == slot)
             problems.append(
                 problem(
-                    "functions of a given card stay behind",
+                    "functions of a given GPU stay behind",
                     where,
                     f"{mine} without {', '.join(str(f) for f in left)}",
-                    "all functions of a card",
+                    "all functions of a GPU",
                     "Add them to devices of bedplate_passthrough, and run 'bedplate plan' again.",
                 )
             )
@@ -182,7 +182,7 @@ def _shared(present: Mapping[str, Function], given: Sequence[Function], where: s
                 ", ".join(f"{f}{' given' if f.address in addresses else ''}" for f in whole),
                 "given functions and bridges only",
                 f"Give {', '.join(f.address for f in beside)} too, switch on ACS in the firmware, "
-                "or move the card to a slot below another root port.",
+                "or move the GPU to a slot below another root port.",
             )
         )
     return problems
@@ -222,7 +222,7 @@ def problems(
     given = [present[address] for address in devices]
     for function in given:
         if function.bridge:
-            allowed = "functions of cards"
+            allowed = "functions of GPUs"
             fix = "Leave bridges out: they stay with the host."
             found.append(problem("a bridge is given away", where, str(function), allowed, fix))
     found += _virtual(given, where)

@@ -71,7 +71,7 @@ SERVICE = f"""# Managed by Bedplate (role {ROLE}): changes here are lost.
 Description=Give PCI functions to vfio-pci by address
 DefaultDependencies=no
 ConditionPathExists={ADDRESSES}
-# Before anything loads a driver that could claim the cards.
+# Before anything loads a driver that could claim the GPUs.
 Before=systemd-modules-load.service systemd-udev-trigger.service sysinit.target
 
 [Service]
@@ -214,7 +214,7 @@ def next_boot(host: Host, wished: Sequence[str]) -> Tuple[Optional[List[str]], s
 def _grubby(host: Host, wished: Sequence[str], where: str) -> Tuple[BootLoader, List[str]]:
     entries, reason = _grubby_entries(host)
     if reason:
-        fix = "Run 'grubby --info=ALL' on the host, and mend what it says."
+        fix = "Run 'grubby --info=ALL' on the host, and fix what it says."
         said = problem("grubby does not answer", where, reason, "the boot entries", fix)
         return BootLoader({}, []), [said]
     old = set((host.read(ADDED) or "").split()) - set(wished)
@@ -248,7 +248,7 @@ def dead_iommu(host: Host, wished: Sequence[str], where: str) -> List[str]:
         return []
     return [
         problem(
-            "the IOMMU stays off although the kernel was told to use it",
+            "the IOMMU stays off although the kernel has the parameters for it",
             where,
             "no groups below " + passthrough.GROUPS,
             "IOMMU groups",
@@ -262,7 +262,7 @@ def held(host: Host, wish: Wish) -> List[str]:
     present = passthrough.functions(host)
     found = [present[address] for address in wish.binding.addresses if address in present]
     return [
-        f"{one} is in the hands of {one.driver}"
+        f"{one} is controlled by {one.driver}"
         for one in found
         if one.driver not in (None, passthrough.DRIVER)
     ]

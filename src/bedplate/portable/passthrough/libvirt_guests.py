@@ -106,7 +106,7 @@ def wrong(
                 "bedplate.gpu.site, or write the guest out"
                 " for vSphere (entry point artefacts)."
             )
-            what = "guest's shares of cards were not made"
+            what = "guest's shares of GPUs were not made"
             found.append(problem(what, at, got or "none", allowed, fix))
             continue
         devices = sorted(str(address).lower() for address in wish.get("devices") or ())
@@ -173,7 +173,7 @@ def foreign(
         if name in guests:
             got, allowed = "a domain that Bedplate did not define", "no domain of that name"
             fix = "Rename the guest, or undefine that domain."
-            found.append(problem("domain is somebody else's", at, got, allowed, fix))
+            found.append(problem("domain is not managed by Bedplate", at, got, allowed, fix))
         taken = sorted(set(domain.host_devices(text)) & {a.lower() for a in settings.devices})
         if taken:
             fix = "Take it from that domain, or from bedplate_passthrough."
@@ -262,4 +262,4 @@ def _define(virsh: Libvirt, name: str, wanted: str, aim: Mapping[str, Any]) -> L
     if not left:
         return []
     fix = "See 'virsh dumpxml --inactive' of it."
-    return [problem("libvirt made another guest of it", where, "; ".join(left), "the wish", fix)]
+    return [problem("libvirt made another guest of it", where, "; ".join(left), "the setting", fix)]

@@ -36,7 +36,7 @@ _SIZE = re.compile(r"-(\d+)[abcq](?:me|nome|meall|gfx)?$")
 
 SCRIPT = f"""#!/bin/sh
 # Managed by Bedplate (role {ROLE}): changes here are lost.
-# Makes the shares of cards that are listed in {RECORD}, those that are absent.
+# Makes the shares of GPUs that are listed in {RECORD}, those that are absent.
 set -u
 devices=/sys/bus/pci/devices
 status=0
@@ -79,7 +79,7 @@ UNIT_TEXT = f"""# Managed by Bedplate (role {ROLE}): changes here are lost.
 [Unit]
 Description=Make shares of GPUs for guests
 ConditionPathExists={RECORD}
-# Every new share starts it anew.
+# Every new share starts it again.
 StartLimitIntervalSec=0
 After=nvidia-vgpud.service {SERVICE}
 Before=libvirtd.service virtqemud.service libvirt-guests.service

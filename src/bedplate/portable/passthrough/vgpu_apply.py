@@ -69,7 +69,7 @@ class Work:
                 continue
             self._shown(f"{card}: no virtual functions\n", f"{card}: virtual functions\n")
             if not self.check:
-                self._ran([vgpu.SRIOV, "-e", card], f"card {card} gets no virtual functions")
+                self._ran([vgpu.SRIOV, "-e", card], f"GPU {card} gets no virtual functions")
 
     def _take(self, going: Sequence[vgpu.Share]) -> List[vgpu.Share]:
         """Take shares away that nobody wishes for; those that a guest still has."""
@@ -116,7 +116,7 @@ class Work:
             ):
                 self._shown(f"{card}: virtual functions\n", f"{card}: no virtual functions\n")
                 if not self.check:
-                    self._ran([vgpu.SRIOV, "-d", card], f"card {card} keeps its virtual functions")
+                    self._ran([vgpu.SRIOV, "-d", card], f"GPU {card} keeps its virtual functions")
         files = [path for path in FILES if self.host.exists(path)]
         for path in files:
             header = {"before_header": path, "after_header": path}
@@ -144,7 +144,7 @@ class Work:
     def _unknown(self) -> List[str]:
         return [
             problem(
-                "no such card",
+                "no such GPU",
                 self.where,
                 card,
                 "a PCI function of the host",
@@ -188,8 +188,8 @@ class Work:
             return
         if share is None:
             got, allowed = profile, vgpu.room(self.host, self.cards)
-            fix = "Write one of these, give the guest fewer shares, or more cards in bedplate_vgpu."
-            what = f"no card has room for share {number} of guest {guest}"
+            fix = "Write one of these, give the guest fewer shares, or more GPUs in bedplate_vgpu."
+            what = f"no GPU has room for share {number} of guest {guest}"
             self.problems.append(problem(what, self.where, got, allowed, fix))
             return
         shares.append(share)

@@ -58,7 +58,7 @@ absent() {{
     set -- /sys/class/infiniband/*
     [ -n "$DEVICES" ] || [ -e "$1" ] || printf 'any '
 }}
-# A card's driver makes them a while after its interfaces.
+# A GPU's driver makes them a while after its interfaces.
 left={WAIT}
 while [ -n "$(absent)" ] && [ $left -gt 0 ]; do
     sleep 1
@@ -129,7 +129,7 @@ def wrong(host: Host, wish: Wish, where: str) -> List[str]:
     lacking = [name for name in REPOSITORY if not wish.repository.get(name)]
     if lacking and (wish.repository or wish.stack == "doca"):
         fix = "Set rdma_repository to the maker's repository, or to its mirror."
-        what = "the RDMA stack's repository is not told whole"
+        what = "the RDMA stack's repository is not given whole"
         said(what, "no " + ", ".join(lacking), "rdma_repository with all of these", fix)
     for name, numbers in (("priority", PRIORITIES), ("dscp", DSCPS)):
         value = wish.roce.get(name) if wish.roce else None

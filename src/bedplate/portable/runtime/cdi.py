@@ -121,7 +121,7 @@ def refresh(host: Host, path: str, hook: str, check: bool = False) -> Outcome:
                 "nvidia-ctk cdi generate",
                 answer.said,
                 "a specification with at least one GPU",
-                "See whether nvidia-smi -L lists the GPUs; if not, mend the driver first.",
+                "See whether nvidia-smi -L lists the GPUs; if not, fix the driver first.",
             )
         )
     after = answer.out

@@ -180,11 +180,11 @@ def _other_registries(host: Host, path: str, text: str, config_path: str) -> Lis
     files += _imported(host, path, text)
     return [
         problem(
-            "containerd's configuration has another way to registries beside the wished mirror",
+            "containerd's configuration has another way to registries than the requested mirror",
             f"{name}:registry",
             ", ".join(found),
             f"no mirrors, no certificates, and no config_path but {config_path}",
-            f"Move them to {config_path}/<registry>/hosts.toml, or wish for no mirror "
+            f"Move them to {config_path}/<registry>/hosts.toml, or ask for no mirror "
             "(container_runtime_mirror), and run again.",
         )
         for name, inner in (files if config_path else [])
@@ -230,7 +230,7 @@ def _alone(path: str, text: str, pattern: str) -> List[str]:
                 f"{path}:version",
                 version.group("number"),
                 "2, before containerd 2.0",
-                "Write your file anew for version 2, or choose a newer containerd.",
+                "Write your file again for version 2, or choose a newer containerd.",
             )
         )
     tables = bool(_CRI_TABLE.search(_without_comments(text)))

@@ -197,7 +197,7 @@ def ensure(
             PATH,
             str(error),
             "one JSON object",
-            "Mend your file, and run again.",
+            "Fix your file, and run again.",
         )
         return Outcome([], [], [text])
     known = (owned.load(host).get(PATH, {}).get("added") or {}).get("keys", [])

@@ -16,7 +16,7 @@ DROP_IN = "/etc/systemd/system/slurmd.service.d/50-bedplate.conf"
 LOCAL = "local.conf"
 LOCAL_TEXT = "# Your own settings, read last. Bedplate made this file and never writes it again.\n"
 HEAD = (
-    "# Managed by Bedplate (role slurm). Your own settings go into local.conf beside slurm.conf.\n"
+    "# Managed by Bedplate (role slurm). Your own settings go into local.conf next to slurm.conf.\n"
 )
 #: What a node reports of itself and slurm.conf repeats; Slurm drains a node that has less.
 HARDWARE = ("CPUs", "Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
