@@ -36,7 +36,7 @@ def problems(
             yield _problem(path, variable, positions, got, f"{name} of the site itself", fix)
         elif (other := _before(site / first, rest[0])) is not None:
             shadow = f"{other.name}{'/' if other.is_dir() else ''}"
-            got = f"{path.name} beside {shadow}"
+            got = f"{path.name} next to {shadow}"
             empty = other.is_dir() and not any(other.iterdir())
             fix = f"move it into {shadow}" if other.is_dir() else f"put its content into {shadow}"
             fix = f"remove {shadow}, which is empty" if empty else fix
