@@ -65,6 +65,13 @@ options:
     type: list
     elements: str
     default: []
+  kubernetes:
+    description:
+      - Whether the host is to be a node, which another Kubernetes on it forbids, or a network
+        configuration of others.
+      - Not checked on a host that has joined a cluster.
+    type: bool
+    default: false
   gpus:
     description: GPUs that the site declares. Empty skips this check.
     type: list
@@ -126,6 +133,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     firewall,
+    node_conflicts,
     os_release,
     pci,
     requirements,
@@ -155,6 +163,7 @@ def main() -> None:
             "disks": {"type": "list", "elements": "dict", "default": [], "options": disk},
             "ports": {"type": "list", "elements": "int", "default": []},
             "firewall_ports": {"type": "list", "elements": "str", "default": []},
+            "kubernetes": {"type": "bool", "default": False},
             "gpus": {"type": "list", "elements": "dict", "default": [], "options": gpu},
         },
         supports_check_mode=True,
@@ -183,6 +192,7 @@ def main() -> None:
         problems += requirements.check_disks(host, wish["disks"], where)
         problems += requirements.check_ports(host, wish["ports"], where)
         problems += firewall.check(host, wish["firewall_ports"], where)
+        problems += node_conflicts.check(host, where) if wish["kubernetes"] else []
     if wish["gpus"]:
         problems += pci.compare(present, wish["gpus"], where)
     result = {

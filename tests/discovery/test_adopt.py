@@ -160,6 +160,27 @@ def test_kubelets_of_other_clusters(tmp_path: Path) -> None:
     )
 
 
+def test_what_keeps_a_host_from_being_a_node_is_named(tmp_path: Path) -> None:
+    machine = machines.Machine(tmp_path)
+    machine.put("/var/snap/microk8s/current/args/kubelet", "x")
+    for name in ("10-containerd-net.conflist", "87-podman-bridge.conflist", "10-flannel.conflist"):
+        machine.put(f"/etc/cni/net.d/{name}", "{}")
+    assert found(machine, lock())[:3] == [
+        ("foreign", "kubernetes microk8s is installed, /var/snap/microk8s: uninstall it first"),
+        (
+            "foreign",
+            (
+                "pod network /etc/cni/net.d/10-containerd-net.conflist would win over flannel's "
+                "configuration: move it away first"
+            ),
+        ),
+        (
+            "runs",
+            "pod network /etc/cni/net.d/87-podman-bridge.conflist, which comes after flannel's",
+        ),
+    ]
+
+
 def test_the_authority_says_more_than_an_address(tmp_path: Path) -> None:
     mine = base64.b64encode(b"CA ONE\n").decode()
     config = {"clusters": [{"cluster": {"certificate-authority-data": mine}}]}

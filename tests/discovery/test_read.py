@@ -98,7 +98,14 @@ def test_an_empty_machine_is_read_too(tmp_path: Path) -> None:
     assert facts["accelerators"] == facts["disks"] == facts["nics"] == facts["packages"] == []
     assert facts["system"]["os"] == "unknown-unknown"
     assert facts["system"]["kernel"] is None
-    assert facts["kubernetes"] == {"kubelet": None, "membership": None, "control_plane": False}
+    assert facts["kubernetes"] == {
+        "kubelet": None,
+        "membership": None,
+        "control_plane": False,
+        "others": {},
+        "cni": [],
+        "cni_first": [],
+    }
 
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:

@@ -49,6 +49,14 @@ def test_memory_of_an_unknown_model_is_not_judged(machine: Machine) -> None:
     )
 
 
+def test_a_card_with_a_damaged_inforom_is_named_and_all_are_read(machine: Machine) -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:11:00.0\n"
+    for name in ("nvidia-smi", "nvidia-smi health", "nvidia-smi remapped", "nvidia-smi mig"):
+        machine.answers[name] = Result(14, machine.answers[name].out + warning, "")
+    assert machine.failing() == ["health.inforom"]
+    assert one(machine, "health.inforom")["found"] == {"1": "its infoROM is damaged"}
+
+
 @pytest.mark.parametrize(
     ("profiles", "sizes", "result", "found"),
     [

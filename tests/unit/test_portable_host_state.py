@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.portable import os_release, requirements
+from bedplate.portable import node_conflicts, os_release, requirements
 from bedplate.portable.host import Host, Result
 from bedplate.portable.kernel import settings as kernel
 
@@ -208,6 +208,46 @@ def test_system_name(host: Host) -> None:
 def test_minor_releases_are_one_system_in_red_hats_family(host: Host, text: str, name: str) -> None:
     put(host, "/etc/os-release", text)
     assert os_release.name(host) == name
+
+
+@pytest.mark.parametrize(
+    ("path", "problems"),
+    [
+        ("/etc/cni/net.d/10-flannel.conflist", []),
+        ("/etc/cni/net.d/87-podman-bridge.conflist", []),
+        ("/etc/cni/net.d/00-old.conflist.bak", []),
+        (
+            "/etc/cni/net.d/10-containerd-net.conflist",
+            [
+                ("a network configuration would win over flannel's, and pods get other addresses — "
+                "gpu-a — got: /etc/cni/net.d/10-containerd-net.conflist; allowed: no configuration "
+                "before 10-flannel.conflist — Move it away, with what writes it.")
+            ],
+        ),
+        *(
+            (
+                path,
+                [
+                    (f"another Kubernetes is on the host — gpu-a — got: {name}: {shown}; allowed: "
+                    "none, or one that kubeadm made — Uninstall it by its own means, or take the "
+                    "host out of the inventory.")
+                ],
+            )
+            for name, path, shown in (
+                ("k3s", "/etc/systemd/system/k3s-agent.service",
+                 "/etc/systemd/system/k3s-agent.service"),
+                ("rke2", "/var/lib/rancher/rke2/agent/x", "/var/lib/rancher/rke2"),
+                ("microk8s", "/var/snap/microk8s/current/x", "/var/snap/microk8s"),
+                ("k0s", "/var/lib/k0s/kubelet.conf", "/var/lib/k0s"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_keep_a_host_from_being_a_node(
+    host: Host, path: str, problems: list[str]
+) -> None:
+    put(host, path, "x")
+    assert node_conflicts.check(host, "gpu-a") == problems
 
 
 def test_check_system(host: Host) -> None:

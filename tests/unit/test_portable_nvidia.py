@@ -72,7 +72,7 @@ def test_query() -> None:
 
 def test_a_failed_query_gives_its_reason() -> None:
     said = "Failed to initialize NVML: Driver/library version mismatch\nNVML library: 535.309\n"
-    assert nvidia.query(answering(said, code=18)) == ([], "NVML library: 535.309")
+    assert nvidia.query(answering(said, code=18)) == ([], said.splitlines()[0])
 
 
 def test_an_unexpected_row_is_a_reason_and_not_a_gpu() -> None:
@@ -109,3 +109,58 @@ def test_options_are_compared_as_the_module_understands_them(
     assert nvidia.same_option(now, wished) == same
     others = nvidia.other_options(Host(str(tmp_path)), {"nvidia": {"NVreg_Some": wished}})
     assert others == ([] if same else [f"NVreg_Some={wished}"])
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "reason"),
+    [
+        pytest.param(
+            "Failed to initialize NVML: Driver/library version mismatch\n"
+            "NVML library version: 525.85\n",
+            "",
+            "Failed to initialize NVML: Driver/library version mismatch",
+            id="a-version-after-the-reason",
+        ),
+        pytest.param(
+            "",
+            "error execution phase preflight: [preflight] Some fatal errors occurred:\n"
+            "\t[ERROR Port-6443]: Port 6443 is in use\n"
+            "[preflight] If you know what you are doing, you can make a check non-fatal with "
+            "`--ignore-preflight-errors=...`\n"
+            "To see the stack trace of this error execute with --v=5 or higher\n",
+            "[ERROR Port-6443]: Port 6443 is in use",
+            id="hints-after-the-reason",
+        ),
+        pytest.param(
+            "",
+            "dpkg: error processing archive x.deb (--unpack):\n cannot open archive\n"
+            "Errors were encountered while processing:\n x.deb\n",
+            "cannot open archive",
+            id="a-list-after-the-reason",
+        ),
+        pytest.param(
+            "",
+            'Traceback (most recent call last):\n  raise Odd("it failed")\nValueError: no number\n',
+            "ValueError: no number",
+            id="a-traceback",
+        ),
+        pytest.param("one\ntwo\n", "", "two", id="no-word-of-a-failure"),
+        pytest.param("", "Try --help\n", "Try --help", id="a-hint-alone"),
+        pytest.param("", "", "exit status 7, no output", id="nothing"),
+    ],
+)
+def test_the_line_that_says_the_reason_is_taken(out: str, err: str, reason: str) -> None:
+    assert Result(7, out, err).said == reason
+
+
+WARNING = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n"
+
+
+@pytest.mark.parametrize(("code", "err"), [(14, ""), (14, WARNING), (0, "")])
+def test_cards_with_a_damaged_inforom_are_read(code: int, err: str) -> None:
+    row = "0, Tesla T4, GPU-0, 15360, Enabled, 00000000:3B:00.0, 535.261.03\n"
+    host = answering(row + ("" if err else WARNING), code, err)
+    gpus, reason = nvidia.query(host)
+    assert ([gpu.uuid for gpu in gpus], reason) == (["GPU-0"], None)
+    assert host.run(["nvidia-smi", "-L"]).warned == (WARNING.strip(),)
+    assert host.run(["another", "-L"]).code == code

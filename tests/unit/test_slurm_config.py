@@ -178,6 +178,11 @@ def test_the_state_of_nodes_is_read_from_scontrol() -> None:
         ("gpu:t4:2,shard:t4:6", "gpu:t4:2,shard:6"),
         ("gpu:t4:2,shard:6", "gpu:t4:2,shard:6"),
         ("gpu:t4:1,mps:t4:10", "gpu:t4:1,mps:10"),
+        # Which sockets cards are at, and which of them a node has.
+        ("gpu:l4:1(S:0)", "gpu:l4:1"),
+        ("gpu:a100:8(S:0-1),shard:a100:32(S:0-1)", "gpu:a100:8,shard:32"),
+        ("gpu:a100:8(S:0,2),shard:32(S:0,2)", "gpu:a100:8,shard:32"),
+        ("gpu:t4:2(IDX:0-1)", "gpu:t4:2"),
     ],
 )
 def test_what_slurm_shows_is_read_as_it_was_declared(shown: str, declared: str) -> None:

@@ -89,6 +89,7 @@ def findings(
         *_fabric(facts, pool),
         *_runtimes(facts, locked),
         *_toolkit(facts, locked, pool),
+        *_others(facts),
         *_kubelet(facts, locked, cluster),
         *_kernel(facts, pool),
     ]
@@ -258,6 +259,23 @@ def _is_ours(membership: Mapping[str, Any], cluster: Cluster) -> bool | None:
         return None
     server = urlsplit(membership["server"])
     return server.netloc in cluster.endpoints or server.hostname in cluster.control_planes
+
+
+def _others(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what keeps a host from being a node; hosts that were read before have none of it."""
+    found = facts["kubernetes"]
+    named = (found["membership"] or {}).get("by")
+    for name, path in sorted(found.get("others", {}).items()):
+        if name != named:
+            yield Finding(
+                "kubernetes", "foreign", f"{name} is installed, {path}: uninstall it first"
+            )
+    for path in found.get("cni", []):
+        if path in found.get("cni_first", []):
+            text = f"{path} would win over flannel's configuration: move it away first"
+            yield Finding("pod network", "foreign", text)
+        else:
+            yield Finding("pod network", "runs", f"{path}, which comes after flannel's")
 
 
 def _kubelet(facts: Mapping[str, Any], lock: Lock | None, cluster: Cluster) -> Iterator[Finding]:

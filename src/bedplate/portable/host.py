@@ -5,12 +5,13 @@ Tests give another root and canned commands, so that collectors need no machine.
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import stat
 import subprocess
 import tempfile
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import proxy
 
@@ -18,6 +19,19 @@ from . import proxy
 KUBELET_CONFIG = "/etc/kubernetes/kubelet.conf"
 #: How long a process that is ended is waited for.
 _LAST_SECONDS = 5.0
+#: nvidia-smi's exit status where the data that a card keeps about itself are damaged.
+INFOROM = 14
+_INFOROM = re.compile(r"^WARNING: infoROM is corrupted.*$\n?", re.IGNORECASE | re.MULTILINE)
+_REASON = re.compile(
+    r"errors?\b|\bfail|\bcan ?not\b|\bcan't\b|\bcould ?n[o']t\b|\bunable\b|\bdenied\b|mismatch"
+    r"|\bnot (found|permitted|supported|allowed)\b|\bno such\b|\binvalid\b|\brefused\b|\bfatal\b"
+    r"|\btimed out\b|\bunknown\b|\bmissing\b|^E: ",
+    re.IGNORECASE,
+)
+_HINT = re.compile(
+    r"to see the stack trace|if you know what you are doing|^(see|try|use|run|for more)\b",
+    re.IGNORECASE,
+)
 
 
 class Result(NamedTuple):
@@ -30,11 +44,33 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    #: What nvidia-smi warned of beside its answer, a line each.
+    warned: Tuple[str, ...] = ()
+
     @property
     def said(self) -> str:
-        """The last line of what it said, errors first: enough for a reason."""
-        lines = (self.err.strip() or self.out.strip()).splitlines()
-        return lines[-1].strip() if lines else f"exit status {self.code}, no output"
+        """The line of what it said that says the reason, errors first.
+
+        The last one that names a failure; hints at what to try, headings and versions come after.
+        """
+        lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
+        lines = [line for line in lines if line]
+        telling = [line for line in lines if not _HINT.search(line) and not line.endswith(":")]
+        reasons = [line for line in telling if _REASON.search(line)]
+        chosen = reasons or telling or lines
+        return chosen[-1] if chosen else f"exit status {self.code}, no output"
+
+
+def _answered(answer: Result) -> Result:
+    """What nvidia-smi answered, without its warnings of cards whose infoROM is damaged.
+
+    It has read the cards then, and ends with a status of its own.
+    """
+    warned = tuple(line.strip() for line in _INFOROM.findall(answer.out + "\n" + answer.err))
+    if answer.code != INFOROM and not warned:
+        return answer
+    code = 0 if answer.code == INFOROM else answer.code
+    return Result(code, _INFOROM.sub("", answer.out), _INFOROM.sub("", answer.err), warned)
 
 
 class Permissions(NamedTuple):
@@ -218,7 +254,8 @@ class Host:
         environment: Optional[Dict[str, str]] = None,
     ) -> Result:
         """Run a command on the host."""
-        return self._runner(argv, timeout, environment)
+        answer = self._runner(argv, timeout, environment)
+        return _answered(answer) if argv[0] == "nvidia-smi" else answer
 
     @property
     def joined(self) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from .. import nvidia, os_release
+from .. import node_conflicts, nvidia, os_release
 from ..host import KUBELET_CONFIG, Host
 from .packages import UNKNOWN, Package, runfile
 
@@ -169,4 +169,7 @@ def kubernetes(host: Host, packages: Sequence[Package]) -> Dict[str, Any]:
         "kubelet": {"version": version, "active": active, "owner": owner} if version else None,
         "membership": membership,
         "control_plane": host.exists("/etc/kubernetes/manifests/kube-apiserver.yaml"),
+        "others": node_conflicts.others(host),
+        "cni": node_conflicts.configurations(host),
+        "cni_first": node_conflicts.first(host),
     }

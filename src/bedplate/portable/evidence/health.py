@@ -65,15 +65,40 @@ def _memory(host: Host, gpus: List[nvidia.Gpu], wish: Wishes, to: Collected) -> 
     to.checks.append(check("health.memory", what, {}, wrong, SEE))
 
 
-def _rows(host: Host, what: str, fields: Sequence[str]) -> Tuple[List[Dict[str, str]], str]:
-    """Ask ``nvidia-smi --query-<what>``, a row for each GPU; the reason where it does not say."""
+def _rows(
+    host: Host, what: str, fields: Sequence[str], warned: Optional[List[str]] = None
+) -> Tuple[List[Dict[str, str]], str]:
+    """Ask ``nvidia-smi --query-<what>``, a row for each GPU; the reason where it does not say.
+
+    Its warnings are added to ``warned``.
+    """
     query = "--query-{}={}".format(what, ",".join(fields))
     answer = host.run(["nvidia-smi", query, "--format=csv,noheader,nounits"])
+    if warned is not None:
+        warned.extend(answer.warned)
     if answer.code != 0:
         return [], answer.said
     rows = csv.reader(io.StringIO(answer.out), skipinitialspace=True)
     found = [dict(zip(fields, row)) for row in rows if len(row) == len(fields)]
     return found, "" if found else "nvidia-smi printed no GPU"
+
+
+def _inforom(gpus: List[nvidia.Gpu], warned: Sequence[str], to: Collected) -> None:
+    """Name the GPUs of whose infoROM nvidia-smi warns; where it warns of none, nothing is said."""
+    wrong = {}
+    for line in warned:
+        bus = line.rpartition(" ")[2].lower()
+        known = (str(gpu.number) for gpu in gpus if pci_end(gpu.bus) == pci_end(bus))
+        wrong[next(known, bus)] = "its infoROM is damaged"
+    if wrong:
+        what = "what the GPUs keep about themselves can be read"
+        fix = "Have the card checked: its ECC counts and limits may be wrong, though it computes."
+        to.checks.append(check("health.inforom", what, {}, wrong, fix))
+
+
+def pci_end(bus: str) -> str:
+    """A bus address without its domain, which nvidia-smi writes with four or eight digits."""
+    return bus.partition(":")[2]
 
 
 def _ecc(rows: List[Dict[str, str]], to: Collected) -> None:
@@ -168,7 +193,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         reason = f"the driver does not answer, which driver.library says: {silent}"
         to.checks.append(skipped("health.asked", what, reason))
         return
-    rows, unread = _rows(host, "gpu", _FIELDS)
+    warned: List[str] = []
+    rows, unread = _rows(host, "gpu", _FIELDS, warned)
+    _inforom(gpus, warned, to)
     if unread:
         to.checks.append(failed("health.asked", what, unread, SEE, "an answer"))
         return

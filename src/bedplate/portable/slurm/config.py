@@ -96,9 +96,11 @@ def gres(node: Node) -> str:
 def declared(shown: str) -> str:
     """What ``scontrol show node`` shows of a node's generic resources, in the words of `gres`.
 
-    Slurm gives shares the type of their card once the node has registered.
+    Slurm gives shares the type of their card once the node has registered, and adds in brackets
+    which sockets or numbers the cards are at.
     """
     words = []
+    shown = re.sub(r"\([^)]*\)", "", shown)
     for word in shown.split(",") if shown else ():
         name, *_, count = word.split(":")
         words.append(f"{name}:{count}" if name in SHARED.values() else word)

@@ -23,6 +23,9 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 LINKS = "/run/bedplate/slurm"
 RECORD = "/etc/bedplate/slurm-gpus.json"
 QUERY = ("nvidia-smi", "-q", "-x")
+END = "</nvidia_smi_log>"
+#: Exit status of a report that was made, with the warning that a card's infoROM is damaged.
+INFOROM = 14
 #: Where the kernel says which file under /dev/nvidia-caps opens a MIG instance.
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 
@@ -195,7 +198,10 @@ def _report() -> Tuple[int, str]:
     done = subprocess.run(
         QUERY, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=False
     )
-    return done.returncode, done.stdout if done.returncode == 0 else done.stdout + done.stderr
+    if done.returncode in (0, INFOROM):  # A warning follows the report, which is whole.
+        report, end, _ = done.stdout.partition(END)
+        return 0, report + end
+    return done.returncode, done.stdout + done.stderr
 
 
 def main() -> int:
