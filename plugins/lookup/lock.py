@@ -35,7 +35,9 @@ _raw:
   description:
     - The lock as a dictionary, with C(gpu_memory_gib) by model and, from the bill of materials,
       C(artifacts) and C(images) added. An artifact has C(version), C(url) and C(sha256). Images are
-      digests by name, under C(control_plane), C(node), C(gpu) and C(nobody).
+      digests by name, under C(control_plane), C(node), C(gpu) and C(nobody). C(packages) has the
+      C(url), C(systems) and C(key) of the mirror's repositories, and is empty where hosts have
+      sources of their own.
   type: list
   elements: dict
 """

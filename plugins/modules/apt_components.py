@@ -10,6 +10,7 @@ description:
   - Adds components such as V(non-free) to those entries of the running release that offer V(main),
     in one-line lists and deb822 files.
   - Writes no repository address, so a mirror that the user chose stays the mirror.
+  - Changes nothing where packages come from the site's mirror (M(bedplate.gpu.mirror_sources)).
   - Does not fetch the index. M(bedplate.gpu.debian_packages) does, when it needs to.
 author: [The Bedplate authors]
 options:
@@ -46,7 +47,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release, owned
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian, mirror
 
 
 def main() -> None:
@@ -56,7 +57,9 @@ def main() -> None:
     )
     host = Host()
     codename = os_release.keys(host).get("VERSION_CODENAME", "")
-    changes = debian.extend_sources(host, codename, module.params["components"])
+    # Where packages come from the site's mirror, the host's own sources are not read.
+    more = [] if mirror.in_force(host) else module.params["components"]
+    changes = debian.extend_sources(host, codename, more)
     diff = []
     for path, (before, after) in sorted(changes.items()):
         texts = {"before": shown(before), "after": shown(after)}

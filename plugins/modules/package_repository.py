@@ -12,7 +12,8 @@ short_description: Offer a vendor's package repository to apt or dnf
 description:
   - Writes the repository's definition and its key into files of its own. Other repositories of the
     host are never touched. Where the user offers the same address to apt already, that entry is
-    used and none is written, since apt refuses two with different keys.
+    used and none is written, since apt refuses two with different keys. Nor is one where packages
+    come from the site's mirror (M(bedplate.gpu.mirror_sources)), which has the vendor's too.
   - With apt, packages of the repository stay behind those from elsewhere, so that only what is
     asked for at an exact version comes from it, unless O(priority) says otherwise. With dnf it
     stands next to the others.
@@ -101,7 +102,7 @@ files:
   type: list
   elements: str
 offered_by:
-  description: The user's own file that offers the repository, where there is one.
+  description: The user's own file that offers the repository, or that of the site's mirror.
   returned: always
   type: str
 """
@@ -118,6 +119,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
+    mirror,
     openpgp,
     repositories,
 )
@@ -207,11 +209,12 @@ def main() -> None:
     path = repositories.key_path(repository, apt)
     wanted = repositories.apt_files(repository) if apt else repositories.rpm_files(repository)
     present = wish["state"] == "present"
-    theirs = repositories.offered_by(host, repository) if apt and present else None
+    mirrored = mirror.in_force(host)
+    theirs = (repositories.offered_by(host, repository) if apt else mirrored) if present else None
     keyed = present and not theirs
     for name in wanted:
         # The pin counts for the user's entry too.
-        if not present or (theirs and name.endswith(".sources")):
+        if not present or (theirs and name.endswith((".sources", ".repo"))):
             wanted[name] = ""
     diff = []
     known = openpgp.fingerprints_in(host, path) == [repository.fingerprint]
@@ -233,7 +236,7 @@ def main() -> None:
         diff.append({"header": name, "before": shown(before), "after": text})
         if not module.check_mode:
             put(host, wish["owner"], name, text)
-    name, _, stream = wish["module_stream"].partition(":")
+    name, _, stream = ("" if mirrored else wish["module_stream"]).partition(":")
     path = repositories.stream_path(name)
     before = host.content(path)
     now = repositories.stream(host, name)

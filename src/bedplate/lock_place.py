@@ -11,6 +11,7 @@ NAME = ".bedplate.lock.yml"
 #: Below a site, and no inventory: facts over those of the catalogue.
 FACTS = "facts"
 BILL = ".bedplate.bill.yml"
+PACKAGES = ".bedplate.packages.yml"
 
 
 def lock_path(site: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate import reading, writing
 from bedplate.errors import LockError, Problem
-from bedplate.lock_place import BILL, lock_path
+from bedplate.lock_place import BILL, PACKAGES, lock_path
 from bedplate.walking import files_of
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ _known: dict[str, tuple[str, dict[str, Any]]] = {}
 
 
 def locked_site(site: Path) -> dict[str, Any]:
-    """Return the lock of *site* with `artifacts`, `images` and `gpu_memory_gib`.
+    """Return the lock of *site* with `artifacts`, `images`, `packages` and `gpu_memory_gib`.
 
-    Raises LockError if it or the bill is missing or out of date.
+    Raises LockError if it or the bill is missing or out of date, or no packages are in its mirror.
 
     Plays ask for it in every task of every host, each in a process of its own: what was checked
     once is kept in memory, and below the site under a digest of the files that it came from. That
@@ -79,7 +79,7 @@ def _looked_at(site: Path) -> tuple[str, bool]:
             status = path.stat()
             times = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
             digest.update(f"{path} {times} {status.st_size}\n".encode())
-    for path in (lock_path(site), site / BILL, *_configurations()):
+    for path in (lock_path(site), site / BILL, site / PACKAGES, *_configurations()):
         _add(digest, path)
     dynamic = False
     for path in files_of(site, lambda name: name.startswith(".")):
@@ -145,7 +145,8 @@ def _checked(site: Path) -> dict[str, Any]:
 
     lock = checked_lock(site)
     content = content_of(lock)
-    return content | artifacts(site, lock) | {"gpu_memory_gib": _memory(site, content)}
+    added = {"packages": packages(site, lock), "gpu_memory_gib": _memory(site, content)}
+    return content | artifacts(site, lock) | added
 
 
 def _memory(site: Path, lock: dict[str, Any]) -> dict[str, int]:
@@ -185,3 +186,33 @@ def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
         },
         "images": images,
     }
+
+
+def packages(site: Path, lock: Lock) -> dict[str, Any]:
+    """Return where hosts take packages from: nothing where that is sources of their own.
+
+    `url` is the address below which each of `systems` has a repository, and `key` what signs it.
+    Raises LockError where the site's packages are not in its mirror.
+    """
+    if lock.sources.mode != "mirror" or lock.sources.packages != "mirror":
+        return {}
+    from bedplate.bill import Places
+    from bedplate.catalogue import catalogue_of
+    from bedplate.mirror.packages import place
+
+    known = place.load(site)
+    have = known.systems if known else []
+    lacking = sorted({pool.os for pool in lock.pools.values()} - set(have))
+    if known is None or lacking:
+        problem = Problem(
+            "packages of the site are not in its mirror",
+            str(place.path_of(site)),
+            got="no file" if known is None else f"nothing for {', '.join(lacking)}",
+            allowed="packages for each system of the site",
+            fix=f"run: bedplate mirror packages {site}; where hosts have sources of their own, set "
+            "bedplate_sources.packages: hosts",
+            rule="packages",
+        )
+        raise LockError([problem])
+    url = Places.of(lock.sources, catalogue_of(site)).file(f"https://{known.address}")
+    return {"url": url, "systems": known.systems, "key": known.key}

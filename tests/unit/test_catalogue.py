@@ -160,6 +160,8 @@ def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
                 "runtime-repositories.yml runtime-repository/docker-debian-12",
                 "hpc-tools.yml tool/mpi",
                 "repositories.yml repository/debian-12-vendor-repo",
+                "distribution-archives.yml archive/debian-12",
+                "host-packages.yml host-packages/debian-12-docker",
             )
         ),
     }

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate import cli
 from bedplate import locked_site as module
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.locked_site import locked_site
+from bedplate.mirror.packages import place
+from bedplate.portable.packages import openpgp
 from tests.unit.bill.made import make, sha256_of
 
 if TYPE_CHECKING:
@@ -183,3 +186,28 @@ def test_a_pipe_in_place_of_what_was_kept_is_not_waited_for(site: Path) -> None:
     (site / ".bedplate").mkdir()
     os.mkfifo(site / ".bedplate" / module.CACHE)
     assert locked_site(site)["pools"]
+
+
+def _public_key() -> bytes:
+    """Return a packet that has the form of a public key: enough for its fingerprint."""
+    body = b"\x04" + bytes(20)
+    return bytes([0x80 | 6 << 2, len(body)]) + body
+
+
+def test_packages_come_from_the_mirror_once_it_has_them(site: Path) -> None:
+    assert locked_site(site)["packages"] == {}  # the demo's hosts have sources of their own
+    wishes = site / "group_vars/all/bedplate.yml"
+    wishes.write_text(wishes.read_text().replace("  packages: hosts\n", ""))
+    assert cli.main(["plan", str(site)]) == 0
+    with pytest.raises(LockError, match=f"no file .* run: bedplate mirror packages {site}"):
+        locked_site(site)
+    key = openpgp.armoured(_public_key())
+    (fingerprint,) = openpgp.fingerprints(key.encode())
+    one = place.Place(fingerprint=fingerprint, key=key, systems=["debian-12"])
+    place.write(site, one)
+    with pytest.raises(LockError, match="nothing for debian-13"):
+        locked_site(site)
+    place.write(site, one.model_copy(update={"systems": ["debian-12", "debian-13"]}))
+    found = locked_site(site)["packages"]
+    assert found["url"] == f"http://10.213.0.1:5080/files/{one.address}"
+    assert found["key"] == key

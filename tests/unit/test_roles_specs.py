@@ -24,6 +24,7 @@ ENTRIES = {"main", "validate", "install", "configure", "verify"}
 WITHOUT = {
     "gpu_verify": {"validate", "install", "configure"},  # it only looks, and changes nothing
     "hpc_tools": {"configure"},  # programs to be started by hand or by jobs
+    "package_mirror": {"install"},  # files alone, before anything is installed
     "host_proxy": {"validate", "install"},  # files alone, for whatever is installed or will be
 }
 

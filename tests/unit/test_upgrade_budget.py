@@ -41,7 +41,7 @@ WISHES = {
     "bedplate_gpu": {"model": "t4-16gb", "count": 1},
     "bedplate_driver": {"branch": "580", "flavour": "open", "source": "vendor-repo"},
     "bedplate_kubernetes": {"version": "1.36", "endpoint": "192.0.2.1:6443", "cni": "flannel"},
-    "bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.2:5080"},
+    "bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.2:5080", "packages": "hosts"},
 }
 #: In place of a role's tasks. The driver's fail where it is not healthy, as the role's own do.
 ENTRY = """\

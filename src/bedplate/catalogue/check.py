@@ -25,6 +25,8 @@ REFERENCES = (
     ("driver-packages", "os", "systems", "os"),
     ("driver-packages", "branch", "driver-branches", "branch"),
     ("kernels", "os", "systems", "os"),
+    ("distribution-archives", "os", "systems", "os"),
+    ("host-packages", "os", "systems", "os"),
     ("repositories", "os", "systems", "os"),
     ("runtime-repositories", "os", "systems", "os"),
     ("container-runtimes", "os", "systems", "os"),

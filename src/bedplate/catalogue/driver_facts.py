@@ -65,8 +65,9 @@ class Repository(Value):
 class DistributionArchive(Value):
     """Where a distribution publishes its packages, and the key that it signs its index with.
 
-    Only the index is read, to see what is offered: hosts install from their own sources. It is
-    signed, so that its address may be without TLS.
+    The bill reads the index alone, to see what is offered. A mirror also takes packages from it,
+    and then `further` components too, where what the driver depends on lies. The index is signed,
+    so that its address may be without TLS.
     """
 
     archive: str
@@ -74,6 +75,7 @@ class DistributionArchive(Value):
     url: Annotated[str, Field(pattern=r"^https?://\S+/$")]
     suites: Annotated[list[str], Field(min_length=1)]
     components: Annotated[list[str], Field(min_length=1)]
+    further: list[str] = []
     key: Annotated[str, Field(pattern=r"^https?://\S+$")]
     fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
 

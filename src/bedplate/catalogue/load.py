@@ -55,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "framework-packages": Kind("package", published.FrameworkPackage, ("framework",)),
     "frameworks": Kind("framework", published.FrameworkBuild, ("framework", "version", "variant")),
     "gpu-models": Kind("gpu", hardware.GpuModel, ("model",)),
+    "host-packages": Kind("host-packages", system.HostPackages, ("os", "part")),
     "hpc-tools": Kind("tool", system.HpcTool, ("tool",)),
     "hypervisor-settings": Kind("setting", system.HypervisorSetting, ("platform", "setting")),
     "images": Kind("image", published.Image, ("image",)),
@@ -97,6 +98,7 @@ class Catalogue:
     framework_packages: dict[str, Fact[published.FrameworkPackage]]
     frameworks: dict[str, Fact[published.FrameworkBuild]]
     gpu_models: dict[str, Fact[hardware.GpuModel]]
+    host_packages: dict[str, Fact[system.HostPackages]]
     hpc_tools: dict[str, Fact[system.HpcTool]]
     hypervisor_settings: dict[str, Fact[system.HypervisorSetting]]
     images: dict[str, Fact[published.Image]]

@@ -35,6 +35,27 @@ class HypervisorSetting(Value):
     meaning: str
 
 
+class HostPackages(Value):
+    """Packages that roles install in whatever version a host's sources have, by what needs them.
+
+    `module` is what a driver's module is built with, and `hypervisor` what guests run on.
+    """
+
+    os: str
+    part: Literal[
+        "containerd",
+        "cri-o",
+        "docker",
+        "module",
+        "rdma",
+        "keepalived",
+        "haproxy",
+        "slurm",
+        "hypervisor",
+    ]
+    packages: Annotated[list[str], Field(min_length=1)]
+
+
 class HpcTool(Value):
     """A tool that clusters are tried, measured or watched with, and where it comes from.
 

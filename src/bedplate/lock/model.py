@@ -22,10 +22,15 @@ class Part(BaseModel):
 
 
 class Sources(Part):
-    """Where everything comes from."""
+    """Where everything comes from.
+
+    In mode `mirror` hosts take packages from it too, unless `packages` is `hosts`: then they have
+    sources of their own.
+    """
 
     mode: Literal["upstream", "mirror"]
     url: str | None = None
+    packages: Literal["mirror", "hosts"] = "mirror"
     keys: dict[str, str] = {}
     pip: str | None = None
     conda: str | None = None

@@ -16,6 +16,7 @@ from bedplate.bill.places import HTTPS
 from bedplate.lock import load_lock
 from bedplate.mirror import contents_command, service
 from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.packages import command as packages
 from bedplate.mirror.store import Store, cache
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     resolving.add_parser(verbs)
     inspecting.add_parser(verbs)
     contents_command.add_parser(verbs)
+    packages.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument(

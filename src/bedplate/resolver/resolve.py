@@ -206,6 +206,7 @@ def _plan(
         sources=locked.Sources(
             mode=wished.mode,
             url=url,
+            packages=wished.packages,
             keys=wished.keys or {},
             pip=wished.pip,
             conda=wished.conda.rstrip("/") if wished.conda else None,

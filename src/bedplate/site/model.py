@@ -275,12 +275,15 @@ class Sources(Wish):
     `keys` has the fingerprint of the key that signs a repository, by the repository's host, where
     that is not its vendor's: a mirror that signs again with a key of its own. `pip` and `conda` are
     a package index and a root of channels, which images are built from and notebooks install from.
+    `packages` says where hosts of mode `mirror` take packages from: the mirror alone, or sources of
+    their own.
     """
 
     mode: Literal["upstream", "mirror"] = "upstream"
     url: Annotated[str, Field(pattern=PLACE)] | None = None
     pip: Annotated[str, Field(pattern=PLACE)] | None = None
     conda: Annotated[str, Field(pattern=PLACE)] | None = None
+    packages: Literal["mirror", "hosts"] = "mirror"
     keys: dict[Annotated[str, Field(pattern=HOST)], Annotated[str, Field(pattern=KEY)]] | None = (
         None
     )

@@ -5,6 +5,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional
 
 from ..host import Host
+from . import mirror
 
 HEADER = "# Managed by Bedplate: changes here are lost.\n"
 SOURCES = "/etc/apt/sources.list.d"
@@ -69,10 +70,14 @@ def rpm_files(repository: Repository) -> Dict[str, str]:
 
 
 def offered_by(host: Host, repository: Repository) -> Optional[str]:
-    """The user's own file that already offers the repository to apt, or None.
+    """The file that offers the repository's packages instead of ours, or None.
 
-    apt refuses to work at all where two entries of one address name different keys.
+    The site's mirror does so for all. The user's own may, and apt refuses to work at all where two
+    entries of one address name different keys.
     """
+    mirrored = mirror.in_force(host)
+    if mirrored:
+        return mirrored
     names = ["/etc/apt/sources.list"]
     names += [f"{SOURCES}/{name}" for name in host.list(SOURCES)]
     wanted = repository.url.rstrip("/")

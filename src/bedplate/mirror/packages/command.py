@@ -1,0 +1,86 @@
+"""`bedplate mirror packages SITE`: fill the mirror with the packages of a site's hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedplate.bill.web import Web
+from bedplate.lock import load_lock
+from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.packages import keys, place
+from bedplate.mirror.packages.filling import fill
+from bedplate.mirror.store import Store, cache
+
+if TYPE_CHECKING:
+    from argparse import Namespace, _SubParsersAction
+
+DESCRIPTION = (
+    "Fetch the packages that the site's hosts install, with all that these depend on, and write "
+    "them into the mirror as repositories of the site's own, one for each system. Indexes and "
+    "packages are verified by the archives' keys; the new index is signed by the site's key, which "
+    "the first run makes. SITE/.bedplate.packages.yml has its public half: commit it."
+)
+EPILOG = (
+    "Needs apt-get and apt-ftparchive (package apt-utils), and gpg. The private key lies in "
+    "BEDPLATE_KEYS, or in ~/.local/share/bedplate/keys, for the user alone and without a "
+    "passphrase: keep it. A run that was interrupted goes on where it stopped."
+)
+
+
+def add_parser(verbs: _SubParsersAction[Any]) -> None:
+    """Add `packages` to the verbs of `bedplate mirror`."""
+    parser = verbs.add_parser(
+        "packages",
+        help="fill it with the packages of the site's hosts, signed by the site's key",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+    )
+    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument(
+        "--system",
+        action="append",
+        default=[],
+        metavar="OS",
+        help="a system of hosts that are in no pool, as debian-12; may be repeated",
+    )
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="certificates of the authorities to trust instead of the system's, in PEM",
+    )
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(options: Namespace) -> int:
+    """Carry the command out and return its exit status.
+
+    Raises:
+        BedplateError: the site has no mirror for its packages, or something can't be had.
+    """
+    site: Path = options.site
+    lock = load_lock(site)
+    if lock.sources.mode != "mirror" or lock.sources.packages != "mirror":
+        got = f"mode {lock.sources.mode}"
+        if lock.sources.mode == "mirror":
+            got += f", packages {lock.sources.packages}"
+        raise MirrorError(
+            "site takes its packages from its hosts' own sources",
+            str(site),
+            got,
+            "mode mirror, packages mirror",
+            f"set bedplate_sources, and run: bedplate plan {site}",
+        )
+    web = Web(options.ca)
+    try:
+        for one in fill(site, lock, Store(cache() / "mirror"), web, more=options.system):
+            state = "written" if one.changed else "up to date"
+            size = f"{one.size / 1e6:.0f} MB"
+            print(f"{one.system}: {one.packages} packages, {size}, {state}")
+    finally:
+        web.close()
+    known = place.load(site)
+    if known is not None:
+        print(f"signed by {known.fingerprint}; its private key is in {keys.home()}: keep it")
+    return 0

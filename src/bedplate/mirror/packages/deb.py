@@ -1,0 +1,180 @@
+"""A flat apt repository below the mirror's files: packages, their index, and its signature."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bedplate.mirror import atomic
+from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.packages.apt_root import ARCHITECTURE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bedplate.mirror.packages.apt_root import Deb
+    from bedplate.mirror.packages.keys import SigningKey
+
+ORIGIN = "bedplate-mirror"
+POOL = "pool"
+#: Where an index is found by its digest: a host that has read the old one still gets it.
+BY_HASH = "by-hash/SHA256"
+INDEXES = ("Packages", "Packages.xz")
+#: The file that names all others by digest, and is written last.
+SIGNED = "InRelease"
+EPOCH = re.compile(r"_[0-9]+%3a")
+SECONDS = 1800
+
+
+def file_name(deb: Deb) -> str:
+    """Return a package's name in the pool: without the epoch, as archives have it."""
+    return EPOCH.sub("_", deb.name)
+
+
+def publish(folder: Path, archives: Path, debs: Iterable[Deb], key: SigningKey) -> bool:
+    """Have a repository hold just these packages, and return whether anything changed.
+
+    What hosts read changes with one file, the signed one. Packages that are no longer listed go
+    after it; the index before stays, for hosts that are reading it.
+
+    Args:
+        folder: the repository.
+        archives: where the packages lie.
+        debs: the packages, each as its archive's index has it.
+        key: signs the index.
+
+    Raises:
+        MirrorError: apt-ftparchive is missing or fails.
+    """
+    chosen = {file_name(deb): archives / deb.name for deb in debs}
+    pool = folder / POOL
+    pool.mkdir(parents=True, exist_ok=True)
+    for name, path in chosen.items():
+        if not _same(path, pool / name):
+            _link(path, pool / name)
+    index = _index(pool, chosen)
+    packed = lzma.compress(index, preset=6)
+    unchanged = _read(folder / INDEXES[0]) == index and _signed_by(folder, key)
+    if not unchanged:
+        _write_index(folder, dict(zip(INDEXES, (index, packed), strict=True)), key)
+    gone = [path for path in pool.iterdir() if path.name not in chosen]
+    for path in gone:
+        path.unlink()
+    return not unchanged or bool(gone)
+
+
+def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -> None:
+    before = {path.name for path in (folder / BY_HASH).glob("*")}
+    current = {hashlib.sha256(_read(folder / name)).hexdigest() for name in INDEXES}
+    for content in contents.values():
+        with atomic.writing(folder / BY_HASH / hashlib.sha256(content).hexdigest()) as file:
+            file.write(content)
+    release = _release(contents)
+    for name, content in contents.items():
+        with atomic.writing(folder / name) as file:
+            file.write(content)
+    with atomic.writing(folder / SIGNED) as file:
+        file.write(key.clearsigned(release))
+    listed = {hashlib.sha256(content).hexdigest() for content in contents.values()}
+    for name in before - listed - current:
+        (folder / BY_HASH / name).unlink()
+
+
+def _index(pool: Path, chosen: Mapping[str, Path]) -> bytes:
+    """Return the index of the chosen packages alone: others of the pool go only afterwards."""
+    with tempfile.TemporaryDirectory(dir=pool.parent, prefix=".index-") as name:
+        work = Path(name)
+        (work / POOL).mkdir()
+        for one in chosen:
+            (work / POOL / one).symlink_to(pool.resolve() / one)
+        return _ftparchive(work, "packages", POOL)
+
+
+def _release(contents: Mapping[str, bytes]) -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        for file, content in contents.items():
+            (work / file).write_bytes(content)
+        fields = {
+            "Origin": ORIGIN,
+            "Label": ORIGIN,
+            "Architectures": ARCHITECTURE,
+            "Acquire-By-Hash": "yes",
+        }
+        options = [
+            part
+            for field, value in fields.items()
+            for part in ("-o", f"APT::FTPArchive::Release::{field}={value}")
+        ]
+        options += ["-o", "APT::FTPArchive::MD5=false", "-o", "APT::FTPArchive::SHA1=false"]
+        return _ftparchive(work, *options, "release", ".")
+
+
+def _ftparchive(work: Path, *words: str) -> bytes:
+    program = shutil.which("apt-ftparchive")
+    if program is None:
+        raise MirrorError(
+            "an index of packages cannot be written",
+            "PATH",
+            "no apt-ftparchive",
+            "apt's own program for archives",
+            "run 'apt-get install apt-utils'",
+        )
+    done = subprocess.run(
+        [program, "-q", *words],
+        cwd=work,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise MirrorError(
+            "an index of packages cannot be written",
+            str(work),
+            said[-1] if said else f"status {done.returncode}",
+            "an index",
+            "see that the disk is not full",
+        )
+    return done.stdout
+
+
+def _signed_by(folder: Path, key: SigningKey) -> bool:
+    """Say whether there is a signed index of the packages that are listed, by this key."""
+    text = _read(folder / SIGNED)
+    listed = hashlib.sha256(_read(folder / INDEXES[0])).hexdigest().encode()
+    return listed in text and key.has_signed(text)
+
+
+def _same(source: Path, target: Path) -> bool:
+    if not target.is_file() or target.stat().st_size != source.stat().st_size:
+        return False
+    if source.samefile(target):
+        return True
+    with source.open("rb") as one, target.open("rb") as other:
+        digests = [hashlib.file_digest(file, "sha256").digest() for file in (one, other)]
+    return digests[0] == digests[1]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Have a file in two places, without its bytes twice where both are of one file system."""
+    fresh = target.with_name(f".new-{target.name}")
+    fresh.unlink(missing_ok=True)
+    try:
+        os.link(source, fresh)
+    except OSError:
+        shutil.copyfile(source, fresh)
+    fresh.chmod(0o644)
+    fresh.replace(target)
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""

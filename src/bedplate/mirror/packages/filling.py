@@ -1,0 +1,130 @@
+"""Filling a mirror with a site's packages: looked up, fetched, written as signed repositories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bedplate.catalogue import catalogue_of
+from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.index import FileEntry
+from bedplate.mirror.packages import deb, keys, place
+from bedplate.mirror.packages.apt_root import AptRoot
+from bedplate.mirror.packages.wanted import systems
+from bedplate.mirror.store import cache, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from bedplate.bill.web import Web
+    from bedplate.lock import Lock
+    from bedplate.mirror.packages.apt_root import Deb
+    from bedplate.mirror.packages.wanted import System
+    from bedplate.mirror.store import Store
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What the mirror has of one system's packages: how many, their bytes, whether it changed."""
+
+    system: str
+    packages: int
+    size: int
+    changed: bool
+
+
+def fill(
+    site: Path, lock: Lock, store: Store, web: Web, *, more: Sequence[str] = ()
+) -> Iterator[Filled]:
+    """Have the mirror hold what the hosts of a site install, and yield each system when it does.
+
+    The key is made with the first fill, and `SITE/.bedplate.packages.yml` has its public half.
+
+    Raises:
+        MirrorError: a system's packages can't be had here, or not whole.
+        ResolveError: a key of an archive doesn't come.
+    """
+    found = systems(lock, catalogue_of(site), more)
+    refuse_others(site, found)
+    key, known = _key(site)
+    try:
+        for system in found:
+            debs = _fetched(system, web)
+            with store.filling():
+                folder = store.place(f"{known.address}/{system.name}")
+                changed = deb.publish(folder, _root(system).archives, debs, key)
+                _record(store, f"{known.address}/{system.name}/", folder)
+            names = sorted({*known.systems, system.name})
+            known = known.model_copy(update={"systems": names})
+            place.write(site, known)
+            yield Filled(system.name, len(debs), sum(one.size for one in debs), changed)
+    finally:
+        key.close()
+
+
+def refuse_others(site: Path, found: Sequence[System]) -> None:
+    """Refuse a site of which a system's packages can't be had by this version."""
+    if not found:
+        raise MirrorError(
+            "no system is known to have packages for",
+            str(site),
+            "a lock without pools",
+            "hosts in pools, or their system",
+            "name the system with --system, as in --system debian-12",
+        )
+    for system in found:
+        if system.format != "deb" or not system.sources:
+            raise MirrorError(
+                f"packages of {system.name} cannot be mirrored",
+                str(site),
+                "a system whose archives the catalogue does not have",
+                "Debian and Ubuntu",
+                "offer its packages from a mirror of your own (reposync, Satellite) that hosts use "
+                "already, and set bedplate_sources.packages: hosts",
+            )
+
+
+def _root(system: System) -> AptRoot:
+    return AptRoot(cache() / "packages" / system.name)
+
+
+def _fetched(system: System, web: Web) -> list[Deb]:
+    """Fetch all that a system's hosts install, and return it, each once."""
+    root = _root(system)
+    fingerprints = {}
+    for source in system.sources:
+        one = source.repository
+        fingerprints[one.fingerprint] = keys.trusted(web, one)
+    root.prepare(system, fingerprints)
+    every: dict[str, Deb] = {}
+    for wanted in system.wanted:
+        debs = root.closure(system, wanted)
+        root.fetch(system, wanted, debs)
+        every.update({one.name: one for one in debs})
+    debs = sorted(every.values())
+    root.keep_only(debs)
+    return debs
+
+
+def _key(site: Path) -> tuple[keys.SigningKey, place.Place]:
+    """Return the site's key, made where it has none, and what the site says of it."""
+    home = keys.home()
+    known = place.load(site)
+    if known is not None:
+        return keys.SigningKey.kept(home, known.fingerprint, place.path_of(site)), known
+    key = keys.SigningKey.made(home, site.resolve().name)
+    return key, place.Place(fingerprint=key.fingerprint, key=key.public())
+
+
+def _record(store: Store, prefix: str, folder: Path) -> None:
+    """Have the mirror's record list what lies below a folder, and nothing else there."""
+    contents = store.contents()
+    files = {name: entry for name, entry in contents.files.items() if not name.startswith(prefix)}
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        with path.open("rb") as file:
+            sha256 = digest_of(file)
+        name = prefix + str(path.relative_to(folder))
+        recipe = f"sha256:{sha256}"
+        files[name] = FileEntry(sha256=sha256, size=path.stat().st_size, recipe=recipe)
+    store.record(contents.model_copy(update={"files": files}))

@@ -1,0 +1,208 @@
+"""Which packages a lock's hosts install, and from which archives: of lock and catalogue alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bedplate.bill.needs import VENDOR, Repository
+from bedplate.site.load import NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock import Lock
+    from bedplate.lock.model import Cluster, Pool, Runtime
+
+#: The distribution's package of a runtime; CRI-O is in none.
+OF_DISTRO = {"containerd": "containerd", "docker": "docker.io"}
+RUNTIMES = {"containerd": "containerd", "cri_o": "cri-o", "docker": "docker"}
+#: MPS' control daemon where the distribution packages it alone, and whose version it has.
+MPS, MPS_LIKE = "nvidia-cuda-mps", "libcuda1"
+VENDOR_RELEASE = "-1"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An archive that packages are taken from.
+
+    Attributes:
+        repository: its address, suites, components and key.
+        origin: what its index says of itself, where only exact versions are taken from it.
+    """
+
+    repository: Repository
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What hosts of one system install together.
+
+    Attributes:
+        name: a pool, or what else the hosts are.
+        packages: versions by name; an empty one is any, and one may end with a star.
+    """
+
+    name: str
+    packages: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class System:
+    """All that hosts of one system install, and where it comes from; no sources: none are known."""
+
+    name: str
+    format: str
+    sources: tuple[Source, ...]
+    wanted: tuple[Wanted, ...]
+
+
+def systems(lock: Lock, catalogue: Catalogue, more: Iterable[str] = ()) -> list[System]:
+    """Return what each system of the lock's pools installs, and of *more* systems.
+
+    The lock doesn't say the system of hosts that are in no pool: they are taken to have one of
+    those.
+    """
+    names = sorted({pool.os for pool in lock.pools.values()} | set(more))
+    return [_system(name, lock, catalogue) for name in names]
+
+
+def _system(name: str, lock: Lock, catalogue: Catalogue) -> System:
+    pools = {key: pool for key, pool in lock.pools.items() if pool.os == name}
+    wanted = [
+        Wanted(key, dict(_of_pool(key, pool, lock, catalogue))) for key, pool in pools.items()
+    ]
+    parts = _Parts(catalogue, name)
+    if lock.cluster is not None:
+        by = lock.cluster.kubernetes.endpoint_by
+        balanced = {} if by == "external" else dict(parts.of(by))
+        wanted.append(Wanted("control_plane", dict(_runtime(lock.cluster, parts)) | balanced))
+    if any("slurm" in host.groups for host in lock.hosts.values()):
+        wanted.append(Wanted("slurm", dict(parts.of("slurm"))))
+    distribution = catalogue.systems[name].value.os
+    kind = "rpm" if distribution.startswith(("rhel", "rocky")) else "deb"
+    found = tuple(_sources(name, pools.values(), lock, catalogue))
+    return System(name, kind, found, tuple(one for one in wanted if one.packages))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    catalogue: Catalogue
+    system: str
+
+    def of(self, part: str) -> Iterator[tuple[str, str]]:
+        """Yield the packages of a part that the distribution has in one version."""
+        fact = self.catalogue.host_packages.get(f"{self.system}-{part}")
+        for package in fact.value.packages if fact else ():
+            yield package, ""
+
+
+def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
+    parts = _Parts(catalogue, pool.os)
+    if pool.kind == "hypervisor":
+        yield from parts.of("hypervisor")
+    driver = pool.nvidia_driver
+    if driver is not None:
+        yield from driver.packages.items()
+        if driver.source != "precompiled":
+            yield from _headers(pool, parts)
+        if pool.sharing.mode == "mps" and MPS_LIKE in driver.packages:
+            yield MPS, driver.packages[MPS_LIKE]
+    if pool.nvidia_fabric is not None:
+        yield from pool.nvidia_fabric.packages.items()
+    if pool.kernel:
+        yield f"linux-image-{pool.kernel}", ""
+    for version in pool.cuda_toolkit:
+        release = "-".join(version.split(".")[:2])
+        yield f"cuda-toolkit-{release}", version + VENDOR_RELEASE
+    if pool.rdma is not None and pool.rdma.stack == "inbox":
+        yield from parts.of("rdma")
+    for package in pool.hpc_tools.packages.values() if pool.hpc_tools else ():
+        yield package, ""
+    nodes = any(host.pool == name and set(NODES) & set(host.groups) for host in lock.hosts.values())
+    if lock.cluster is not None and nodes:
+        yield from _runtime(lock.cluster, parts)
+
+
+def _headers(pool: Pool, parts: _Parts) -> Iterator[tuple[str, str]]:
+    """Yield what the driver's module is built with: for the site's kernel, or for the newest."""
+    for package, version in parts.of("module"):
+        if pool.kernel and package.startswith("linux-headers-"):
+            yield f"linux-headers-{pool.kernel}", version
+        else:
+            yield package, version
+
+
+def _decided(cluster: Cluster) -> tuple[str, Runtime]:
+    """Return the cluster's container runtime, by the lock's name of it."""
+    found = {name: getattr(cluster, name) for name in RUNTIMES}
+    return next((name, one) for name, one in found.items() if one is not None)
+
+
+def _runtime(cluster: Cluster, parts: _Parts) -> Iterator[tuple[str, str]]:
+    name, runtime = _decided(cluster)
+    replaced = {"runc"} if runtime.source == "vendor-repo" and name != "cri_o" else set()
+    for package, version in parts.of(RUNTIMES[name]):
+        if package not in replaced:
+            yield package, version
+    if runtime.source == "vendor-repo":
+        yield from runtime.packages.items()
+    elif runtime.source == "distro" and name in OF_DISTRO:
+        yield OF_DISTRO[name], f"{runtime.version}*"
+
+
+def _sources(
+    name: str, pools: Collection[Pool], lock: Lock, catalogue: Catalogue
+) -> Iterator[Source]:
+    """Yield a system's archives, each with the key that the site trusts for its host."""
+    for source in (
+        *_distribution(name, catalogue),
+        *_driver_vendor(name, pools, catalogue),
+        *_runtime_vendor(name, lock.cluster, catalogue),
+    ):
+        one = source.repository
+        named = lock.sources.keys.get(urlsplit(one.index).netloc, one.fingerprint)
+        yield replace(source, repository=replace(one, fingerprint=named))
+
+
+def _distribution(name: str, catalogue: Catalogue) -> Iterator[Source]:
+    for one in (fact.value for fact in catalogue.distribution_archives.values()):
+        if one.os == name:
+            components = (*one.components, *one.further)
+            suites = tuple(one.suites)
+            yield Source(
+                Repository(one.url, one.key, one.fingerprint, suites=suites, components=components)
+            )
+
+
+def _driver_vendor(name: str, pools: Collection[Pool], catalogue: Catalogue) -> Iterator[Source]:
+    drivers = {pool.nvidia_driver.source for pool in pools if pool.nvidia_driver}
+    vendor = catalogue.repositories.get(f"{name}-{VENDOR}")
+    if vendor and (VENDOR in drivers or any(pool.cuda_toolkit for pool in pools)):
+        fact = vendor.value
+        key = fact.url + fact.key
+        yield Source(Repository(fact.url, key, fact.fingerprint, fact.format), fact.origin)
+
+
+def _runtime_vendor(name: str, cluster: Cluster | None, catalogue: Catalogue) -> Iterator[Source]:
+    if cluster is None:
+        return
+    called, runtime = _decided(cluster)
+    if runtime.source != VENDOR:
+        return
+    minor = ".".join(runtime.version.split(".")[:2])
+    for one in (fact.value for fact in catalogue.runtime_repositories.values()):
+        if one.os == name and RUNTIMES[called] in one.runtimes:
+            suite = one.suite if one.suite != "/" else None
+            repository = Repository(
+                one.url.replace("{minor}", minor),
+                one.key.replace("{minor}", minor),
+                one.fingerprint,
+                one.format,
+                suites=(suite,) if suite else (),
+                components=(one.components or "main",) if suite else (),
+            )
+            yield Source(repository, one.origin.replace("{minor}", minor))
