@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.mirror import Contents, MirrorError, atomic, oci, processes, render
+from bedplate.mirror.address import Address
 from bedplate.mirror.store import Store
 from tests.substrate.images import recipes
 
@@ -93,21 +94,13 @@ def test_files_that_nothing_lists_go(tmp_path: Path) -> None:
     assert not (store.files / "dl.k8s.io/v0").exists()
 
 
-def test_nginx_serves_and_takes_no_pushes(tmp_path: Path) -> None:
-    text = render.nginx(tmp_path / "r", tmp_path / "m", "192.0.2.1", 5080, 4321, as_root=False)
+def test_a_path_that_nginx_would_read_otherwise_is_refused(tmp_path: Path) -> None:
+    address = Address("http", "192.0.2.1", 5080)
+    text = render.nginx(render.Served(tmp_path / "r", tmp_path / "m", address, "t"), tmp_path)
     assert "listen 192.0.2.1:5080;" in text
-    assert "proxy_pass http://127.0.0.1:4321;" in text
-    assert f'root "{tmp_path}/m";' in text
-    assert text.count("limit_except GET { deny all; }") == 2
     assert "user " not in text.replace("the user", "")
     with pytest.raises(MirrorError, match="nginx can't serve from this directory"):
-        render.nginx(tmp_path / 'a"b', tmp_path, "192.0.2.1", 5080, 4321, as_root=False)
-
-
-def test_the_served_registry_is_read_only(tmp_path: Path) -> None:
-    served = json.loads(render.registry(tmp_path, 4321, read_only=True))
-    assert served["storage"]["maintenance"]["readonly"] == {"enabled": True}
-    assert served["http"]["addr"] == "127.0.0.1:4321"
+        render.nginx(render.Served(tmp_path / 'a"b', tmp_path, address, "t"), tmp_path)
 
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]

@@ -165,6 +165,7 @@ class Web:
                     continue
                 if answer.status_code not in (OK, PARTIAL):
                     raise refused(what, url, f"HTTP {answer.status_code} {answer.reason}")
+                self._count(answer, 0)
                 yield answer
                 return
 
@@ -194,11 +195,14 @@ class Web:
             except requests.RequestException as error:  # broken off on the way
                 if not left:
                     raise _unanswered(url, error) from error
+        self._count(answer, len(body))
+        return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+
+    def _count(self, answer: requests.Response, size: int) -> None:
         with self._lock:
             self.traffic.requests += 1 + len(answer.history)
-            self.traffic.received += len(body)
-            self.traffic.hosts.add(urlsplit(answer.url).netloc)
-        return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+            self.traffic.received += size
+            self.traffic.hosts |= {urlsplit(one.url).netloc for one in (*answer.history, answer)}
 
     def _whole(
         self, method: str, url: str, headers: Mapping[str, str] | None

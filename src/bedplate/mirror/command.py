@@ -1,33 +1,32 @@
-"""`bedplate mirror serve|status|stop|list SITE`; `resolve` and `inspect` are the bill's."""
+"""`bedplate mirror serve|status|stop SITE`; `resolve` and `inspect` are the bill's."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import urllib.parse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedplate.arguments import path_of
+from bedplate.bill import Places, load_bill
 from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
-from bedplate.bill import load_bill
-from bedplate.bill.places import HTTPS
+from bedplate.catalogue import catalogue_of
 from bedplate.lock import load_lock
-from bedplate.mirror import contents_command, service
+from bedplate.mirror import check, contents_command, service
+from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import command as packages
 from bedplate.mirror.store import Store, cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-
+#: So many things that are wrong are named in a refusal.
+SHOWN = 4
 VERBS = {
-    "serve": "start the mirror on this machine",
-    "status": "say whether it serves; 1 if not",
-    "stop": "stop it",
-    "list": "list what it holds for the site",
+    "serve": "serve it from this machine, in the background",
+    "status": "say whether it is served; 1 if not, or if something of the bill is not there",
+    "stop": "stop serving it",
 }
 
 
@@ -47,46 +46,48 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
             "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
         )
         one.set_defaults(run=main)
+        if verb == "serve":
+            for name, what in (("certificate", "with those it stands on"), ("key", "its key")):
+                one.add_argument(
+                    f"--{name}", type=path_of, metavar="FILE", help=f"for https: {what}, in PEM"
+                )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run one verb; ``status`` ends with 1 when hosts are not served.
+    """Run one verb; ``status`` ends with 1 when hosts are not served with all of the bill.
 
     Raises:
         MirrorError: the site has no mirror, or it can't be started.
     """
     site: Path = arguments.site
-    url = _url(site)
+    address = _address(site)
     match arguments.verb:
         case "serve":
-            mirror = _mirror(url)
+            mirror = _mirror(address, arguments.certificate, arguments.key)
             _refuse_other_contents(site, mirror.store)
-            started = mirror.start(_registry())
-            print(f"{url}: {'serving' if started else 'already serving'} {mirror.store.root}")
+            started = mirror.start()
+            print(f"{address}: {'serving' if started else 'already serving'} {mirror.store.root}")
             return 0
         case "stop":
-            name = service.find(url)
+            name = service.find(address)
             stopped = service.stop(name) if name else []
-            print(f"{url}: " + (f"stopped {', '.join(stopped)}" if stopped else "not running"))
+            print(f"{address}: " + ("stopped" if stopped else "not running"))
             return 0
-        case "status":
-            mirror = _mirror(url)
-            healthy = mirror.healthy()
-            print(f"{url}: {'serving' if healthy else 'not serving'}, logs in {mirror.run}")
-            return 0 if healthy else 1
         case _:
-            contents = _mirror(url).store.contents()
-            for address, file in sorted(contents.files.items()):
-                print(f"file   {file.size:>12} sha256:{file.sha256} https://{address}")
-            for name, image in sorted(contents.images.items()):
-                print(f"image  {image.size:>12} {image.digest} {name}")
-            return 0
+            name = service.find(address)
+            run = service.run_directory(name or address.name)
+            healthy = service.healthy(run)
+            print(f"{address}: {'serving' if healthy else 'not serving'}, logs in {run}")
+            wrong = _wrong(site, Store(cache() / "mirror"))
+            for damage in wrong:
+                print(damage)
+            return 0 if healthy and not wrong else 1
 
 
-def _url(site: Path) -> str:
+def _address(site: Path) -> Address:
     sources = load_lock(site).sources
     if sources.mode == "mirror" and sources.url:
-        return sources.url.rstrip("/")
+        return Address.of(sources.url)
     raise MirrorError(
         "site has no mirror",
         str(site),
@@ -96,51 +97,51 @@ def _url(site: Path) -> str:
     )
 
 
-def _refuse_other_contents(site: Path, store: Store) -> None:
+def _wrong(site: Path, store: Store) -> list[check.Damage]:
+    """Return what of the site's bill is missing or has another size; none without a bill."""
     bill = load_bill(site)
     if bill is None:
-        return  # it is written from what the mirror serves
-    here = store.contents()
-    files = {file.url.removeprefix(HTTPS): file.sha256 for file in bill.files.values()}
-    found = {address: entry.sha256 for address, entry in here.files.items()}
-    lacking = [address for address, sha256 in files.items() if found.get(address) != sha256]
-    digests = {name: entry.digest for name, entry in here.images.items()}
-    lacking += [name for name, image in bill.images.items() if digests.get(name) != image.digest]
-    if lacking:
+        return []  # it is written from what the mirror serves
+    places = Places(None, Places.hosts(catalogue_of(site)))
+    return check.check(bill, store, places, sizes_only=True)
+
+
+def _refuse_other_contents(site: Path, store: Store) -> None:
+    if wrong := _wrong(site, store):
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise MirrorError(
             "mirror does not hold what the site's bill lists",
             str(store.root),
-            f"without or with another {', '.join(sorted(lacking))}",
+            "; ".join(str(one) for one in wrong[:SHOWN]) + more,
             "every file and image of the bill",
-            "copy each file to files/HOST/PATH below it, and each image into its registry as "
-            "HOST/NAME; where the change is intended, remove the bill and run: "
-            f"bedplate mirror resolve {site}",
+            f"run: bedplate mirror fill {site}; where the mirror is right and the bill is not, "
+            f"remove the bill and run: bedplate mirror resolve {site}",
         )
 
 
-def _mirror(url: str) -> service.Mirror:
-    address = urllib.parse.urlsplit(url)
-    host, port = address.hostname or "", address.port or 80
-    name = service.find(url) or f"{host}-{port}"
-    return service.Mirror(name, host, Store(cache() / "mirror"), port)
-
-
-def _registry() -> Path:
-    own = sorted((cache() / "tools").glob("registry-*/bin/registry"))
-    found = own[-1] if own else shutil.which("registry")
-    if not found:
+def _mirror(address: Address, certificate: Path | None, key: Path | None) -> service.Mirror:
+    secure = address.scheme == "https"
+    if secure != (certificate is not None) or secure != (key is not None):
+        given = [f"--{name}" for name, one in (("certificate", certificate), ("key", key)) if one]
         raise MirrorError(
-            "the mirror needs an OCI registry",
-            f"{cache() / 'tools'} and PATH",
-            "no program 'registry'",
-            "the CNCF Distribution registry",
-            "put its program `registry` on PATH",
+            "the address and the certificate do not go together",
+            f"bedplate_sources.url {address}",
+            " and ".join(given) or "no certificate",
+            "--certificate and --key with https, neither with http",
+            "name both, or have the site's address begin with http://",
         )
-    return Path(found)
+    for path in filter(None, (certificate, key)):
+        if not path.is_file():
+            raise MirrorError("no such file", str(path), "nothing", "a file in PEM", "name it")
+    files = [path and path.absolute() for path in (certificate, key)]
+    name = service.find(address) or address.name
+    return service.Mirror(name, address.host, Store(cache() / "mirror"), address.port, *files)
 
 
 def run(given: Sequence[str]) -> int:
     """Parse and run the words after ``bedplate mirror``."""
     top = argparse.ArgumentParser(prog="bedplate")
     add_parser(top.add_subparsers(required=True))
-    return main(top.parse_args(["mirror", *given]))
+    options = top.parse_args(["mirror", *given])
+    status: int = options.run(options)
+    return status

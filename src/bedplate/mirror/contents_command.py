@@ -1,23 +1,27 @@
-"""`bedplate mirror fill|check SITE`: what the mirror holds."""
+"""`bedplate mirror fill|check|list|pack|unpack SITE`: what the mirror holds."""
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.arguments import path_of
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
 from bedplate.lock import load_lock
-from bedplate.mirror import check
+from bedplate.mirror import atomic, check, listing, service
+from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
 from bedplate.mirror.progress import sized
 from bedplate.mirror.store import Store, cache
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
+    from pathlib import Path
+
+    from bedplate.bill import Bill
 
 OK, DAMAGED = 0, 1
 
@@ -35,7 +39,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
     )
     fill.add_argument(
         "--ca",
-        type=Path,
+        type=path_of,
         metavar="FILE",
         help="certificates of the authorities to trust instead of the system's, in PEM",
     )
@@ -43,6 +47,21 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         "--jobs", type=int, default=JOBS, metavar="N", help=f"downloads at once (default: {JOBS})"
     )
     fill.set_defaults(usage_error=fill.error)
+    listed = _verb(
+        verbs,
+        "list",
+        run_list,
+        "list what the bill has, for people, programs, skopeo or a firewall",
+        "List the files and images of the site's bill. text names what of them the mirror lacks; "
+        "skopeo is a file for `skopeo sync`, hosts are host names and ports for a firewall.",
+    )
+    listed.add_argument("--format", choices=listing.FORMATS, default="text", help="default: text")
+    for name, run, text in (
+        ("pack", run_pack, "write what the bill lists to one file, to carry on a disk"),
+        ("unpack", run_unpack, "take what `pack` wrote, after all of it is verified by the bill"),
+    ):
+        packed = _verb(verbs, name, run, text, f"{text[0].upper()}{text[1:]}.")
+        packed.add_argument("file", type=path_of, metavar="FILE", help="a tar archive")
     _verb(
         verbs,
         "check",
@@ -57,7 +76,7 @@ def _verb(
     verbs: _SubParsersAction[Any], name: str, run: object, text: str, description: str
 ) -> Any:
     parser = verbs.add_parser(name, help=text, description=description)
-    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.set_defaults(run=run)
     return parser
 
@@ -73,18 +92,17 @@ def run_fill(options: Namespace) -> int:
     if options.jobs < 1:
         options.usage_error("--jobs must be at least 1")
     site: Path = options.site
-    lock, catalogue = load_lock(site), catalogue_of(site)
-    bill = checked_bill(site, lock, catalogue)
-    built = {name for name, one in needs_of(lock, catalogue).images.items() if one.built}
-    store = Store(cache() / "mirror")
+    bill, store, vendors = _known(site)
+    needs = needs_of(load_lock(site), catalogue_of(site))
+    built = {name for name, one in needs.images.items() if one.built}
     web = Web(options.ca)
     try:
         with store.filling(lambda holder: _waiting(store, holder)):
             started = time.monotonic()
-            vendors = Places(None, Places.hosts(catalogue))
             filling = Filling(store, web, vendors, built, options.jobs)
             count = filling.fill(bill)
             seconds = time.monotonic() - started
+            service.refresh_all(store)
     finally:
         web.close()
     fetched = filling.progress.fetched
@@ -93,6 +111,8 @@ def run_fill(options: Namespace) -> int:
         f"{site} ({sized(filling.progress.total)}): {count} parts fetched, {sized(fetched)} in "
         f"{seconds:.1f} s ({sized(fetched / max(seconds, 0.001))}/s)"
     )
+    if web.traffic.hosts:
+        print(f"fetched from: {', '.join(sorted(web.traffic.hosts))}")
     return OK
 
 
@@ -111,10 +131,8 @@ def run_check(options: Namespace) -> int:
         BedplateError: the bill cannot be used.
     """
     site: Path = options.site
-    lock, catalogue = load_lock(site), catalogue_of(site)
-    bill = checked_bill(site, lock, catalogue)
-    store = Store(cache() / "mirror")
-    found = check.check(bill, store, Places(None, Places.hosts(catalogue)))
+    bill, store, vendors = _known(site)
+    found = check.check(bill, store, vendors)
     for damage in found:
         print(damage)
     count = f"{len(bill.files)} files and {len(bill.images)} images of {site}"
@@ -127,3 +145,69 @@ def run_check(options: Namespace) -> int:
         return DAMAGED
     print(f"{store.root} holds the {count}, with the bill's sizes and digests")
     return OK
+
+
+def run_list(options: Namespace) -> int:
+    """List the site's bill.
+
+    Raises:
+        BedplateError: the bill cannot be used.
+    """
+    bill, store, vendors = _known(options.site)
+    match options.format:
+        case "json":
+            print(listing.as_json(bill, vendors), end="")
+        case "skopeo":
+            print(listing.skopeo(bill), end="")
+        case "hosts":
+            print(listing.hosts(bill, vendors), end="")
+        case _:
+            found = check.check(bill, store, vendors, sizes_only=True)
+            wrong = {one.name: one.wrong for one in reversed(found)}
+            print(listing.text(bill, wrong), end="")
+    return OK
+
+
+def run_pack(options: Namespace) -> int:
+    """Write the site's part of the mirror to one file, and its checksum beside it.
+
+    Raises:
+        BedplateError: the bill cannot be used, the mirror lacks something, the disk is full.
+    """
+    bill, store, vendors = _known(options.site)
+    target: Path = options.file
+    with store.filling(lambda holder: _waiting(store, holder)):
+        carrying = Carrying(bill, store, vendors)
+        sha256 = carrying.pack(target)
+    sums = target.with_name(f"{target.name}.sha256")
+    atomic.write(sums, f"{sha256}  {target.name}\n")
+    print(
+        f"{target}: {sized(carrying.progress.total)}, sha256:{sha256}\n"
+        f"{sums}: its checksum, for sha256sum -c. On the other side, with the same site: "
+        f"bedplate mirror unpack SITE {target.name}"
+    )
+    return OK
+
+
+def run_unpack(options: Namespace) -> int:
+    """Verify a packed mirror by the site's bill and put it into this machine's mirror.
+
+    Raises:
+        BedplateError: the bill cannot be used, the file is not what it lists, the disk is full.
+    """
+    bill, store, vendors = _known(options.site)
+    with store.filling(lambda holder: _waiting(store, holder)):
+        size = Carrying(bill, store, vendors).unpack(options.file)
+        service.refresh_all(store)
+    print(
+        f"{store.root} has the {len(bill.files)} files and {len(bill.images)} images of "
+        f"{options.site} ({sized(size)}), each verified by its digest"
+    )
+    return OK
+
+
+def _known(site: Path) -> tuple[Bill, Store, Places]:
+    """Return a site's bill, this machine's mirror, and the vendors' addresses."""
+    catalogue = catalogue_of(site)
+    bill = checked_bill(site, load_lock(site), catalogue)
+    return bill, Store(cache() / "mirror"), Places(None, Places.hosts(catalogue))

@@ -19,7 +19,6 @@ from bedplate.errors import BedplateError, Problem
 from bedplate.mirror import wanted
 from bedplate.mirror.download import FULL, Downloads, Part, StoppedError
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 from bedplate.mirror.progress import Progress, sized
 
 if TYPE_CHECKING:
@@ -81,7 +80,13 @@ class Filling:
                 repository, tag = split(image.name)
                 digests = [f"sha256:{part.sha256}" for part in image.blobs]
                 self.store.images.name(repository, tag, image.manifests, digests)
-        self._record(files, images)
+        whole = {name: part for name, part in files.items() if not part.wrong_size()}
+        pulled = [
+            image
+            for image in images
+            if self.store.images.tagged(*split(image.name)) == image.manifests[0]
+        ]
+        self.store.add_to_record(wanted.entries(whole, pulled))
         if problems:
             raise BedplateError(problems)
         self.store.forget_incoming()
@@ -167,24 +172,6 @@ class Filling:
                         raise self._full(self.progress.total - self.progress.done) from error
                     raise _unwritable(error, str(self.store.root)) from error
         return problems
-
-    def _record(self, files: dict[str, Part], images: list[WantedImage]) -> None:
-        before = self.store.contents()
-        found = {
-            address: FileEntry(
-                sha256=part.sha256, size=part.size, recipe=f"{wanted.SHA256}{part.sha256}"
-            )
-            for address, part in files.items()
-            if not part.wrong_size()
-        }
-        pulled = {
-            image.name: ImageEntry(
-                digest=image.manifests[0], size=image.size, recipe=image.manifests[0]
-            )
-            for image in images
-            if self.store.images.tagged(*split(image.name)) == image.manifests[0]
-        }
-        self.store.record(Contents(files=before.files | found, images=before.images | pulled))
 
 
 def _not_built(name: str, root: str) -> ResolveError:

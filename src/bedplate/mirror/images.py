@@ -30,10 +30,15 @@ class Images:
     def _top(self) -> Path:
         return self.folder / "docker/registry/v2"
 
+    @property
+    def blobs(self) -> Path:
+        """Where all bytes lie, by their digests."""
+        return self._top / "blobs/sha256"
+
     def blob(self, digest: str) -> Path:
         """Return where the bytes of a digest lie."""
         value = digest.removeprefix("sha256:")
-        return self._top / "blobs/sha256" / value[:2] / value / "data"
+        return self.blobs / value[:2] / value / "data"
 
     def manifest(self, digest: str) -> dict[str, Any] | None:
         """Return a manifest whose bytes are those of its digest; None if it is not there."""

@@ -1,13 +1,18 @@
-"""Starting, looking at and stopping a mirror: a registry on the loopback and nginx before it."""
+"""Starting, looking at and stopping a mirror: nginx over the store, without any other program."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import http.client
 import json
 import os
+import resource
+import secrets
 import shutil
+import signal
 import socket
+import ssl
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from bedplate import reading
 from bedplate.mirror import atomic, processes, render
+from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store, cache
 
@@ -30,89 +36,130 @@ REGISTRY_ENVIRONMENT = {"OTEL_TRACES_EXPORTER": "none"}
 
 @dataclass(frozen=True)
 class Mirror:
-    """A mirror's processes for one network.
+    """A mirror's process for one network.
 
     Attributes:
         name: the network's; the run directory is named so.
         address: what the hosts reach: the network's gateway, which must exist already.
         store: the root, which mirrors share.
         port: of the address.
+        certificate, key: files in PEM, for https.
     """
 
     name: str
     address: str
     store: Store
     port: int = PORT
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def at(self) -> Address:
+        """Where it listens."""
+        return Address("https" if self.certificate else "http", self.address, self.port)
 
     @property
     def url(self) -> str:
         """The address as hosts use it."""
-        return f"http://{self.address}:{self.port}"
+        return str(self.at)
 
     @property
     def run(self) -> Path:
-        """The directory of the processes' configurations, records and logs."""
+        """The directory of the process' configuration, record and log."""
         return run_directory(self.name)
 
-    def start(self, registry: Path) -> bool:
+    def start(self) -> bool:
         """Start what does not run and return when hosts are served; say whether it had to.
 
         Raises:
-            MirrorError: nginx is missing, or a process does not come up; its log is quoted.
+            MirrorError: nginx is missing, or does not come up; its log is quoted.
         """
+        with _one_at_a_time():
+            return self._start()
+
+    def _start(self) -> bool:
         settings = {
+            "scheme": self.at.scheme,
             "address": self.address,
             "port": self.port,
             "root": str(self.store.root),
-            "registry": str(registry),
+            "certificate": str(self.certificate or ""),
+            "key": str(self.key or ""),
         }
-        if self.healthy() and _settings(self.run) == settings:
+        before = _settings(self.run) or {}
+        if self.healthy() and settings.items() <= before.items():
+            refresh(self.run, self.store)
             return False
-        stop(self.name)
-        nginx = _nginx()
+        _stop(self.run)
+        program = _nginx()
         self.store.files.mkdir(parents=True, exist_ok=True)
         self.store.registry.mkdir(parents=True, exist_ok=True)
-        inner = _free_port()
+        served = render.Served(
+            self.run,
+            self.store.root,
+            self.at,
+            secrets.token_hex(16),
+            self.certificate,
+            self.key,
+            as_root=os.geteuid() == 0,
+            files=_files(),
+        )
+        conf = self.run / "nginx.conf"
+        atomic.write(conf, render.nginx(served, self.store.images.blobs))
+        refresh(self.run, self.store)
+        settings |= {"token": served.token}
         atomic.write(self.run / "mirror.json", json.dumps(settings, indent=2) + "\n")
-        atomic.write(
-            self.run / "registry.yml",
-            render.registry(self.store.registry, inner, read_only=True),
-        )
-        atomic.write(
-            self.run / "nginx.conf",
-            render.nginx(
-                self.run,
-                self.store.root,
-                self.address,
-                self.port,
-                inner,
-                as_root=os.geteuid() == 0,
-            ),
-        )
         try:
-            _start_registry(self.run, registry, inner)
-            conf = str(self.run / "nginx.conf")
             processes.start(
                 self.run / "nginx.json",
-                [nginx, "-e", "stderr", "-p", str(self.run), "-c", conf],
+                [program, "-e", "stderr", "-p", str(self.run), "-c", str(conf)],
                 self.run / "nginx.log",
                 {},
             )
-            _wait(self.run, "nginx", self.address, self.port)
+            _wait(self.run, "nginx", self.at, served.token)
         except BaseException:
-            stop(self.name)
+            _stop(self.run)
             raise
         return True
 
     def healthy(self) -> bool:
-        """Say whether both processes run and the address serves the registry through nginx."""
-        alive = all(processes.running(self.run / f"{part}.json") for part in ("registry", "nginx"))
-        return alive and _answers(self.address, self.port)
+        """Say whether the process runs and the address is answered by this very one."""
+        return healthy(self.run)
+
+
+def healthy(run: Path) -> bool:
+    """Say whether a run directory's process runs, and its address is answered by this very one."""
+    found = _settings(run) or {}
+    running = processes.running(run / "nginx.json") is not None
+    if not running or not found.get("token"):
+        return False
+    at = Address(str(found.get("scheme", "http")), str(found["address"]), int(str(found["port"])))
+    return _answers(at, str(found["token"]))
 
 
 def run_directory(name: str) -> Path:
     """Return the directory of a network's processes."""
     return cache() / "run" / name
+
+
+def refresh(run: Path, store: Store) -> None:
+    """Let a mirror know the images that its store has now."""
+    changed = False
+    for name, text in render.maps(store.images).items():
+        place = run / name
+        if not place.is_file() or place.read_text() != text:
+            atomic.write(place, text)
+            changed = True
+    found = processes.running(run / "nginx.json")
+    if changed and found:
+        os.kill(found.pid, signal.SIGHUP)
+
+
+def refresh_all(store: Store) -> None:
+    """Let every mirror of a store know the images that it has now."""
+    for path in sorted((cache() / "run").glob("*/mirror.json")):
+        if (_settings(path.parent) or {}).get("root") == str(store.root):
+            refresh(path.parent, store)
 
 
 def stop(name: str, *, forget: bool = False) -> list[str]:
@@ -122,17 +169,35 @@ def stop(name: str, *, forget: bool = False) -> list[str]:
     *forget*, for a network that is being removed, they go too.
     """
     run = run_directory(name)
-    stopped = [part for part in ("nginx", "registry") if processes.stop(run / f"{part}.json")]
-    if forget and run.is_dir():
-        shutil.rmtree(run)
+    if not run.is_dir():
+        return []
+    with _one_at_a_time():
+        stopped = _stop(run)
+        if forget:
+            shutil.rmtree(run)
     return stopped
 
 
-def find(url: str) -> str | None:
+def _stop(run: Path) -> list[str]:
+    """End the process, and the registry that mirrors of earlier versions had behind it."""
+    return [part for part in ("nginx", "registry") if processes.stop(run / f"{part}.json")]
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Hold the lock of all mirrors' processes: two that look, stop and start take turns."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def find(address: Address) -> str | None:
     """Return the name of the mirror that was started for an address, if there is one."""
     for path in sorted((cache() / "run").glob("*/mirror.json")):
-        settings = _settings(path.parent)
-        if settings and f"http://{settings['address']}:{settings['port']}" == url:
+        found = _settings(path.parent) or {}
+        place = found.get("scheme", "http"), found.get("address"), found.get("port")
+        if place == tuple(address):
             return path.parent.name
     return None
 
@@ -148,7 +213,7 @@ def writable_registry(store: Store, registry: Path) -> Iterator[int]:
     processes.stop(run / "registry.json")  # of a fill that was killed: the caller holds the lock
     port = _free_port()
     store.registry.mkdir(parents=True, exist_ok=True)
-    atomic.write(run / "registry.yml", render.registry(store.registry, port, read_only=False))
+    atomic.write(run / "registry.yml", render.registry(store.registry, port))
     try:
         _start_registry(run, registry, port)
         yield port
@@ -164,7 +229,7 @@ def _start_registry(run: Path, registry: Path, port: int) -> None:
         run / "registry.log",
         REGISTRY_ENVIRONMENT,
     )
-    _wait(run, "registry", "127.0.0.1", port)
+    _wait(run, "registry", Address("http", "127.0.0.1", port), "")
 
 
 def _settings(run: Path) -> dict[str, object] | None:
@@ -197,21 +262,39 @@ def _free_port() -> int:
         return port
 
 
-def _answers(address: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(address, port, timeout=5)
+def _answers(address: Address, token: str) -> bool:
+    """Ask a server for its health; without a *token*, a registry whether it is one."""
+    connection = _connection(address)
     try:
-        connection.request("GET", "/v2/")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
+        connection.request("GET", "/healthz" if token else "/v2/")
+        answer = connection.getresponse()
+        return answer.status == 200 and (not token or answer.read().decode().strip() == token)
+    except (OSError, http.client.HTTPException, ValueError):
         return False
     finally:
         connection.close()
 
 
-def _wait(run: Path, part: str, address: str, port: int) -> None:
+def _connection(address: Address) -> http.client.HTTPConnection:
+    if address.scheme == "http":
+        return http.client.HTTPConnection(address.host, address.port, timeout=5)
+    # Its token is what it is known by: the certificate may be any authority's.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(address.host, address.port, timeout=5, context=context)
+
+
+def _files() -> int:
+    """Return how many files a worker may open: nginx cannot raise the hard limit but as root."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return render.FILES if hard == resource.RLIM_INFINITY else min(render.FILES, hard)
+
+
+def _wait(run: Path, part: str, address: Address, token: str) -> None:
     deadline = time.monotonic() + HEALTHY_SECONDS
     while processes.running(run / f"{part}.json"):
-        if _answers(address, port):
+        if _answers(address, token):
             return
         if time.monotonic() > deadline:
             break
@@ -219,9 +302,9 @@ def _wait(run: Path, part: str, address: str, port: int) -> None:
     said = (run / f"{part}.log").read_text(errors="replace").strip().splitlines()[-4:]
     raise MirrorError(
         f"the mirror's {part} does not serve",
-        f"{address}:{port}",
+        address.place,
         " | ".join(said) or f"no answer within {HEALTHY_SECONDS:.0f} s and nothing in its log",
-        "an answer to GET /v2/",
+        "an answer of its own",
         "the address must be this machine's own (a podman network's gateway exists once a"
         " container of it runs) and the port free",
     )

@@ -74,6 +74,12 @@ class Store:
         """Where downloads grow, by digest, until they are whole."""
         return self.root / "incoming"
 
+    def add_to_record(self, more: Contents) -> None:
+        """Add to the record what is there now; what else it has stays."""
+        before = self.contents()
+        files, images = before.files | more.files, before.images | more.images
+        self.record(Contents(files=files, images=images))
+
     def place(self, address: str) -> Path:
         """Return where the file of a vendor's address (``HOST/PATH``) lies.
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from bedplate.bill.places import HTTPS
 from bedplate.mirror.download import Part
 from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from bedplate.bill import Bill, Image, Places
     from bedplate.mirror.store import Store
 
@@ -88,6 +91,25 @@ def image(
     if not all(re.fullmatch(r"[0-9a-f]{64}", blob.sha256) for blob in blobs):
         raise _no_manifest(name, entry)
     return WantedImage(name, manifests(name, entry), blobs)
+
+
+def entries(
+    files: Mapping[str, Part],
+    images: Iterable[WantedImage],
+    along: Mapping[str, FileEntry] | None = None,
+) -> Contents:
+    """Return what a mirror's record has of files by address and of images."""
+    found = {
+        address: FileEntry(sha256=part.sha256, size=part.size, recipe=f"{SHA256}{part.sha256}")
+        for address, part in files.items()
+    }
+    named = {
+        image.name: ImageEntry(
+            digest=image.manifests[0], size=image.size, recipe=image.manifests[0]
+        )
+        for image in images
+    }
+    return Contents(files=found | dict(along or {}), images=named)
 
 
 def _no_manifest(name: str, entry: Image) -> MirrorError:

@@ -22,7 +22,7 @@ def up(network: str, gateway: str, *, skip_missing: bool = False) -> None:
     tools = known_tools()
     fill(store, tools, skip_missing=skip_missing)
     mirror = service.Mirror(network, gateway, store)
-    if mirror.start(tools["registry"].program("registry")):
+    if mirror.start():
         print(f"[mirror] serving {store.root} at {mirror.url}", flush=True)
 
 

@@ -1,0 +1,92 @@
+"""What a site's bill lists, for other programs: lines, JSON, skopeo's own file, a firewall's list.
+
+Whatever the form, it is the bill's content: the mirror may lack some of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import yaml
+
+from bedplate.bill.places import split
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bedplate.bill import Bill, Places
+
+FORMATS = ("text", "json", "skopeo", "hosts")
+PORTS = {"http": 80, "https": 443}
+SKOPEO = """\
+# skopeo sync --all --preserve-digests --scoped --src yaml --dest docker FILE REGISTRY/PREFIX
+# A tag may have moved since the bill was written: compare what came with
+"""
+REDIRECTS = """\
+# Some of these redirect to other hosts (stores of blobs and of release files), which change:
+# `bedplate mirror fill` lists the ones that it has fetched from.
+"""
+
+
+def text(bill: Bill, wrong: Mapping[str, str]) -> str:
+    """Return a line for each file and image; *wrong* says what is not whole."""
+    lines = []
+    for name, file in sorted(bill.files.items(), key=lambda item: item[1].url):
+        line = f"file   {file.size:>12} sha256:{file.sha256} {file.url}"
+        lines.append(line + _said(wrong.get(name)))
+    for name, image in sorted(bill.images.items()):
+        lines.append(f"image  {image.size:>12} {image.digest} {name}{_said(wrong.get(name))}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _said(wrong: str | None) -> str:
+    return f"  [{wrong}]" if wrong else ""
+
+
+def as_json(bill: Bill, places: Places) -> str:
+    """Return the bill as one object, with the hosts that it is fetched from."""
+    of_file, of_image = {"version", "url", "sha256", "size"}, {"digest", "manifest", "size"}
+    content = {
+        "files": [
+            {
+                "name": name,
+                **file.model_dump(mode="json", include=of_file),
+            }
+            for name, file in sorted(bill.files.items())
+        ],
+        "images": [
+            {"name": name, **image.model_dump(mode="json", include=of_image)}
+            for name, image in sorted(bill.images.items())
+        ],
+        "hosts": [f"{host}:{port}" for host, port in _hosts(bill, places)],
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def skopeo(bill: Bill) -> str:
+    """Return the images as a file for `skopeo sync --src yaml`, by registry."""
+    content: dict[str, dict[str, dict[str, list[str]]]] = {}
+    digests = []
+    for name, image in sorted(bill.images.items()):
+        repository, tag = split(name)
+        host, _, path = repository.partition("/")
+        images = content.setdefault(host, {"images": {}})["images"]
+        images.setdefault(path, []).append(tag)
+        digests.append(f"# {name} {image.digest}\n")
+    return SKOPEO + "".join(digests) + yaml.safe_dump(content, sort_keys=True)
+
+
+def hosts(bill: Bill, places: Places) -> str:
+    """Return host names and ports that a fill connects to, a line each."""
+    found = _hosts(bill, places)
+    return REDIRECTS + "".join(f"{host} {port}/tcp\n" for host, port in found)
+
+
+def _hosts(bill: Bill, places: Places) -> list[tuple[str, int]]:
+    urls = [file.url for file in bill.files.values()]
+    urls += [places.official(name) for name in bill.images]
+    urls += [index for one in bill.packages.values() for index in one.indexes]
+    parts = [urlsplit(url) for url in urls]
+    return sorted({(str(one.hostname), one.port or PORTS[one.scheme]) for one in parts})
