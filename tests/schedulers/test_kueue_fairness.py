@@ -79,7 +79,7 @@ def fairness(kueue: RunningKueue, number: int, seconds: tuple[float, float], see
     with KubeletDouble(api) as kubelets:
         api.create_all(jobs.pop("one"))
         eventually(
-            lambda: sum(one.devices for one in kubelets.spans.values() if not one.end) > 40, 120
+            lambda: sum(one.devices for one in kubelets.spans.values() if not one.end) > 40, 300
         )
         came = time.monotonic()
         api.create_all([one for pair in zip(*_even(jobs), strict=True) for one in pair if one])
@@ -92,11 +92,11 @@ def fairness(kueue: RunningKueue, number: int, seconds: tuple[float, float], see
                 waiting[team] = sum(not holds(one, "QuotaReserved") for one in found)
             return min(waiting.values()) > 0
 
-        eventually(lambda: not all_wait(), 500, pause=1)
+        eventually(lambda: not all_wait(), 1500, pause=1)
         end = time.monotonic()
         spans = list(kubelets.spans.values())
         eventually(
-            lambda: all(holds(one, "Finished") for one in kueue.workloads(*WEIGHTS)), 500, pause=2
+            lambda: all(holds(one, "Finished") for one in kueue.workloads(*WEIGHTS)), 1500, pause=2
         )
     told = [evictions(one) for one in kueue.workloads(*WEIGHTS)]
     assert len(told) == sum(map(len, jobs.values())) + int(number / sum(WEIGHTS.values()))
@@ -156,7 +156,8 @@ def test_a_thousand_jobs_share_by_weight(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Over 1,000 jobs each team's GPU seconds are within 5 % of its ideal."""
-    found = fairness(kueue, 1000, (2.0, 6.0), seed=43)
+    # Long enough that admission, on a busy machine too, keeps the GPUs in use.
+    found = fairness(kueue, 1000, (6.0, 18.0), seed=43)
     figures["fair shares, 1,000 jobs"] = found
     record_property("told", "\n".join(f"{key}: {value:.3f}" for key, value in found.items()))
     for team in WEIGHTS:
