@@ -10,8 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import requests
+
 from bedplate.packing.shares import RESOURCE, WHOLE
 from bedplate.schedulers.packing_config import NAME
+from tests.schedulers.api import ApiError
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.nodes import add_nodes
 from tests.schedulers.packing import Packing, packed_node
@@ -50,29 +53,41 @@ class Watcher:
         self.refused: set[str] = set()
         self.last = 0.0
         self._changed = threading.Condition()
+        self._closed = threading.Event()
 
     def __enter__(self) -> Self:
-        listed = self._api.call("GET", self._api.path("pods", "v1", NAMESPACE))
-        version = listed["metadata"]["resourceVersion"]
-        threading.Thread(target=self._watch, args=(version,), daemon=True).start()
+        threading.Thread(target=self._follow, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass  # the watch ends with the control plane
+        self._closed.set()
 
-    def _watch(self, version: str) -> None:
-        for event in self._api.watch(self._api.path("pods", "v1", NAMESPACE), version):
-            pod = event["object"]
-            name = pod["metadata"]["name"]
-            with self._changed:
-                if pod["spec"].get("nodeName"):
-                    if name not in self.bound:
-                        self.bound.add(name)
-                        self.last = time.monotonic()
-                    self.refused.discard(name)
-                elif any(c["reason"] == "Unschedulable" for c in _conditions(pod)):
-                    self.refused.add(name)
-                self._changed.notify_all()
+    def _follow(self) -> None:
+        """List and watch, again whenever a busy API server has cut the watch off."""
+        path = self._api.path("pods", "v1", NAMESPACE)
+        while not self._closed.is_set():
+            try:
+                listed = self._api.call("GET", path)
+                for pod in listed["items"]:
+                    self._saw(pod)
+                for event in self._api.watch(path, listed["metadata"]["resourceVersion"]):
+                    if event["type"] == "ERROR":
+                        break
+                    self._saw(event["object"])
+            except (ApiError, requests.RequestException, ConnectionError):
+                self._closed.wait(0.5)
+
+    def _saw(self, pod: dict[str, Any]) -> None:
+        name = pod["metadata"]["name"]
+        with self._changed:
+            if pod["spec"].get("nodeName"):
+                if name not in self.bound:
+                    self.bound.add(name)
+                    self.last = time.monotonic()
+                self.refused.discard(name)
+            elif any(c["reason"] == "Unschedulable" for c in _conditions(pod)):
+                self.refused.add(name)
+            self._changed.notify_all()
 
     def decided(self, count: int, patience: float = PATIENCE) -> None:
         """Wait until so many pods were bound or refused."""
