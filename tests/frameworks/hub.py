@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import signal
 
     from tests.schedulers.control_plane import ControlPlane
+    from tests.schedulers.kubelets import KubeletDouble
+    from tests.schedulers.kueue import RunningKueue
 
 ROOT = Path(__file__).parents[2]
 #: The same packages as in the image of the hub.
@@ -85,11 +88,53 @@ class Standin:
         self._server.server_close()
 
 
+class KubeletLogs:
+    """The part of a node's kubelet that has logs: it answers for each container with its path."""
+
+    def __init__(self, plane: ControlPlane, node: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                text = f"log of {self.path.partition('?')[0]}\n".encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trusted.load_cert_chain(*plane.authority.issue(f"system:node:{node}"))
+        self._server.socket = trusted.wrap_socket(self._server.socket, server_side=True)
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._server.server_port}},
+        }
+        path = plane.api.path("nodes", "v1", None, node)
+        plane.api.patch(path, {"status": status}, "status")
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 class RunningHub:
     """The hub's own configuration with addresses of loopback, and one token for the tests."""
 
-    def __init__(self, plane: ControlPlane, standin: Standin, settings: dict[str, Any]) -> None:
-        self.plane, self.standin = plane, standin
+    def __init__(
+        self,
+        plane: ControlPlane,
+        standin: Standin,
+        settings: dict[str, Any],
+        kueue: RunningKueue,
+        kubelets: KubeletDouble,
+    ) -> None:
+        self.plane, self.standin, self.kueue, self.kubelets = plane, standin, kueue, kubelets
         self.folder = plane.folder / "hub"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/hub"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import tempfile
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +14,15 @@ import pytest
 
 from bedplate.frameworks import hub_objects
 from bedplate.hub import magic
-from tests.frameworks.hub import ACCOUNT, PASSWORD, Browser, RunningHub, Standin
+from tests.frameworks.hub import ACCOUNT, PASSWORD, Browser, KubeletLogs, RunningHub, Standin
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
-from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kubelets import KubeletDouble, Span
 from tests.schedulers.kueue import API, RunningKueue
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import add_nodes
 from tests.schedulers.workloads import pod_spec
+from tests.site.cluster import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +32,9 @@ CODE = "LEARN-MORE"
 TEAMS = {
     "intro": {"gpus": {"pool_class": (2, 0)}, "members": ["ada"]},
     "lab": {"gpus": {"pool_class": (1, 0)}, "members": ["bea"]},
+    "crowd": {"gpus": {"pool_class": (5, 0)}, "members": ["ada"]},
 }
+CROWD = [f"s{number:02}" for number in range(1, 51)]
 
 
 def course(name: str, **more: Any) -> dict[str, Any]:
@@ -48,13 +53,13 @@ def lesson(begin: timedelta, end: timedelta) -> list[str]:
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RunningHub]:
-    """Start a control plane, Kueue, and the hub of two courses; one has two shares."""
-    lock = lock_of({"pool_class": [{}]}, TEAMS, gpus=4, preset={"queue": {"order": "StrictFIFO"}})
+    """Start a control plane, Kueue, and the hub of three courses, with two, one and five shares."""
+    lock = lock_of({"pool_class": [{}]}, TEAMS, gpus=8, preset={"queue": {"order": "StrictFIFO"}})
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-hub-") as folder,
         ControlPlane(Path(folder), aggregates=True) as plane,
         Standin() as standin,
-        KubeletDouble(plane.api, "127.0.0.1"),
+        KubeletDouble(plane.api, "127.0.0.1") as kubelets,
     ):
         kueue = RunningKueue(plane, lock, places=True)
         add_nodes(plane.api, nodes_of(lock))
@@ -64,11 +69,15 @@ def hub() -> Iterator[RunningHub]:
             "zone": "UTC",
             "sign_in": "native",
             "admins": ["ada"],
-            "courses": {"intro": course("intro"), "lab": course("lab", members=["bea"])},
+            "courses": {
+                "intro": course("intro"),
+                "lab": course("lab", members=["bea"]),
+                "crowd": course("crowd", members=CROWD),
+            },
         }
         for one in hub_objects.rights(settings["courses"]):
             plane.api.apply(one)
-        found = RunningHub(plane, standin, settings)
+        found = RunningHub(plane, standin, settings, kueue, kubelets)
         found.secret("code-intro", CODE)
         found.secret("account-ada", "a-password-of-ada")
         found.secret("account-bea", "a-password-of-bea")
@@ -76,9 +85,9 @@ def hub() -> Iterator[RunningHub]:
         yield found
 
 
-def pods(hub: RunningHub) -> dict[str, str]:
-    """Return the UIDs of the course's pods by name, those that end left out."""
-    listed = hub.plane.api.get("pods", "v1", "intro")
+def pods(hub: RunningHub, course: str = "intro") -> dict[str, str]:
+    """Return the UIDs of a course's pods by name, those that end left out."""
+    listed = hub.plane.api.get("pods", "v1", course)
     return {
         one["metadata"]["name"]: one["metadata"]["uid"]
         for one in listed
@@ -268,11 +277,11 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     address = f"{hub.settings['service']['shares_url']}/services/shares"
     use = "access:services!service=shares"
 
-    def does(line: str, course: str = "lab", scope: str = use) -> str:
+    def does(line: str, course: str = "lab", scope: str = use, cell: str | None = None) -> str:
         made = hub.api("POST", "users/bea/tokens", {"scopes": [scope]})
         monkeypatch.setenv(magic.ADDRESS, f"{address}/{course}")
         monkeypatch.setenv(magic.TOKEN, made["token"])
-        magic.share(line)
+        magic.share(line, cell)
         return str(capsys.readouterr().out)
 
     eventually(lambda: "No shares." in does("list"))
@@ -288,6 +297,24 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     assert annotations["hub.jupyter.org/username"] == "bea"
     assert annotations["bedplate.io/user"] == ACCOUNT
     assert does(f"release {name}") == f"{name}: released\n"
+    # A cell in a share of its own: what it prints comes back, and an interrupt ends the share.
+    asked, ask = Counter[str](), magic.ask
+
+    def interrupted(method: str, path: str = "", body: Any = None) -> dict[str, Any]:
+        found = ask(method, path, body)
+        asked["output"] += bool(found.get("output"))
+        if asked["output"] == 2:
+            raise KeyboardInterrupt
+        return found
+
+    with KubeletLogs(hub.plane, "pool-class-0"), monkeypatch.context() as patched:
+        patched.setattr(magic, "ask", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            does("1 1h", cell="!nvidia-smi -L")
+    told = capsys.readouterr().out
+    name = told.partition(":")[0]
+    assert re.search(rf"log of /containerLogs/lab/{name}-\w+/share\n{name}: running, until", told)
+    assert does("list") == "No shares.\n"
     # A notebook's own token has the scope: that which the hub puts into the pod.
     hub.api("POST", "users/bea/server", {"profile": "lab-jax"})
     (pod,) = eventually(lambda: hub.plane.api.get("pods", "v1", "lab"))
@@ -302,3 +329,45 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     hub.stop(signal.SIGKILL)
     hub.start()
     eventually(lambda: "No shares." in does("list"))
+
+
+@pytest.mark.prove
+def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub) -> None:
+    """Hub and Kueue die while 5 run and 45 wait: nobody is lost, doubled or early."""
+    hub.api("POST", "users", {"usernames": CROWD})
+    for name in CROWD:
+        hub.api("POST", f"users/{name}/server", {"profile": "crowd-jax"})
+    wanted = {"ready": 5, "spawn": 45}
+    eventually(lambda: Counter(states(hub).values()) == wanted, 120)
+    everybody = {f"jupyter-{name}" for name in CROWD}
+    eventually(lambda: set(pods(hub, "crowd")) == everybody, 120)
+    before = pods(hub, "crowd")
+    hub.stop(signal.SIGKILL)
+    hub.kueue.process.stop(signal.SIGKILL)
+    hub.kueue.start(hub.kueue.lock)
+    hub.start()
+    eventually(lambda: Counter(states(hub).values()) == wanted, 120)
+    assert pods(hub, "crowd") == before
+    admitted: dict[str, tuple[str, str]] = {}
+    while len(admitted) < len(CROWD):
+        left = len(CROWD) - len(admitted)
+        eventually(lambda left=left: list(states(hub).values()).count("ready") == min(5, left), 120)
+        for work in hub.plane.api.get("workloads", API, "crowd"):
+            if since := conditions(work).get("QuotaReserved"):
+                (owner,) = work["metadata"]["ownerReferences"]
+                admitted.setdefault(owner["name"], (work["metadata"]["creationTimestamp"], since))
+        for name in [name for name, state in states(hub).items() if state == "ready"]:
+            hub.api("DELETE", f"users/{name}/server")
+    eventually(lambda: pods(hub, "crowd") == {})
+    assert set(admitted) == set(before)
+    # Kueue orders by whole seconds: who came in an earlier one, was admitted no later.
+    came = sorted(admitted.values())
+    assert [since for _, since in came] == sorted(since for _, since in came)
+    ran = [one for one in hub.kubelets.spans.values() if one.namespace == "crowd"]
+    assert sorted(one.name for one in ran) == sorted(before), "a student had two pods"
+    assert all(sum(holds(one, other.start) for one in ran) <= 5 for other in ran)
+
+
+def holds(one: Span, moment: float) -> bool:
+    """Tell whether a pod has its share at a moment."""
+    return one.start <= moment and (one.end is None or moment < one.end)

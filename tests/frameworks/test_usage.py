@@ -426,6 +426,7 @@ def service(kueue: RunningKueue) -> Iterator[str]:
     served = share_service.server(
         share_service.Service(
             lambda method, path, body: own.call(method, path, body),
+            lambda path: f"no kubelet is here to read {path} from",
             lambda token: share_service.user_of(
                 f"http://127.0.0.1:{hub.server_port}/hub/api", token
             ),

@@ -161,6 +161,7 @@ def test_students_and_strangers_get_no_rights() -> None:
         "localqueues",
         "localqueues/pendingworkloads",
         "pods",
+        "pods/log",
         "resourceflavors",
         "workloads",
     }

@@ -119,7 +119,8 @@ def rights(courses: Mapping[str, Any]) -> list[Object]:
                         "verbs": ["get", "list", "watch", "create", "patch", "delete"],
                     },
                     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
-                    # Shares on request are Jobs.
+                    # Shares on request are Jobs; what a cell prints in one is its pod's log.
+                    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
                     {
                         "apiGroups": ["batch"],
                         "resources": ["jobs"],

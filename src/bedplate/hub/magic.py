@@ -4,22 +4,30 @@
 %share request 0.1 1h
 %share list
 %share release share-1a2b3c
+
+%%share 0.1 10m
+!nvidia-smi -L
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import time
 import urllib.error
 import urllib.request
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Set by the spawner: the service's address with the course, and the token of the notebook.
 ADDRESS: Final = "BEDPLATE_SHARES_URL"
 TOKEN: Final = "JUPYTERHUB_API_TOKEN"  # noqa: S105 - a variable's name
 USAGE: Final = "%share request SHARE [TIME] | list | release NAME"
+CELL_USAGE: Final = "%%share SHARE [TIME], then the cell that is run in the share"
 PAUSE: Final = 2.0
 PATIENCE: Final = 30.0
 
@@ -49,11 +57,15 @@ def ask(method: str, path: str = "", body: dict[str, str] | None = None) -> dict
         raise RuntimeError(f"the service does not answer: {error}") from None
 
 
-def share(line: str) -> None:
-    """Do what a line says, and print what came of it."""
+def share(line: str, cell: str | None = None) -> None:
+    """Do what a line says, or run a cell in a share, and print what came of it."""
     words = shlex.split(line)
     try:
-        if words[:1] == ["request"] and len(words) in (2, 3):
+        if cell is not None and len(words) in (1, 2):
+            _run(words[0], words[1] if len(words) == 2 else "1h", cell)
+        elif cell is not None:
+            print(CELL_USAGE)
+        elif words[:1] == ["request"] and len(words) in (2, 3):
             _request(words[1], words[2] if len(words) == 3 else "1h")
         elif words == ["list"]:
             found = ask("GET")["shares"]
@@ -71,18 +83,45 @@ def _request(text: str, length: str) -> None:
     """Ask, and show the place until it runs; an interrupt of the cell ends the waiting alone."""
     made = ask("POST", "", {"share": text, "time": length})
     print(f"{made['name']}: {made['gets']}, for {length}")
+    for state, line in _states(made["name"]):
+        if line:
+            print(line)
+        if state == "running":
+            return
+
+
+def _run(text: str, length: str, code: str) -> None:
+    """Run code in a share of its own and print what it prints; an interrupt ends both."""
+    made = ask("POST", "", {"share": text, "time": length, "code": code})
+    print(f"{made['name']}: {made['gets']}, for {length}")
+    printed = ""
+    try:
+        for state, line in _states(made["name"]):
+            if state in ("running", "ending", "ended"):
+                output = str(ask("GET", f"/{made['name']}")["output"])
+                print(output[len(printed) :], end="", flush=True)
+                printed = output if len(output) > len(printed) else printed
+            if line:
+                print(line)
+    finally:
+        with contextlib.suppress(RuntimeError):  # it was released in between
+            ask("DELETE", f"/{made['name']}")
+
+
+def _states(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the state of a share until it has ended, and its line where that is another."""
     said = ""
     while True:
-        found = [one for one in ask("GET")["shares"] if one["name"] == made["name"]]
-        now = found[0]["line"] if found else f"{made['name']}: released"
-        if now != said:
-            print(now)
-            said = now
-        if not found or found[0]["state"] in ("running", "ended"):
+        found = [one for one in ask("GET")["shares"] if one["name"] == name]
+        line = found[0]["line"] if found else f"{name}: released"
+        state = found[0]["state"] if found else "ended"
+        yield state, "" if line == said else line
+        if state == "ended":
             return
+        said = line
         time.sleep(PAUSE)
 
 
 def load_ipython_extension(ipython: Any) -> None:
     """Give IPython the magic."""
-    ipython.register_magic_function(share, "line", "share")
+    ipython.register_magic_function(share, "line_cell", "share")

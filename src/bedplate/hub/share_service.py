@@ -4,7 +4,8 @@ Standard library only. Who asks is whom the hub says the token is of; the token 
 the service. A student has shares in the courses that the hub lets them use, and sees their own.
 
     GET    PREFIX/COURSE          the shares of who asks
-    POST   PREFIX/COURSE          {"share": "0.1", "time": "1h"}
+    POST   PREFIX/COURSE          {"share": "0.1", "time": "1h"}, and "code" to run a cell in it
+    GET    PREFIX/COURSE/NAME     {"output": "what it has printed"}
     DELETE PREFIX/COURSE/NAME
 """
 
@@ -37,9 +38,11 @@ NAME: Final = "shares"
 SCOPES: Final = (f"access:services!service={NAME}", "access:services")
 #: Shares that somebody may have in a course at once: a class has one for each student.
 MOST: Final = 1
-LARGEST: Final = 4096
+LARGEST: Final = 64 * 1024
 PATIENCE: Final = 10.0
 PAUSE: Final = 1.0
+#: Runs a cell as a notebook does, `!` and `%` included.
+RUNS: Final = ("python3", "-m", "IPython", "-c")
 TOKEN: Final = re.compile(r"(?:token|bearer) (?P<token>\S+)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -88,11 +91,13 @@ class Service:
 
     Attributes:
         call: one request to the API server.
+        read: the text at a path of it.
         who: a user by token, or NotAllowedError.
         image: what runs in the shares of a course for a user; None where it is not theirs.
     """
 
     call: shares.Call
+    read: shares.Read
     who: Callable[[str], User]
     image: Callable[[str, User], str | None]
 
@@ -105,7 +110,7 @@ class Service:
             message = "send a token of the hub: Authorization: token TOKEN"
             raise NotAllowedError(http.HTTPStatus.UNAUTHORIZED, message)
         user = self.who(found["token"])
-        if not parts or len(parts) > 2 or (len(parts) == 2) != (method == "DELETE"):
+        if len(parts) not in {"GET": (1, 2), "POST": (1,), "DELETE": (2,)}[method]:
             raise NotAllowedError(http.HTTPStatus.NOT_FOUND, "no such address")
         course = parts[0]
         image = self.image(course, user)
@@ -116,8 +121,11 @@ class Service:
             return self._request(course, user, image, body)
         mine = shares.shares(self.call, course, user.name)
         if method == "DELETE":
-            self._release(course, parts[1], mine)
+            shares.release(self.call, course, _own(parts[1], mine))
             return {}
+        if len(parts) == 2:
+            name = _own(parts[1], mine)
+            return {"output": shares.output(self.call, self.read, course, name)}
         return {"shares": [{**asdict(one), "line": str(one)} for one in mine]}
 
     def _request(
@@ -133,16 +141,19 @@ class Service:
             length=shares.seconds(str(body.get("time", "1h"))),
             image=image,
             user=user.name,
+            command=(*RUNS, str(body["code"])) if "code" in body else (),
         )
         made = shares.request(self.call, course, asked)
         log.info("%s asked for %s in %s: %s", user.name, asked.text, course, made.name)
         return asdict(made)
 
-    def _release(self, course: str, name: str, mine: list[shares.Share]) -> None:
-        if name not in {one.name for one in mine}:
-            allowed = ", ".join(one.name for one in mine) or "none"
-            raise shares.ShareError("no such share of yours", name, allowed, "list them")
-        shares.release(self.call, course, name)
+
+def _own(name: str, mine: list[shares.Share]) -> str:
+    """Return the name of a share of who asks. Raises ShareError."""
+    if name not in {one.name for one in mine}:
+        allowed = ", ".join(one.name for one in mine) or "none"
+        raise shares.ShareError("no such share of yours", name, allowed, "list them")
+    return name
 
 
 def server(service: Service, address: tuple[str, int], prefix: str) -> ThreadingHTTPServer:
@@ -186,7 +197,8 @@ def server(service: Service, address: tuple[str, int], prefix: str) -> Threading
             length = int(self.headers.get("Content-Length") or 0)
             if length > LARGEST:
                 self.close_connection = True
-                raise NotAllowedError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long")
+                message = f"too long — got {length} bytes / allowed {LARGEST} — shorten the cell"
+                raise NotAllowedError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
             try:
                 found = json.loads(self.rfile.read(length) or b"{}")
             except ValueError as error:
@@ -232,6 +244,14 @@ class Api:
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Make one request. Raises ApiError."""
+        found: dict[str, Any] = json.loads(self._asked(method, path, body))
+        return found
+
+    def text(self, path: str) -> str:
+        """Return the text at a path, such as a pod's log. Raises ApiError."""
+        return self._asked("GET", path).decode(errors="replace")
+
+    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token.read_text().strip()}"
@@ -245,8 +265,8 @@ class Api:
             with urllib.request.urlopen(  # noqa: S310
                 asked, timeout=PATIENCE, context=self.trusted
             ) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+                content: bytes = answer.read()
+                return content
         except urllib.error.HTTPError as error:
             try:
                 message = str(json.load(error)["message"])
@@ -276,7 +296,10 @@ def main() -> None:
     """Serve, as a service that the hub starts: where and for which hub says the environment."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     hub = os.environ["JUPYTERHUB_API_URL"]
-    service = Service(api(), lambda token: user_of(hub, token), image_of(settings()))
+    cluster = api()
+    service = Service(
+        cluster, cluster.text, lambda token: user_of(hub, token), image_of(settings())
+    )
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     # On a machine it listens where it is asked for; in a pod its name is the Service's.
     here = where.hostname if where.hostname in {"127.0.0.1", "localhost"} else ""

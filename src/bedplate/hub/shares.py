@@ -17,6 +17,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 Call = Callable[[str, str, "Mapping[str, Any] | None"], "dict[str, Any]"]
+#: Returns the text at a path of the API server; raises as `Call` does.
+Read = Callable[[str], str]
 Object = dict[str, Any]
 
 KUEUE: Final = "/apis/kueue.x-k8s.io/v1beta2"
@@ -35,6 +37,8 @@ KEPT: Final = 3600
 SHORTEST: Final = 1
 #: A week: what is to run longer is a job, not a share.
 LONGEST: Final = 7 * 24 * 3600
+#: Bytes of a share's output that are shown.
+SHOWN: Final = 1024 * 1024
 MEMORY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,6})(?P<unit>[MG])i")
 SPAN: Final = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
@@ -289,6 +293,20 @@ def release(call: Call, namespace: str, name: str) -> None:
         raise ShareError("no such share", name, allowed, "list them, and name one")
     body = {"propagationPolicy": "Background"}
     call("DELETE", f"{_jobs(namespace)}/{name}", body)
+
+
+def output(call: Call, read: Read, namespace: str, name: str) -> str:
+    """Return what a share's command has printed until now, the first `SHOWN` bytes."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    found = call("GET", f"{path}?labelSelector=batch.kubernetes.io/job-name={name}", None)["items"]
+    newest = sorted(found, key=lambda one: str(one["metadata"]["creationTimestamp"]))[-1:]
+    for pod in newest:
+        try:
+            return read(f"{path}/{pod['metadata']['name']}/log?container=share&limitBytes={SHOWN}")
+        except Exception as error:
+            if getattr(error, "status", None) not in (400, 404):  # it has not begun, or is gone
+                raise
+    return ""
 
 
 @dataclass(frozen=True)
