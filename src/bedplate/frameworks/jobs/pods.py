@@ -68,13 +68,13 @@ def template(
 def _command(request: Request) -> list[str]:
     own = list(request.command)
     if request.form == "torchrun":
-        return [
+        return [  # PyTorch before 2.0 knows no hyphens in these options
             "torchrun",
             "--nnodes=$(NNODES)",
-            "--node-rank=$(NODE_RANK)",
-            f"--nproc-per-node={request.ranks_per_pod}",
-            "--master-addr=$(MASTER_ADDR)",
-            "--master-port=$(MASTER_PORT)",
+            "--node_rank=$(NODE_RANK)",
+            f"--nproc_per_node={request.ranks_per_pod}",
+            "--master_addr=$(MASTER_ADDR)",
+            "--master_port=$(MASTER_PORT)",
             *own,
         ]
     if request.form == "MPI":
