@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
@@ -85,8 +85,23 @@ def _dump(path: Path, content: object) -> None:
     path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
+class Written(Protocol):
+    """A site that is written where a test has its files."""
+
+    @property
+    def name(self) -> str:
+        """Of the site, its stacks and, after `bedplate-`, its network."""
+
+    @property
+    def subnet(self) -> str:
+        """The network's, with its prefix length."""
+
+    def write(self, folder: Path) -> SiteCommands:
+        """Write it, and return its commands."""
+
+
 @contextmanager
-def living(mix: Mix, folder: Path) -> Iterator[SiteCommands]:
+def living(mix: Written, folder: Path) -> Iterator[SiteCommands]:
     """Run a site's bare hosts; afterwards the machine has nothing of them any more."""
     commands, network = mix.write(folder), f"bedplate-{mix.name}"
     state = folder / "state"

@@ -1,0 +1,231 @@
+"""How long notebooks take to start, as ratios of one run in a demo that is up.
+
+`python -m tests.frameworks.starting [STUDENTS]`: from Kueue's admission to a server that the hub
+calls ready, against the same pod made without queue and hub until it answers; then that many
+students at once against one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from bedplate.kubeaccess import access_of
+from bedplate.packing.api import Api, ApiError
+from tests.frameworks.hub import Browser
+from tests.site.cluster import wait_for
+from tests.substrate.commands import SiteCommands
+from tests.substrate.demo import DESCRIPTION, SITE, outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COURSE = "seminar"
+SHARE = "nvidia.com/gpu.shared"
+QUEUE = f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{COURSE}"
+PODS = "/api/v1/namespaces/{}/pods"
+ROUNDS = 5
+STUDENTS = 20
+PAUSE = 0.1
+PATIENCE = 600.0
+
+
+class Teacher:
+    """Ada's session: she is an administrator of the demo's hub."""
+
+    def __init__(self, site: SiteCommands) -> None:
+        told = outputs(site)
+        self._browser = Browser(f"{told['hub']}/hub")
+        self._browser.login("ada", told["hub_passwords"]["ada"])
+
+    def asks(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask the hub's API."""
+        session = self._browser.session
+        token = next(one.value for one in session.cookies if one.name == "_xsrf")
+        done = session.request(
+            method,
+            f"{self._browser.url}/api/{path}",
+            json=body,
+            headers={"X-XSRFToken": token},
+            timeout=60,
+        )
+        done.raise_for_status()
+        return done.json() if done.content else None
+
+    def enrol(self, names: list[str]) -> None:
+        """Make accounts of students of the course."""
+        self.asks("POST", "users", {"usernames": names})
+        self.asks("POST", f"groups/course-{COURSE}/users", {"users": names})
+
+    def start(self, name: str) -> None:
+        """Ask for a student's server."""
+        self.asks("POST", f"users/{name}/server", {"profile": f"{COURSE}-jax"})
+
+    def ready(self, name: str) -> bool:
+        """Tell whether a student's server is there to be used."""
+        found = self.asks("GET", f"users/{name}")["servers"].get("")
+        return bool(found and found["ready"])
+
+    def stop(self, name: str) -> None:
+        """Stop a student's server."""
+        self.asks("DELETE", f"users/{name}/server")
+
+
+class Starts:
+    """Starts of notebooks, timed by this machine's clock."""
+
+    def __init__(self, site: SiteCommands, teacher: Teacher, api: Api) -> None:
+        self._site, self._teacher, self._api = site, teacher, api
+        mark = f"{datetime.now(UTC):%H%M%S}"
+        self.students = [f"s{mark}n{number}" for number in range(STUDENTS + 1)]
+
+    def __enter__(self) -> Self:
+        self._teacher.enrol(self.students)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._api.call("DELETE", PODS.format(COURSE))
+
+    def _pod(self, name: str) -> dict[str, Any] | None:
+        with contextlib.suppress(ApiError):
+            found: dict[str, Any] = self._api.call("GET", f"{PODS.format(COURSE)}/jupyter-{name}")
+            return found
+        return None
+
+    def _admitted(self, name: str) -> dict[str, Any] | None:
+        pod = self._pod(name)
+        return None if pod is None or pod["spec"].get("schedulingGates") else pod
+
+    def queued(self, name: str) -> tuple[float, dict[str, Any]]:
+        """Return the seconds from the admission of a student's pod to its notebook, and the pod."""
+        self._teacher.start(name)
+        pod = until(lambda: self._admitted(name))
+        since = time.monotonic()
+        until(lambda: self._teacher.ready(name))
+        return time.monotonic() - since, pod
+
+    def bare(self, pod: dict[str, Any]) -> float:
+        """Return the seconds in which the same pod answers, made without queue and hub."""
+        spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+        spec["volumes"] = [
+            {"name": one["name"], "emptyDir": {}} if "persistentVolumeClaim" in one else one
+            for one in spec["volumes"]
+        ]
+        name = f"bare-{pod['metadata']['name']}"
+        made = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": pod["metadata"].get("annotations", {})},
+            "spec": spec,
+        }
+        (notebook,) = (one for one in spec["containers"] if one["name"] == "notebook")
+        values = {one["name"]: one.get("value", "") for one in notebook["env"]}
+        path = f"{PODS.format('default')}/{name}"
+        address = f"{path}:8888/proxy{values['JUPYTERHUB_SERVICE_PREFIX']}api"
+        since = time.monotonic()
+        self._api.call("POST", PODS.format("default"), made)
+        until(lambda: self._answers(address))
+        seconds = time.monotonic() - since
+        self._api.call("DELETE", path)
+        until(lambda: not self._answers(path))
+        return seconds
+
+    def _answers(self, path: str) -> bool:
+        with contextlib.suppress(ApiError):
+            return bool(self._api.call("GET", path))
+        return False
+
+    def compared(self) -> tuple[float, float]:
+        """Return the medians of queued and bare starts, which take turns."""
+        queued, bare = [], []
+        name = self.students[0]
+        for _ in range(ROUNDS):
+            seconds, pod = self.queued(name)
+            queued.append(seconds)
+            self._teacher.stop(name)
+            until(lambda: self._pod(name) is None)
+            bare.append(self.bare(pod))
+            print(f"queued {queued[-1]:.2f} s, bare {bare[-1]:.2f} s", flush=True)
+        return statistics.median(queued), statistics.median(bare)
+
+    def at_once(self, count: int) -> tuple[float, float]:
+        """Return the seconds until the last of some students is ready, and seconds of CPU of one.
+
+        All of them have room.
+        """
+        names = self.students[1 : count + 1]
+        with self._room(count):
+            since = time.monotonic()
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(self._teacher.start, names))
+            for name in names:
+                until(lambda name=name: self._teacher.ready(name))
+            seconds = time.monotonic() - since
+            used = [self._cpu(name) for name in names]
+            for name in names:
+                self._teacher.stop(name)
+            for name in names:
+                until(lambda name=name: self._pod(name) is None)
+        return seconds, statistics.median(used)
+
+    def _cpu(self, name: str) -> float:
+        command = ["exec", "-n", COURSE, f"jupyter-{name}", "-c", "notebook", "--"]
+        text = self._site.kubectl(*command, "cat", "/sys/fs/cgroup/cpu.stat").stdout
+        return int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
+
+    @contextlib.contextmanager
+    def _room(self, count: int) -> Iterator[None]:
+        groups = self._api.call("GET", QUEUE)["spec"]["resourceGroups"]
+        before = [dict(one) for one in groups[0]["flavors"][0]["resources"]]
+        for one in groups[0]["flavors"][0]["resources"]:
+            if one["name"] == SHARE:
+                one["nominalQuota"] = str(count)
+        self._set(groups)
+        groups[0]["flavors"][0]["resources"] = before
+        try:
+            yield
+        finally:
+            self._set(groups)
+
+    def _set(self, groups: list[dict[str, Any]]) -> None:
+        self._api.call("PATCH", QUEUE, {"spec": {"resourceGroups": groups}}, "merge-patch+json")
+
+
+def until(condition: Any) -> Any:
+    """Wait until something is there, and return it."""
+    found: list[Any] = []
+
+    def holds() -> bool:
+        found[:] = [condition()]
+        return bool(found[0])
+
+    wait_for("a notebook starts or stops", holds, PATIENCE, PAUSE)
+    return found[0]
+
+
+def main(count: int) -> None:
+    """Measure, and print ratios."""
+    site = SiteCommands(SITE, DESCRIPTION)
+    path = Path(site.environment()["KUBECONFIG"])
+    with (
+        access_of(path) as entry,
+        Starts(site, Teacher(site), Api(entry.access, 60.0)) as starts,
+    ):
+        queued, bare = starts.compared()
+        print(f"admission to notebook / bare pod: {queued / bare:.2f} ({queued:.2f} s)")
+        one, cpu = starts.at_once(1)
+        many, loaded = starts.at_once(count)
+    print(
+        f"{count} students at once / one: {many / one:.1f} ({many:.0f} s, {one:.1f} s); "
+        f"CPU of a notebook until it is ready: {cpu:.1f} s alone, {loaded:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else STUDENTS)
