@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,8 +113,9 @@ def _configurations() -> list[Path]:
 
 
 def _keep(cache: Path, content: dict[str, Any]) -> None:
-    cache.parent.mkdir(mode=0o755, exist_ok=True)
-    writing.replace(cache, json.dumps(content).encode(), mode=0o600)
+    with suppress(OSError):  # a site that may only be read is checked each time
+        cache.parent.mkdir(mode=0o755, exist_ok=True)
+        writing.replace(cache, json.dumps(content).encode(), mode=0o600)
 
 
 def checked_lock(site: Path) -> Lock:

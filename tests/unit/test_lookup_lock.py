@@ -211,3 +211,9 @@ def test_packages_come_from_the_mirror_once_it_has_them(site: Path) -> None:
     found = locked_site(site)["packages"]
     assert found["url"] == f"http://10.213.0.1:5080/files/{one.address}"
     assert found["key"] == key
+
+
+def test_a_site_that_takes_no_file_is_answered_too(site: Path) -> None:
+    """Nothing can be kept in it: here a file is in the way, elsewhere its user may only read."""
+    (site / ".bedplate").write_text("")
+    assert locked_site(site)["pools"]

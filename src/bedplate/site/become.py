@@ -10,13 +10,15 @@ import sys
 from pathlib import Path
 
 from bedplate.errors import BedplateError
+from bedplate.refusals import as_problems
 from bedplate.site import ansible_adapter
 
 
 def main() -> int:
     """Read the site that the command line names."""
     try:
-        hosts, others = ansible_adapter.passwords(Path(sys.argv[1]))
+        with as_problems():
+            hosts, others = ansible_adapter.passwords(Path(sys.argv[1]))
     except BedplateError as error:
         sys.stderr.write(f"{error}\n")
         return 1
