@@ -1,9 +1,9 @@
 # Hundreds of starts of Python: each is to find what the one before it compiled.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: demo test lint prove benchmarks clean env
+.PHONY: demo test check prove benchmarks clean env
 demo: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.substrate.demo
 test: ; @tests/substrate/prepare tools && .venv/bin/python -m pytest
-lint: ; @tests/substrate/prepare && .venv/bin/python -m pytest tests/static
+check: ; @tests/substrate/prepare && .venv/bin/python -m pytest tests/static tests/unit
 prove: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.prove $(AREA)
 benchmarks: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.benchmarks
 clean: ; @tests/substrate/prepare && .venv/bin/python -m tests.substrate down --all

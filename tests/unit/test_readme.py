@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 TEXTS = [
     *PAGES,
     *sorted((ROOT / "templates" / "site").iterdir()),
@@ -37,7 +40,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 def commands(path: Path) -> Iterator[str]:
     """Yield every command line of ours in a file."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
     yield from (*LINE.findall(text), *INLINE.findall(text))
 
 
@@ -90,6 +93,6 @@ def test_every_playbook_and_link_is_there(path: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    listed = set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
-    there = {page.name for page in PAGES if page.parent.name == "docs"} - {"README.md"}
+    listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text()))
+    there = {page.name for page in PAGES if page.parent.name == "docs"} - {"index.md"}
     assert there <= listed

@@ -1,0 +1,65 @@
+"""The page of the command line, `docs/cli.md`: run `python -m bedplate.reference` to write it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bedplate.cli import parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+HEAD = """\
+# The command line
+
+Written from the program by `python -m bedplate.reference`; a test compares them. Every command has
+`--help`. Hosts are changed by `ansible-playbook` and clusters by `pulumi`, not by `bedplate`. Exit
+status 1 is an internal error where a command says nothing else.
+"""
+
+
+def text() -> str:
+    """Return the page."""
+    return HEAD + "".join(_sections(parser(with_mirror=True)))
+
+
+def _sections(of: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield a section for each command below a parser, in the order of its help."""
+    for action in of._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        for one in action.choices.values():
+            if not any(isinstance(each, argparse._SubParsersAction) for each in one._actions):
+                yield _section(one)
+            yield from _sections(one)
+
+
+def _section(command: argparse.ArgumentParser) -> str:
+    parts = [f"\n## {command.prog}\n", command.description or ""]
+    rows = [row for action in command._actions if (row := _row(action))]
+    if rows:
+        parts.append("\n".join(["| argument | |", "|---|---|", *rows]))
+    if epilog := (command.epilog or "").strip():
+        parts.append(f"```text\n{epilog}\n```" if "\n" in epilog else epilog)
+    return "\n".join(f"{part}\n" if part else "" for part in parts).replace("\n\n\n", "\n\n")
+
+
+def _row(action: argparse.Action) -> str:
+    if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
+        return ""
+    words = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else ""
+    value = action.metavar or words or action.dest.upper()
+    shown = " ".join(value) if isinstance(value, tuple) else str(value)
+    if action.option_strings:
+        shown = ", ".join(action.option_strings) + (f" {shown}" if action.nargs != 0 else "")
+    elif action.nargs == argparse.OPTIONAL:
+        shown = f"[{shown}]"
+    help_ = (action.help or "") % {**vars(action), "prog": ""}
+    return f"| `{shown}` | {help_} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")
