@@ -26,6 +26,11 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("playbooks/**/*.yml", tasks),
     ("roles/**/*.yml", tasks),
     ("roles/**/*.j2", template),
+    ("templates/**/*.j2", template),
+    ("inventories/*/hosts.yml", settings),
+    ("inventories/*/group_vars/**/*.yml", settings),
+    ("examples/**/*.yml", settings),
+    ("stacks/*/Pulumi.yaml", settings),
     ("src/bedplate/**/*.py", messages),
     ("plugins/*/*.py", messages),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -174,7 +175,7 @@ def cells(site: Path, title: str) -> list[str]:
     """Return the words of each cell of a section's table, as a reader sees them."""
     page = (site / ".bedplate/report.html").read_text()
     section = page.split(f"<h2>{title}</h2>")[1].split("<h2>")[0]
-    found = re.findall(r"<td>(.*?)</td>", section, re.DOTALL)
+    found = re.findall(r"<td[^>]*>(.*?)</td>", section, re.DOTALL)
     return [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in found]
 
 
@@ -354,13 +355,72 @@ def hostile(site: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Path]:
     return site
 
 
+def many_hosts(site: Path, hosts: int = 200) -> None:
+    """Make a site of many hosts out of the demo's: some failed, some unreachable, most well."""
+    lock = load_lock(site)
+    names = [f"gpu{number:03d}" for number in range(1, hosts + 1)]
+    pools = ("pool_train", "pool_class")
+    made = {
+        name: lock.hosts["gpu-a"].model_copy(update={"pool": pools[number % 2]})
+        for number, name in enumerate(names)
+    }
+    write_lock(site, lock.model_copy(update={"hosts": {"cp1": lock.hosts["cp1"], **made}}))
+    shutil.rmtree(site / ".bedplate/evidence")
+    (site / ".bedplate/evidence").mkdir()
+    for number, name in enumerate(["cp1", *names]):
+        well = [check() | {"id": f"driver.part{part}"} for part in range(20)]
+        if number % 19 == 7:
+            well[3] |= {
+                "result": "fail",
+                "what": "the lock's driver is loaded",
+                "wished": "580.159.03",
+                "found": "535.274.02",
+                "reason": "driver 535.274.02 is loaded; the lock has 580.159.03",
+                "fix": "Run bedplate.gpu.upgrade for this host.",
+            }
+        if number % 40 == 5:
+            well = [
+                check("fail", reason="ssh: connection timed out", fix="Check its address.")
+                | {"id": "host.reachable", "what": "the host answers over SSH"}
+            ]
+        if number != 100:
+            write(site, name, *well)
+    write(site, "cluster", check())
+
+
+def test_the_first_screen_of_200_hosts_names_the_failures(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many_hosts(site)
+    status, _, _ = report(site, capsys)
+    assert status == 2
+    page = (site / ".bedplate/report.html").read_text()
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert titles.index("Failures") < titles.index("Pools") < titles.index("Hosts")
+    assert titles[0] == "Failures"
+    rows = cells(site, "Failures")
+    assert [html.unescape(row) for row in rows[::4]] == [
+        "driver.part3 the lock's driver is loaded",
+        "host.reachable the host answers over SSH",
+        "no evidence the host was never verified",
+    ]
+    screen = page.split("<h2>Failures</h2>")[1].split("<h2>Pools</h2>")[0]
+    assert len(screen.splitlines()) < 60
+    # Each host is one line until it is opened, those that failed come first.
+    verdicts = re.findall(r'<summary><h3>\S+.*?<span class="badge (\w+)">', page)
+    assert len(verdicts) == 201
+    assert verdicts == sorted(verdicts)
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
 def test_page_is_self_contained_and_escapes(hostile: Path) -> None:
     text = (hostile / ".bedplate/report.html").read_text()
     page = Page()
     page.feed(text)
     assert "table" in page.tags
     assert not page.tags & {"script", "img", "link", "iframe", "object", "base", "a"}
-    assert page.attributes <= {"lang", "charset", "name", "content", "class"}
+    assert page.attributes <= {"lang", "charset", "name", "content", "class", "open"}
     assert "url(" not in text
     assert "@import" not in text
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
+from bedplate.evidence import overview
 from bedplate.evidence.model import Evidence, Result
 from bedplate.lock.sharing_line import sharing_line
 
@@ -196,4 +197,9 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(report=report)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        failures=overview.failures(report),
+        pools=overview.pools(report),
+        hosts=overview.by_verdict(report.hosts),
+    )

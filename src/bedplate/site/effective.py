@@ -280,7 +280,7 @@ class Reader:
             return plain(templar.template(fragment.raw), self._positions, fragment.raw)
         except AnsibleError as error:
             place = fragment.places.get((name,), self._home)
-            what = ("wish" if is_wish(name) else "variable") + " cannot be evaluated"
+            what = ("setting" if is_wish(name) else "variable") + " cannot be evaluated"
             said = unreadable(error, self._positions, Path(place.file), what)
             raise SiteError(
                 [
