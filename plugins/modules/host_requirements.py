@@ -69,7 +69,7 @@ options:
     description:
       - Whether the host is to be a node, which another Kubernetes on it forbids, or a network
         configuration of others.
-      - Not checked on a host that has joined a cluster.
+      - Not checked on a cluster node.
     type: bool
     default: false
   gpus:

@@ -92,7 +92,7 @@ def _inforom(gpus: List[nvidia.Gpu], warned: Sequence[str], to: Collected) -> No
         wrong[next(known, bus)] = "its infoROM is damaged"
     if wrong:
         what = "what the GPUs keep about themselves can be read"
-        fix = "Have the card checked: its ECC counts and limits may be wrong, though it computes."
+        fix = "Have the GPU checked: its ECC counts and limits may be wrong, though it computes."
         to.checks.append(check("health.inforom", what, {}, wrong, fix))
 
 
