@@ -196,7 +196,7 @@ def packages(site: Path, lock: Lock) -> dict[str, Any]:
     `url` is the address below which each of `systems` has a repository, and `key` what signs it.
     Raises LockError where the site's packages are not in its mirror.
     """
-    if lock.sources.mode != "mirror" or lock.sources.packages != "mirror":
+    if not lock.sources.mirrors_packages:
         return {}
     from bedplate.bill import Places
     from bedplate.catalogue import catalogue_of

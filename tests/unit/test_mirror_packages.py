@@ -21,8 +21,8 @@ from bedplate.bill.signatures import signed
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
-from bedplate.mirror import MirrorError
-from bedplate.mirror.packages import deb, filling, keys, place
+from bedplate.mirror import MirrorError, check
+from bedplate.mirror.packages import deb, filling, held, keys, place
 from bedplate.mirror.packages.apt_root import AptRoot
 from bedplate.mirror.packages.wanted import Source, System, Wanted, systems
 from bedplate.mirror.store import Store
@@ -296,6 +296,19 @@ def test_the_first_fill_makes_a_key_that_the_next_one_uses(
     (again,) = fill(site, store, archive[0], monkeypatch)
     assert not again.changed
     assert place.load(site) == known
+    parts = held.parts(site, store)
+    assert set(parts) == set(listed) - {name for name in listed if "/debian-12/" not in name}
+    assert check.damaged(parts.values()) == []
+    library = store.place(f"{known.address}/debian-12/pool/library_2.0-1_amd64.deb")
+    library.unlink()
+    assert [one.wrong for one in check.damaged(held.parts(site, store).values())] == ["missing"]
+    signed_index = store.place(f"{known.address}/debian-12/InRelease")
+    signed_index.write_bytes(signed_index.read_bytes().replace(b"amd64", b"arm64", 1))
+    (one,) = check.damaged(held.parts(site, store).values())
+    assert one.name == "debian-12 InRelease"
+    (mended,) = fill(site, store, archive[0], monkeypatch)
+    assert mended.changed
+    assert check.damaged(held.parts(site, store).values()) == []
     for path in secret:
         path.unlink()
     with pytest.raises(MirrorError, match="key that signs the site's packages is not on this mach"):

@@ -79,10 +79,10 @@ def _deb(
             repository.fingerprint,
             where,
         ).decode("utf-8", "replace")
-        listed = dict(_digests(release))
+        listed = dict(digests(release))
         for folder in [f"{one}/binary-amd64/" for one in repository.components] or [""]:
             text = _unpacked(web, places, top, f"{folder}Packages", listed)
-            for entry in _paragraphs(text, names):
+            for entry in paragraphs(text, names):
                 yield Offer(
                     entry["Package"],
                     entry["Version"],
@@ -92,7 +92,7 @@ def _deb(
                 )
 
 
-def _digests(release: str) -> Iterator[tuple[str, tuple[str, int]]]:
+def digests(release: str) -> Iterator[tuple[str, tuple[str, int]]]:
     """Yield the name, SHA-256 and size of each file that a Release file lists."""
     inside = False
     for line in release.splitlines():
@@ -130,8 +130,8 @@ def _expect(content: bytes, sha256: str, where: str) -> None:
         )
 
 
-def _paragraphs(text: str, names: frozenset[str]) -> Iterator[dict[str, str]]:
-    """Yield the fields of the packages of these names."""
+def paragraphs(text: str, names: frozenset[str] | None = None) -> Iterator[dict[str, str]]:
+    """Yield the fields of the packages of these names, or of all."""
     for paragraph in text.split("\n\n"):
         fields = {
             key: value.strip()
@@ -139,7 +139,7 @@ def _paragraphs(text: str, names: frozenset[str]) -> Iterator[dict[str, str]]:
             if not line.startswith((" ", "\t")) and ":" in line
             for key, _, value in [line.partition(":")]
         }
-        if fields.get("Package") in names:
+        if "Package" in fields and (names is None or fields["Package"] in names):
             yield fields
 
 
@@ -204,7 +204,7 @@ def listed(path: Path, names: Collection[str]) -> dict[str, list[str]]:
             pairs = [(offer.name, offer.version) for offer in offered]
         else:
             text = _unpack(path.name)(content).decode("utf-8", "replace")
-            found = _paragraphs(text, frozenset(names))
+            found = paragraphs(text, frozenset(names))
             pairs = [(one["Package"], one["Version"]) for one in found]
     except BROKEN as error:
         what, allowed = "list of packages cannot be read", "a file named as the archive has it"

@@ -35,6 +35,11 @@ class Sources(Part):
     pip: str | None = None
     conda: str | None = None
 
+    @property
+    def mirrors_packages(self) -> bool:
+        """Tell whether hosts take packages from the mirror alone."""
+        return self.mode == "mirror" and self.packages == "mirror"
+
 
 class Kubernetes(Part):
     """The cluster and its upstream configuration fields.

@@ -22,6 +22,7 @@ from bedplate.mirror.check import check
 from bedplate.mirror.download import FULL, Part
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import FileEntry
+from bedplate.mirror.packages.place import HOST
 from bedplate.mirror.progress import Progress, sized
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ FORMAT = 1
 BLOCK = 1 << 20
 LARGEST_LIST = 64 << 20
 #: Files that no bill lists and that go along: repositories of packages, signed by the site's key.
-ALONG = "packages.bedplate.internal/"
+ALONG = f"{HOST}/"
 
 
 class _Hashing:

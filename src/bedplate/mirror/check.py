@@ -10,7 +10,7 @@ from bedplate.bill.places import split
 from bedplate.mirror import wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from bedplate.bill import Bill, Image, Places
     from bedplate.mirror.download import Part
@@ -47,16 +47,22 @@ def check(bill: Bill, store: Store, places: Places, *, sizes_only: bool = False)
         if not named:
             manifest = store.images.manifest(entry.manifest) or {}
             parts += wanted.image(name, entry, manifest, store, places).blobs
+    return found + damaged(parts, sizes_only=sizes_only)
+
+
+def damaged(parts: Iterable[Part], *, sizes_only: bool = False) -> list[Damage]:
+    """Return which parts are missing, truncated or changed; each place is looked at once."""
     unique = list({part.target: part for part in parts}.values())
 
     def look(part: Part) -> str:
         return part.wrong_size() if sizes_only else part.damage()
 
     with ThreadPoolExecutor(JOBS) as pool:
-        for part, wrong in zip(unique, pool.map(look, unique), strict=True):
-            if wrong:
-                found.append(Damage(part.name, str(part.target), wrong))
-    return found
+        return [
+            Damage(part.name, str(part.target), wrong)
+            for part, wrong in zip(unique, pool.map(look, unique), strict=True)
+            if wrong
+        ]
 
 
 def _manifests(name: str, entry: Image, store: Store) -> Iterator[Damage]:

@@ -14,6 +14,8 @@ from bedplate.lock import load_lock
 from bedplate.mirror import atomic, check, listing, service
 from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
+from bedplate.mirror.packages import command as packages
+from bedplate.mirror.packages import held
 from bedplate.mirror.progress import sized
 from bedplate.mirror.store import Store, cache
 
@@ -113,6 +115,9 @@ def run_fill(options: Namespace) -> int:
     )
     if web.traffic.hosts:
         print(f"fetched from: {', '.join(sorted(web.traffic.hosts))}")
+    lock = load_lock(site)
+    if lock.sources.mirrors_packages:
+        packages.fill_and_show(site, lock, store, options.ca)
     return OK
 
 
@@ -133,9 +138,13 @@ def run_check(options: Namespace) -> int:
     site: Path = options.site
     bill, store, vendors = _known(site)
     found = check.check(bill, store, vendors)
+    more = held.parts(site, store) if load_lock(site).sources.mirrors_packages else {}
+    found += check.damaged(more.values())
     for damage in found:
         print(damage)
     count = f"{len(bill.files)} files and {len(bill.images)} images of {site}"
+    if more:
+        count = f"{len(more)} files of packages, {count}"
     if found:
         print(
             f"{store.root}: {len(found)} of the {count} are not as the bill has them; "

@@ -66,7 +66,9 @@ def resolved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     folder = tmp_path_factory.mktemp("vendors")
     key = Key(folder / "gpg")
     with serving(folder / "internet") as served:
-        site = planned(folder / "site", served, key, {"mode": "mirror", "url": served.url})
+        site = planned(
+            folder / "site", served, key, {"mode": "mirror", "url": served.url, "packages": "hosts"}
+        )
         assert main(["mirror", "resolve", str(site)]) == 0
         bill = load_bill(site)
         assert bill is not None

@@ -10,10 +10,14 @@ from bedplate.lock import load_lock
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import keys, place
 from bedplate.mirror.packages.filling import fill
+from bedplate.mirror.progress import sized
 from bedplate.mirror.store import Store, cache
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
+    from collections.abc import Sequence
+
+    from bedplate.lock import Lock
 
 DESCRIPTION = (
     "Fetch the packages that the site's hosts install, with all that these depend on, and write "
@@ -61,7 +65,7 @@ def run(options: Namespace) -> int:
     """
     site: Path = options.site
     lock = load_lock(site)
-    if lock.sources.mode != "mirror" or lock.sources.packages != "mirror":
+    if not lock.sources.mirrors_packages:
         got = f"mode {lock.sources.mode}"
         if lock.sources.mode == "mirror":
             got += f", packages {lock.sources.packages}"
@@ -72,15 +76,25 @@ def run(options: Namespace) -> int:
             "mode mirror, packages mirror",
             f"set bedplate_sources, and run: bedplate plan {site}",
         )
-    web = Web(options.ca)
+    fill_and_show(site, lock, Store(cache() / "mirror"), options.ca, options.system)
+    return 0
+
+
+def fill_and_show(
+    site: Path, lock: Lock, store: Store, ca: Path | None, systems: Sequence[str] = ()
+) -> None:
+    """Fill the mirror with a site's packages, and print what it has then.
+
+    Raises:
+        BedplateError: something can't be had.
+    """
+    web = Web(ca)
     try:
-        for one in fill(site, lock, Store(cache() / "mirror"), web, more=options.system):
+        for one in fill(site, lock, store, web, more=systems):
             state = "written" if one.changed else "up to date"
-            size = f"{one.size / 1e6:.0f} MB"
-            print(f"{one.system}: {one.packages} packages, {size}, {state}")
+            print(f"{one.system}: {one.packages} packages, {sized(one.size)}, {state}")
     finally:
         web.close()
     known = place.load(site)
     if known is not None:
         print(f"signed by {known.fingerprint}; its private key is in {keys.home()}: keep it")
-    return 0

@@ -38,6 +38,11 @@ def file_name(deb: Deb) -> str:
     return EPOCH.sub("_", deb.name)
 
 
+def sha256_of(content: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def publish(folder: Path, archives: Path, debs: Iterable[Deb], key: SigningKey) -> bool:
     """Have a repository hold just these packages, and return whether anything changed.
 
@@ -72,9 +77,9 @@ def publish(folder: Path, archives: Path, debs: Iterable[Deb], key: SigningKey) 
 
 def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -> None:
     before = {path.name for path in (folder / BY_HASH).glob("*")}
-    current = {hashlib.sha256(_read(folder / name)).hexdigest() for name in INDEXES}
+    current = {sha256_of(_read(folder / name)) for name in INDEXES}
     for content in contents.values():
-        with atomic.writing(folder / BY_HASH / hashlib.sha256(content).hexdigest()) as file:
+        with atomic.writing(folder / BY_HASH / sha256_of(content)) as file:
             file.write(content)
     release = _release(contents)
     for name, content in contents.items():
@@ -82,7 +87,7 @@ def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -
             file.write(content)
     with atomic.writing(folder / SIGNED) as file:
         file.write(key.clearsigned(release))
-    listed = {hashlib.sha256(content).hexdigest() for content in contents.values()}
+    listed = {sha256_of(content) for content in contents.values()}
     for name in before - listed - current:
         (folder / BY_HASH / name).unlink()
 
@@ -150,7 +155,7 @@ def _ftparchive(work: Path, *words: str) -> bytes:
 def _signed_by(folder: Path, key: SigningKey) -> bool:
     """Say whether there is a signed index of the packages that are listed, by this key."""
     text = _read(folder / SIGNED)
-    listed = hashlib.sha256(_read(folder / INDEXES[0])).hexdigest().encode()
+    listed = sha256_of(_read(folder / INDEXES[0])).encode()
     return listed in text and key.has_signed(text)
 
 

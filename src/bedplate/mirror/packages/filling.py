@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,13 @@ def _root(system: System) -> AptRoot:
 def _fetched(system: System, web: Web) -> list[Deb]:
     """Fetch all that a system's hosts install, and return it, each once."""
     root = _root(system)
+    root.root.mkdir(parents=True, exist_ok=True)
+    with (root.root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # apt takes one at a time, and another run may be here
+        return _fetched_into(root, system, web)
+
+
+def _fetched_into(root: AptRoot, system: System, web: Web) -> list[Deb]:
     fingerprints = {}
     for source in system.sources:
         one = source.repository
