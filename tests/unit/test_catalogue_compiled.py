@@ -123,6 +123,13 @@ def test_what_others_could_have_written_is_not_executed(
     assert read.times == 2
 
 
+def test_a_pipe_in_its_place_is_not_waited_for(read: Read) -> None:
+    read.place.parent.mkdir()
+    os.mkfifo(read.place)
+    assert read() == read()
+    assert read.times == 1, "it was not replaced"
+
+
 def test_where_nothing_can_be_written_facts_are_read_each_time(read: Read) -> None:
     read.place.parent.write_text("a file in the folder's place")
     assert read() == read()

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible.plugins.action import ActionBase
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import EvidenceAction
 
 from bedplate.portable.evidence.checks import check
@@ -58,3 +59,29 @@ def test_nothing_but_what_waits_is_nothing_that_was_looked_at() -> None:
     Looks({"name": "gpu-a", "waits": [KUBELET]})._conclude(result, {"checks": checks})
     assert result["failed"]
     assert "nothing was checked" in result["msg"]
+
+
+SECRET = "hunter2SECRET"
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_what_a_host_says_is_kept_without_the_proxys_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collected: bool
+) -> None:
+    """In evidence and in what the task prints; also where the module itself fails."""
+    reason = f"curl: http://other:{SECRET}x@h failed: {SECRET}\x1b[2J"
+    said: dict[str, Any] = {"failed": True, "msg": reason}
+    if collected:
+        bad = check(GPUS, GPUS, 1, 0, f"Try http://u:{SECRET}@h.", reason)
+        said = {"collected": {"checks": [bad], "facts": {f"{SECRET}": reason}}}
+    monkeypatch.setattr(ActionBase, "run", lambda *_: {})
+    action = Looks({"name": "gpu-a", "evidence_dir": str(tmp_path)})
+    action._templar = SimpleNamespace(template=lambda value: value)
+    action._execute_module = lambda **_: said
+    proxy = {"url": f"http://ops:{SECRET}@192.0.2.1:3128"}
+    result = action.run(task_vars={"bedplate_proxy": proxy})
+    text = (tmp_path / "host-gpu-a.json").read_text()
+    assert "failed: …" in text
+    for shown in (text, str(result)):
+        assert "hunter2" not in shown
+        assert "\x1b" not in shown

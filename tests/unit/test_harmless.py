@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from bedplate.harmless import cleaned, printable, secrets_of, without_secrets
+from bedplate.streams import Harmless
 
 
 @pytest.mark.parametrize(
@@ -93,3 +96,12 @@ def test_known_secrets_are_found_wherever_they_stand() -> None:
 def test_all_texts_of_a_value_are_cleaned() -> None:
     value = {"http://u:p@h": [1, None, True, {"x\x1b": ("http://u:p@h", 2.5)}]}
     assert cleaned(value) == {"http://…@h": [1, None, True, {"x\ufffd": ["http://…@h", 2.5]}]}
+
+
+def test_a_commands_own_progress_is_written_over_itself() -> None:
+    """A carriage return within a text came from elsewhere."""
+    out = io.StringIO()
+    stream = Harmless(out)
+    for text in ("\r10 %", "\r\r", "x\ry", "\r"):
+        assert stream.write(text) == len(text)
+    assert out.getvalue() == "\r10 %\r\rx\ufffdy\r"
