@@ -10,6 +10,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bedplate import cli
+from bedplate.errors import BedplateError
+from bedplate.evidence.model import load_evidence
 from tests.unit.test_evidence_report import check, report, site, write
 
 if TYPE_CHECKING:
@@ -43,15 +45,13 @@ def deep(levels: int) -> Any:
         ({"found": deep(400)}, "nested deeper than 40 levels"),
     ],
 )
-def test_facts_of_another_type_are_no_evidence(
-    site: Path, capsys: pytest.CaptureFixture[str], facts: Any, got: str
-) -> None:
+def test_facts_of_another_type_are_no_evidence(site: Path, facts: Any, got: str) -> None:
     write(site, "gpu-a", check(), facts=facts)
-    status, lines, errors = report(site, capsys)
-    assert (status, lines) == (3, [])
-    assert errors.count("\n") == 1
-    assert errors.startswith("a file is not evidence — ")
-    assert f"host-gpu-a.json — got {got}" in errors
+    with pytest.raises(BedplateError) as caught:
+        load_evidence(site)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith("a file is not evidence — ")
+    assert f"host-gpu-a.json — got {got}" in line
 
 
 def dangling(path: Path) -> None:
@@ -88,14 +88,19 @@ ODD = {
 
 
 @pytest.mark.parametrize("make", ODD, ids=lambda make: make.__name__)
-def test_what_is_no_file_of_json_is_no_evidence(
-    site: Path, capsys: pytest.CaptureFixture[str], make: Any
-) -> None:
+def test_what_is_no_file_of_json_is_no_evidence(site: Path, make: Any) -> None:
     make(site / ".bedplate/evidence/a.json")
-    status, _, errors = report(site, capsys)
-    assert status == 3
-    assert errors.startswith(f"a file is not evidence — {site}/.bedplate/evidence/a.json — got ")
-    assert ODD[make] in errors
+    with pytest.raises(BedplateError) as caught:
+        load_evidence(site)
+    line = str(caught.value)
+    assert line.startswith(f"a file is not evidence — {site}/.bedplate/evidence/a.json — got ")
+    assert ODD[make] in line
+
+
+def test_it_ends_the_report_in_one_line(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    brackets(site / ".bedplate/evidence/a.json")
+    status, lines, errors = report(site, capsys)
+    assert (status, lines, errors.count("\n")) == (3, [], 1)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, brackets], ids=lambda make: make.__name__)

@@ -57,7 +57,8 @@ def test_a_refusal_shows_no_password(
 ) -> None:
     site = broken(tmp_path, {"write": {"group_vars/gpu_pools.yml": f"{setting}\n"}})
     monkeypatch.chdir(tmp_path)
-    for more in ([], ["--json"]):
+    # As one object it is printed from the same words: some of each kind are enough.
+    for more in ([], ["--json"]) if setting in ALL[::4] else ([],):
         assert cli.main(["plan", "site", *more]) == 3
         printed = "".join(capfd.readouterr())
         assert setting.partition(":")[0] in printed
