@@ -6,6 +6,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
+from bedplate.versions import parts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -41,10 +43,42 @@ def models_like(word: str, models: Iterable[str]) -> list[str]:
     return sorted(whole)
 
 
+def meant(word: str, known: Sequence[str]) -> list[str]:
+    """Return the known names that a wrong one means: those that it begins, then the nearest.
+
+    Of versions the newest one of its series is nearest, or the newest that is not above it.
+    """
+    plain = re.sub(r"[^a-z0-9.]+", "-", word.lower()).strip("-.")
+    if plain in known:
+        return [plain]
+    if begun := [name for name in known if name.startswith((f"{plain}.", f"{plain}-"))]:
+        return [max(begun, key=parts)] if _version(plain) else begun
+    if around := [name for name in known if plain.startswith(f"{name}.")]:
+        return around
+    name, version = _split(plain)
+    same = [one for one in known if _split(one)[0] == name and _split(one)[1]]
+    if version and same:
+        ordered = sorted(same, key=lambda one: parts(_split(one)[1]))
+        below = [one for one in ordered if parts(_split(one)[1]) <= parts(version)]
+        return [below[-1] if below else ordered[0]]
+    close = nearest(word, known)
+    return [close] if close else []
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return a name and the version after it; either may be empty."""
+    found = re.fullmatch(r"(?P<name>.*?)-?(?P<version>\d+(\.\d+)*)?", text)
+    return (found["name"], found["version"] or "") if found else (text, "")
+
+
+def _version(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)*", text) is not None
+
+
 def write_one(word: str, names: Sequence[str]) -> str:
     """Return what to write instead of *word*: the one name that it means, or one of several."""
-    close = names[0] if len(names) == 1 else nearest(word, names, at_least=SAME)
-    return f"write {close}" if close else "write one of them"
+    close = difflib.get_close_matches(word, names, n=2, cutoff=SAME) if names[1:] else names
+    return f"write {close[0]}" if len(close) == 1 else "write one of them"
 
 
 def _beginning(parts: Sequence[str], split: dict[str, list[str]]) -> list[str]:

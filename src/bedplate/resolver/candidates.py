@@ -188,7 +188,9 @@ class Candidates:
             return [name("mig"), name("none")]
         if shares_of(subject.host) is not None:
             barred = IN_KUBERNETES_ONLY if SLURM in subject.host.groups else ()
-            return [name(mode) for mode in (*MODES_WITH_REPLICAS, "none") if mode not in barred]
+            modes = [mode for mode in (*MODES_WITH_REPLICAS, "none") if mode not in barred]
+            # Of a mode that has no shares the setting of shares is refused, not the mode.
+            return [name(mode) for mode in dict.fromkeys((*modes, sharing.mode))]
         return [name("mig"), name("none")] if sharing.profile is not None else [name("none")]
 
     def _replicas(self, subject: Subject, *, wide: bool) -> list[int]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
-from bedplate.nearest import models_like, nearest, same_digits, write_one
+from bedplate.nearest import meant, models_like, nearest, same_digits, write_one
 from bedplate.resolver.conflicts import CONTRADICTION
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bedplate.catalogue import Catalogue
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.conflicts import Conflict
     from bedplate.resolver.wishes import Wish
@@ -142,23 +143,39 @@ def unknown(
 ) -> Problem:
     """Return the refusal of a name that the catalogue does not have."""
     names = sorted(set(known))
-    close = nearest(got, names)
+    close = meant(got, names)
     shown = ", ".join(names[:MANY]) + (
         f" and {len(names) - MANY} more" if len(names) > MANY else ""
     )
-    fix = f"write {close}" if close else f"choose one of {shown}" if names else "remove it"
+    fix = write_one(got, close) if close else f"choose one of {shown}" if names else "remove it"
     return refused(rule, host, path, got, shown or "none is known", fix)
 
 
 def unknown_model(
-    host: SiteHost, path: Sequence[str | int], got: str, models: Iterable[str]
+    host: SiteHost, path: Sequence[str | int], got: str, catalogue: Catalogue
 ) -> Problem:
     """Return the refusal of a GPU that the catalogue does not have: never other hardware."""
-    close = models_like(got, models)
+    close = models_like(got, catalogue.gpu_models)
     if close:
         return refused("gpu-known", host, path, got, ", ".join(close), write_one(got, close))
+    if others := models_like(got, catalogue.accelerators):
+        vendor = catalogue.accelerators[others[0]].value.vendor
+        fix = f"write bedplate_accelerator: {{vendor: {vendor}, model: {others[0]}, count: …}}"
+        return refused("gpu-known", host, path, got, "a model of NVIDIA's", fix)
     fix = "look for it with `bedplate gpus`: what that does not list is not supported"
     return refused("gpu-known", host, path, got, "a model of the catalogue", fix)
+
+
+def unknown_accelerator(
+    host: SiteHost, path: Sequence[str | int], got: str, models: Iterable[str]
+) -> Problem:
+    """Return the refusal of an accelerator that its maker has not: never other hardware."""
+    names = sorted(models)
+    begun = [name for name in names if name.startswith(got) or name.endswith(f"-{got}")]
+    close = models_like(got, names) or begun
+    fix = write_one(got, close) if close else "use one of these"
+    allowed = ", ".join(close or names)
+    return refused("accelerator-known", host, path, got, allowed, fix)
 
 
 def unknown_system(
@@ -166,8 +183,11 @@ def unknown_system(
 ) -> Problem:
     """Return the refusal of an operating system: never another release of it."""
     names = sorted(systems)
-    close = nearest(got, same_digits(got, names))
-    fix = f"write {close}" if close else "use one of these systems"
+    alike = nearest(got, same_digits(got, names))
+    point = [name for name in names if got.startswith(f"{name}.")]
+    series = [name for name in names if name.startswith(f"{got}-")]
+    close = [alike] if alike else point or series
+    fix = f"write {' or '.join(close)}" if close else "use one of these systems"
     return refused("system-known", host, path, got, ", ".join(names), fix)
 
 

@@ -16,7 +16,13 @@ from bedplate.resolver import (
     teams,
     topology,
 )
-from bedplate.resolver.explanations import refused, unknown, unknown_model, unknown_system
+from bedplate.resolver.explanations import (
+    refused,
+    unknown,
+    unknown_accelerator,
+    unknown_model,
+    unknown_system,
+)
 from bedplate.resolver.wishes import (
     POOL_PINS,
     SHARED_PINS,
@@ -195,7 +201,7 @@ def _accelerator(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         name for name, fact in catalogue.accelerators.items() if fact.value.vendor == wished.vendor
     ]
     if wished.model not in known:
-        yield unknown("accelerator-known", host, path, wished.model, known)
+        yield unknown_accelerator(host, path, wished.model, known)
     if host.wishes.bedplate_gpu:
         fix = "give each kind a pool of its own"
         got = f"{wished.model} with {len(host.wishes.bedplate_gpu)} kinds of GPU"
@@ -227,7 +233,7 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         if fact is not None:
             seen.add(fact.value.model)
         elif gpu.model is not None and gpu.model not in catalogue.gpu_models:
-            yield unknown_model(host, (*path, "model"), gpu.model, catalogue.gpu_models)
+            yield unknown_model(host, (*path, "model"), gpu.model, catalogue)
         elif gpu.model is not None:
             board = catalogue.gpu_models[gpu.model].value
             if gpu.pci is not None and gpu.pci not in board.pci:

@@ -79,6 +79,8 @@ def _parameters(
         if mode == "dra":
             fix = "remove it, or write share: {memory: 8Gi} for claims that name no size"
         got, allowed = f"{key} with mode {mode}", f"{key} with {', '.join(NEEDS_SHARES)}"
+        if mode == "mig":
+            fix = "remove it: MIG's instances are not shared further; smaller profiles give more"
         yield refused(rule, host, (*at, key), got, allowed, fix)
     yield from _profiles(host, entry, at, models, catalogue)
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from bedplate.errors import Problem
 from bedplate.harmless import without_secrets
 from bedplate.nearest import nearest
+from bedplate.site import suggestions
 from bedplate.site.model import Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART
 from bedplate.site.places import spelt
@@ -42,6 +43,7 @@ PATTERNS = {
     "devices": "an address like 0000:3b:00.0",
     "iommu_groups": "an address like 0000:3b:00.0",
     "profile": "a MIG profile like 1g.10gb",
+    "cards": "numbers of GPUs, as nvidia-smi counts them, like [0, 1]",
     "profiles": "MIG profiles with their numbers, like {3g.40gb: 1, 1g.10gb: 4}",
     "memory": "memory like 8Gi or 512Mi",
     "kernel": "a release like 6.1.0-32-amd64, as uname -r prints it",
@@ -65,6 +67,11 @@ PATTERNS = {
 }
 
 
+#: Keys are this much alike to be one misspelt.
+ALIKE = 0.6
+_CARDS = "write a list: an entry for the GPUs `cards: [0, 1]`, another for the others"
+#: What some GPUs of a host are called elsewhere.
+OF_CARDS = {f"bedplate_sharing.{name}": _CARDS for name in ("devices", "cards", "gpus", "indices")}
 HIDDEN = "a value that is not shown, since it may be a password"
 #: An address with a password in it, however torn; `pytorch@2.8` is none.
 _USER = re.compile(r".*:.*@", re.DOTALL)
@@ -84,6 +91,7 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     # Pydantic's word for a name that is a key, and not of the form that names have.
     path = path[:-1] if path[-1:] == ("[key]",) else path
     kind, value = detail["type"], detail["input"]
+    as_key = tuple(detail["loc"])[-1:] == ("[key]",)
     path = _as_written(path, host)
     key, place = spelt(path), host.places.of(path)
     name = str(path[-1])
@@ -91,6 +99,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     # The form of a list's items and of a mapping's values is named by what they are in.
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
     allowed, fix = _allowed(detail, around), "correct it"
+    if as_key and around == "bedplate_pins":
+        allowed = "a component's name like nvidia_driver"
     if kind == "missing":
         what, got = "setting is missing", "nothing"
         allowed = PATTERNS.get(name, "a value")
@@ -101,9 +111,9 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         known = _fields(path)
         if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
             key, name = spelt(path[:-1]), HIDDEN
-        close = nearest(name, known)
+        close = nearest(name, known, at_least=ALIKE)
         what, got, allowed = "unknown key", name, ", ".join(known)
-        fix = f"write {close}" if close else "remove it"
+        fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
     elif kind == "string_type" and isinstance(value, int | float | date):
         text = getattr(value, "text", str(value))
         read = "true or false" if isinstance(value, bool) else "a number"
@@ -119,6 +129,13 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         plain = re.sub(r"[^a-z0-9.]+", "-", str(value).lower()).strip("-.")
         what, fix = "wrong name", f"write {plain}" if plain else fix
         allowed += ": small letters, digits, dots and hyphens"
+    elif name == "vendor" and str(value).lower() == "nvidia":
+        fix = "set NVIDIA's GPUs by bedplate_gpu, without a vendor"
+    elif kind == "literal_error":
+        fix = suggestions.word(value, allowed.split(", ")) or fix
+    elif value is not None and not _is_secret(path):
+        pattern = detail.get("ctx", {}).get("pattern")
+        fix = suggestions.fix(around, value, pattern) or fix
     elif value is None and kind.endswith("_type"):
         got, fix = "nothing", "give it a value, or leave it out"
     return Problem(

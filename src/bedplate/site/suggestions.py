@@ -1,0 +1,72 @@
+"""What a value of the wrong form was most likely meant to be, and how it is written here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bedplate.nearest import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Words are this much alike to be one misspelt.
+ALIKE = 0.7
+_PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
+_EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
+_BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
+
+
+def fix(name: str, value: object, pattern: str | None) -> str | None:
+    """Return what to write instead of a value, None where nothing is likely."""
+    if name in {"profile", "profiles"}:
+        return _profiles(value)
+    if not isinstance(value, str):
+        return None
+    if name == "branch":
+        return _branch(value)
+    if pattern is None:
+        return None
+    form = re.compile(pattern)
+    return next((f"write {one}" for one in _forms(value) if form.fullmatch(one)), None)
+
+
+def word(value: object, known: list[str]) -> str | None:
+    """Return which of some words to write."""
+    close = nearest(str(value).lower().replace("_", "-"), known, at_least=ALIKE)
+    return f"write {close}" if close else None
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield a text as it may be written here: without a v, with hyphens, in small letters."""
+    bare = re.sub(r"\[.*\]", "", value.strip())
+    for one in (bare, bare.lower()):
+        yield one
+        yield one.removeprefix("v")
+        yield re.sub(r"(==|[:=@_\s])+", "-", one).strip("-")
+        yield re.sub(r"[-\s]+", "_", one)
+        yield re.sub(r"^[A-Za-z]+[-_\s]?", "", one)
+
+
+def _branch(value: str) -> str | None:
+    if exact := _EXACT.fullmatch(value):
+        pin = value.lstrip("rR")
+        return f'write branch: "{exact[1]}", and bedplate_pins: {{nvidia_driver: {pin}}}'
+    if found := _BRANCH.fullmatch(value):
+        return f'write "{found[1]}"' + (", and flavour: open" if found[2] else "")
+    return None
+
+
+def _profiles(value: object) -> str | None:
+    """Return several profiles with their numbers, or the one that is in a text."""
+    texts = value if isinstance(value, list) else [value]
+    found = [one for text in texts if isinstance(text, str) for one in _PROFILE.findall(text)]
+    if not found:
+        return None
+    if len(found) == 1 and not found[0][1] and not isinstance(value, list):
+        return f"write {found[0][0]}"
+    numbers: dict[str, int] = {}
+    for profile, count in found:
+        numbers[profile] = numbers.get(profile, 0) + int(count or 1)
+    listed = ", ".join(f"{profile}: {count}" for profile, count in numbers.items())
+    return f"write profiles: {{{listed}}}, the instances of each GPU"
