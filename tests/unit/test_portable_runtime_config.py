@@ -199,7 +199,7 @@ def test_another_way_to_registries_is_refused_beside_a_wished_mirror(
         (
             "containerd's configuration has another way to registries than the requested mirror — "
             f"{PATH}:registry — got: {got}; allowed: no mirrors, no certificates, and no "
-            f"config_path but {CERTS} — Move them to {CERTS}/<registry>/hosts.toml, or wish for no "
+            f"config_path but {CERTS} — Move them to {CERTS}/<registry>/hosts.toml, or ask for no "
             "mirror (container_runtime_mirror), and run again."
         )
     ]

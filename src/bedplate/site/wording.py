@@ -179,7 +179,9 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     # Before the last @ of an address is a password, which the rest of it may have torn apart.
-    text = value if isinstance(value, str) else repr(value)
+    text = (
+        value if isinstance(value, str) else str(value) if isinstance(value, date) else repr(value)
+    )
     text = without_secrets(_QUERY.sub(r"\1…", _USER.sub("…@", text)))
     text = f'"{text}"' if isinstance(value, str | date) else text
     return text if len(text) <= 80 else f"{text[:77]}…"
