@@ -93,6 +93,9 @@ def test_a_patch_release_and_a_driver_are_planned_reported_and_locked(
     assert lock.catalogue != load_catalogue().digest
     assert plan(site, "--json") == 0
     assert f"{site}/facts adds to the catalogue: {added}" in capsys.readouterr().out
+    for asked in (["--diff"], ["--check", "--json"]):
+        assert plan(site, *asked) == 0
+        assert f"{site}/facts adds to the catalogue: {added}" in capsys.readouterr().out
     assert cli.main(["explain", str(site), "pool_class"]) == 0
     assert "https://example.com/ (2026-11-26)" in capsys.readouterr().out
 

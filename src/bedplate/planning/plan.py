@@ -77,11 +77,11 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
         )
         outcome = replace(outcome, notices=(*lost, *outcome.notices))
     if catalogue.added or catalogue.overridden:
-        outcome = replace(outcome, notices=(*_facts(site, catalogue), *outcome.notices))
+        outcome = replace(outcome, notices=(*of_facts(site, catalogue), *outcome.notices))
     return Planned(outcome, before, catalogue, unread)
 
 
-def _facts(site: Path, catalogue: Catalogue) -> Iterator[Notice]:
+def of_facts(site: Path, catalogue: Catalogue) -> Iterator[Notice]:
     """Report what a site's own facts do to the catalogue."""
     from bedplate.site.ansible_adapter import ignores_facts
 
@@ -90,7 +90,7 @@ def _facts(site: Path, catalogue: Catalogue) -> Iterator[Notice]:
         yield Notice(f"{where} adds to the catalogue", items=catalogue.added)
     if catalogue.overridden:
         yield Notice(f"{where} overrides the catalogue", items=catalogue.overridden)
-    if not ignores_facts():
+    if (catalogue.added or catalogue.overridden) and not ignores_facts():
         yield Notice(
             f"Ansible's commands try {where} as an inventory, and warn",
             hint=f"write ignore_patterns = ^{FACTS}$ below [inventory] of ansible.cfg",

@@ -12,6 +12,7 @@ from bedplate.errors import LockError
 from bedplate.lock import content_of, lock_path
 from bedplate.lock.sharing_line import sharing_line
 from bedplate.planning.changes import host_changes, shown
+from bedplate.planning.plan import of_facts
 from bedplate.presets import load_presets
 from bedplate.resolver import course_fit, installable
 from bedplate.resolver.outcome import Kind
@@ -54,8 +55,9 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
 
 def difference(site: Path, planned: Planned) -> str:
     """Return what `--diff` prints: what each host would get."""
+    facts = [str(notice) for notice in of_facts(site, planned.catalogue)]
     if planned.up_to_date:
-        lines = [f"{lock_path(site)} is up to date: nothing would change."]
+        lines = [f"{lock_path(site)} is up to date: nothing would change.", *facts]
         return "\n".join([*refused_later(planned), *lines, *not_installable(planned)])
     lock = planned.plan.lock
     known = (planned.before.hosts if planned.before else {}) | lock.hosts
@@ -63,6 +65,7 @@ def difference(site: Path, planned: Planned) -> str:
     lines = shown(host_changes(planned.before, lock), pools) or ["No host changes."]
     if planned.changes:
         lines += ["", "In the lock:", *(f"  {change}" for change in planned.changes)]
+    lines += ["", *facts] if facts else []
     lines += ["", f"Nothing was written. To lock this: bedplate plan {site}"]
     return "\n".join([*refused_later(planned), *lines, *not_installable(planned)])
 
