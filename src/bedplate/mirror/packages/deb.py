@@ -118,7 +118,9 @@ def _release(contents: Mapping[str, bytes]) -> bytes:
             for field, value in fields.items()
             for part in ("-o", f"APT::FTPArchive::Release::{field}={value}")
         ]
-        options += ["-o", "APT::FTPArchive::MD5=false", "-o", "APT::FTPArchive::SHA1=false"]
+        # One digest of each, the one by which the index lies here: apt asks for its strongest.
+        others = ("MD5", "SHA1", "SHA512")
+        options += [part for one in others for part in ("-o", f"APT::FTPArchive::{one}=false")]
         return _ftparchive(work, *options, "release", ".")
 
 
