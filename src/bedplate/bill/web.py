@@ -8,6 +8,7 @@ import os
 import re
 import ssl
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
 from bedplate.bill.errors import refused
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from bedplate.bill.errors import ResolveError
 
 SECONDS = (10, 60)  # to connect, and between two reads
+#: For the whole of a small file.
+WHOLE_SECONDS = 600.0
 CONNECTIONS = 16
 #: How often an answer that says "later" is asked for again; the waits double from half a second,
 #: unless the server names its own.
@@ -207,12 +211,15 @@ class Web:
     def _whole(
         self, method: str, url: str, headers: Mapping[str, str] | None
     ) -> tuple[requests.Response, bytearray]:
-        body = bytearray()
+        body, begun = bytearray(), time.monotonic()
         with self._answer(method, url, headers) as answer:
-            for block in answer.iter_content(1 << 16):
+            for block in _pieces(answer):
                 body += block
                 if len(body) > LARGEST:
                     raise refused("answer is too large", url, f"more than {LARGEST} bytes")
+                if time.monotonic() - begun > WHOLE_SECONDS:
+                    got = f"{len(body)} bytes in {WHOLE_SECONDS:.0f} s"
+                    raise refused("answer takes too long", url, got, "a whole answer")
         return answer, body
 
     def _answer(
@@ -230,6 +237,15 @@ class Web:
             )
         except (requests.RequestException, OSError) as error:
             raise _unanswered(url, error) from error
+
+
+def _pieces(answer: requests.Response) -> Iterator[bytes]:
+    """Return what has come so far, again and again: a server that drips fills no block."""
+    try:
+        while block := answer.raw.read1(1 << 16, decode_content=True):
+            yield block
+    except HTTPError as error:
+        raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
 def _unanswered(url: str, error: Exception) -> ResolveError:

@@ -115,5 +115,5 @@ def file_name(url: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text of somebody else's for one line of a message."""
+    """A text from outside, for one line of a message."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_SHOWN])

@@ -365,7 +365,7 @@ def _as_wished(path: str, wish: File) -> bool:
     try:
         if _seen(descriptor).sha256 != wish.sha256:
             return False
-        # Never by name: what a link leads to may be somebody else's.
+        # Never by name: what a link leads to may not be ours.
         os.fchown(descriptor, os.geteuid(), os.getegid())
         os.fchmod(descriptor, wish.mode)
         return True
