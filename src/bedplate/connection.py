@@ -13,8 +13,10 @@ SSH_PORT = 22
 #: A DNS subdomain by RFC 1123, as kubeadm's validation of node names wants it.
 NODE_NAME = re.compile(r"(?!.{254})[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 NODE_NAME_IS = "a node name of lower-case letters, digits, '-' and '.'"
+#: Neither an option of ssh, nor with a sign that no name has.
 _HOP = re.compile(
-    r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s@:/\[\]]+))"
+    r"(?:(?P<user>(?!-)[^@\s\x00-\x1f\x7f]+)@)?"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>(?!-)[^\s@:/\[\]\x00-\x1f\x7f]+))"
     r"(?::(?P<port>[0-9]{1,5}))?"
 )
 

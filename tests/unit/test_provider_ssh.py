@@ -72,14 +72,14 @@ async def test_a_server_without_a_session_to_spare_is_asked_again(
 ) -> None:
     host, key, known = served
     refusals = iter([True, True])
-    run = asyncssh.SSHClientConnection.run
+    start = asyncssh.SSHClientConnection.create_process
 
     async def full(self: Any, *words: Any, **options: Any) -> Any:
         if next(refusals, False):
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "open failed")
-        return await run(self, *words, **options)
+        return await start(self, *words, **options)
 
-    monkeypatch.setattr(asyncssh.SSHClientConnection, "run", full)
+    monkeypatch.setattr(asyncssh.SSHClientConnection, "create_process", full)
     transport = SshTransport(key, known)
     done = await transport.run(host, ["id"], stdin="", seconds=10)
     assert done.output == "id|"
@@ -119,8 +119,8 @@ async def test_a_host_that_does_not_answer_is_named(served: Any) -> None:
         await SshTransport(key, known).run(gone, ["id"], stdin="", seconds=10)
     assert str(caught.value).startswith("h cannot be reached — root@127.0.0.1:1 — got ")
     assert str(caught.value).endswith(
-        "/ allowed an answer over SSH — start the host or correct its address; if it is gone for "
-        "good, set BEDPLATE_FORCE=true to forget it"
+        "/ allowed an answer over SSH — start the host or correct its address; if it is gone "
+        "permanently, set BEDPLATE_FORCE=true to forget it"
     )
 
 

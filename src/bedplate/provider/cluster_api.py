@@ -7,9 +7,10 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from bedplate.harmless import printable
 from bedplate.portable import dra
 from bedplate.provider.deadline import Deadline
-from bedplate.provider.errors import CommandFailedError
+from bedplate.provider.errors import CommandFailedError, ProviderError, message
 from bedplate.provider.kubeadm import Invitation, read_invitation
 
 if TYPE_CHECKING:
@@ -54,10 +55,28 @@ class ClusterApi:
             if not self._asked or self._asked < asked - FRESH_SECONDS:
                 deadline = Deadline("asking the API for its nodes", QUERY_SECONDS)
                 text = await self.kubectl("get", "nodes", "-o", "json", deadline=deadline)
-                items = json.loads(text)["items"]
+                items = self._items(text)
                 self._nodes = {item["metadata"]["name"]: item for item in items}
                 self._asked = time.monotonic()
             return self._nodes
+
+    def _items(self, text: str) -> list[dict[str, Any]]:
+        """Return the objects in a list of the API. Raises ProviderError if it is none."""
+        try:
+            items = json.loads(text)["items"]
+            if all(type(item["metadata"]["name"]) is str for item in items):
+                return list(items)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise ProviderError(
+            message(
+                "the cluster's API gave no list",
+                self.control_plane.name,
+                printable(text[:200]) or "nothing",
+                "a list of objects with names",
+                "run `kubectl get nodes -o json` on that host",
+            )
+        )
 
     async def node(self, name: str) -> dict[str, Any] | None:
         """Return a Node object, or None if the API knows none of that name."""
@@ -70,7 +89,7 @@ class ClusterApi:
             if not self._slices_asked or self._slices_asked < asked - FRESH_SECONDS:
                 deadline = Deadline("asking the API for its slices", QUERY_SECONDS)
                 text = await self.kubectl("get", dra.SLICES, "-o", "json", deadline=deadline)
-                self._slices = json.loads(text)["items"]
+                self._slices = self._items(text)
                 self._slices_asked = time.monotonic()
             return len(dra.devices(self._slices, name, driver))
 

@@ -6,6 +6,7 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from bedplate.harmless import printable
 from bedplate.provider.errors import CommandFailedError, ProviderError, message
 
 if TYPE_CHECKING:
@@ -17,6 +18,30 @@ if TYPE_CHECKING:
 
 # What the host's part may need to end by itself, and say so, before the connection is given up.
 GRACE_SECONDS = 5.0
+
+
+_MEMBERSHIP = {"kubeconfig": str, "authority": str, "phase": str, "member": bool}
+#: What the answers to the actions of `on_host` have, if all is well.
+ANSWERS: dict[str, dict[str, type]] = {
+    "access": _MEMBERSHIP,
+    "init": {**_MEMBERSHIP, "adopted": bool},
+    "join": {**_MEMBERSHIP, "adopted": bool},
+    "reset": {"changed": bool},
+    "container-log": {"found": bool, "log": str, "state": str, "attempts": int},
+}
+
+
+def _answer(output: str, action: str) -> dict[str, Any] | None:
+    """Return the last line as the answer to an action; None where it is none."""
+    try:
+        found = json.loads(output.strip().splitlines()[-1])
+    except (IndexError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("ok"), bool):
+        return None
+    wanted = ANSWERS[action] if found["ok"] else {"reason": str}
+    whole = all(isinstance(found.get(key), kind) for key, kind in wanted.items())
+    return found if whole else None
 
 
 class Hosts:
@@ -38,20 +63,20 @@ class Hosts:
         text = json.dumps({**request, "budget": max(budget, 1.0)})
         program = f"{self._program}\n\nsys.exit(main({text!r}))\n"
         done = await self._run(host, ["python3", "-I", "-"], program, deadline)
-        try:
-            answer: dict[str, Any] = json.loads(done.output.strip().splitlines()[-1])
-        except (IndexError, ValueError):
+        answer = _answer(done.output, action)
+        if answer is None:
+            said = (done.errors or done.output).strip()[-600:] or f"status {done.status}"
             raise ProviderError(
                 message(
                     f"`{action}` gave no answer",
                     host.name,
-                    (done.errors or done.output).strip()[-600:] or f"status {done.status}",
+                    printable(said),
                     "one line of JSON from the host's python3",
                     "see that python3 (3.9 or newer) is installed on the host",
                 )
-            ) from None
+            )
         if not answer.pop("ok"):
-            raise ProviderError(f"{host.name}: {answer['reason']}")
+            raise ProviderError(f"{host.name}: {printable(answer['reason'])}")
         return answer
 
     async def run(
@@ -66,7 +91,7 @@ class Hosts:
             said = (done.errors or done.output).strip()
             raise CommandFailedError(
                 f"{host.name}: `{' '.join(argv[:4])}` ended with status {done.status}: "
-                f"{said[-800:]}",
+                f"{printable(said[-800:])}",
                 said,
             )
         return done.output

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -12,17 +14,24 @@ from bedplate.connection import NODE_NAME, NODE_NAME_IS, Connection
 from bedplate.provider.wire import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-VERSION = re.compile(r"\d+\.\d+\.\d+")
-ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:\d{1,5}")
-NETWORK = re.compile(r"[0-9a-fA-F.:]+/\d{1,3}(,[0-9a-fA-F.:]+/\d{1,3})?")
+VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
+ENDPOINT = re.compile(r"(\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_DOMAIN = re.compile(rf"(?!.{{254}}){_LABEL}(\.{_LABEL})*")
+_NUMBERS = re.compile(r"[0-9.]+")
+#: Neither an option of ssh, nor with a sign that no name has.
+_NAME = re.compile(r"(?!-)[^\s\x00-\x1f\x7f]+")
+_ADDRESS = re.compile(r"(?!-)[^\s\x00-\x1f\x7f@/]+")
 PATTERNS = {
     NODE_NAME: NODE_NAME_IS,
     VERSION: "a full version as in the lock, like 1.36.3",
-    ENDPOINT: "HOST:PORT, like 192.0.2.10:6443",
-    NETWORK: "a network, like 10.244.0.0/16",
+    _NAME: "a user's name, without spaces and not beginning with '-'",
+    _ADDRESS: "a host's name or address, not beginning with '-'",
 }
+ENDPOINT_IS = "HOST:PORT, like 192.0.2.10:6443"
+NETWORK_IS = "a network, like 10.244.0.0/16, or two with a comma"
 
 
 def _like(pattern: re.Pattern[str]) -> AfterValidator:
@@ -34,10 +43,46 @@ def _like(pattern: re.Pattern[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _endpoint(value: str) -> str:
+    found = ENDPOINT.fullmatch(value)
+    if found is None or int(found["port"]) not in range(1, 1 << 16):
+        raise ValueError(ENDPOINT_IS)
+    name = found["six"] or found["host"]
+    if found["host"] and not _NUMBERS.fullmatch(name):
+        if not _DOMAIN.fullmatch(name):
+            raise ValueError(ENDPOINT_IS)
+        return value
+    with _as(ENDPOINT_IS):
+        (IPv6Address if found["six"] else IPv4Address)(name)
+    return value
+
+
+def _network(value: str) -> str:
+    parts = value.split(",")
+    with _as(NETWORK_IS):
+        for part in parts:
+            address, _, length = part.partition("/")
+            if not (length.isascii() and length.isdigit()):
+                raise ValueError(part)
+            ip_network(f"{address}/{length}", strict=False)
+    if len(parts) > 2:
+        raise ValueError(NETWORK_IS)
+    return value
+
+
+@contextmanager
+def _as(allowed: str) -> Iterator[None]:
+    """Say what is allowed in place of what the standard library says."""
+    try:
+        yield
+    except ValueError:
+        raise ValueError(allowed) from None
+
+
 HostName = Annotated[str, _like(NODE_NAME)]
 Version = Annotated[str, _like(VERSION)]
-Endpoint = Annotated[str, _like(ENDPOINT)]
-Network = Annotated[str, _like(NETWORK)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
+Network = Annotated[str, AfterValidator(_network)]
 
 
 class Inputs(BaseModel):
@@ -52,6 +97,8 @@ class Machine(Connection):
     """How a node is reached, from the lock."""
 
     name: HostName
+    address: Annotated[str, _like(_ADDRESS)]
+    user: Annotated[str, _like(_NAME)] = "root"
 
 
 class ProviderInputs(Inputs):

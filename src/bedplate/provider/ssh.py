@@ -80,6 +80,16 @@ class SshTransport:
             async with self._sessions.setdefault(host, asyncio.Semaphore(SESSIONS)):
                 try:
                     done = await self._run(connection, host, argv, stdin)
+                except sudo.OutputError:
+                    raise ProviderError(
+                        message(
+                            f"{host.name} printed more than {sudo.LARGEST >> 20} MiB",
+                            str(host),
+                            f"too much of `{argv[0]}`",
+                            "an answer",
+                            f"run `{shlex.join(argv[:4])}` on that host, and see what it prints",
+                        )
+                    ) from None
                 except (asyncssh.Error, OSError) as error:
                     self._connections.pop(host, None)
                     raise UnreachableError(
@@ -152,6 +162,8 @@ class SshTransport:
         opening = self._connections.get(key)
         if opening is None or (opening.done() and _lost(opening)):
             opening = asyncio.ensure_future(connect())
+            # The caller may have given up by the time it fails.
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._connections[key] = opening
         # One caller's timeout must not end the connection that others wait for.
         return await asyncio.shield(opening)
@@ -228,6 +240,9 @@ class SshTransport:
         self, name: str, where: str, gone: str, address: str, options: dict[str, Any]
     ) -> asyncssh.SSHClientConnection:
         try:
+            found = asyncssh.SSHClientConnectionOptions(host=address, **options)
+            if found.known_hosts is None:
+                raise _unchecked(name, where)
             return await asyncssh.connect(address, **options)
         except asyncssh.HostKeyNotVerifiable as error:
             raise UnreachableError(
@@ -261,6 +276,19 @@ class SshTransport:
                     gone,
                 )
             ) from error
+
+
+def _unchecked(name: str, where: str) -> UnreachableError:
+    """Return what it means that SSH's configuration wants no host keys checked."""
+    return UnreachableError(
+        message(
+            f"host key of {name} would not be checked",
+            where,
+            "UserKnownHostsFile none in SSH's configuration",
+            "a file of known hosts",
+            "take that line out, or set bedplate:knownHosts to a file",
+        )
+    )
 
 
 def _unusable(name: str, where: str, error: Exception, options: dict[str, Any]) -> UnreachableError:
@@ -310,8 +338,15 @@ async def _plain(
 ) -> tuple[int | None, str, str]:
     # An empty input is not ended by asyncssh: a command that reads would wait for ever.
     given: dict[str, Any] = {"input": stdin} if stdin else {"stdin": asyncssh.DEVNULL}
-    done = await connection.run(shlex.join(argv), check=False, **given)
-    return done.exit_status, str(done.stdout or ""), str(done.stderr or "")
+    process = await connection.create_process(shlex.join(argv), errors="replace", **given)
+    heard = sudo.Heard()
+    listening = heard.both(process)
+    try:
+        await asyncio.gather(*listening)
+        await process.wait(check=False)
+    finally:
+        await sudo.end(process, listening)
+    return process.exit_status, heard.output, heard.errors
 
 
 def _lost(opening: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:

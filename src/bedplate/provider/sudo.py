@@ -36,22 +36,48 @@ class SudoError(Exception):
         self.said, self.asked, self.given = said, asked, given
 
 
+#: How much a command may print, in letters: a list of some thousand nodes has a tenth of it.
+LARGEST = 128 << 20
+
+
+class OutputError(Exception):
+    """A command that printed more than `LARGEST`."""
+
+
 @dataclass
-class _Heard:
+class Heard:
     """What came over the two streams so far."""
 
-    output: str = ""
-    errors: str = ""
+    said: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    size: int = 0
     ended: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def output(self) -> str:
+        """Return what came over standard output."""
+        return "".join(self.said[0])
+
+    @property
+    def errors(self) -> str:
+        """Return what came over standard error."""
+        return "".join(self.said[1])
+
+    def both(self, process: asyncssh.SSHClientProcess[str]) -> list[asyncio.Future[None]]:
+        """Begin to listen to both streams of a command."""
+        return [
+            asyncio.ensure_future(self.listen(process.stdout, errors=False)),
+            asyncio.ensure_future(self.listen(process.stderr, errors=True)),
+        ]
+
     async def listen(self, reader: asyncssh.SSHReader[str], *, errors: bool) -> None:
+        """Keep what comes over a stream until its end. Raises OutputError if that is too much."""
         try:
             while text := await reader.read(1 << 16):
-                if errors:
-                    self.errors += text
-                else:
-                    self.output += text
+                self.size += len(text)
+                if self.size > LARGEST:
+                    raise OutputError
+                self.said[errors].append(text)
                 self.changed.set()
         finally:
             self.ended += 1
@@ -73,15 +99,12 @@ async def run(
     """
     begun, prompt = secrets.token_hex(16), f"[{secrets.token_hex(16)}]"
     words = ["sudo", "-S", "-p", prompt, "--", "sh", "-c", BEGUN, begun, *argv]
-    heard = _Heard()
+    heard = Heard()
     async with contextlib.AsyncExitStack() as last:
         async with becoming:
-            process = await connection.create_process(shlex.join(words))
-            listening = [
-                asyncio.ensure_future(heard.listen(process.stdout, errors=False)),
-                asyncio.ensure_future(heard.listen(process.stderr, errors=True)),
-            ]
-            last.push_async_callback(_end, process, listening)
+            process = await connection.create_process(shlex.join(words), errors="replace")
+            listening = heard.both(process)
+            last.push_async_callback(end, process, listening)
             await _until_root(process, heard, f"{begun}\n", prompt, password)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(stdin)
@@ -92,9 +115,10 @@ async def run(
     return process.exit_status, output, heard.errors.rpartition(prompt)[2]
 
 
-async def _end(
+async def end(
     process: asyncssh.SSHClientProcess[str], listening: Sequence[asyncio.Future[None]]
 ) -> None:
+    """Stop listening to a command, and close its session."""
     for one in listening:
         one.cancel()
     await asyncio.gather(*listening, return_exceptions=True)
@@ -103,13 +127,15 @@ async def _end(
 
 async def _until_root(
     process: asyncssh.SSHClientProcess[str],
-    heard: _Heard,
+    heard: Heard,
     begun: str,
     prompt: str,
     password: Callable[[], Awaitable[str | None]],
 ) -> None:
     answered = 0
     while begun not in heard.output:
+        if heard.size > LARGEST:
+            raise OutputError
         over, asked = heard.ended == 2, heard.errors.count(prompt)
         said = " ".join(heard.errors.replace(prompt, "").split())
         if asked > answered and not over:
