@@ -14,6 +14,8 @@ from bedplate.provider.errors import CommandFailedError, ProviderError, message
 from bedplate.provider.kubeadm import Invitation, read_invitation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bedplate.provider.hosts import Hosts
     from bedplate.provider.model import Machine
 
@@ -55,17 +57,17 @@ class ClusterApi:
             if not self._asked or self._asked < asked - FRESH_SECONDS:
                 deadline = Deadline("asking the API for its nodes", QUERY_SECONDS)
                 text = await self.kubectl("get", "nodes", "-o", "json", deadline=deadline)
-                items = self._items(text)
+                items = self._items(text, _has_name)
                 self._nodes = {item["metadata"]["name"]: item for item in items}
                 self._asked = time.monotonic()
             return self._nodes
 
-    def _items(self, text: str) -> list[dict[str, Any]]:
+    def _items(self, text: str, whole: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
         """Return the objects in a list of the API. Raises ProviderError if it is none."""
         try:
-            items = json.loads(text)["items"]
-            if all(type(item["metadata"]["name"]) is str for item in items):
-                return list(items)
+            items: list[dict[str, Any]] = json.loads(text)["items"]
+            if isinstance(items, list) and all(map(whole, items)):
+                return items
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
         raise ProviderError(
@@ -73,7 +75,7 @@ class ClusterApi:
                 "the cluster's API gave no list",
                 self.control_plane.name,
                 printable(text[:200]) or "nothing",
-                "a list of objects with names",
+                "a list of whole objects",
                 "run `kubectl get nodes -o json` on that host",
             )
         )
@@ -89,7 +91,7 @@ class ClusterApi:
             if not self._slices_asked or self._slices_asked < asked - FRESH_SECONDS:
                 deadline = Deadline("asking the API for its slices", QUERY_SECONDS)
                 text = await self.kubectl("get", dra.SLICES, "-o", "json", deadline=deadline)
-                self._slices = self._items(text)
+                self._slices = self._items(text, _has_spec)
                 self._slices_asked = time.monotonic()
             return len(dra.devices(self._slices, name, driver))
 
@@ -194,6 +196,14 @@ class ClusterApi:
             return (await self.kubectl("get", "--raw=/readyz", deadline=deadline)).strip() == "ok"
         except CommandFailedError:
             return False
+
+
+def _has_name(node: dict[str, Any]) -> bool:
+    return isinstance(node["metadata"]["name"], str)
+
+
+def _has_spec(one: dict[str, Any]) -> bool:
+    return isinstance(one["spec"], dict)
 
 
 def not_ready_reasons(node: dict[str, Any] | None, name: str) -> list[str]:
