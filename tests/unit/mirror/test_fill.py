@@ -159,6 +159,17 @@ def there(field: Field) -> int:
     return found
 
 
+def test_what_cut_off_writes_and_pushes_have_left_goes(field: Field) -> None:
+    push = field.store.registry / "docker/registry/v2/repositories/nvcr.io/x/_uploads/1/data"
+    rests_of_it = [push, field.store.files / "dl.k8s.io/.new-x", field.store.incoming / "0"]
+    for path in rests_of_it:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+    assert field.run("fill") == 0
+    assert [path for path in rests_of_it if path.exists()] == []
+    assert field.run("check") == 0
+
+
 def test_two_at_once_take_turns(field: Field, tmp_path: Path) -> None:
     runs = [field.start(tmp_path / name, "fill") for name in ("first", "second")]
     assert [one.end() for one in runs] == [0, 0], [one.said for one in runs]
