@@ -27,7 +27,7 @@ def decided(model: str, framework: str, **wishes: Any) -> Plan | Refusal:
     ("model", "framework", "build"),
     [
         # CUDA 13 has no kernels for Volta: the builds with CUDA 12 have.
-        ("v100-sxm2-32gb", "pytorch-2.11", "2.11.0 cu128"),
+        ("v100-sxm2-32gb", "pytorch-2.11", "2.11.0 cu126"),
         ("v100-sxm2-32gb", "pytorch-2.14", "2.14.0 cu126"),
         ("v100-sxm2-32gb", "jax-0.12", "0.12.0.1 cuda12"),
         ("v100-sxm2-32gb", "tensorflow", "2.21.0 cuda12"),

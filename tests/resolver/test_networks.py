@@ -190,6 +190,21 @@ def test_the_fix_has_room_for_every_node() -> None:
     assert problem.fix == "write 10.244.0.0/15, or another subnet of that size"
 
 
+@pytest.mark.parametrize("port", [10250, 2379, 31000, 22])
+def test_a_control_plane_that_is_the_endpoint_has_a_port_for_it(port: int) -> None:
+    (problem,) = control_planes(site(endpoint=f"10.0.0.1:{port}"))
+    assert (problem.rule, problem.fix) == ("endpoint-address", "write port 6443")
+    assert list(control_planes(site(endpoint="10.0.0.1:7443"))) == []
+    assert list(control_planes(site(endpoint=f"k8s.example:{port}"))) == []
+
+
+def test_a_mirror_on_each_host_is_warned_of() -> None:
+    facts = load_catalogue()
+    for url, warned in (("http://localhost:5080", 1), ("http://127.0.0.1", 1), ("http://m", 0)):
+        asked = site(also={"bedplate_sources": {"mode": "mirror", "url": url}})
+        assert len(list(networks.notices(asked, facts))) == warned
+
+
 def test_many_hosts_in_a_subnet_are_one_message() -> None:
     many = {f"g{number}": f"10.244.1.{number}" for number in range(1, 41)}
     (problem,) = networks.check(site(many), load_catalogue())

@@ -68,7 +68,12 @@ def test_a_value_is_written_as_it_was_meant(
 
 @pytest.mark.parametrize(
     ("value", "fix"),
-    [("timeslicing", "write time-slicing"), ("TIME_SLICING", "write time-slicing"), ("vgpu", None)],
+    [
+        ("timeslicing", "write time-slicing"),
+        ("TIME_SLICING", "write time-slicing"),
+        ("vgpu", None),
+        ("time", "write time-slicing"),
+    ],
 )
 def test_a_misspelt_word(value: str, fix: str | None) -> None:
     assert suggestions.word(value, ["none", "time-slicing", "mps", "mig"]) == fix

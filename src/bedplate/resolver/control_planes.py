@@ -51,7 +51,21 @@ def check(site: Site) -> Iterator[Problem]:
             fix = f"write {members[0].connection.address} or a load balancer's name"
             got = f"{endpoint}, {other.name}"
             yield refused("endpoint-is-host", nodes[0], path, got, allowed, fix)
+    yield from _listening(nodes[0], settings, members)
     yield from _virtual(site, settings, members)
+
+
+def _listening(host: SiteHost, settings: Kubernetes, members: list[SiteHost]) -> Iterator[Problem]:
+    """Yield that an API server could not listen where a control plane is the endpoint itself."""
+    name, port = of_endpoint(settings), int(settings.endpoint.rpartition(":")[2])
+    itself = next((one for one in members if one.connection.address == name), None)
+    if itself is None or settings.endpoint_by != "external" or port == API_PORT:
+        return
+    if port in PORTS or port in NODE_PORTS or port == itself.connection.port:
+        got, fix = f"port {port} of {itself.name}", f"write port {API_PORT}"
+        allowed = "a port that nothing else has on a control plane"
+        path = ("bedplate_kubernetes", "endpoint")
+        yield refused("endpoint-address", host, path, got, allowed, fix)
 
 
 def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Iterator[Problem]:

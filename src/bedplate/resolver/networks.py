@@ -232,7 +232,17 @@ def _inside(
 
 
 def notices(site: Site, catalogue: Catalogue) -> Iterator[Notice]:
-    """Yield that a kubelet takes more pods than its node has addresses for."""
+    """Yield that hosts look for the mirror on themselves, or have too few addresses for pods."""
+    first = next(iter(site.hosts.values()))
+    url = first.wishes.bedplate_sources.url
+    mirror = urlsplit(url).hostname or "" if url else ""
+    known = address(mirror)
+    itself = known.is_loopback if known is not None else bool(ITSELF.fullmatch(mirror))
+    if itself and len(site.hosts) > 1:
+        yield Notice(
+            f"the mirror is {mirror}, which is each host itself",
+            hint="write the address of the machine that serves it, unless each host has one",
+        )
     settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
     most = settings.kubelet.get("maxPods") if settings is not None else None
     if settings is None or not isinstance(most, int):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bedplate.site.membership import at
@@ -58,7 +59,10 @@ def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
         try:
             subnets[key] = ipaddress.ip_network(text)
         except ValueError as error:
-            yield path, "no subnet", text, "a subnet like 10.244.0.0/16", f"correct it: {error}"
+            fix = f"correct it: {error}"
+            with suppress(ValueError):
+                fix = f"write {ipaddress.ip_network(text, strict=False)}"
+            yield path, "no subnet", text, "a subnet like 10.244.0.0/16", fix
     pod_network = subnets.get("pod_subnet")
     if pod_network is not None and pod_network.version != 4 and kubernetes.cni == "flannel":
         path, allowed = ("bedplate_kubernetes", "pod_subnet"), "an IPv4 subnet like 10.244.0.0/16"

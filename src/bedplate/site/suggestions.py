@@ -33,7 +33,9 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
 
 def word(value: object, known: list[str]) -> str | None:
     """Return which of some words to write."""
-    close = nearest(str(value).lower().replace("_", "-"), known, at_least=ALIKE)
+    plain = str(value).lower().replace("_", "-")
+    begun = [one for one in known if plain and one.startswith(plain)]
+    close = begun[0] if len(begun) == 1 else nearest(plain, known, at_least=ALIKE)
     return f"write {close}" if close else None
 
 
