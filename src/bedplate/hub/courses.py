@@ -16,7 +16,7 @@ GROUP: Final = "group:"
 ENROLLED: Final = "course-"
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 WEEK: Final = timedelta(days=7)
-LESSON: Final = re.compile(r"(?P<day>\w{3}) (?P<begin>\d\d:\d\d)-(?P<end>\d\d:\d\d)")
+LESSON: Final = re.compile(r"(?P<day>\w{3}) (?P<begin>\d\d:\d\d)-(?P<end>\d\d:\d\d)", re.ASCII)
 WHERE: Final = "BEDPLATE_HUB"
 USUAL: Final = "/etc/bedplate/hub.json"
 

@@ -194,14 +194,18 @@ def server(service: Service, address: tuple[str, int], prefix: str) -> Threading
 
         def _body(self) -> dict[str, Any]:
             """Read the body whole, also where it is not used: the connection is kept."""
-            length = int(self.headers.get("Content-Length") or 0)
+            said = self.headers.get("Content-Length") or "0"
+            length = int(said) if re.fullmatch("[0-9]{1,9}", said) else -1
+            if length < 0:
+                self.close_connection = True
+                raise NotAllowedError(http.HTTPStatus.BAD_REQUEST, "no length of the body")
             if length > LARGEST:
                 self.close_connection = True
                 message = f"too long — got {length} bytes / allowed {LARGEST} — shorten the cell"
                 raise NotAllowedError(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
             try:
                 found = json.loads(self.rfile.read(length) or b"{}")
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise NotAllowedError(http.HTTPStatus.BAD_REQUEST, "no JSON") from error
             if not isinstance(found, dict):
                 raise NotAllowedError(http.HTTPStatus.BAD_REQUEST, "no JSON object")

@@ -40,7 +40,7 @@ LONGEST: Final = 7 * 24 * 3600
 #: Bytes of a share's output that are shown.
 SHOWN: Final = 1024 * 1024
 MEMORY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,6})(?P<unit>[MG])i")
-SPAN: Final = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
+SPAN: Final = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
