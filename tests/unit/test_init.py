@@ -135,6 +135,7 @@ def test_the_written_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ours.read(ROOT / "ansible.cfg")
     its.read(written["ansible.cfg"])
     assert its["defaults"].pop("inventory") == "inventory"
+    assert its["defaults"].pop("stdout_callback") == "bedplate.gpu.brief"
     assert {k: dict(v) for k, v in its.items()} == {k: dict(v) for k, v in ours.items()}
 
     access = yaml.safe_load(written["inventory/group_vars/all/ansible.yml"].read_text())
