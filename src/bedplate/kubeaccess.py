@@ -18,10 +18,11 @@ import yaml
 
 from bedplate.errors import BedplateError, Problem
 from bedplate.packing.api import Access
+from bedplate.reading import content
 from bedplate.reading_yaml import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 PATIENCE = 60.0
 
@@ -45,13 +46,15 @@ def default_path() -> Path:
 
 
 @contextmanager
-def access_of(path: Path) -> Iterator[Entry]:
+def access_of(path: Path, *, named: bool = False) -> Iterator[Entry]:
     """Yield the present context of a kubeconfig; keys that are in it lie in files meanwhile.
+
+    One that the user has *named* may be a pipe, as a shell makes one of a command's output.
 
     Raises:
         AccessError: it is missing, not a kubeconfig, or of a form that is not read here.
     """
-    context, cluster, user = _parts(path)
+    context, cluster, user = _parts(path, path.read_bytes if named else lambda: content(path))
     if "server" not in cluster or cluster.get("insecure-skip-tls-verify"):
         raise _problem(path, "no server whose certificate is checked", "a server with its CA")
     _check_server(path, str(cluster["server"]))
@@ -75,9 +78,11 @@ def access_of(path: Path) -> Iterator[Entry]:
         )
 
 
-def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _parts(
+    path: Path, read: Callable[[], bytes]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     try:
-        found = parsed(path.read_text(encoding="utf-8"))
+        found = parsed(read().decode())
         contexts = {one["name"]: one["context"] for one in found["contexts"]}
         clusters = {one["name"]: one["cluster"] for one in found["clusters"]}
         users = {one["name"]: one["user"] or {} for one in found["users"]}

@@ -20,6 +20,7 @@ from bedplate.accounting.units import capacity, units
 from bedplate.accounting.usage import Window, over_time, path_in, rows
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
+from bedplate.lock import write_lock
 from tests.schedulers.locks import lock_of
 
 if TYPE_CHECKING:
@@ -339,3 +340,15 @@ def test_a_broken_file_of_records_is_refused_with_its_line(tmp_path: Path) -> No
     path_in(tmp_path).write_text('{"uid": "w"}\n')
     with pytest.raises(command.SiteError, match=r"records cannot be read .* got line 1: "):
         command.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00", "x", "2026-13"]
+)
+@pytest.mark.parametrize("option", ["--since", "--until"])
+def test_a_time_that_no_calendar_has_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, text: str
+) -> None:
+    write_lock(tmp_path, lock_of({"pool_train": [{}]}, {}))
+    assert main(["usage", str(tmp_path), "--offline", option, text]) == 3
+    assert f"no time — {option} — got {text} / allowed YYYY-MM-DD" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from bedplate.accounting import command as usage
 from bedplate.bill import load_bill
 from bedplate.bill.partial import PLACE, Partial
 from bedplate.discovery import adopt, store
-from bedplate.errors import BedplateError, Problem
+from bedplate.errors import BedplateError
 from bedplate.kubeaccess import access_of
 from bedplate.lock import load_lock
 from bedplate.mirror import processes, service
@@ -53,9 +53,7 @@ def indented(path: Path) -> None:
 
 
 def entered(kubeconfig: Path) -> None:
-    """Use a kubeconfig. One that a user names may be a pipe, which is waited for."""
-    if kubeconfig.is_fifo():
-        raise BedplateError([Problem("a pipe", str(kubeconfig))])
+    """Use a kubeconfig."""
     with access_of(kubeconfig):
         pass
 

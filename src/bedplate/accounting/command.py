@@ -107,12 +107,13 @@ def _moment(option: str, text: str | None) -> int | None:
         return None
     try:
         found = datetime.fromisoformat(text)
-    except ValueError as error:
+        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         fix = "write a date, or a date with a time"
         allowed = "YYYY-MM-DD[THH:MM[:SS][+HH:MM]]"
         problem = Problem("no time", key=option, got=text, allowed=allowed, fix=fix)
         raise SiteError([problem]) from error
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+    return int(found.timestamp())
 
 
 def _shown(options: Namespace, gpus: float, found: list[Row], window: Window) -> str:

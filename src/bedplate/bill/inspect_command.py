@@ -56,7 +56,10 @@ def run(options: Namespace) -> int:
         BedplateError: the lock cannot be used, or the image's configuration cannot be read.
     """
     host, slash, rest = options.image.partition("/")
-    if not slash or not ("." in host or ":" in host) or not (":" in rest or "@" in rest):
+    named = slash and ("." in host or ":" in host) and (":" in rest or "@" in rest)
+    if "@" in options.image.partition("@sha256:")[0]:
+        options.usage_error("IMAGE has a user or a password in it, which are not taken from there")
+    if not named:
         options.usage_error(f"{options.image} is not HOST/NAME:TAG or HOST/NAME@sha256:…")
     lock, catalogue = load_lock(options.site), catalogue_of(options.site)
     if options.pool not in {None, *lock.pools}:

@@ -31,7 +31,7 @@ def run(options: Namespace) -> int:
             there.
     """
     path = options.kubeconfig or default_path()
-    with access_of(path) as entry:
+    with access_of(path, named=options.kubeconfig is not None) as entry:
         api = Api(entry.access, PATIENCE)
         namespace = options.namespace or entry.namespace or "default"
         try:

@@ -177,6 +177,11 @@ def test_the_command_names_pools_and_reasons(
     with pytest.raises(SystemExit):
         cli.main(["mirror", "inspect", str(site), "own:1", *trusted])
     assert "own:1 is not HOST/NAME:TAG or HOST/NAME@sha256:…" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="3"):
+        cli.main(["mirror", "inspect", str(site), "u:hunter2@nvcr.io/lab/own:1", *trusted])
+    said = capsys.readouterr().err
+    assert "IMAGE has a user or a password in it" in said
+    assert "hunter2" not in said
 
 
 def test_a_bill_is_refused_with_a_teams_image_that_does_not_run(internet: Served) -> None:
