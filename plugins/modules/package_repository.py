@@ -116,7 +116,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     os_release,
     owned,
 )
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
     mirror,
@@ -219,8 +219,8 @@ def main() -> None:
     diff = []
     known = openpgp.fingerprints_in(host, path) == [repository.fingerprint]
     if (keyed and not known) or (not keyed and host.exists(path)):
-        shown = f"{repository.fingerprint}\n"
-        before, after = ("", shown) if keyed else (shown, "")
+        printed = f"{repository.fingerprint}\n"
+        before, after = ("", printed) if keyed else (printed, "")
         diff.append({"header": path, "before": before, "after": after})
         if not module.check_mode:
             key = openpgp.armoured(fetched(module, repository.fingerprint)) if keyed else ""
