@@ -303,8 +303,6 @@ class Class:
             policy = ["get", "clusterqueue", COURSE, "-o", "jsonpath={.spec.stopPolicy}"]
             assert self.cluster.site.kubectl(*policy).stdout == "HoldAndDrain"
             self.said("the class has ended: no pod is left, the queue is held and drained")
-            self.do("visit", self.ann, "/hub/spawn")
-            self.picture(self.ann, "closed")
         self.do("start", self.ann)
         self.do("notebook", self.ann)
         self.do("forget", self.ann)

@@ -11,6 +11,7 @@ import json
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from jupyterhub import orm
 from jupyterhub.utils import exponential_backoff, hash_token
@@ -152,7 +153,26 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             f"pod {self.namespace}/{self.pod_name} was not made",
             timeout=self.k8s_api_request_retry_timeout,
         )
-        return str(self._get_pod_url(await self._running()))
+        url = str(self._get_pod_url(await self._running()))
+        await self._listens(url)
+        return url
+
+    async def _listens(self, url: str) -> None:
+        """Wait until the notebook takes connections: between its own tries the hub waits up to 5 s.
+
+        One that never does is the hub's to report.
+        """
+        where = urlsplit(url)
+        deadline = time.monotonic() + self.http_timeout
+        while time.monotonic() < deadline:
+            try:
+                connected = asyncio.open_connection(where.hostname, where.port)
+                _, writer = await asyncio.wait_for(connected, 2)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(0.2)
+            else:
+                writer.close()
+                return
 
     async def _make_create_pod_request(self, pod: Any, request_timeout: float) -> bool:
         """Make the pod or take up the one of this name; False to be asked again."""
