@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -181,13 +182,29 @@ def _families(
             yield refused("node-address", member, path, got, "an address that nodes reach", fix)
 
 
+def _number(text: str) -> tuple[int, int]:
+    """Return an address's version and number, version 0 of a name: quickly, for many hosts."""
+    for version, family in ((4, socket.AF_INET), (6, socket.AF_INET6)):
+        try:
+            return version, int.from_bytes(socket.inet_pton(family, text))
+        except OSError:
+            continue
+    return 0, 0
+
+
 def _hosts_inside(site: Site, networks: dict[KeyPath, Network]) -> Iterator[Problem]:
-    known = [(name, address(host.connection.address)) for name, host in site.hosts.items()]
+    known = [(*_number(host.connection.address), name) for name, host in site.hosts.items()]
     for path, network in networks.items():
-        inside = [(name, own) for name, own in known if own is not None and own in network]
+        first, end = int(network.network_address), int(network.broadcast_address)
+        inside = [
+            name
+            for version, number, name in known
+            if version == network.version and first <= number <= end
+        ]
         if not inside:
             continue
-        told = ", ".join(f"{name} {own}" for name, own in sorted(inside)[:NAMED])
+        named = sorted(inside)[:NAMED]
+        told = ", ".join(f"{name} {site.hosts[name].connection.address}" for name in named)
         more = f" and {len(inside) - NAMED} more hosts" if len(inside) > NAMED else ""
         got = f"{network}, with {told}{more} in it"
         fix = "write a subnet apart from the hosts' network"
