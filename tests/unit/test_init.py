@@ -48,10 +48,10 @@ def planned(folder: Path) -> Lock:
             "k8s.example:6443",
         ),
         (
-            [*FARM, "--gpu", "h100-sxm5-80gb:8", "--endpoint", "[2001:db8::1]:6443"],
+            [*FARM, "--gpu", "h100-sxm5-80gb:8", "--endpoint", "192.0.2.99:6443"],
             [f"cp{n}.example" for n in (1, 2, 3)] + [f"gpu{n:02}.example" for n in range(1, 17)],
             {"pool_gpu": ("h100-sxm5-80gb", 8)},
-            "[2001:db8::1]:6443",
+            "192.0.2.99:6443",
         ),
         (
             [*POOLS, "--gpu", "train=h100-sxm5-80gb:8", "--gpu", "pool_class=l40s:4"],

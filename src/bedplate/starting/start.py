@@ -180,6 +180,9 @@ class _Reading:
         if given is not None:
             if not re.fullmatch(ENDPOINT, given):
                 self._add("wrong endpoint", option, given, "HOST:PORT", "write HOST:PORT")
+            elif given.startswith("["):
+                allowed = "a name or an IPv4 address: the cluster's networks are of IPv4"
+                self._add("endpoint of IPv6", option, given, allowed, "write one of these")
             return str(given)
         if sum(len(entry.hosts) for entry in control_plane) <= 1:
             reached = control_plane[0].reached if control_plane else ""
