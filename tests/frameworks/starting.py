@@ -32,7 +32,7 @@ PODS = "/api/v1/namespaces/{}/pods"
 USAGE = """\
 cat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null ||
 sed -n 's/^usage_usec \\(.*\\)/\\1000/p' /sys/fs/cgroup/cpu.stat"""
-ROUNDS = 3
+ROUNDS = 5
 STUDENTS = 20
 PAUSE = 0.1
 PATIENCE = 600.0
