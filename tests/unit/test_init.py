@@ -275,3 +275,9 @@ def test_ansible_reads_the_ranges(tmp_path: Path) -> None:
     ).stdout
     assert "gpu01.example" in graph
     assert "gpu16.example" in graph
+
+
+def test_an_endpoint_of_ipv6_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = [*FARM, "--gpu", "h100-sxm5-80gb:8", "--endpoint", "[2001:db8::1]:6443"]
+    assert init(tmp_path / "site", *asked) != 0
+    assert capfd.readouterr().err.startswith("endpoint of IPv6 — --endpoint — got [2001:db8::1]")
