@@ -22,6 +22,7 @@ OWNERS = ("from_lock.yml", "access.yml")
 WISHES = {
     "host_proxy": "bedplate_proxy",
     "host_baseline": "bedplate_host",
+    "package_mirror": "bedplate_sources",
     "nvidia_driver": "bedplate_driver or bedplate_pins.nvidia_driver",
     "nvidia_fabric": "none: it follows from the GPUs and the driver",
     "cuda_toolkit": "bedplate_cuda",

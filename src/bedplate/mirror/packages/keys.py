@@ -102,7 +102,7 @@ class SigningKey:
             "the key that hosts of this site trust",
             "bring it from the machine that filled the mirror before (gpg --homedir … "
             f"--export-secret-keys, then --import), or remove {place} to have a new key made, "
-            "which hosts trust after the next run of site.yml",
+            "which hosts trust after the next run of the playbook bedplate.gpu.site",
         )
 
     def public(self) -> str:
