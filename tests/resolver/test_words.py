@@ -95,23 +95,16 @@ def test_slurm_is_proposed_no_mode_that_it_does_not_have(
 
 
 @pytest.mark.parametrize(
-    ("vendor", "model", "fix"),
-    [
-        ("amd", "mi300z", "write mi300x"),
-        ("ascend", "mi300x", "choose one of ascend-310, ascend-310p, ascend-910, ascend-910b"),
-        ("kunlun", "kunlun-p801", "write kunlun-p800"),
-    ],
+    ("vendor", "model"), [("amd", "mi300z"), ("ascend", "mi300x"), ("kunlun", "kunlun-p801")]
 )
-def test_what_is_not_known_of_other_boards_is_not_guessed(
-    vendor: str, model: str, fix: str
-) -> None:
+def test_what_is_not_known_of_other_boards_is_not_guessed(vendor: str, model: str) -> None:
     accelerator = {"vendor": vendor, "model": model, "count": 8}
     problem = refused(one([], os="debian-12", accelerator=accelerator), load_catalogue())
     assert problem.what == "unknown accelerator, or one among others"
     assert problem.rule == "accelerator-known"
     assert problem.key == "bedplate_accelerator.model"
     assert problem.got == model
-    assert problem.fix == fix
+    assert problem.fix == "use one of these"
 
 
 REFUSED: list[dict[str, Any]] = yaml.safe_load(

@@ -289,15 +289,16 @@ def _pins(hosts: Sequence[SiteHost], catalogue: Catalogue) -> Iterator[Problem]:
 
     A pin in group_vars/all is set for all hosts, and decides something for some of them.
     """
-    idle: dict[tuple[Place, str], SiteHost] = {}
-    effective: set[tuple[Place, str]] = set()
+    idle: dict[tuple[Place, str, str], SiteHost] = {}
+    effective: set[tuple[Place, str, str]] = set()
     for host in hosts:
         hypervisor = host.wishes.bedplate_host.kind == "hypervisor"
         pins = () if hypervisor else pin_wishes("", host)
         mine = {str(wish.path[1]) for wish in pins}
         for pinned, version in sorted(host.wishes.bedplate_pins.items()):
             path = ("bedplate_pins", pinned)
-            at = (host.places.of(path), pinned)
+            # Places may be unknown, and then alike: two versions are two pins all the same.
+            at = (host.places.of(path), pinned, version)
             if pinned not in mine:
                 idle.setdefault(at, host)
                 continue
@@ -305,7 +306,7 @@ def _pins(hosts: Sequence[SiteHost], catalogue: Catalogue) -> Iterator[Problem]:
             if version not in known and at not in effective:
                 yield unknown("pin-known", host, path, version, known)
             effective.add(at)
-    for (_, pinned), host in ((at, host) for at, host in idle.items() if at not in effective):
+    for (_, pinned, _), host in ((at, host) for at, host in idle.items() if at not in effective):
         yield _idle_pin(pinned, host)
 
 
@@ -316,6 +317,9 @@ def _idle_pin(pinned: str, host: SiteHost) -> Problem:
         fix = "ask for that version, or remove the pin"
         return refused("pin-known", host, path, version, allowed, fix)
     usual = (*SHARED_PINS, *POOL_PINS)
+    if pinned == "cuda_toolkit":
+        fix = "ask for a toolkit with bedplate_cuda, or remove the pin"
+        return refused("pin-known", host, path, pinned, "a pin of what these hosts get", fix)
     if pinned in usual:
         allowed = "a pin of what these hosts get"
         return refused("pin-known", host, path, pinned, allowed, "remove the pin")
