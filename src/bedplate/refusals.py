@@ -38,10 +38,11 @@ def as_problems() -> Iterator[None]:
 
 
 def _of_system(error: OSError) -> Problem:
-    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    # Of two names the first is that of a temporary file, which takes the place of the second.
+    name = error.filename if error.filename2 is None else error.filename2
     return Problem(
         "the system refuses",
-        _short(" → ".join(names)) or None,
+        _short(str(name)) if name is not None else None,
         got=error.strerror or str(error),
         fix="correct what it says, and run the command again",
         rule="system",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def test_every_defined_test_is_collected() -> None:
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},  # another form of the listing
     )
     collected = {line.split("[")[0] for line in listing.stdout.splitlines() if "::" in line}
     assert wanted, "no test file was found"
