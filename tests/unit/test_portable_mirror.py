@@ -29,7 +29,7 @@ def host(tmp_path: Path) -> Host:
 def test_apt_reads_the_mirror_alone_and_its_own_sources_again_afterwards(
     host: Host, tmp_path: Path
 ) -> None:
-    own = "deb http://deb.debian.org/debian bookworm main\n"
+    own = "deb http://debian.example/debian bookworm main\n"
     host.write("/etc/apt/sources.list", own)
     assert mirror.in_force(host) is None
     planned = mirror.use(host, "Debian", MIRROR, check=True)
@@ -47,7 +47,7 @@ def test_apt_reads_the_mirror_alone_and_its_own_sources_again_afterwards(
     gone = removal.files(host, [mirror.ROLE], check=False)
     assert gone.kept == []
     assert not host.exists(mirror.APT_SOURCES)
-    assert _apt(tmp_path) == ["http://deb.debian.org/debian/dists/bookworm/"]
+    assert _apt(tmp_path) == ["http://debian.example/debian/dists/bookworm/"]
 
 
 def _apt(root: Path) -> list[str]:

@@ -69,7 +69,9 @@ def test_what_a_site_adds_is_resolved(tmp_path: Path, internet: Served, key: Key
 def test_a_driver_that_left_its_archive_has_a_fact_ready_and_a_snapshot(
     tmp_path: Path, internet: Served, key: Key, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = planned(tmp_path / "site", internet, key, {"mode": "upstream"})
+    snapshot = {"archive": "debian-12", "url": "https://snapshot.example/debian/{time}/"}
+    facts = {"snapshots.yml": [{"value": snapshot, **REST}]}
+    site = planned(tmp_path / "site", internet, key, {"mode": "upstream"}, facts)
     gone = load_catalogue().fact(DRIVER)
     newer = newer_driver()["packages"] | {"nvidia-persistenced": "535.300.00-1~deb12u1"}
     archives(internet, key, gone.value.model_copy(update={"packages": newer}))
@@ -80,11 +82,10 @@ def test_a_driver_that_left_its_archive_has_a_fact_ready_and_a_snapshot(
     ready = site / ".bedplate" / "facts" / f"driver-packages.debian-12-distro-{NEW}-proprietary.yml"
     assert f"cp {ready} {site}/facts/" in said
     day = gone.source.read
-    snapshot = (site / ".bedplate" / "facts" / f"debian-12-{day}.sources").read_text()
-    assert f"URIs: https://snapshot.debian.org/archive/debian/{day:%Y%m%d}T235959Z/\n" in snapshot
-    assert "Suites: bookworm-security\nComponents: contrib non-free\n" in snapshot
+    sources = (site / ".bedplate" / "facts" / f"debian-12-{day}.sources").read_text()
+    assert f"URIs: https://snapshot.example/debian/{day:%Y%m%d}T235959Z/\n" in sources
+    assert "Suites: bookworm bookworm-updates\nComponents: contrib non-free\n" in sources
     # As the message has it: the file is moved, the version pinned, and the plan takes it.
-    (site / "facts").mkdir()
     shutil.copy(ready, site / "facts")
     assert f"bedplate_pins: {{nvidia_driver: {NEW}}}" in said
     text = (site / "group_vars" / "pool_class.yml").read_text()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.substrate.standin.signing import Key
 
 #: Hosts whose repositories the tests' key signs.
-HOSTS = ("nvidia.github.io", "deb.debian.org", "security.debian.org")
+HOSTS = ("nvidia.github.io", "ftp.debian.org", "security.debian.org")
 DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 FLANNEL = "ghcr.io/flannel-io/flannel:v0.28.4"
 #: The objects of flannel's own manifest that a stack looks into, and no more of them.
