@@ -7,11 +7,9 @@ import json
 import re
 import sys
 import tempfile
-import threading
 import time
 import urllib.parse
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -26,14 +24,12 @@ from bedplate.accounting.units import units
 from bedplate.accounting.usage import Window, path_in, rows
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
-from bedplate.frameworks import hub_objects
-from bedplate.hub import magic, share_service
-from bedplate.hub.courses import Course, Profile, Settings
-from bedplate.hub.share_service import SCOPES
+from bedplate.hub import magic
 from bedplate.lock.model import Gpu, Quota, Team
 from bedplate.packing.api import Access
 from bedplate.packing.api import Api as OwnApi
 from bedplate.schedulers.accounting_objects import ARCHIVE, NAME, archive, objects
+from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth
 from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import ControlPlane
@@ -41,7 +37,7 @@ from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import RunningKueue, holds, running
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import GPU, add_nodes
-from tests.schedulers.workloads import IMAGE, job, pod_spec
+from tests.schedulers.workloads import job, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +45,8 @@ if TYPE_CHECKING:
     from tests.schedulers.processes import Process
 
 SHARED = "nvidia.com/gpu.shared"
+#: Who held a GPU from one of the API's seconds to the next is counted; for less, not.
+SECOND = 1.1
 UNITS = {"pool-train": {GPU: 1.0}, "pool-class": {SHARED: 0.25}}
 TEAMS = {
     "vision": {"gpus": {"pool_train": (4, None)}, "members": ["alice"]},
@@ -145,10 +143,12 @@ def test_sums_are_the_queues_own(
         for n in range(2):
             alice.create(job(f"v{n}", "vision", gpus=4))
         eventually(lambda: len(running(api, "vision")) == 2)
+        time.sleep(SECOND)
         # Audio takes its guarantee: one of vision is stopped, and comes back when audio is done.
         bob.create(job("a0", "audio", gpus=2, pods=2, seconds=2))
         eventually(lambda: running(api, "audio") == ["a0"])
         eventually(lambda: len(running(api, "vision")) == 2)
+        time.sleep(SECOND)
         first.kill()
         # Without a recorder: one job is deleted, a pod comes and goes, a job ends and is deleted.
         api.delete(api.path("jobs", "batch/v1", "vision", "v0"))
@@ -386,61 +386,11 @@ def test_what_cannot_be_had_is_refused(
     assert said in told
 
 
-HUBS = {
-    "alice-token": {"name": "ada", "kind": "user", "groups": [], "scopes": list(SCOPES)},
-    "bob-token": {"name": "bob", "kind": "user", "groups": ["class"], "scopes": list(SCOPES)},
-    "eve-token": {"name": "eve", "kind": "user", "groups": [], "scopes": list(SCOPES)},
-    "weak-token": {"name": "ada", "kind": "user", "groups": [], "scopes": ["self"]},
-}
-
-
-class HubDouble(BaseHTTPRequestHandler):
-    """A double of the hub: it says whose a token is, as the hub's `/user` does."""
-
-    def do_GET(self) -> None:
-        """Answer with the user of the token."""
-        found = HUBS.get(self.headers["Authorization"].removeprefix("token "))
-        self.send_response(200 if found and self.path == "/hub/api/user" else 403)
-        self.end_headers()
-        self.wfile.write(json.dumps(found).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def service(kueue: RunningKueue) -> Iterator[str]:
-    """Start the service with the rights that the hub's account gets for it; return its address."""
-    api, plane = kueue.api, kueue.plane
-    for one in (hub_objects.namespace(), *hub_objects.rights({"intro": {}})):
-        api.apply(one)
-    certificate, key = plane.authority.issue(hub_objects.ACCOUNT)
-    own = OwnApi(Access(plane.server, plane.authority.path, None, certificate, key), 60.0)
-    hub = ThreadingHTTPServer(("127.0.0.1", 0), HubDouble)
-    profile = Profile("jax", "JAX", "", IMAGE)
-    courses = {
-        "intro": Course("intro", "UTC", [profile], {}, members=["ada", "group:class"]),
-        "other": Course("other", "UTC", [profile], {}, members=["zoe"]),
-    }
-    known = Settings(courses, "native", {}, [], {})
-    served = share_service.server(
-        share_service.Service(
-            lambda method, path, body: own.call(method, path, body),
-            lambda path: f"no kubelet is here to read {path} from",
-            lambda token: share_service.user_of(
-                f"http://127.0.0.1:{hub.server_port}/hub/api", token
-            ),
-            share_service.image_of(known),
-        ),
-        ("127.0.0.1", 0),
-        "/services/shares/",
-    )
-    for one in (hub, served):
-        threading.Thread(target=one.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_port}/services/shares/intro"
-    for one in (hub, served):
-        one.shutdown()
-        one.server_close()
+    """Return the address of the service of shares."""
+    with serving(kueue.plane) as address:
+        yield address
 
 
 def test_a_notebook_has_a_share_by_the_magic(
