@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tarfile
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -130,10 +131,10 @@ class Carrying:
             with _disk(self.store.root), _opened(source) as archive:
                 self.store.incoming.mkdir(parents=True, exist_ok=True)
                 along, staged = self._staged(archive, source)
+            more = Counter(part.sha256 for part in staged.values())
             for part in staged.values():
-                part.target.parent.mkdir(parents=True, exist_ok=True)
-                (self.store.incoming / part.sha256).replace(part.target)
-                atomic.sync(part.target.parent)
+                more[part.sha256] -= 1
+                self._place(part, last=not more[part.sha256])
         finally:
             self.progress.end()
             self.store.forget_incoming()
@@ -144,6 +145,17 @@ class Carrying:
             self.store.images.name(repository, tag, image.manifests, blobs)
         self.store.add_to_record(wanted.entries(wanted.files(self.bill, self.store), images, along))
         return sum(part.size for part in staged.values())
+
+    def _place(self, part: Part, *, last: bool) -> None:
+        """Put verified bytes in their place, or a copy where they have another place too."""
+        came = self.store.incoming / part.sha256
+        part.target.parent.mkdir(parents=True, exist_ok=True)
+        if last:
+            came.replace(part.target)
+            atomic.sync(part.target.parent)
+            return
+        with came.open("rb") as file, atomic.writing(part.target) as copy:
+            shutil.copyfileobj(file, copy, BLOCK)
 
     def _staged(
         self, archive: tarfile.TarFile, source: Path
@@ -172,10 +184,12 @@ class Carrying:
                 name, digest = named[member.name]
                 sha256 = digest.removeprefix(wanted.SHA256)
                 part = Part(name, "", sha256, member.size, self.store.images.blob(digest))
+                self.progress.total += part.size
             else:
                 if not blobs and staged.keys() >= named.keys():
                     parts = [one for image in self._images(self._read) for one in image.blobs]
                     blobs = {self._path(one): one for one in parts}
+                    self.progress.total += sum(one.size for one in blobs.values())
                 found = known.get(member.name) or blobs.get(member.name)
                 if found is None:
                     raise _damaged(source, f"{member.name}, which the bill does not list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
 
     from tests.unit.mirror.conftest import Field
 
-PACKAGE = "packages.bedplate.internal/0123456789abcdef/debian-12/InRelease"
+SYSTEM = "packages.bedplate.internal/0123456789abcdef/debian-12/"
+PACKAGE = f"{SYSTEM}InRelease"
+#: An index lies under its name and under its digest, with the same bytes.
+INDEX = (f"{SYSTEM}Packages", f"{SYSTEM}by-hash/SHA256/{hashlib.sha256(b'index').hexdigest()}")
 
 
 @pytest.fixture
 def packed(field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A packed mirror, and another machine's cache with nothing in it."""
     assert field.run("fill") == 0
-    entry = field.store.add_text(b"signed", PACKAGE)
     contents = field.store.contents()
-    files = {**contents.files, PACKAGE: entry}
+    files = {**contents.files, PACKAGE: field.store.add_text(b"signed", PACKAGE)}
+    files |= {name: field.store.add_text(b"index", name) for name in INDEX}
     field.store.record(contents.model_copy(update={"files": files}))
     target = tmp_path / "carried.tar"
     assert field.run("pack", str(target)) == 0
@@ -52,6 +56,7 @@ def test_carried_to_another_machine_it_is_whole(field: Field, packed: Path, tmp_
     assert field.run("check") == 0
     there, here = Store(cache() / "mirror"), Store(tmp_path / "cache" / "mirror")
     assert there.place(PACKAGE).read_bytes() == b"signed"
+    assert [there.place(name).read_bytes() for name in INDEX] == [b"index", b"index"]
     assert there.contents() == here.contents()
     assert list(there.images.references()) == list(here.images.references())
     again = tmp_path / "again.tar"
