@@ -33,12 +33,14 @@ class SiteCommands:
         description: the substrate's description of the hosts that stand for the site's hardware.
         phases: seconds that each finished command took, by its label, in order.
         internet: the stand-in that the vendors' names lead to, instead of a mirror.
+        mirror: whether hosts come with the demo's mirror; a test may serve one of its own.
     """
 
     site: Path
     description: Path
     phases: dict[str, float] = field(default_factory=dict)
     internet: Service | None = None
+    mirror: bool = True
 
     @property
     def stack_name(self) -> str:
@@ -65,8 +67,10 @@ class SiteCommands:
         """Start, stop or reboot the hosts."""
         site = ["--site", self.show(self.site)] if verb in {"up", "down"} else []
         command = ["python", "-m", "tests.substrate", verb, self.show(self.description), *site]
-        if self.internet and verb == "up":
+        if verb == "up" and self.internet:
             command.append("--internet")
+        elif verb == "up" and not self.mirror:
+            command.append("--no-mirror")
         return self.run(f"hosts {verb}", [*command, *arguments])
 
     def plan(self, *arguments: str, **options: bool) -> subprocess.CompletedProcess[str]:
