@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +21,6 @@ from tests.unit.test_site_broken import broken, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def said(site: Path) -> str:
@@ -126,12 +127,74 @@ def test_a_program_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     waits = f"while [ $n -lt 600 ] && [ ! -e {mark} ]; do sleep 0.1; n=$((n+1)); done"
     program.write_text(f"#!/bin/sh\nn=0; {waits}; echo '{{}}'\n")
     program.chmod(0o755)
-    monkeypatch.setattr("bedplate.site.ansible_adapter.PATIENCE", 0.2)
+    monkeypatch.setattr("bedplate.site.waiting.PATIENCE", 0.2)
     monkeypatch.setattr("sys.stderr", Noting(mark))
     assert load_site(site)
     assert sys.stderr.getvalue().startswith(  # type: ignore[attr-defined]
-        f"bedplate: still waiting for {program}; Ctrl-C ends it\n"
+        f"bedplate: still waiting for {program}; Ctrl-C ends it, and 300 s do\n"
     )
+
+
+def test_a_program_that_hangs_is_stopped_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them has left its parent and its session, and all of them ignore a polite signal."""
+    site, begun = broken(tmp_path, {}), tmp_path / "begun"
+    program = site / "cloud"
+    program.write_text(
+        f"#!/bin/sh\ntrap '' TERM\n(setsid sleep 600 & echo $! >{begun}.1)\n"
+        f"sleep 600 & echo $! >{begun}.2\necho $$ >{begun}.3\nwait\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr("bedplate.site.waiting.LIMIT", 2.0)
+    started = time.monotonic()
+    (line,) = said(site).splitlines()
+    assert time.monotonic() - started < 60
+    assert re.fullmatch(
+        r"reading the inventory was stopped — site — got no end after \d+ s from site/cloud / "
+        r"allowed 2 s, and 1024 MiB of output — run the program by itself, or keep its answer as "
+        r"a file of the inventory",
+        line,
+    )
+    for number in (1, 2, 3):
+        _gone(int((tmp_path / f"begun.{number}").read_text()))
+
+
+def test_a_program_that_prints_without_end_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = broken(tmp_path, {})
+    program = site / "cloud"
+    program.write_text("#!/bin/sh\nexec timeout 120 yes\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("bedplate.site.waiting.LARGEST", 32 << 20)
+    (line,) = said(site).splitlines()
+    assert "got more than 32 MiB from site/cloud / allowed 300 s, and 32 MiB of output" in line
+
+
+def test_a_lookup_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for one host's variables, after the inventory was read."""
+    site = broken(tmp_path, {})
+    (site / "group_vars/pool_train.yml").write_text(
+        "bedplate_gpu: {model: \"{{ lookup('pipe', 'sleep 600') }}\", count: 8}\n"
+    )
+    monkeypatch.setattr("bedplate.site.waiting.LIMIT", 2.0)
+    (line,) = said(site).splitlines()
+    assert "got no end after 2 s from Ansible's plugins" in line
+
+
+def _gone(process: int) -> None:
+    """Wait until a process is no more, or is one that nobody has asked about since it ended."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {process} is still there")
 
 
 def test_a_value_may_be_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

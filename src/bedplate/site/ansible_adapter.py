@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +26,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from bedplate.errors import Problem, SiteError
 from bedplate.lock_place import FACTS
 from bedplate.nearest import nearest
-from bedplate.site import files, unread
+from bedplate.site import files, unread, waiting
 from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written
 from bedplate.site.places import Place
@@ -226,32 +224,6 @@ def _collections() -> None:
         init_plugin_loader()
 
 
-#: Seconds after which a program that Ansible waits for is named.
-PATIENCE = 10.0
-
-
-@contextlib.contextmanager
-def _naming_what_is_waited_for(site: Path) -> Iterator[None]:
-    """Say it when programs take long: Ansible gives them all the time that they want."""
-
-    def say() -> None:
-        programs: list[Path] = []
-        with contextlib.suppress(SiteError, OSError):
-            programs += (path for path in files.files_of(site) if os.access(path, os.X_OK))
-        configured = constants.DEFAULT_VAULT_PASSWORD_FILE
-        programs += [Path(configured)] if configured else []
-        named = ", ".join(map(str, programs)) or "Ansible's inventory plugins"
-        print(f"bedplate: still waiting for {named}; Ctrl-C ends it", file=sys.stderr, flush=True)
-
-    timer = threading.Timer(PATIENCE, say)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 @dataclass(frozen=True)
 class _Opened:
     """An inventory whose files are read and checked."""
@@ -265,11 +237,6 @@ class _Opened:
 
 def _open(site: Path) -> _Opened:
     """Open an inventory directory. Raises SiteError with everything that cannot be read."""
-    with _naming_what_is_waited_for(site):
-        return _opened(site)
-
-
-def _opened(site: Path) -> _Opened:
     _collections()
     positions = Positions(site)
     try:
@@ -306,8 +273,9 @@ def _each[T](site: Path, opened: _Opened, read: Callable[[Host], T]) -> list[T]:
 
 def read(site: Path) -> RawSite:
     """Read an inventory directory. Raises SiteError with everything that cannot be read."""
-    opened = _open(site)
-    hosts = _each(site, opened, opened.reader.host)
+    with waiting.limited(site):
+        opened = _open(site)
+        hosts = _each(site, opened, opened.reader.host)
     groups = {
         str(name): tuple(sorted(str(child.name) for child in group.child_groups))
         for name, group in opened.inventory.groups.items()
@@ -321,10 +289,12 @@ def passwords(site: Path) -> tuple[dict[str, str], str | None]:
 
     Raises SiteError if one cannot be evaluated.
     """
-    opened = _open(site)
-    names = sorted(opened.inventory.hosts)
-    found = _each(site, opened, opened.reader.password)
-    other = Host("no host of the site")
-    other.add_group(opened.inventory.groups["all"])
+    with waiting.limited(site):
+        opened = _open(site)
+        names = sorted(opened.inventory.hosts)
+        found = _each(site, opened, opened.reader.password)
+        other = Host("no host of the site")
+        other.add_group(opened.inventory.groups["all"])
+        others = opened.reader.password(other)
     known = {str(name): one for name, one in zip(names, found, strict=True) if one is not None}
-    return known, opened.reader.password(other)
+    return known, others
