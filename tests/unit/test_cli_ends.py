@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,28 @@ def test_an_interrupt_is_one_line_and_the_signals_status(site: Path) -> None:
     os.killpg(run.pid, signal.SIGINT)
     _, errors = run.communicate(timeout=120)
     assert (run.returncode, errors) == (-signal.SIGINT, "\nbedplate: interrupted\n")
+
+
+#: As the program that pip makes does, interrupted when the first line of `bedplate.cli` is run.
+EARLY = """
+import importlib.abc, os, signal, sys
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "bedplate.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from {module} import {function}
+sys.argv = ["bedplate", "--version"]
+sys.exit({function}())
+"""
+
+
+def test_an_interrupt_while_it_is_imported_says_nothing() -> None:
+    scripts = tomllib.loads((DEMO.parents[1] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["bedplate"].partition(":")
+    run = [sys.executable, "-c", EARLY.format(module=module, function=function)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def refused(arguments: list[object], capsys: pytest.CaptureFixture[str]) -> str:
