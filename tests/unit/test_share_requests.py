@@ -59,6 +59,17 @@ def test_a_body_that_is_none_is_refused_at_once(
         }
 
 
+def test_a_body_in_chunks_is_refused_and_ends_the_connection(address: tuple[str, int]) -> None:
+    """What its chunks are is not read as further requests."""
+    head = b"POST /services/shares/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    second = b"GET /services/shares/y HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(head + second)
+        said = b"".join(iter(lambda: client.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1 ") == 1
+
+
 def test_hours_and_spans_are_of_plain_digits() -> None:
     assert LESSON.fullmatch("Mon 10:00-12:00")
     assert LESSON.fullmatch("Mon 1\u0660:00-12:00") is None

@@ -196,7 +196,8 @@ def server(service: Service, address: tuple[str, int], prefix: str) -> Threading
             """Read the body whole, also where it is not used: the connection is kept."""
             said = self.headers.get("Content-Length") or "0"
             length = int(said) if re.fullmatch("[0-9]{1,9}", said) else -1
-            if length < 0:
+            # In chunks the next request would begin in the midst of this one's body.
+            if length < 0 or "Transfer-Encoding" in self.headers:
                 self.close_connection = True
                 raise NotAllowedError(http.HTTPStatus.BAD_REQUEST, "no length of the body")
             if length > LARGEST:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import json
 import logging
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from bedplate.packing.extender import Extender
 
 LOG = logging.getLogger(__name__)
+#: More than the scheduler sends: the names of 5,000 nodes, or their objects, are 100 MB.
+LARGEST = 256 << 20
 
 
 class _Server(ThreadingHTTPServer):
@@ -43,6 +46,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def length(self) -> int | None:
+        """Return the body's length; where there is none that can be read, that is the answer."""
+        said = self.headers.get("Content-Length") or "0"
+        length = int(said) if re.fullmatch("[0-9]{1,9}", said, re.ASCII) else -1
+        if "Transfer-Encoding" in self.headers:
+            length = -1
+        if 0 <= length <= LARGEST:
+            return length
+        # Where the next request begins is not known: the connection ends with the answer.
+        self.close_connection = True
+        text = f"no length of the body — allowed 0 to {LARGEST} bytes in Content-Length\n"
+        self.answer(http.HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", text.encode())
+        return None
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its signature
         LOG.debug(format, *args)
 
@@ -54,7 +71,10 @@ class _Questions(_Handler):
             "/filter": extender.filter,
             "/bind": extender.bind,
         }
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = self.length()
+        if length is None:
+            return
+        body = self.rfile.read(length)
         verb = verbs.get(self.path)
         if verb is None:
             self.answer(http.HTTPStatus.NOT_FOUND, "text/plain", b"no such verb\n")
