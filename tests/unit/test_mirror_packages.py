@@ -6,7 +6,9 @@ the real ones.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -317,6 +319,22 @@ def test_the_first_fill_makes_a_key_that_the_next_one_uses(
         path.unlink()
     with pytest.raises(MirrorError, match="key that signs the site's packages is not on this mach"):
         fill(site, store, archive[0], monkeypatch)
+    # A fill that is refused leaves no agent of GnuPG's either; it is asked to end, which takes it ms.
+    until = time.monotonic() + 30
+    while (left := agents(tmp_path / "keys")) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+
+
+def agents(home: Path) -> list[str]:
+    """Return the agents of GnuPG that run for a home, by their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            if words[0].endswith("gpg-agent") and str(home) in words:
+                found.append(" ".join(words))
+    return found
 
 
 def test_a_key_under_anothers_name_is_refused(

@@ -95,6 +95,7 @@ class SigningKey:
             listed = _gpg(home, "--with-colons", "--list-secret-keys").decode()
             if any(fingerprint in line for line in listed.splitlines() if line.startswith("fpr")):
                 return cls(home, fingerprint)
+            cls(home, fingerprint).close()
         raise MirrorError(
             "the key that signs the site's packages is not on this machine",
             str(place),
