@@ -25,15 +25,15 @@ class Echo:
         """Return the question."""
         return question
 
-    bind = filter
+    bind = filter  # noqa: A003
 
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
     """The address of the running server."""
-    with packing._Server(  # noqa: SLF001
+    with packing._Server(
         ("127.0.0.1", 0),
-        packing._Questions,  # noqa: SLF001
+        packing._Questions,
         cast("Extender", Echo()),
     ) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
