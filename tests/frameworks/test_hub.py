@@ -261,7 +261,14 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
     eventually(lambda: pods(hub) == {} and states(hub) == {})
     queue = hub.plane.api.get("clusterqueues", API, None, "intro")
     assert queue["spec"]["stopPolicy"] == "HoldAndDrain"
-    assert "No course of bob takes place now" in refusal(hub, "bob", "intro-jax")
+    assert "No course of bob takes place now. intro takes" in refusal(hub, "bob", "intro-jax")
+    bob = Browser(hub.url)
+    bob.login("bob")
+    page = bob.session.get(f"{hub.url}/spawn", timeout=60).text
+    assert "No course takes place now" in page
+    (hours,) = hub.settings["courses"]["intro"]["hours"][-1:]
+    assert re.search(rf"{hours} \(time of UTC\)\. The next lesson starts on \w+, \d", page)
+    assert 'type="submit"' not in page, "a button that starts nothing"
     del hub.settings["courses"]["intro"]["hours"]
     hub.stop(signal.SIGTERM)
     hub.start()

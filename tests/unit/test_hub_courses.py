@@ -56,6 +56,33 @@ def test_a_course_without_hours_is_always_on() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hours", "now", "takes_place", "begins"),
+    [
+        (
+            ["Mon 10:00-12:00"],
+            "2026-11-23T11:00:00+00:00",
+            "Mon 10:00-12:00",
+            "Monday, 30 November at 10:00",
+        ),
+        (
+            ["Mon 10:00-12:00", "Wed 08:00-09:00", "Thu 14:00-16:00"],
+            "2026-11-23T11:00:00+00:00",
+            "Mon 10:00-12:00, Wed 08:00-09:00 and Thu 14:00-16:00",
+            "Wednesday, 25 November at 08:00",
+        ),
+    ],
+)
+def test_a_student_reads_when_the_course_takes_place(
+    hours: list[str], now: str, takes_place: str, begins: str
+) -> None:
+    assert course(hours=hours).timetable(at(now)) == (
+        f"intro takes place {takes_place} (time of Europe/Berlin). "
+        f"The next lesson starts on {begins}."
+    )
+    assert course().timetable(at(now)) == "intro takes place at any time."
+
+
+@pytest.mark.parametrize(
     ("user", "groups", "admitted"),
     [
         ("bob", set(), True),

@@ -85,6 +85,22 @@ class Course:
         lesson = self.lesson(now)
         return lesson[1] - now if lesson else None
 
+    def next(self, now: datetime) -> datetime | None:
+        """Return when the next lesson begins; None for a course without hours."""
+        begins = [begin for text in self.hours for begin, _ in self._spans(text, now)]
+        return min((begin for begin in begins if begin > now), default=None)
+
+    def timetable(self, now: datetime) -> str:
+        """Say when the course takes place and when it begins next, as its students would."""
+        begin = self.next(now)
+        if begin is None:
+            return f"{self.name} takes place at any time."
+        hours = " and ".join(", ".join(self.hours).rsplit(", ", 1))
+        return (
+            f"{self.name} takes place {hours} (time of {self.zone}). "
+            f"The next lesson starts on {begin:%A}, {begin.day} {begin:%B} at {begin:%H:%M}."
+        )
+
     def here(self) -> ZoneInfo:
         """Return the course's time zone."""
         return ZoneInfo(self.zone)

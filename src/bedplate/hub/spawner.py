@@ -73,11 +73,19 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
 
     # What is offered.
 
+    def _enrolled(self) -> list[Course]:
+        groups = frozenset(group.name for group in self.user.groups)
+        return self.known().of(self.user.name, groups)
+
     def courses(self) -> list[Course]:
         """Return the courses of this server's user that take place now."""
-        groups = frozenset(group.name for group in self.user.groups)
         now = datetime.now(UTC)
-        return [one for one in self.known().of(self.user.name, groups) if one.open(now)]
+        return [one for one in self._enrolled() if one.open(now)]
+
+    def timetables(self) -> list[str]:
+        """Return a sentence for each course of the user that does not take place now."""
+        now = datetime.now(UTC)
+        return [one.timetable(now) for one in self._enrolled() if not one.open(now)]
 
     async def profiles(self) -> list[dict[str, Any]]:
         """Return what the user may start now, with the numbers."""
@@ -117,9 +125,9 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
     async def _chosen(self) -> Course:
         """Take over the chosen profile; refuse what the user may not start now."""
         if not await self.profiles():
+            when = self.timetables() or ["Ask your teacher to add you to one."]
             raise CannotStartError(
-                f"No course of {self.user.name} takes place now. Ask your teacher for the hours.",
-                403,
+                " ".join([f"No course of {self.user.name} takes place now.", *when]), 403
             )
         try:
             await self.load_user_options()
