@@ -35,10 +35,15 @@ if lock.cluster and lock.cluster.courses:
     if lock.cluster.storage and any(one.url for one in lock.cluster.storage.datasets.values()):
         data["cache"] = artifact.image(config.site, lock, "data-cache")
     homes = Storage("storage", data, pulumi.ResourceOptions(providers=[provider]))
-    secret = pulumi.Config("bedplate").get_secret("oauthClientSecret")
+    secrets = pulumi.Config("bedplate")
     hub = Hub(
         "hub",
-        {"site": config.site, "lock": lock, "oauth_secret": secret},
+        {
+            "site": config.site,
+            "lock": lock,
+            "oauth_secret": secrets.get_secret("oauthClientSecret"),
+            "key": secrets.get_secret("hubKey"),
+        },
         pulumi.ResourceOptions(providers=[provider], depends_on=[homes]),
     )
     pulumi.export("hub", hub.address)

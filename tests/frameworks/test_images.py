@@ -1,17 +1,24 @@
-"""The images that are built here: the same bytes each time, and TensorFlow's, which is large."""
+"""The images that are built here: the same bytes each time, the proxy's TLS, and TensorFlow's."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
-from typing import TYPE_CHECKING
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 
 from bedplate import shipped
-from bedplate.frameworks import trial
+from bedplate.frameworks import hub_objects, hub_proxy, trial
 from bedplate.mirror import service
 from bedplate.mirror.store import Store, cache
+from tests.schedulers.certificates import Authority
+from tests.schedulers.processes import Process, free_port
 from tests.substrate.hosts.containers import Machine
 from tests.substrate.images import fill, known_tools, recipes
 from tests.substrate.images.layers import Layers
@@ -19,18 +26,95 @@ from tests.substrate.images.layers import Layers
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedplate.mirror import oci
+
 #: The digest of its layer before it is compressed, made on another day. It changes with
 #: requirements/node.txt and package-lock.json: take what the failing test prints.
 PROXY = "sha256:29b9c5aabadb27a990024de30ac8e4f490c510c371a8e786cff9f37cd20c9266"
 TENSORFLOW = "quay.io/jupyter/tensorflow-notebook:cuda-2026-08-24"
 
 
-def test_the_same_recipe_makes_the_same_layer(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    target = tmp_path / "target"
-    target.mkdir()
-    layers = Layers(tmp_path / "root", tmp_path / "work", print)
-    assert layers._node("configurable-http-proxy", target).diff_id == PROXY
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> oci.Layer:
+    """Make the layer of the hub's proxy: Node, and configurable-http-proxy."""
+    folder = tmp_path_factory.mktemp("proxy")
+    for name in ("work", "target"):
+        (folder / name).mkdir()
+    layers = Layers(folder / "root", folder / "work", print)
+    return layers._node("configurable-http-proxy", folder / "target")
+
+
+def test_the_same_recipe_makes_the_same_layer(proxy: oci.Layer) -> None:
+    assert proxy.diff_id == PROXY
+
+
+class Page(BaseHTTPRequestHandler):
+    """The hub behind the proxy: it answers with what the proxy says of the user's connection."""
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+    def do_GET(self) -> None:
+        """Name the protocol by which the user came."""
+        text = self.headers.get("X-Forwarded-Proto", "none").encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+def test_the_proxy_answers_by_tls_alone(proxy: oci.Layer, tmp_path: Path) -> None:
+    """The image's own program, with the command line of the Deployment."""
+    shutil.unpack_archive(proxy.path, tmp_path / "image", "gztar", filter="data")
+    local = tmp_path / "image/usr/local"
+    program = local / "lib/node_modules/configurable-http-proxy/bin/configurable-http-proxy"
+    authority = Authority(tmp_path)
+    (tmp_path / "tls").mkdir()
+    files = [path.read_text() for path in authority.issue("hub")]
+    for name, text in hub_proxy.checked(*files).items():
+        (tmp_path / "tls" / name).write_text(text)
+    behind = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=behind.serve_forever, daemon=True).start()
+    public, api = free_port(), free_port()
+    places = {
+        "0.0.0.0": "127.0.0.1",  # noqa: S104 - what is replaced
+        f"api-port={hub_objects.PROXY_API}": f"api-port={api}",
+        f"--port={hub_objects.PROXY_PORT}": f"--port={public}",
+        f"{hub_objects.HUB}:{hub_objects.HUB_PORT}": f"127.0.0.1:{behind.server_port}",
+        hub_proxy.FOLDER: str(tmp_path / "tls"),
+    }
+    command = hub_proxy.command(encrypted=True)[1:]
+    for old, new in places.items():
+        assert any(old in one for one in command)
+        command = [one.replace(old, new) for one in command]
+    environment = {"CONFIGPROXY_AUTH_TOKEN": "a token", "PATH": os.environ["PATH"]}
+    process = Process(
+        [str(local / "bin/node"), str(program), *command], tmp_path / "log", environment
+    )
+    process.start()
+    try:
+
+        def get(url: str, **more: Any) -> requests.Response | None:
+            try:
+                return requests.get(url, timeout=10, **more)
+            except requests.exceptions.ConnectionError:
+                return None
+
+        trusted: dict[str, Any] = {"verify": str(authority.path)}
+        address = f"127.0.0.1:{public}"
+        process.until(lambda: get(f"https://{address}/_chp_healthz", **trusted) is not None, 120)
+        answer = get(f"https://{address}/hub/login", **trusted)
+        assert answer is not None
+        assert answer.text == "https"
+        assert get(f"http://{address}/hub/login") is None
+        assert get(f"https://{address}/hub/login") is None, "a certificate of nobody is trusted"
+        routes = get(f"http://127.0.0.1:{api}/api/routes", headers={"Authorization": "token none"})
+        assert routes is not None
+        assert routes.status_code == 403
+    finally:
+        process.stop()
+        behind.shutdown()
+        behind.server_close()
 
 
 @pytest.mark.prove

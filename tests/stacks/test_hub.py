@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.cluster import artifact
-from bedplate.frameworks import hub_objects, hub_settings
+from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
 from bedplate.frameworks.hub import Hub
 from bedplate.lock.courses import Course, OAuth, Share
 from bedplate.lock.courses import Hub as LockedHub
 from bedplate.stackconfig import StackError
+from tests.schedulers.certificates import Authority
 from tests.stacks.locks import lock_of
 from tests.stacks.test_components import Engine, run
 
@@ -147,6 +148,33 @@ def test_oauth_wants_its_secret_from_the_stack(monkeypatch: pytest.MonkeyPatch) 
     assert "unguessable" not in str(engine.seen["kubernetes:core/v1:ConfigMap"])
 
 
+def test_a_certificate_wants_its_key_from_the_stack(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    of = lock(LockedHub(sign_in="native", certificate="files/hub.crt"))
+    with pytest.raises(
+        StackError, match=r"got no file at site/files/hub\.crt / allowed a PEM file"
+    ):
+        up(of, monkeypatch, key="a key")
+    (tmp_path / "files").mkdir()
+    certificate, key = Authority(tmp_path).issue("hub")
+    other, _ = Authority(tmp_path).issue("other")
+    certificate.rename(tmp_path / "files/hub.crt")
+    with pytest.raises(StackError, match="got nothing / allowed the private key of the first"):
+        up(of, monkeypatch, site=tmp_path)
+    engine, _ = up(of, monkeypatch, site=tmp_path, key=key.read_text())
+    (secret,) = (one for one in engine.seen["kubernetes:core/v1:Secret"] if "tls" in one.name)
+    mark = key.read_text().splitlines()[1]
+    assert mark in str(secret.inputs)
+    assert mark not in str(engine.seen["kubernetes:core/v1:ConfigMap"])
+    (public,) = (one for one in engine.seen["kubernetes:core/v1:Service"] if "public" in one.name)
+    assert public.inputs["spec"]["ports"][0]["port"] == 443
+    with pytest.raises(StackError, match="got the key of another certificate"):
+        hub_proxy.checked(other.read_text(), key.read_text())
+    with pytest.raises(StackError, match="got a text that is no private key"):
+        hub_proxy.checked(other.read_text(), "a key")
+
+
 def test_students_and_strangers_get_no_rights() -> None:
     """The hub's account is the only subject; it reads no Secret and touches no node."""
     objects = hub_objects.rights({"intro": None})
@@ -170,7 +198,10 @@ def test_students_and_strangers_get_no_rights() -> None:
 
 
 def test_no_pod_of_the_hub_is_privileged() -> None:
-    for made in (hub_objects.hub_deployment("i", "m"), hub_objects.proxy_deployment("i", "m")):
+    for made in (
+        hub_objects.hub_deployment("i", "m"),
+        hub_proxy.deployment("i", "m", encrypted=True),
+    ):
         spec = made["spec"]["template"]["spec"]
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
         for one in (*spec["containers"], *spec.get("initContainers", [])):

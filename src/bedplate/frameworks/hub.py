@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
-from bedplate.frameworks import hub_objects, hub_settings
+from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
 from bedplate.stackconfig import StackError
 from bedplate.stackrefs import MANAGED
 
@@ -32,6 +32,8 @@ class HubArgs(TypedDict):
     """Courses and how users sign in. Their namespaces and queues are the schedulers stack's."""
     oauth_secret: pulumi.Input[str] | None
     """The secret of the site's OAuth client; needed where users sign in by OAuth."""
+    key: NotRequired[pulumi.Input[str] | None]
+    """The private key of the hub's certificate in PEM; needed where the site names one."""
 
 
 class Hub(pulumi.ComponentResource):  # type: ignore[misc]
@@ -57,7 +59,8 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         values = pulumi.Output.all(seed, pulumi.Output.from_input(given)).apply(
             lambda found: hub_settings.secrets(lock, found[0], found[1])
         )
-        own = self._secrets(name, namespace, values)
+        own = self._secret(f"{name}-secrets", hub_objects.SECRETS, namespace, values)
+        tls = self._tls(name, namespace, args)
         configured = self._made(name, hub_objects.configuration(settings), [namespace])
         host = hub_objects.state_host(lock)
         before: list[pulumi.Resource] = [namespace, own, configured]
@@ -67,7 +70,8 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
             *hub_objects.state_volume(host, STATE),
         )
         before += [self._made(name, found, [namespace]) for found in objects]
-        public, *others = hub_objects.services()
+        before += [tls] if tls else []
+        public, *others = hub_objects.services(encrypted=tls is not None)
         before += [self._made(name, one, [namespace]) for one in others]
         reached = kubernetes.core.v1.Service(
             f"{name}-public",
@@ -79,14 +83,16 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         mark = pulumi.Output.unsecret(
             values.apply(lambda found: hub_objects.digest(hub_objects.files(), settings, found))
         )
-        proxy = hub_objects.proxy_deployment(artifact.image(site, lock, "hub-proxy"), mark)
+        proxy = hub_proxy.deployment(
+            artifact.image(site, lock, "hub-proxy"), mark, encrypted=tls is not None
+        )
         self._made(name, proxy, before)
         self._made(
             name, hub_objects.hub_deployment(artifact.image(site, lock, "hub"), mark), before
         )
-        address = lock.hosts[host].address
+        address, scheme = lock.hosts[host].address, "https" if tls else "http"
         self.address = reached.spec.apply(
-            lambda spec: f"http://{address}:{spec['ports'][0].get('node_port')}"
+            lambda spec: f"{scheme}://{address}:{spec['ports'][0].get('node_port')}"
         )
         native = hub is not None and hub.sign_in == "native"
         self.codes = self._told(seed, hub_settings.code, courses if native else [])
@@ -138,19 +144,30 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         )
         return found
 
-    def _secrets(
+    def _tls(
+        self, name: str, namespace: pulumi.Resource, args: HubArgs
+    ) -> kubernetes.core.v1.Secret | None:
+        """Return the certificate and its key; None where the site names no certificate."""
+        hub = args["lock"].cluster.hub if args["lock"].cluster else None
+        if hub is None or hub.certificate is None:
+            return None
+        text = hub_proxy.certificate(args["site"], hub.certificate)
+        key = args.get("key")
+        if key is None:
+            raise hub_proxy.missing_key()
+        files = pulumi.Output.from_input(key).apply(lambda found: hub_proxy.checked(text, found))
+        return self._secret(f"{name}-tls", hub_proxy.TLS, namespace, files)
+
+    def _secret(
         self,
         name: str,
+        called: str,
         namespace: pulumi.Resource,
         values: pulumi.Output[dict[str, str]],
     ) -> kubernetes.core.v1.Secret:
         return kubernetes.core.v1.Secret(
-            f"{name}-secrets",
-            metadata={
-                "name": hub_objects.SECRETS,
-                "namespace": hub_objects.NAMESPACE,
-                "labels": MANAGED,
-            },
+            name,
+            metadata={"name": called, "namespace": hub_objects.NAMESPACE, "labels": MANAGED},
             string_data=pulumi.Output.secret(values),
             opts=pulumi.ResourceOptions(
                 parent=self,

@@ -331,8 +331,9 @@ def digest(*found: Any) -> str:
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def services() -> list[Object]:
+def services(*, encrypted: bool = False) -> list[Object]:
     """Return the addresses: that which users reach first, of the hub, and of the proxy's API."""
+    public = 443 if encrypted else 80
 
     def service(name: str, app: str, about: str, port: int, target: int, **more: Any) -> Object:
         ports = [{"name": "http", "port": port, "targetPort": target}]
@@ -340,7 +341,7 @@ def services() -> list[Object]:
         return _object("v1", "Service", name, about, spec=spec)
 
     return [
-        service(PUBLIC, PROXY, "What users open.", 80, PROXY_PORT, type="NodePort"),
+        service(PUBLIC, PROXY, "What users open.", public, PROXY_PORT, type="NodePort"),
         # The classes' service asks the hub while it is not ready yet.
         service(HUB, HUB, "The hub's API.", HUB_PORT, HUB_PORT, publishNotReadyAddresses=True),
         service(SHARES, HUB, "Shares on request.", SHARES_PORT, SHARES_PORT),
@@ -367,7 +368,7 @@ def hub_deployment(image: str, mark: str) -> Object:
     items = [{"key": "package", "path": "bedplate/__init__.py"}]
     items += [{"key": path.replace("/", "."), "path": f"bedplate/hub/{path}"} for path in files()]
     health = {"httpGet": {"path": "/hub/health", "port": HUB_PORT}}
-    return _deployment(
+    return deployment(
         HUB,
         "JupyterHub, with its service for classes.",
         mark,
@@ -400,7 +401,7 @@ def hub_deployment(image: str, mark: str) -> Object:
                 "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 1000},
                 "livenessProbe": {**health, "initialDelaySeconds": 300, "timeoutSeconds": 10},
                 "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
-                "securityContext": _restricted(),
+                "securityContext": restricted(),
                 "volumeMounts": mounts,
             }
         ],
@@ -421,49 +422,13 @@ def hub_deployment(image: str, mark: str) -> Object:
     )
 
 
-def proxy_deployment(image: str, mark: str) -> Object:
-    """Return the proxy: all that users see goes through it."""
-    health = {"httpGet": {"path": "/_chp_healthz", "port": PROXY_PORT}}
-    token = {"secretKeyRef": {"name": SECRETS, "key": "proxy-token"}}
-    return _deployment(
-        PROXY,
-        "configurable-http-proxy, with routes that the hub sets.",
-        mark,
-        automountServiceAccountToken=False,
-        tolerations=[{"key": CONTROL, "operator": "Exists", "effect": "NoSchedule"}],
-        containers=[
-            {
-                "name": PROXY,
-                "image": image,
-                "command": [
-                    "configurable-http-proxy",
-                    "--ip=0.0.0.0",
-                    f"--port={PROXY_PORT}",
-                    "--api-ip=0.0.0.0",
-                    f"--api-port={PROXY_API}",
-                    f"--default-target=http://{HUB}:{HUB_PORT}",
-                    f"--error-target=http://{HUB}:{HUB_PORT}/hub/error",
-                    "--log-level=info",
-                ],
-                "env": [{"name": "CONFIGPROXY_AUTH_TOKEN", "valueFrom": token}],
-                "ports": [
-                    {"name": "http", "containerPort": PROXY_PORT},
-                    {"name": "api", "containerPort": PROXY_API},
-                ],
-                "readinessProbe": {**health, "periodSeconds": 2},
-                "livenessProbe": {**health, "initialDelaySeconds": 60, "timeoutSeconds": 10},
-                "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
-                "securityContext": _restricted(),
-            }
-        ],
-    )
-
-
-def _restricted() -> Object:
+def restricted() -> Object:
+    """Return what a container of the hub may not do."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def _deployment(name: str, about: str, mark: str, **spec: Any) -> Object:
+def deployment(name: str, about: str, mark: str, **spec: Any) -> Object:
+    """Return a Deployment of one pod, whose mark changes with what it reads."""
     security = {
         "runAsNonRoot": True,
         "runAsUser": USER,

@@ -73,6 +73,7 @@ class Hub(Part):
     url: str | None = None
     timezone: str = "UTC"
     admins: list[str] = []
+    certificate: str | None = None
     oauth: OAuth | None = None
     lti: Lti | None = None
 
