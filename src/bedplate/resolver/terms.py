@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def name(text: str) -> Name:
     return Name(text.replace("-", "_"))
 
 
+@lru_cache(maxsize=10_000, typed=True)  # typed: a name equals its text
 def spelt(term: Term) -> str:
     """Return a term as the logic program spells it."""
     if isinstance(term, Name):

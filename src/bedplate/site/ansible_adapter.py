@@ -33,8 +33,10 @@ from bedplate.site.places import Place
 from bedplate.site.positions import Positions, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+#: What a file has that may name a plugin, or that only Ansible can look into.
+NAMES_PLUGINS = re.compile(r"\{\{|\{%|\\[xuU]0*7[bB]|plugin|\$ANSIBLE_VAULT|!vault")
 #: How variables begin that decide how a host is reached.
 ACCESS = "ansible_"
 
@@ -105,6 +107,7 @@ def _check_files(
     Raises SiteError with what no inventory can be.
     """
     readable, problems = files.check(site)
+    _collections(site, readable)
     written = Written(positions)
     wishes: list[tuple[files.SiteFile, str]] = []
     others: list[tuple[Path, str]] = []
@@ -215,12 +218,22 @@ def _strictly() -> Iterator[None]:
             os.environ[name] = duplicate
 
 
-def _collections() -> None:
+def _collections(site: Path, readable: Sequence[files.SiteFile]) -> None:
     """Set up full plugin names and collections' plugins, as Ansible's own commands do first.
 
-    Once per process: within Ansible it is done already.
+    Once per process: within Ansible it is done already. Ansible then reads the table of everything
+    that ever moved between collections, which takes longer than a site of a few hundred hosts: not
+    done where no file can name a plugin.
     """
-    if AnsibleCollectionConfig.collection_finder is None:
+    if AnsibleCollectionConfig.collection_finder is not None:
+        return
+    enabled = (*constants.INVENTORY_ENABLED, *constants.VARIABLE_PLUGINS_ENABLED)
+    known = {file.path for file in readable}
+    if (
+        any("." in name for name in enabled)
+        or any(NAMES_PLUGINS.search(file.text) for file in readable)
+        or any(path not in known and FACTS not in path.parts for path in files.files_of(site))
+    ):
         init_plugin_loader()
 
 
@@ -237,7 +250,6 @@ class _Opened:
 
 def _open(site: Path) -> _Opened:
     """Open an inventory directory. Raises SiteError with everything that cannot be read."""
-    _collections()
     positions = Positions(site)
     try:
         loader = _Loader(site)
