@@ -34,6 +34,7 @@ ELSEWHERE = {
     "team-guarantee": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",
+    "team-size": "resolver/test_teams.py",
     "topology-nested": "resolver/test_topology.py",
     "node-address": "resolver/test_networks.py",
     "guests": "unit/passthrough/test_hypervisor_guests.py",

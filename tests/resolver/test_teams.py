@@ -58,6 +58,69 @@ def test_refused(teams: dict[str, Any], rule: str, words: str) -> None:
     assert words in str(refusal.problems[0])
 
 
+MIXED = {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 4}}
+A100 = {**T4, "bedplate_gpu": {"model": "a100-sxm4-80gb", "count": 4}, "bedplate_sharing": MIXED}
+
+
+def mixed(teams: dict[str, Any]) -> Any:
+    """Decide a site of two nodes whose four GPUs are of two sizes each."""
+    everywhere = {"bedplate_teams": teams, "bedplate_schedulers": ["kueue"]}
+    control_plane = host("cp1", ["control_plane"], everywhere)
+    nodes = [host(f"n{n}", ["gpu_pools", "pool_a"], A100 | everywhere) for n in (1, 2)]
+    return decide(control_plane, *nodes)
+
+
+def sized(**sizes: int) -> dict[str, Any]:
+    """A team with parts of the sizes of the pool."""
+    parts = {name.replace("_", "."): {"guaranteed": count} for name, count in sizes.items()}
+    return {"gpus": {"pool_a": {"sizes": parts}}}
+
+
+def test_a_pool_of_several_sizes_has_a_quota_for_each() -> None:
+    lock = planned(
+        mixed({"a": sized(**{"1g_10gb": 20, "3g_40gb": 8}), "b": sized(**{"1g_10gb": 12})})
+    )
+    assert lock.lock.cluster is not None
+    found = lock.lock.cluster.teams
+    assert found["a"].gpus["pool_a"]["nvidia.com/mig-1g.10gb"].guaranteed == 20
+    assert found["a"].gpus["pool_a"]["nvidia.com/mig-3g.40gb"].guaranteed == 8
+    # What a team doesn't name, it has nothing of, and borrows nothing.
+    assert found["b"].gpus["pool_a"]["nvidia.com/mig-3g.40gb"].model_dump() == {
+        "guaranteed": 0,
+        "borrow": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("teams", "rule", "words"),
+    [
+        ({"a": team(4)}, "team-size", "write sizes: {1g.10gb: {guaranteed: …}, 3g.40gb: "),
+        ({"a": sized(**{"2g_20gb": 1})}, "team-size", "got 2g.20gb / allowed 1g.10gb, 3g.40gb"),
+        (
+            {"a": sized(**{"3g_40gb": 5}), "b": sized(**{"3g_40gb": 4})},
+            "team-guarantee",
+            "got 9 (a 5 + b 4) / allowed 8, which is all that pool_a offers of 3g.40gb",
+        ),
+        ({"a": {"gpus": {"pool_a": {}}}}, "team-pool", "got neither of them"),
+        (
+            {
+                "a": {
+                    "gpus": {
+                        "pool_a": {"guaranteed": 1, **sized(**{"1g_10gb": 1})["gpus"]["pool_a"]}
+                    }
+                }
+            },
+            "team-pool",
+            "got sizes and guaranteed",
+        ),
+    ],
+)
+def test_sizes_refused(teams: dict[str, Any], rule: str, words: str) -> None:
+    refusal = mixed(teams)
+    assert rules(refusal) == [rule]
+    assert words in str(refusal.problems[0])
+
+
 def test_a_part_that_is_too_large_names_one_that_fits() -> None:
     refusal = answer({"a": team(50), "b": team(31)})
     assert isinstance(refusal, Refusal)

@@ -104,5 +104,6 @@ def nodes_of(lock: Lock) -> list[dict[str, Any]]:
                 labels[f"topology.bedplate.io/{field.replace('_', '-')}"] = value
         expected = lock.pools[host.pool].expects
         assert expected is not None
-        found.append(node(name, 0, labels, {expected.resource: str(expected.count)}))
+        offered = {expected.resource: expected.count, **expected.also}
+        found.append(node(name, 0, labels, {of: str(count) for of, count in offered.items()}))
     return found

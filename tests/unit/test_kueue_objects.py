@@ -194,6 +194,16 @@ def test_a_site_without_teams_gets_no_rights_and_no_policies() -> None:
     assert {one["kind"] for one in queues.objects(bare)} == {"Topology", "ResourceFlavor"}
 
 
+def test_work_gets_the_class_of_a_team_that_has_a_priority() -> None:
+    name = "bedplate-team-class"
+    bound = by_name(policies.objects(lock()), "MutatingAdmissionPolicyBinding")[name]
+    assert bound["spec"]["matchResources"]["namespaceSelector"] == {
+        "matchExpressions": [{"key": "bedplate.io/team", "operator": "In", "values": ["audio"]}]
+    }
+    equal = lock_of({"pool_a": [{}]}, {"vision": {"gpus": {"pool_a": (1, 0)}}})
+    assert name not in by_name(policies.objects(equal), "MutatingAdmissionPolicy")
+
+
 def test_every_policy_is_bound_to_teams_namespaces() -> None:
     objects = policies.objects(lock())
     bound = by_name(objects, "ValidatingAdmissionPolicyBinding")

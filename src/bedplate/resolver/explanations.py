@@ -93,6 +93,7 @@ WHAT = {
     "team-namespace": "namespace is not the team's own",
     "team-pool": "team has a part of no such pool",
     "team-queue": "teams have no queue",
+    "team-size": "team's part of a pool is of no size that it has",
     "topology-nested": "a part of the topology lies in two",
     "upstream-url": "address without a mirror",
     "vgpu-driver": "shares of GPUs need the vGPU guest driver",

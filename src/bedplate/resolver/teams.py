@@ -9,12 +9,14 @@ from bedplate.lock.offers import offered, offers
 from bedplate.presets.model import PLAIN, Preset, load_presets
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import schedulers
+from bedplate.site.model import SizeQuota
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
+    from bedplate.site.model import Quota
     from bedplate.site.places import KeyPath
 
 #: The add-ons that have queues for teams.
@@ -71,14 +73,26 @@ def check(site: Site) -> Iterator[Problem]:
     yield from _namespaces(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for name, team in sorted(wished.items()):
-        for pool in team.gpus:
+        for pool, quota in team.gpus.items():
             path = ("bedplate_teams", name, "gpus", pool)
+            yield from _written(host, path, quota)
             if pool not in site.pools:
                 yield unknown("team-pool", host, path, pool, nodes)
             elif pool not in nodes:
                 got = f"{pool}, which has no nodes of Kubernetes"
                 allowed = f"pools of nodes: {', '.join(sorted(nodes))}"
                 yield refused("team-pool", host, path, got, allowed, "leave it out")
+
+
+def _written(host: SiteHost, path: KeyPath, quota: Quota) -> Iterator[Problem]:
+    """Yield a quota that says nothing, or twice what is guaranteed."""
+    if (quota.guaranteed is None) != bool(quota.sizes) or (quota.sizes and quota.borrow):
+        got = "neither of them"
+        if quota.sizes:
+            both = {"guaranteed": quota.guaranteed, "borrow": quota.borrow}
+            got = f"sizes and {' and '.join(key for key, one in both.items() if one is not None)}"
+        fix = "write guaranteed for a pool whose GPUs are all alike, sizes for one of several"
+        yield refused("team-pool", host, path, got, "guaranteed, or sizes", fix)
 
 
 def _namespaces(host: SiteHost) -> Iterator[Problem]:
@@ -119,9 +133,12 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
     for name, team in sorted(host.wishes.bedplate_teams.items()):
         gpus: dict[str, dict[str, Any]] = {}
         for pool, quota in sorted(team.gpus.items()):
-            borrow = quota.borrow if quota.borrow is not None or borrowing else 0
-            part = locked.Quota(guaranteed=quota.guaranteed, borrow=borrow)
-            gpus[pool] = dict.fromkeys(offers(pools[pool]), part)
+            gpus[pool] = {}
+            for resource in offers(pools[pool]):
+                part = _part(quota, resource)
+                borrow = part.borrow if part.borrow is not None or borrowing else 0
+                mine = locked.Quota(guaranteed=part.guaranteed or 0, borrow=borrow)
+                gpus[pool][resource] = mine
         found[name] = locked.Team(
             namespaces=team.namespaces or [name],
             members=team.members,
@@ -142,22 +159,56 @@ def guarantees(site: Site, lock: locked.Lock) -> Iterator[Problem]:
         sizes = offered(lock, name)
         if not teams:
             continue
-        if len(sizes) > 1:
-            path: tuple[str | int, ...] = ("bedplate_teams", teams[0], "gpus", name)
-            got, fix = f"{name} with {', '.join(sorted(sizes))}", "give each size a pool of its own"
-            yield refused("team-pool", host, path, got, "pools whose GPUs are all alike", fix)
-            continue
-        total = sum(sizes.values())
-        parts = {team: host.wishes.bedplate_teams[team].gpus[name].guaranteed for team in teams}
-        if sum(parts.values()) <= total:
-            continue
-        largest = max(parts, key=lambda team: (parts[team], team))
-        over = sum(parts.values()) - total
-        fix = f"guarantee {over} less, or give the pool more hosts or smaller shares"
-        if parts[largest] >= over:
-            fix = f"write {parts[largest] - over} for {largest}; what is idle can be borrowed"
-        told = " + ".join(f"{team} {count}" for team, count in sorted(parts.items()))
-        path = ("bedplate_teams", largest, "gpus", name, "guaranteed")
-        got = f"{sum(parts.values())} ({told})"
-        allowed = f"{total}, which is all that {name} offers"
-        yield refused("team-guarantee", host, path, got, allowed, fix)
+        wrong = [one for team in teams for one in _sizes(host, team, name, sizes)]
+        yield from wrong
+        if not wrong:
+            for resource, total in sizes.items():
+                yield from _over(host, teams, name, resource, total)
+
+
+def size(resource: str) -> str:
+    """Return how a site names what a pool offers: `1g.10gb` of MIG, `gpu` for a whole one."""
+    return resource.rpartition("/")[2].removeprefix("mig-")
+
+
+def _part(quota: Quota, resource: str) -> Quota | SizeQuota:
+    """Return what a team has of a resource; of a size that it doesn't name, nothing."""
+    nothing = SizeQuota(guaranteed=0, borrow=0)
+    return quota.sizes.get(size(resource), nothing) if quota.sizes else quota
+
+
+def _sizes(host: SiteHost, team: str, pool: str, offers: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield the sizes that a pool doesn't have, and a quota that could be of any of its sizes."""
+    quota = host.wishes.bedplate_teams[team].gpus[pool]
+    path = ("bedplate_teams", team, "gpus", pool)
+    known = [size(resource) for resource in offers]
+    for one in quota.sizes:
+        if one not in known:
+            yield unknown("team-size", host, (*path, "sizes", one), one, known)
+    if len(known) > 1 and not quota.sizes:
+        got = f"one number for {pool} with {', '.join(sorted(known))}"
+        each = ", ".join(f"{one}: {{guaranteed: …}}" for one in sorted(known))
+        fix = f"write sizes: {{{each}}}"
+        yield refused("team-size", host, path, got, "a quota for each size", fix)
+
+
+def _over(
+    host: SiteHost, teams: list[str], pool: str, resource: str, total: int
+) -> Iterator[Problem]:
+    """Yield the guarantees of a resource that are more than there is."""
+    quotas = {team: host.wishes.bedplate_teams[team].gpus[pool] for team in teams}
+    parts = {team: _part(quota, resource).guaranteed or 0 for team, quota in quotas.items()}
+    over = sum(parts.values()) - total
+    if over <= 0:
+        return
+    largest = max(parts, key=lambda team: (parts[team], team))
+    fix = f"guarantee {over} less, or give the pool more hosts or smaller shares"
+    if parts[largest] >= over:
+        fix = f"write {parts[largest] - over} for {largest}; what is idle can be borrowed"
+    told = " + ".join(f"{team} {count}" for team, count in sorted(parts.items()) if count)
+    sized = ("sizes", size(resource)) if quotas[largest].sizes else ()
+    path = ("bedplate_teams", largest, "gpus", pool, *sized, "guaranteed")
+    got = f"{sum(parts.values())} ({told})"
+    what = f" of {size(resource)}" if sized else ""
+    allowed = f"{total}, which is all that {pool} offers{what}"
+    yield refused("team-guarantee", host, path, got, allowed, fix)

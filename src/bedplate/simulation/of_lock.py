@@ -50,7 +50,16 @@ def supply_of(lock: Lock, catalogue: Catalogue, sizes: Mapping[str, tuple[int, i
         notes.append(
             f"CPUs and memory of {unknown} are not in the lock and not counted; --node gives them."
         )
+    notes += [
+        f"Teams' quotas of the sizes of {pool} are counted as one of all sizes together."
+        for pool in sorted(_of_several_sizes(lock))
+    ]
     return Supply(tuple(nodes), _teams(lock), _policy(lock), tuple(dict.fromkeys(notes)))
+
+
+def _of_several_sizes(lock: Lock) -> set[str]:
+    teams = lock.cluster.teams.values() if lock.cluster is not None else ()
+    return {pool for team in teams for pool, part in team.gpus.items() if len(part) > 1}
 
 
 def _teams(lock: Lock) -> dict[str, Team]:

@@ -213,8 +213,8 @@ class Topology(Wish):
     nvlink_domain: Annotated[str, Field(pattern=LABEL)] | None = None
 
 
-class Quota(Wish):
-    """A team's part of a pool, in what the pool offers: GPUs, or shares of them.
+class SizeQuota(Wish):
+    """A team's part of one size of a pool.
 
     `borrow` is how much more of it the team may use while others leave it idle; left out, the
     preset decides.
@@ -222,6 +222,17 @@ class Quota(Wish):
 
     guaranteed: Annotated[int, Field(ge=0, le=1_000_000)]
     borrow: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+class Quota(Wish):
+    """A team's part of a pool, in what the pool offers: GPUs, or shares of them.
+
+    A pool of several sizes has a quota for each in `sizes`, by MIG profile; `gpu` is a whole one.
+    """
+
+    guaranteed: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    borrow: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    sizes: dict[str, SizeQuota] = {}
 
 
 class Team(Wish):

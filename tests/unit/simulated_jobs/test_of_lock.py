@@ -82,3 +82,15 @@ def test_quotas_and_the_presets_values() -> None:
     research = supply(T4, bedplate_teams=teams, **choice("research"))
     assert research.quota("vision", "pool_a").most is None
     assert research.policy.fair
+
+
+def test_quotas_of_several_sizes_are_counted_together_and_it_says_so() -> None:
+    mixed = {"mode": "mig", "profiles": {"1g.10gb": 4, "3g.40gb": 1}}
+    sizes = {"1g.10gb": {"guaranteed": 4}, "3g.40gb": {"guaranteed": 1}}
+    teams = {"vision": {"gpus": {"pool_a": {"sizes": sizes}}}}
+    found = supply(H100 | {"bedplate_sharing": mixed}, bedplate_teams=teams)
+    assert found.quota("vision", "pool_a").guaranteed == 5
+    assert (
+        "Teams' quotas of the sizes of pool_a are counted as one of all sizes together."
+        in found.notes
+    )

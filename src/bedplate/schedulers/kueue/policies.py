@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate.lock.offers import offers
 from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue import users
+from bedplate.schedulers.kueue import classes, users
 from bedplate.schedulers.kueue.objects import (
     CONTROLLER,
     QUEUE,
@@ -136,6 +136,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             f"' / allowed {', '.join(_resources(lock))} — ask for GPUs by the resource: "
             "the queue does not count claims'",
         ),
+        *classes.objects(lock),
         *users.objects(lock, catalogue),
     ]
 

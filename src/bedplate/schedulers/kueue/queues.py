@@ -184,7 +184,8 @@ def cohort(lock: Lock) -> Iterator[Object]:
     free: dict[str, dict[str, Object]] = {}
     for pool in pools_of(lock):
         for resource, total in offered(lock, pool).items():
-            quotas = [team.gpus[pool][resource] for team in teams.values() if _has(team, pool)]
+            parts = [team.gpus[pool] for team in teams.values() if _has(team, pool)]
+            quotas = [part[resource] for part in parts if resource in part]
             left = total - sum(quota.guaranteed for quota in quotas)
             if quotas and left > 0:
                 free.setdefault(flavor_name(lock, pool), {})[resource] = {"nominalQuota": str(left)}

@@ -1,0 +1,72 @@
+"""The class of a team's work that names none: admission writes the team's own.
+
+Kueue has no default class. The label is written before Kueue's webhooks read it, and only when an
+object is made: a class that the user names stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
+from bedplate.schedulers.kueue.queues import TEAM_CLASS, teams_of
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
+
+VERSION: Final = "admissionregistration.k8s.io/v1"
+CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
+NAME: Final = "bedplate-team-class"
+KINDS: Final = (
+    ("", "v1", "pods"),
+    ("batch", "v1", "jobs"),
+    ("apps", "v1", "deployments"),
+    ("apps", "v1", "statefulsets"),
+    ("jobset.x-k8s.io", "*", "jobsets"),
+)
+
+
+def objects(lock: Lock) -> list[Object]:
+    """Return the policy with its binding; none where no team has a priority."""
+    teams = sorted(name for name, team in teams_of(lock).items() if team.priority)
+    if not teams:
+        return []
+    about = "Work of a team with a priority that names no class gets the team's own."
+    own = f"'{TEAM_CLASS.format('')}' + namespaceObject.metadata.labels['{TEAM_LABEL}']"
+    key = CLASS_LABEL.replace("/", "~1")
+    some = f"[JSONPatch{{op: 'add', path: '/metadata/labels/{key}', value: {own}}}]"
+    none = f"[JSONPatch{{op: 'add', path: '/metadata/labels', value: {{'{CLASS_LABEL}': {own}}}}}]"
+    spec: Object = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [group],
+                    "apiVersions": [version],
+                    "resources": [plural],
+                    "operations": ["CREATE"],
+                }
+                for group, version, plural in KINDS
+            ]
+        },
+        "matchConditions": [
+            {
+                "name": "names-no-class",
+                "expression": "!has(object.metadata.labels) || "
+                f"!('{CLASS_LABEL}' in object.metadata.labels)",
+            }
+        ],
+        "mutations": [
+            {
+                "patchType": "JSONPatch",
+                "jsonPatch": {"expression": f"has(object.metadata.labels) ? {some} : {none}"},
+            }
+        ],
+    }
+    those = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "In", "values": teams}]}
+    binding: Object = {"policyName": NAME, "matchResources": {"namespaceSelector": those}}
+    return [
+        made("MutatingAdmissionPolicy", NAME, about, version=VERSION, spec=spec),
+        made("MutatingAdmissionPolicyBinding", NAME, about, version=VERSION, spec=binding),
+    ]

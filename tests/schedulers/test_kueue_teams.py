@@ -1,0 +1,150 @@
+"""A team's quota of each size of a pool, and the class of its work, on the real Kueue."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.lock.model import Lock
+from bedplate.schedulers.kueue.classes import CLASS_LABEL
+from tests.schedulers.api import Api, eventually
+from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kueue import RunningKueue, condition, running
+from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.nodes import GPU, add_nodes
+from tests.schedulers.workloads import job, pod_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SMALL, LARGE = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
+#: What a node with four GPUs offers, of which one is whole.
+OFFERS = {GPU: 1, SMALL: 12, LARGE: 3}
+PRESET = {"priorities": {"urgent": 1000}, "queue": {"preemption": "Never"}}
+
+
+def lock() -> Lock:
+    """Return the lock of two teams on one node of three sizes; one of them has a priority."""
+    teams = {
+        "vision": {"gpus": {"pool_mig": (0, None)}},
+        "speech": {"gpus": {"pool_mig": (0, None)}, "priority": 50},
+    }
+    found = lock_of({"pool_mig": [{}]}, teams, preset=PRESET, addons=["kueue", "jobset"])
+    given = found.model_dump()
+    given["pools"]["pool_mig"]["expects"].update(
+        resource=GPU, count=OFFERS[GPU], also={SMALL: OFFERS[SMALL], LARGE: OFFERS[LARGE]}
+    )
+    none = {"guaranteed": 0, "borrow": 0}
+    given["cluster"]["teams"]["vision"]["gpus"]["pool_mig"] = {
+        GPU: none,
+        SMALL: {"guaranteed": 4, "borrow": 0},
+        LARGE: {"guaranteed": 2, "borrow": None},
+    }
+    given["cluster"]["teams"]["speech"]["gpus"]["pool_mig"] = {
+        GPU: {"guaranteed": 1, "borrow": 0},
+        SMALL: {"guaranteed": 8, "borrow": 0},
+        LARGE: none,
+    }
+    return Lock.model_validate(given)
+
+
+@pytest.fixture(scope="module")
+def kueue() -> Iterator[RunningKueue]:
+    """Start a control plane with the node, Kueue, and the queues of the two teams."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bedplate-teams-") as folder,
+        ControlPlane(Path(folder)) as plane,
+    ):
+        started = RunningKueue(plane, lock())
+        started.know_jobsets()
+        add_nodes(plane.api, nodes_of(lock()))
+        started.configure(lock())
+        yield started
+
+
+@pytest.fixture
+def api(kueue: RunningKueue) -> Iterator[Api]:
+    """Return the client; workloads go after the test."""
+    with KubeletDouble(kueue.api):
+        yield kueue.api
+        kueue.clear("vision", "speech")
+
+
+def test_each_size_of_a_pool_has_a_quota_of_its_own(api: Api, kueue: RunningKueue) -> None:
+    """Vision: four small ones, two large ones and the idle third, and no whole GPU."""
+    api.create_all(job(f"small{n}", "vision", resource=SMALL) for n in range(5))
+    api.create_all(job(f"large{n}", "vision", resource=LARGE) for n in range(4))
+    api.create(job("whole", "vision", resource=GPU))
+    api.create(job("whole", "speech", resource=GPU))
+
+    def runs() -> list[str]:
+        return [name.rstrip("0123456789") for name in running(api, "vision", "speech")]
+
+    expected = ["large"] * 3 + ["small"] * 4 + ["whole"]
+    eventually(lambda: runs() == expected, 120)
+    assert running(api, "speech") == ["whole"]
+
+    def reasons() -> list[str]:
+        found = [condition(one, "QuotaReserved") for one in kueue.workloads("vision")]
+        return sorted(one["message"] for one in found if one.get("status") == "False")
+
+    # Of the whole GPU vision has nothing, which Kueue says in its own words.
+    eventually(lambda: len(reasons()) == 3 and all(reasons()), 120)
+    for resource in (SMALL, LARGE, GPU):
+        assert any(resource in one for one in reasons()), reasons()
+
+
+def work(labels: dict[str, str]) -> list[dict[str, Any]]:
+    """Return a workload of each kind that a queue takes, with labels."""
+    spec = job("w", "speech", resource=SMALL)["spec"]
+    part = {"name": "workers", "replicas": 1, "template": {"spec": spec}}
+    forever = {**pod_spec(1, resource=SMALL), "restartPolicy": "Always"}
+    service = {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "w"}},
+        "template": {"metadata": {"labels": {"app": "w"}}, "spec": forever},
+    }
+    meta = {"namespace": "speech", "labels": labels}
+    kinds = {
+        ("Job", "batch/v1"): spec,
+        ("Pod", "v1"): pod_spec(1, resource=SMALL),
+        ("Deployment", "apps/v1"): service,
+        ("JobSet", "jobset.x-k8s.io/v1alpha2"): {"replicatedJobs": [part]},
+    }
+    return [
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {**meta, "name": f"w-{kind.lower()}"},
+            "spec": of,
+        }
+        for (kind, version), of in kinds.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "name", "value"),
+    [({}, "team-speech", 50), ({CLASS_LABEL: "urgent"}, "urgent", 1000)],
+    ids=["none-named", "named"],
+)
+def test_work_that_names_no_class_has_that_of_its_team(
+    api: Api, kueue: RunningKueue, labels: dict[str, str], name: str, value: int
+) -> None:
+    made = work(labels)
+    for one in made:
+        api.create(one)
+    found = eventually(
+        lambda: len(kueue.workloads("speech")) == len(made) and kueue.workloads("speech"), 120
+    )
+    given = {
+        one["metadata"]["name"]: (one["spec"]["priorityClassRef"]["name"], one["spec"]["priority"])
+        for one in found
+    }
+    assert set(given.values()) == {(name, value)}, given
+    api.create(job("other", "vision", resource=SMALL))  # whose team has no priority
+    (other,) = eventually(lambda: kueue.workloads("vision"), 120)
+    assert other["spec"]["priority"] == 0
