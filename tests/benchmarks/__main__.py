@@ -18,7 +18,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.benchmarks import courses, filling, hosts, planning, resolving
+from tests.benchmarks import courses, filling, hosts, planning, queueing, resolving
 from tests.benchmarks.by_hand import assert_same_network, make_cluster
 from tests.benchmarks.memory import MeasuredCommands
 from tests.site.conftest import copy_description, copy_site, forget_stacks
@@ -91,7 +91,7 @@ def measure_hosts(parts: list[str]) -> tuple[dict[str, float], dict[str, float]]
 def main() -> int:
     """Measure, print, and take everything down again."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parts = ["site", "planning", "courses", "resolving", "filling", "hosts"]
+    parts = ["site", "planning", "courses", "resolving", "filling", "queueing", "hosts"]
     parser.add_argument("part", nargs="?", choices=parts, help="default: all")
     parser.add_argument("of_hosts", nargs="*", help=f"of the part hosts: {', '.join(hosts.PARTS)}")
     arguments = parser.parse_args()
@@ -106,6 +106,7 @@ def main() -> int:
         "courses": courses.measure,
         "resolving": resolving.measure,
         "filling": filling.measure,
+        "queueing": queueing.measure,
         "hosts": lambda: measure_hosts(arguments.of_hosts),
     }
     for part, take in measured.items():
