@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in areas():
         got = " ".join(arguments) or "none"
         print(
-            f"unknown area — AREA — got {got} — allowed: {', '.join(areas())}"
+            f"unknown area — AREA — got {got} — allowed {', '.join(areas())}"
             " — run: make prove AREA=<one of them>",
             file=sys.stderr,
         )

@@ -70,8 +70,8 @@ def vsphere_guest(guest: Mapping[str, Any], name: str, model: str, rdma: bool = 
     memory = fact.value.memory_gib if fact else None
     if memory is None and guest.get("devices"):
         raise AnsibleFilterError(
-            f"how much memory the GPUs map is not known — guest {name} — got: {model}; "
-            "allowed: a model of the catalogue with memory_gib — Add the model's fact."
+            f"how much memory the GPUs map is not known — guest {name} — got {model} / "
+            "allowed a model of the catalogue with memory_gib — Add the model's fact."
         )
     return vsphere.render(name, guest, memory or 0, rdma=rdma)
 

@@ -46,7 +46,7 @@ def slurm_nodes(lock: Mapping[str, Any]) -> dict[str, Any]:
     if len(alone) > 1:
         raise AnsibleFilterError(
             "more than one Slurm controller — group slurm — "
-            f"got: {', '.join(alone)}, hosts in no pool; allowed: one — "
+            f"got {', '.join(alone)}, hosts in no pool / allowed one — "
             "Keep one of them in the group, and put the others into a pool or take them out."
         )
     nodes = [
@@ -58,7 +58,7 @@ def slurm_nodes(lock: Mapping[str, Any]) -> dict[str, Any]:
     if twins:
         raise AnsibleFilterError(
             "two Slurm nodes have one name — group slurm — "
-            f"got: {', '.join(twins)}; allowed: names that differ before the first dot — "
+            f"got {', '.join(twins)} / allowed names that differ before the first dot — "
             "Rename one of them in the inventory."
         )
     controller = next(iter([*alone, *sorted(mine)]), "")
@@ -72,13 +72,13 @@ def _node(name: str, host: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[s
     if len(models) > 1:
         raise AnsibleFilterError(
             f"GPUs of several models in one Slurm node — {host['pool']} — "
-            f"got: {', '.join(models)}; allowed: one model — "
+            f"got {', '.join(models)} / allowed one model — "
             "Put hosts with equal GPUs into pools of their own."
         )
     if sharing.get("layout"):
         raise AnsibleFilterError(
             f"GPUs of one Slurm node are divided differently — {host['pool']} — "
-            "got: bedplate_sharing with GPUs or several MIG profiles; allowed: one MIG profile — "
+            "got bedplate_sharing with GPUs or several MIG profiles / allowed one MIG profile — "
             "Name one profile for all GPUs, or put hosts with equal GPUs into pools of their own."
         )
     mig, cards = sharing["mode"] == "mig", sum(gpu["count"] for gpu in pool.get("gpu", []))

@@ -1,4 +1,4 @@
-"""Mistakes of the user, collected and told in one form: what — where — got / allowed — fix."""
+"""Mistakes of the user, collected, in the one form of `bedplate.portable.message`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bedplate.harmless import without_secrets
+from bedplate.portable.message import problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,21 +41,20 @@ class Problem:
     sources: Sequence[str] = field(default=())
 
     @property
+    def place(self) -> str:
+        """Return `file:line:column`, as far as it is known."""
+        return ":".join(str(x) for x in (self.file, self.line, self.column) if x is not None)
+
+    @property
     def where(self) -> str:
         """Return `file:line:column key`, as far as it is known."""
-        place = ":".join(str(x) for x in (self.file, self.line, self.column) if x is not None)
-        return " ".join(x for x in (place, self.key) if x)
+        return " ".join(x for x in (self.place, self.key) if x)
 
     def __str__(self) -> str:
-        said = " / ".join(
-            part
-            for part in (
-                f"got {without_secrets(self.got)}" if self.got is not None else "",
-                f"allowed {self.allowed}" if self.allowed is not None else "",
-            )
-            if part
-        )
-        return " — ".join(part for part in (self.what, self.where, said, self.fix) if part)
+        place = self.place if self.line is not None else ""
+        where = (self.key or "") if place else self.where
+        got = None if self.got is None else without_secrets(self.got)
+        return problem(self.what, where, got, self.allowed, self.fix, place)
 
     def as_json(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""

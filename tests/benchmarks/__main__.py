@@ -96,7 +96,7 @@ def main() -> int:
     parser.add_argument("of_hosts", nargs="*", help=f"of the part hosts: {', '.join(hosts.PARTS)}")
     arguments = parser.parse_args()
     if unknown := set(arguments.of_hosts) - set(hosts.PARTS):
-        parser.error(f"{', '.join(sorted(unknown))}: unknown; allowed: {', '.join(hosts.PARTS)}")
+        parser.error(f"{', '.join(sorted(unknown))}: unknown / allowed {', '.join(hosts.PARTS)}")
     started = time.monotonic()
     seconds: dict[str, float] = {}
     ratios: dict[str, float] = {}

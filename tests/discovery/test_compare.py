@@ -36,7 +36,7 @@ def test_a_host_as_declared(tmp_path: Path) -> None:
 
 def test_other_gpus(tmp_path: Path) -> None:
     facts = facts_of(machines.dgx(tmp_path))
-    where = "s/group_vars/pool_x.yml:2:1 bedplate_gpu"
+    where = "s/group_vars/pool_x.yml:2:1"
     written = "write bedplate_gpu: {model: h100-sxm5-80gb, count: 8}"
     for wish, allowed in (
         ({"model": "t4-16gb", "count": 8}, "8 x t4-16gb"),
@@ -46,7 +46,7 @@ def test_other_gpus(tmp_path: Path) -> None:
     ):
         assert said(facts, {"bedplate_gpu": wish}) == [
             (
-                f"h1: other GPUs than declared — {where} — got 8 x h100-sxm5-80gb / "
+                f"{where}: h1: other GPUs than declared — bedplate_gpu — got 8 x h100-sxm5-80gb / "
                 f"allowed {allowed} — {written}, {PLAN}"
             )
         ]
@@ -56,7 +56,7 @@ def test_no_gpu(tmp_path: Path) -> None:
     facts = facts_of(machines.Machine(tmp_path))
     assert said(facts, {"bedplate_gpu": {"model": "t4-16gb", "count": 1}}) == [
         (
-            "h1: other GPUs than declared — s/group_vars/pool_x.yml:2:1 bedplate_gpu — got none / "
+            "s/group_vars/pool_x.yml:2:1: h1: other GPUs than declared — bedplate_gpu — got none / "
             f"allowed 1 x t4-16gb — remove it, {PLAN}"
         )
     ]
@@ -73,14 +73,14 @@ def test_wishes_that_cannot_be_compared(tmp_path: Path) -> None:
     facts = facts_of(machines.dgx(tmp_path))
     assert said(facts, {"bedplate_gpu": {"model": "h100-sxm5-80gbb", "count": 8}}) == [
         (
-            "h1: the catalogue does not know the declared GPU — s/group_vars/pool_x.yml:2:1 "
+            "s/group_vars/pool_x.yml:2:1: h1: the catalogue does not know the declared GPU — "
             "bedplate_gpu — got h100-sxm5-80gbb / allowed h100-sxm5-80gb, h100-sxm5-94gb — "
             "write h100-sxm5-80gb"
         )
     ]
     (only,) = said(facts, {"bedplate_gpu": {"model": "h100-sxm5-80gb", "number": 8}})
     assert only.startswith(
-        "h1: setting cannot be compared — s/group_vars/pool_x.yml:2:1 bedplate_gpu"
+        "s/group_vars/pool_x.yml:2:1: h1: setting cannot be compared — bedplate_gpu"
     )
     assert only.endswith("run: bedplate plan s")
     for nonsense in ("eight", 8, [8], {"count": "8"}):

@@ -119,8 +119,10 @@ def test_wishes_are_told_with_their_place(site: Path) -> None:
     done = run(site, "--limit", "here")
     assert done.returncode == 2
     told = json.loads((site / ".bedplate/discovered/hosts/here.json").read_text())["problems"]
-    assert "here: other GPUs than declared — site/group_vars/pool_a.yml:2:1 bedplate_gpu" in told[0]
-    assert "site/group_vars/pool_a.yml:3:17 bedplate_host.os" in told[1]
+    pool = "site/group_vars/pool_a.yml"
+    assert f"{pool}:2:1: here: other GPUs than declared — bedplate_gpu" in told[0]
+    assert f"{pool}:3:17: " in told[1]
+    assert " — bedplate_host.os" in told[1]
     assert "allowed plan9-4" in told[1]
     assert told[-1].startswith("here: setting cannot be evaluated — ")
     assert "bedplate_passthrough" in told[-1]
@@ -130,5 +132,5 @@ def test_wishes_are_told_with_their_place(site: Path) -> None:
 def test_an_inventory_that_is_no_site_is_refused(site: Path) -> None:
     done = run(site, inventory="x,")
     assert done.returncode == 2
-    assert "the inventory is no site — x, — got: " in done.stdout
+    assert "the inventory is no site — x, — got " in done.stdout
     assert not (site.parent / ".bedplate").exists()

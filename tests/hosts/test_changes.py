@@ -89,7 +89,7 @@ def test_back_without_a_network(changed: Machine) -> None:
         changed.execute("mv /etc/apt/away /etc/apt/sources.list.d; apt-get update")
     assert record(changed)["reason"] == "a rollback was asked for"
     assert changed.refused(NEW, playbook="rollback.yml") == (
-        f"there is no driver to roll back to — node — got: {OLD} (proprietary) alone; allowed: a"
+        f"there is no driver to roll back to — node — got {OLD} (proprietary) alone / allowed a"
         " driver that worked before it — Choose one in the site and run 'bedplate plan' and"
         " bedplate.gpu.site."
     )
@@ -104,8 +104,8 @@ def test_a_driver_that_does_not_load_is_taken_back(changed: Machine) -> None:
         changed.execute(f"rm {FAULT}")
     is_on(changed, OLD)
     assert said.startswith(
-        f"driver {NEW} (proprietary) failed and was rolled back — node — got: the NVIDIA kernel"
-        " module does not load as requested — node — got: modprobe nvidia: "
+        f"driver {NEW} (proprietary) failed and was rolled back — node — got the NVIDIA kernel"
+        " module does not load as requested — node — got modprobe nvidia: "
     )
     assert said.endswith(
         f"now: {OLD} (proprietary) — Fix the cause, or choose another driver and run"
@@ -137,7 +137,7 @@ def test_a_driver_that_loads_and_is_not_healthy_is_taken_back(changed: Machine) 
     finally:
         changed.execute(f"rm {DUMB}")
     is_on(changed, OLD)
-    begins = f"driver {NEW} (proprietary) failed and was rolled back — node — got: "
+    begins = f"driver {NEW} (proprietary) failed and was rolled back — node — got "
     assert said.startswith(begins)
     assert "nvidia-smi: No devices were found" in said
     failed = record(changed)
@@ -159,7 +159,7 @@ def test_a_module_in_use_waits_for_a_reboot_that_was_allowed(changed: Machine) -
     boot, given_up = changed.execute(BOOT), record(changed).get("failed")
     said = (
         "reboot required — node — rmmod nvidia_uvm: rmmod: ERROR: Module nvidia_uvm is in use —"
-        f" module {OLD} stays loaded; allowed: {NEW} — Set nvidia_driver_reboot_allowed for this"
+        f" module {OLD} stays loaded / allowed {NEW} — Set nvidia_driver_reboot_allowed for this"
         " host, or reboot it yourself, and run bedplate.gpu.site again."
     )
     assert changed.refused(NEW) == said
@@ -169,8 +169,8 @@ def test_a_module_in_use_waits_for_a_reboot_that_was_allowed(changed: Machine) -
     code, _, output = changed.play(NEW, playbook="verify.yml")
     assert code == 2
     assert (
-        "loaded kernel module at the lock's version — node [driver.loaded_version] — got:"
-        f" {OLD} (reboot required); allowed: {NEW} — Reboot the host, or set"
+        "loaded kernel module at the lock's version — node [driver.loaded_version] — got"
+        f" {OLD} (reboot required) / allowed {NEW} — Reboot the host, or set"
         " nvidia_driver_reboot_allowed and run bedplate.gpu.site."
     ) in unwrapped(output)
 
@@ -207,10 +207,10 @@ def test_a_package_that_cannot_be_configured_is_taken_back(changed: Machine) -> 
         changed.execute(f"mv {BUILDER}.away {BUILDER}")
     is_on(changed, OLD)
     assert said == (
-        f"driver {NEW} (proprietary) failed and was rolled back — node — got: packages could not be"
-        " installed — node — got: dpkg: error processing package nvidia-kernel-dkms (--configure):"
+        f"driver {NEW} (proprietary) failed and was rolled back — node — got packages could not be"
+        " installed — node — got dpkg: error processing package nvidia-kernel-dkms (--configure):"
         " installed nvidia-kernel-dkms package post-installation script subprocess returned error"
-        " exit status 10; E: Sub-process /usr/bin/dpkg returned an error code (1); allowed: "
+        " exit status 10; E: Sub-process /usr/bin/dpkg returned an error code (1) / allowed "
         + ", ".join(
             f"{name}={version}"
             for name, version in sorted(
@@ -249,8 +249,8 @@ def test_another_drivers_packages_are_named_and_go_only_when_allowed(
     version = machine.execute("dpkg-query -W -f '${Version}' libnvidia-ml1")
     machine.execute("touch /usr/bin/nvidia-uninstall")
     assert machine.refused(OLD) == (
-        f"another NVIDIA driver is on the host — node — got: package libnvidia-ml1 {version},"
-        " /usr/bin/nvidia-uninstall (of no package: NVIDIA's installer); allowed:"
+        f"another NVIDIA driver is on the host — node — got package libnvidia-ml1 {version},"
+        " /usr/bin/nvidia-uninstall (of no package: NVIDIA's installer) / allowed"
         f" {OLD} (proprietary) from distro alone — Remove it, or set nvidia_driver_remove_foreign"
         " for this host to have it removed with the change."
     )

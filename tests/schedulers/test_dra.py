@@ -181,7 +181,7 @@ def refused(cluster: ControlPlane, item: dict[str, Any]) -> str:
 
 OWN = (
     "a container says its own GPU memory limit — containers main — got NVIDIA_GPU_MEMORY_LIMIT or"
-    " NVIDIA_GPU_MEMORY_REQUEST / allowed: the limit that the share has by its name, which is"
+    " NVIDIA_GPU_MEMORY_REQUEST / allowed the limit that the share has by its name, which is"
     " written automatically — remove the variables"
 )
 
@@ -207,7 +207,7 @@ def test_the_limit_of_a_share_is_written_and_no_other_is_taken(guarded: ControlP
     assert refused(guarded, lifted) == OWN
     mixed = refused(guarded, pod(TEAM, "mixed", "share-2gi", "share-8gi"))
     assert mixed == (
-        "the shares of a container differ in size — containers main — allowed: shares of one size,"
+        "the shares of a container differ in size — containers main — allowed shares of one size,"
         " for the limit is one — name templates of one size"
     )
 
@@ -237,7 +237,7 @@ def test_a_name_that_does_not_say_the_size_is_refused(guarded: ControlPlane, kin
     ]
     for one in wrong:
         assert refused(guarded, one).startswith(
-            f"the name does not say the size of the share — {one['metadata']['name']} — allowed:"
+            f"the name does not say the size of the share — {one['metadata']['name']} — allowed"
         )
     either = named("either-2gi", "2Gi")
     spec = either["spec"]["spec"] if kind == "ResourceClaimTemplate" else either["spec"]

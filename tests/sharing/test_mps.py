@@ -47,7 +47,7 @@ def test_a_wrong_gpu_number_leaves_a_gpu_without_limit_and_it_is_named(daemon: D
     (said,) = checks.failures(found.values(), "gpu-b")
     assert said.startswith(
         "memory that an MPS client gets of every GPU — gpu-b [sharing.mps_memory] — "
-        "got: GPU 1=no limit; allowed: GPU 1=320M — Drain the node, "
+        "got GPU 1=no limit / allowed GPU 1=320M — Drain the node, "
     )
 
 

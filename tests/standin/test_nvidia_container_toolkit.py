@@ -107,7 +107,7 @@ def test_programs_are_unpacked_on_every_system(site: Path) -> None:
     changed, said = play(site, entry="validate", version=NEWER, **wanted)
     assert changed == -1, said
     told = " ".join(said.split())
-    assert f"got: {VERSION}; allowed: {NEWER} — Name both packages of that version" in told
+    assert f"got {VERSION} / allowed {NEWER} — Name both packages of that version" in told
     changed, said = play(site, **wanted)
     assert changed > 0, said
     host = site.parent / "host"

@@ -60,7 +60,7 @@ def test_hosts_that_cannot_be_reached_are_a_line_each(tmp_path: Path) -> None:
     named = [
         match[1]
         for line in found
-        if (match := re.match(r"failed: \[(g\d+)\]: the host cannot be reached — \1 — got: ", line))
+        if (match := re.match(r"failed: \[(g\d+)\]: the host cannot be reached — \1 — got ", line))
     ]
     assert sorted(named) == sorted(HOSTS), found
     assert len(found) == len(HOSTS), found

@@ -47,7 +47,7 @@ def test_a_specification_that_runtimes_would_not_find_is_refused(tmp_path: Path)
     refused = set(re.findall(r'"msg": "(.*)"', done.stdout))
     assert refused == {
         "the CDI specification would not be found — nvidia_container_toolkit_cdi_spec — "
-        f"got: {path}; allowed: a .yaml file in /etc/cdi or /var/run/cdi — "
+        f"got {path} / allowed a .yaml file in /etc/cdi or /var/run/cdi — "
         "Use the default, /etc/cdi/nvidia.yaml."
         for path in PASSED_BY
     }, done.stdout + done.stderr

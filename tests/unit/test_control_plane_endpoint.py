@@ -75,7 +75,7 @@ def test_a_named_interface_does_not_make_an_address_the_hosts_own(tmp_path: Path
         )
         assert f"failed={int(refused)} " in said
         message = (
-            "no interface has the control plane's own address — cp1 — got: 192.0.2.1; allowed: an "
+            "no interface has the control plane's own address — cp1 — got 192.0.2.1 / allowed an "
             "address of this host — Set ansible_host to the address that the other control planes "
             "reach."
         )

@@ -81,8 +81,8 @@ def test_a_difference_is_told_with_what_to_run(
         [
             f"cp1: no drift, looked at {NOW}",
             f"gpu-a: 2 drifted, looked at {NOW}",
-            "  the thing — gpu-a [driver.held] — got: x; allowed: x, y — Do something.",
-            "  the thing — gpu-a [cdi.current] — got: b; allowed: a — Do something.",
+            "  the thing — gpu-a [driver.held] — got x / allowed x, y — Do something.",
+            "  the thing — gpu-a [cdi.current] — got b / allowed a — Do something.",
             f"gpu-b: no drift, looked at {NOW}",
             "To run:",
             "  ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a",

@@ -157,9 +157,9 @@ def test_failed_skipped_missing_stale_and_empty(
     loaded = "the loaded driver — cp1 [driver.loaded_version]"
     assert lines[:-1] == [
         "fail: 1 checks passed, 5 failed, 1 skipped on 3 hosts",
-        f"  {loaded} — got: 580.1; allowed: 580.2 — Reboot.",
-        f"  {loaded} — got: 580.1 (reboot required); allowed: 580.2 — Reboot.",
-        f"  {loaded} — got: nvidia-smi does not answer; allowed: nothing — Look.",
+        f"  {loaded} — got 580.1 / allowed 580.2 — Reboot.",
+        f"  {loaded} — got 580.1 (reboot required) / allowed 580.2 — Reboot.",
+        f"  {loaded} — got nvidia-smi does not answer / allowed nothing — Look.",
         f"  gpu-a: no evidence — {again}",
         f"  gpu-b: evidence of another lock — {again}",
     ]

@@ -45,7 +45,7 @@ def test_what_waits_is_told_and_does_not_fail(
     action._conclude(result, {"checks": checks})
     assert result.get("failed", False) == bool(failing)
     assert result.get("failing", []) == failing
-    assert result["msg"].count("got:") == len(failing)
+    assert result["msg"].count(" got ") == len(failing)
     if not failing:
         waiting = "; waiting: kubelet.version" if fails else ""
         assert result["msg"].endswith("skipped" + waiting)

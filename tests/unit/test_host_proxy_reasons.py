@@ -28,8 +28,8 @@ module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
 module.fail_json(msg={said!r}, changed=False)
 """
 REASON = (
-    "systemd does not do what the files are for — n1 — got: systemctl restart containerd.service:"
-    " Job for containerd.service failed; allowed: containerd.service current — See its journal."
+    "systemd does not do what the files are for — n1 — got systemctl restart containerd.service:"
+    " Job for containerd.service failed / allowed containerd.service current — See its journal."
 )
 
 

@@ -84,7 +84,7 @@ def test_bad_description_is_refused_with_its_place(
     with pytest.raises(SubstrateError) as caught:
         description.parse(GOOD.replace(old, new, 1), FILE)
     assert str(caught.value) == (
-        f"{what} — some/hosts.yml:{place} — got: {got} / allowed: {allowed} — mend the description"
+        f"{what} — some/hosts.yml:{place} — got {got} / allowed {allowed} — mend the description"
     )
 
 
@@ -97,7 +97,7 @@ def test_unknown_host_names_the_known_ones() -> None:
     with pytest.raises(SubstrateError) as caught:
         description.parse(GOOD, FILE).host("three")
     assert str(caught.value) == (
-        "no such host — some/hosts.yml — got: three / allowed: one, two — name one of these hosts"
+        "no such host — some/hosts.yml — got three / allowed one, two — name one of these hosts"
     )
 
 
@@ -226,8 +226,8 @@ def test_machine_without_debian_sources_is_refused() -> None:
     with pytest.raises(SubstrateError) as caught:
         apt_sources.derive([("a.list", ONE_LINE)], "noble", "bookworm", ["main"])
     assert str(caught.value) == (
-        "no Debian package source to build hosts from — /etc/apt — got: none for the suite noble"
-        " / allowed: a Debian machine with its distribution's sources"
+        "no Debian package source to build hosts from — /etc/apt — got none for the suite noble"
+        " / allowed a Debian machine with its distribution's sources"
         " — run this on Debian 12 or newer"
     )
 
@@ -261,6 +261,6 @@ def test_hosts_beyond_the_kernels_inotify_instances_are_refused(tmp_path: Path) 
     machine.check_watchers(3, limit=128, used=68)
     with pytest.raises(SubstrateError) as refused:
         machine.check_watchers(4, limit=128, used=68)
-    assert "got: 60 of 128 left" in str(refused.value)
+    assert "got 60 of 128 left" in str(refused.value)
     assert "80 for 4 hosts" in str(refused.value)
     assert "make clean" in str(refused.value)

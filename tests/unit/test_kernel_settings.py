@@ -108,7 +108,7 @@ def test_a_file_that_would_undo_a_sysctl_at_boot_is_refused_before_anything_chan
     machine.host.write("/proc/sys/fs/a", "0\n")
     told = keep(machine, monkeypatch, check=check, sysctls={"fs.a": "1"})
     assert told["msg"].endswith(
-        "got: /etc/sysctl.d/zz-cis.conf: fs.a = 0; allowed: fs.a = 1 —"
+        "got /etc/sysctl.d/zz-cis.conf: fs.a = 0 / allowed fs.a = 1 —"
         " Take these lines out of those files and run the play again."
     )
     assert machine.host.read("/proc/sys/fs/a") == "0\n"
@@ -144,7 +144,7 @@ def test_fewer_huge_pages_of_the_default_size_than_asked_for_are_a_failure(
     monkeypatch.setattr(kernel_settings.kernel, "put", lambda *_: None)
     told = keep(machine, monkeypatch, **wish)
     assert told["msg"].startswith("huge pages cannot be reserved — ")
-    assert f"got: {path} is 7; allowed: 512 — Reserve them at boot" in told["msg"]
+    assert f"got {path} is 7 / allowed 512 — Reserve them at boot" in told["msg"]
 
 
 def test_a_blacklisted_module_goes_however_its_name_is_written(

@@ -27,7 +27,7 @@ def site(tmp_path: Path) -> Path:
     [
         (
             TEXT.replace(b"hosts:\n", b"<<<<<<< HEAD\nhosts:\n=======\n>>>>>>> other\n", 1),
-            "lock has conflict markers — {path}:{marker} — got <<<<<<< HEAD / "
+            "{path}:{marker}: lock has conflict markers — got <<<<<<< HEAD / "
             + WHOLE
             + "merge the settings, then run: bedplate plan {site}",
         ),
@@ -54,7 +54,7 @@ def site(tmp_path: Path) -> Path:
         ),
         (
             b"[1, 2",
-            "lock cannot be read — {path}:2 — got did not find expected ',' or ']' / "
+            "{path}:2: lock cannot be read — got did not find expected ',' or ']' / "
             + WHOLE
             + "run: bedplate plan {site}",
         ),
@@ -64,13 +64,13 @@ def site(tmp_path: Path) -> Path:
         ),
         (
             b"- a\n",
-            "lock cannot be read — {path}:1 — got no mapping / "
+            "{path}:1: lock cannot be read — got no mapping / "
             + WHOLE
             + "run: bedplate plan {site}",
         ),
         (
             b"",
-            "lock cannot be read — {path}:1 — got no mapping / "
+            "{path}:1: lock cannot be read — got no mapping / "
             + WHOLE
             + "run: bedplate plan {site}",
         ),

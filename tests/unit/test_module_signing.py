@@ -54,7 +54,7 @@ def test_what_openssl_says_is_to_be_mended(tmp_path: Path, monkeypatch: pytest.M
     """It may be there, and fail for another reason."""
     host = Host(str(tmp_path), lambda *_: Result(1, "", "no entropy"))
     assert sign(host, monkeypatch)["msg"] == (
-        "no key pair could be made for signing kernel modules — gpu-1 — got: no entropy; allowed: a"
+        "no key pair could be made for signing kernel modules — gpu-1 — got no entropy / allowed a"
         " pair from 'openssl req' — Fix what openssl says, or install it where there is none, and"
         " run the play again."
     )

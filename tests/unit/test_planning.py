@@ -203,7 +203,10 @@ def test_a_lock_that_cannot_be_read_is_told(
     assert cli.main(["plan", *TODAY, "--diff", str(site)]) == 3
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith(f"{reason.partition(',')[0]} — {path}{place} — ")
+    what = reason.partition(",")[0]
+    at_a_line = place.startswith(":")
+    form = f"{path}{place}: {what} — " if at_a_line else f"{what} — {path}{place} — "
+    assert printed.err.startswith(form)
     assert path.read_text() == text
     text = " ".join(said(capsys, "plan", site, *TODAY).split())
     assert f" resolved again: the old lock {path}{place}: {reason}; nothing that it had" in text
@@ -279,7 +282,7 @@ def test_boards_on_arm_are_planned_and_refused_by_site_yml(
     wish(site, "pool_class", wishes | {"bedplate_gpu": {"model": model, "count": 1}})
     told = said(capsys, "plan", site, *TODAY)
     assert load_lock(site).pools["pool_class"].not_yet == not_yet
-    assert told.startswith("not installable by this version — ") == bool(not_yet)
+    assert (": not installable by this version — " in told.partition("\n")[0]) == bool(not_yet)
     last = told.splitlines()[-1]
     assert (last == "Not installable by this version: cpu aarch64 (pool_class).") == bool(not_yet)
 
@@ -321,8 +324,8 @@ def test_what_cannot_be_installed_comes_first_and_last(
     got, addon = "got kai-scheduler / allowed jobset, kueue, volcano", "addon kai-scheduler"
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [
-        f"{what} — {shared}:5:1 bedplate_schedulers — {got} — choose one of these",
-        f"{what} — {pool}:4:1 bedplate_frameworks — got frameworks — remove it",
+        f"{shared}:5:1: {what} — bedplate_schedulers — {got} — choose one of these",
+        f"{pool}:4:1: {what} — bedplate_frameworks — got frameworks — remove it",
         "",
     ]
     assert lines[3].startswith("WHERE ")
@@ -341,8 +344,8 @@ def test_a_driver_that_nobody_has_confirmed_is_no_default(
     status, text = plan(site, capsys)
     assert status == 4
     assert text.splitlines()[0] == (
-        "no index has confirmed the driver's packages — "
-        f"{site}/group_vars/pool_class.yml:1:1 bedplate_driver — got 580.178.04 from vendor-repo "
+        f"{site}/group_vars/pool_class.yml:1:1: no index has confirmed the driver's packages — "
+        "bedplate_driver — got 580.178.04 from vendor-repo "
         "for debian-12 / allowed a driver whose packages are confirmed, or one that the settings "
         'name — write branch: "580" and source: vendor-repo to take it all the same, or choose '
         "another branch, source or system"

@@ -71,7 +71,7 @@ def test_a_host_that_is_lost_counts_against_the_upgrades_budget(tmp_path: Path) 
 def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path: Path) -> None:
     tasks = [{"ansible.builtin.include_tasks": str(PLAYBOOKS / "tasks" / "exchange.yml")}]
     said = play(tmp_path, {"one": HERE}, tasks)
-    assert "the node cannot be drained — one — got: no host in control_plane; allowed: " in said
+    assert "the node cannot be drained — one — got no host in control_plane / allowed " in said
     assert "failed=1" in said
 
 
@@ -99,7 +99,7 @@ def test_no_node_is_emptied_for_modules_of_a_kernel_that_it_may_not_boot(tmp_pat
     said = play(tmp_path, hosts, tasks)
     message = (
         "the node would be drained for modules of a kernel that it may not boot — {} —"
-        " got: no reboot is allowed; allowed: a reboot into kernel 6.1.0-50-amd64, for which the"
+        " got no reboot is allowed / allowed a reboot into kernel 6.1.0-50-amd64, for which the"
         " driver comes built — Run bedplate.gpu.upgrade with -e upgrade_reboot_allowed=true."
     )
     assert [name for name in hosts if message.format(name) in said] == ["waits"], said

@@ -138,7 +138,7 @@ def test_another_digest_is_refused_and_leaves_nothing(
     assert outcome.problems == [
         (
             f"tool 1.0: the download has another digest — {archive.url} — "
-            f"got: sha256:{digest} ({size} bytes); allowed: sha256:{'0' * 64} — Nothing was "
+            f"got sha256:{digest} ({size} bytes) / allowed sha256:{'0' * 64} — Nothing was "
             "installed. If the source was rebuilt, make the plan and the mirror again; otherwise"
             " do "
             "not trust this source."
@@ -156,9 +156,9 @@ def test_a_source_that_does_not_answer_is_named_and_the_others_are_installed(
     good = make("2.0")
     outcome = ensure([lost, good])
     assert len(outcome.problems) == 1
-    assert outcome.problems[0].startswith(f"tool 1.0: the download failed — {lost.url} — got: ")
+    assert outcome.problems[0].startswith(f"tool 1.0: the download failed — {lost.url} — got ")
     assert outcome.problems[0].endswith(
-        "allowed: a server that answers with the file — Check the address with curl on this host; "
+        "allowed a server that answers with the file — Check the address with curl on this host; "
         "behind a proxy, set bedplate_proxy."
     )
     assert defect(good) == ""
@@ -187,7 +187,7 @@ def test_a_checksum_file_that_names_something_else_is_refused(
     assert ensure([archive]).problems == [
         (
             f"tool 1.0: the checksum file does not name the download — {sums.as_uri()} — "
-            "got: 1 line(s), none for tool-1.0.tar.gz; allowed: a SHA-256, bare or with that "
+            "got 1 line(s), none for tool-1.0.tar.gz / allowed a SHA-256, bare or with that "
             "file name — Correct the address of the checksum file, or give the digest itself."
         )
     ]
@@ -219,7 +219,7 @@ def test_an_archive_that_leaves_its_folder_is_refused(
     archive = make(members=members, links=())
     expected = (
         f"tool 1.0: the archive cannot be unpacked safely — tool-1.0.tar.gz: {member} — "
-        f"got: {why}; allowed: files, folders and links that stay inside the archive — "
+        f"got {why} / allowed files, folders and links that stay inside the archive — "
         "Do not trust this archive; get it from its publisher."
     )
     if member == "d/e":  # "d/.." normalises to the folder itself; writing through it is refused
@@ -239,8 +239,8 @@ def test_members_and_strip_choose_what_is_taken(make: Callable[..., Archive]) ->
     lacking = archive._replace(members=("bin/other",), dest=archive.dest + "-b")
     assert ensure([lacking]).problems == [
         (
-            "tool 1.0: the archive lacks what is to be installed — tool-1.0.tar.gz — got: no file; "
-            "allowed: bin/other — Check the version, and the number of leading folders to strip."
+            "tool 1.0: the archive lacks what is to be installed — tool-1.0.tar.gz — got no file / "
+            "allowed bin/other — Check the version, and the number of leading folders to strip."
         )
     ]
 
@@ -280,7 +280,7 @@ def lacks(archive: Archive, path: str, got: str, allowed: str) -> str:
     """Return the message about a link that would lead to nothing."""
     return (
         f"tool 1.0: the archive lacks the file that a link is to lead to — tool-1.0.tar.gz: {path} "
-        f"— got: {got}; allowed: {allowed} — Nothing was linked. Check the version, the layout and "
+        f"— got {got} / allowed {allowed} — Nothing was linked. Check the version, the layout and "
         "the number of leading folders to strip."
     )
 
@@ -328,7 +328,7 @@ def test_an_artefact_without_a_digest_is_refused(
     archive = make(sha256=sha256, url="https://user:secret@192.0.2.1/tool-1.0.tar.gz")
     refused = (
         "tool 1.0: the artefact has no digest to know it by — https://192.0.2.1/tool-1.0.tar.gz — "
-        f"got: {sha256 or 'none'}; allowed: a SHA-256 in lower-case hexadecimal, or the URL of a "
+        f"got {sha256 or 'none'} / allowed a SHA-256 in lower-case hexadecimal, or the URL of a "
         "checksum file — Nothing is installed whose digest is not known. Where a site decides, "
         "resolve its artefacts again; otherwise give the digest."
     )
@@ -383,7 +383,7 @@ def test_a_users_own_file_is_never_replaced(make: Callable[..., Archive], tmp_pa
     assert ensure([archive]).problems == [
         (
             "the link would replace a file that Bedplate does not own — "
-            f"{tmp_path}/usr/tool — got: a file; allowed: nothing there, or a link into "
+            f"{tmp_path}/usr/tool — got a file / allowed nothing there, or a link into "
             f"{tmp_path}/store/ — Move it away, or remove the package that owns it, and run again."
         )
     ]

@@ -78,9 +78,9 @@ def test_a_foreign_file_is_refused_before_anything_is_written(tmp_path: Path) ->
     files = [File("/etc/crictl.yaml", "new\n"), File(CONFIG, OURS, refuse_foreign=True)]
     assert ensure_files(host(tmp_path), files).problems == [
         (
-            f"the file is not managed by Bedplate and would be replaced — {CONFIG} — got: a file"
+            f"the file is not managed by Bedplate and would be replaced — {CONFIG} — got a file"
             " without "
-            "the mark 'Managed by Bedplate' that no package installed so; allowed: no file, the "
+            "the mark 'Managed by Bedplate' that no package installed so / allowed no file, the "
             "package's default, or a file that Bedplate wrote — Move your settings into a drop-in "
             "of your own, move the file away, and run again."
         )

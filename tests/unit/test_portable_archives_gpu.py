@@ -98,7 +98,7 @@ def test_no_gpu_is_a_failure_that_says_why(tmp_path: Path, answer: Result, got: 
         refresh(Host(str(tmp_path), Tools(quiet=answer)), PATH, HOOK)
     assert str(caught.value) == (
         "the CDI specification cannot be generated — nvidia-ctk cdi generate — "
-        f"got: {got}; allowed: a specification with at least one GPU — "
+        f"got {got} / allowed a specification with at least one GPU — "
         "See whether nvidia-smi -L lists the GPUs; if not, fix the driver first."
     )
     assert not (tmp_path / "etc").exists()

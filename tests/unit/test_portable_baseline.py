@@ -111,9 +111,9 @@ def test_a_pair_that_a_drop_in_of_ours_outdoes_is_not_called_enrolled(tmp_path: 
     put(on, secure_boot.DROP_IN, secure_boot.drop_in(ours))
     assert evidence(on, secure_boot=True, headers=True)[1] == folded(
         """
-        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got:
-        /etc/dkms/framework.conf.d/bedplate.conf has DKMS sign with another pair than your own;
-        allowed: /k — Run bedplate.gpu.site for this host again.
+        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got
+        /etc/dkms/framework.conf.d/bedplate.conf has DKMS sign with another pair than your own /
+        allowed /k — Run bedplate.gpu.site for this host again.
         """
     )
     Path(on.path(secure_boot.DROP_IN)).unlink()
@@ -242,37 +242,37 @@ def test_a_machine_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     assert messages == folded(
         """
         kernel settings as role host_baseline keeps them, without differences — gpu-1
-        [baseline.settings] — got: /etc/sysctl.d/99-zz-bedplate-host.conf differs, fs.a is unknown
-        instead of 2; allowed: nothing — Run bedplate.gpu.site for this host again, and reboot it if
+        [baseline.settings] — got /etc/sysctl.d/99-zz-bedplate-host.conf differs, fs.a is unknown
+        instead of 2 / allowed nothing — Run bedplate.gpu.site for this host again, and reboot it if
         a blacklisted module is loaded.
 
         the initramfs carries the blacklist and the module options — gpu-1 [baseline.initramfs]
-        — got: of old (a run was cut off before it refreshed it); allowed: refreshed — Run
+        — got of old (a run was cut off before it refreshed it) / allowed refreshed — Run
         bedplate.gpu.site for this host again.
 
-        the running kernel is the site's — gpu-1 [baseline.kernel] — got: RUNNING; allowed:
+        the running kernel is the site's — gpu-1 [baseline.kernel] — got RUNNING / allowed
         6.1.0-1-amd64 — Reboot the host into that kernel; where a newer one is installed, make
         it the boot loader's default first (grub-set-default, or grubby --set-default).
 
         kernel packages held against upgrades, without differences — gpu-1
-        [baseline.kernel_held] — got: linux-headers-6.1.0-1-amd64 is missing,
-        linux-image-6.1.0-1-amd64 is not held; allowed: nothing — Run bedplate.gpu.site for this
+        [baseline.kernel_held] — got linux-headers-6.1.0-1-amd64 is missing,
+        linux-image-6.1.0-1-amd64 is not held / allowed nothing — Run bedplate.gpu.site for this
         host again.
 
-        headers of the running kernel, to build modules with — gpu-1 [baseline.headers] — got:
-        no /lib/modules/RUNNING/build; allowed: /lib/modules/RUNNING/build — Install
+        headers of the running kernel, to build modules with — gpu-1 [baseline.headers] — got
+        no /lib/modules/RUNNING/build / allowed /lib/modules/RUNNING/build — Install
         linux-headers-RUNNING, or name in bedplate_host.kernel the kernel that the host is to
         run.
 
-        Secure Boot as declared — gpu-1 [baseline.secure_boot] — got: on; allowed: off — Correct
+        Secure Boot as declared — gpu-1 [baseline.secure_boot] — got on / allowed off — Correct
         bedplate_host.secure_boot of the host's pool and run 'bedplate plan' again, or change it
         in the host's firmware.
 
-        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got:
-        there is no /var/lib/dkms/mok.key with /var/lib/dkms/mok.pub; allowed: enrolled — Run
+        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got
+        there is no /var/lib/dkms/mok.key with /var/lib/dkms/mok.pub / allowed enrolled — Run
         bedplate.gpu.site for this host again.
 
-        the clock is synchronised — gpu-1 [baseline.clock] — got: no; allowed: yes — Run chrony,
+        the clock is synchronised — gpu-1 [baseline.clock] — got no / allowed yes — Run chrony,
         ntpd or systemd-timesyncd on the host, with servers that it can reach.
         """
     )
@@ -290,7 +290,7 @@ def test_a_file_that_undoes_a_setting_at_the_next_boot_fails_now(tmp_path: Path)
     assert evidence(on, settings={"sysctls": {"fs.a": "2"}})[1] == folded(
         """
         no file that is read at boot after those of role host_baseline undoes a kernel parameter —
-        gpu-1 [baseline.later_files] — got: /etc/sysctl.d/zz-cis.conf: fs.a = 1; allowed: nothing
+        gpu-1 [baseline.later_files] — got /etc/sysctl.d/zz-cis.conf: fs.a = 1 / allowed nothing
         — Take these lines out of those files.
         """
     )
@@ -306,8 +306,8 @@ def test_a_key_waits_for_its_owner(tmp_path: Path) -> None:
     assert results["baseline.secure_boot"] == "pass"
     assert messages == folded(
         """
-        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got: not
-        enrolled; allowed: enrolled — Run 'mokutil --import /var/lib/dkms/mok.pub' on the host,
+        the key that signs DKMS's modules is enrolled — gpu-1 [baseline.signing_key] — got not
+        enrolled / allowed enrolled — Run 'mokutil --import /var/lib/dkms/mok.pub' on the host,
         choose a password, reboot, and confirm 'Enroll MOK' with that password at the host's
         console.
         """
@@ -383,11 +383,11 @@ def test_a_node_is_told_the_only_way_to_another_kernel(tmp_path: Path, sign: str
     )
     assert messages == folded(
         """
-        the running kernel is the site's — gpu-1 [baseline.kernel] — got: RUNNING; allowed:
+        the running kernel is the site's — gpu-1 [baseline.kernel] — got RUNNING / allowed
         6.1.0-1-amd64 — WAY
 
         kernel packages held against upgrades, without differences — gpu-1
-        [baseline.kernel_held] — got: linux-image-amd64 is not held; allowed: nothing — Run
+        [baseline.kernel_held] — got linux-image-amd64 is not held / allowed nothing — Run
         bedplate.gpu.site for this host again.
         """.replace("WAY", way)
     )

@@ -113,7 +113,7 @@ SMALL = {"memory": {"value": "8Gi"}}
             _second_owner,
             (
                 "the DRA driver alone owns the GPUs, without a device plugin — gpu-b"
-                " [plugin.absent] — got: /etc/bedplate/device-plugin.yaml; allowed: nothing —"
+                " [plugin.absent] — got /etc/bedplate/device-plugin.yaml / allowed nothing —"
                 " Run bedplate.gpu.upgrade for this host, which drains it."
             ),
         ),
@@ -121,28 +121,28 @@ SMALL = {"memory": {"value": "8Gi"}}
             _unregistered,
             (
                 "kubelet has the DRA driver — gpu-b [dra.registered] —"
-                f" got: active, not registered; allowed: active, registered — {LOG}"
+                f" got active, not registered / allowed active, registered — {LOG}"
             ),
         ),
         (
             _published(slice_of("gpu-b", device(0))),
             (
                 "every GPU is a device of the node's slice, with its memory — gpu-b [dra.devices] —"
-                f" got: nothing; allowed: GPU-1=15360 MiB — {LOG}"
+                f" got nothing / allowed GPU-1=15360 MiB — {LOG}"
             ),
         ),
         (
             _published(slice_of("gpu-b", device(0), device(1, capacity=SMALL))),
             (
                 "every GPU is a device of the node's slice, with its memory — gpu-b [dra.devices] —"
-                f" got: GPU-1=8192 MiB; allowed: GPU-1=15360 MiB — {LOG}"
+                f" got GPU-1=8192 MiB / allowed GPU-1=15360 MiB — {LOG}"
             ),
         ),
         (
             _published(slice_of("gpu-b", device(0), device(1, allowMultipleAllocations=False))),
             (
                 "GPUs are shared by memory, or given whole — gpu-b [dra.shares] —"
-                " got: gpu-1=whole; allowed: gpu-1=shared —"
+                " got gpu-1=whole / allowed gpu-1=shared —"
                 " Run bedplate.gpu.site for this host again."
             ),
         ),
@@ -150,7 +150,7 @@ SMALL = {"memory": {"value": "8Gi"}}
             _published(slice_of("gpu-b", device(0, taints=[XID]), device(1))),
             (
                 "no GPU is tainted — gpu-b [dra.taints] —"
-                " got: gpu-0: gpu.nvidia.com/xid=79:NoSchedule; allowed: nothing —"
+                " got gpu-0: gpu.nvidia.com/xid=79:NoSchedule / allowed nothing —"
                 " See the host's kernel log for the XID error; a reset or a reboot clears it."
             ),
         ),
@@ -158,7 +158,7 @@ SMALL = {"memory": {"value": "8Gi"}}
             _silent,
             (
                 "every GPU is a device of the node's slice, with its memory — gpu-b [dra.devices] —"
-                f" got: connection refused; allowed: an answer of the API — {LOG}"
+                f" got connection refused / allowed an answer of the API — {LOG}"
             ),
         ),
     ],

@@ -48,12 +48,12 @@ def test_an_older_loaded_module_asks_for_a_reboot(machine: Machine) -> None:
     assert machine.failed() == [
         (
             "loaded kernel module at the lock's version — gpu-b [driver.loaded_version] —"
-            " got: 535.183.01 (reboot required); allowed: 535.261.03 —"
+            " got 535.183.01 (reboot required) / allowed 535.261.03 —"
             " Reboot the host, or set nvidia_driver_reboot_allowed and run bedplate.gpu.site."
         ),
         (
             "library and loaded kernel module are of one version — gpu-b [driver.library] —"
-            " got: 535.261.03; allowed: 535.183.01 — Run bedplate.gpu.site for this host again."
+            " got 535.261.03 / allowed 535.183.01 — Run bedplate.gpu.site for this host again."
         ),
     ]
 
@@ -74,7 +74,7 @@ def test_options_that_the_loaded_module_lacks_are_named(machine: Machine) -> Non
     assert result == "fail"
     assert told == (
         "options of the loaded kernel module as requested — gpu-b [driver.options] —"
-        " got: NVreg_DeviceFileMode=438; allowed: NVreg_DeviceFileMode=432 —"
+        " got NVreg_DeviceFileMode=438 / allowed NVreg_DeviceFileMode=432 —"
         " Run bedplate.gpu.site for this host again."
     )
     (passed,) = options_check(machine, "nvidia", NVreg_EnableGpuFirmware=0)
@@ -105,7 +105,7 @@ def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
     assert machine.failed() == [
         (
             "driver packages at the lock's versions — gpu-b [driver.packages] —"
-            " got: nvidia-kernel-dkms=535.183.01-1; allowed: nvidia-kernel-dkms=535.261.03-1 —"
+            " got nvidia-kernel-dkms=535.183.01-1 / allowed nvidia-kernel-dkms=535.261.03-1 —"
             f" {PENDING}"
         )
     ]
@@ -259,7 +259,7 @@ def test_runtimes_without_a_tool_of_their_own_are_tried_before_the_host_joins(
 def test_no_check_at_all_is_a_failure() -> None:
     assert evidence.failures([], "gpu-b") == [
         (
-            "nothing was checked — gpu-b — got: 0 checks; allowed: at least one —"
+            "nothing was checked — gpu-b — got 0 checks / allowed at least one —"
             " Ask for at least one area of evidence."
         )
     ]
@@ -324,12 +324,12 @@ def test_missing_gpus_and_a_lost_node_fail(tmp_path: Path) -> None:
     checks = cluster(tmp_path, [node("cp1", ready="Unknown", gpus=None), node("gpu-a", gpus="7")])
     assert evidence.failures(checks, "demo") == [
         (
-            "node cp1 is Ready — demo [node.cp1.ready] — got: Unknown; allowed: True —"
+            "node cp1 is Ready — demo [node.cp1.ready] — got Unknown / allowed True —"
             " See 'kubectl describe node cp1'."
         ),
         (
             "node gpu-a offers its nvidia.com/gpu — demo [node.gpu-a.allocatable] —"
-            " got: 7; allowed: 8 —"
+            " got 7 / allowed 8 —"
             " See 'kubectl -n kube-system logs' of the node's device plugin pod."
         ),
     ]
@@ -344,7 +344,7 @@ def test_a_node_without_one_of_its_mig_devices_fails(tmp_path: Path) -> None:
         (
             "node gpu-a offers its MIG devices by their profiles —"
             " demo [node.gpu-a.allocatable_also] —"
-            " got: nothing; allowed: nvidia.com/mig-3g.40gb=2 —"
+            " got nothing / allowed nvidia.com/mig-3g.40gb=2 —"
             " See 'kubectl -n kube-system logs' of the node's device plugin pod."
         )
     ]
@@ -366,7 +366,7 @@ def test_a_node_that_an_upgrade_has_closed_is_told_though_it_is_whole(tmp_path: 
     assert told == (
         "node gpu-a is not kept out of service by "
         "bedplate.gpu.upgrade — demo [node.gpu-a.in_service] —"
-        " got: out of service (excluded by bedplate.gpu.upgrade: it burns); allowed: in service —"
+        " got out of service (excluded by bedplate.gpu.upgrade: it burns) / allowed in service —"
         " Fix what it says, run bedplate.gpu.upgrade with --limit "
         "gpu-a, and then bedplate.gpu.verify."
     )

@@ -256,7 +256,7 @@ def test_what_is_not_the_systems_is_not_taken_over(machine: Machine, kind: str) 
         cuda.choose(machine.host, "12.9.1")
     assert str(caught.value) == (
         "the default CUDA toolkit is not the system's to choose — /usr/local/cuda — "
-        f"got: {kind}; allowed: a link of the alternatives, or nothing — "
+        f"got {kind} / allowed a link of the alternatives, or nothing — "
         "Take it away, or name no toolkit, and run the play again."
     )
 

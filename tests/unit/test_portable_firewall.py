@@ -50,8 +50,8 @@ def test_without_an_active_firewall_nothing_is_refused() -> None:
 def test_ufw_is_refused_with_the_commands_that_open_what_is_closed() -> None:
     (told,) = firewall.check(host({"ufw status": Result(0, UFW, "")}), PORTS, "a1")
     assert told.startswith(
-        "a firewall keeps out what nodes of the cluster send each other — a1:ufw — got: active, "
-        "and closed: 10250/tcp, 8472/udp; allowed: no firewall of the host, or "
+        "a firewall keeps out what nodes of the cluster send each other — a1:ufw — got active, "
+        "and closed: 10250/tcp, 8472/udp / allowed no firewall of the host, or "
     )
     assert "Run there: ufw allow 10250/tcp; ufw allow 8472/udp; let the pods'" in told
 

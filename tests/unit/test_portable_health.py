@@ -180,7 +180,7 @@ def test_a_board_of_a_fabric_without_any_link_is_told(
     assert evidence.failures(checks, "gpu-b") == [
         (
             "as many NVLinks up on every GPU that has any — gpu-b [health.nvlink] — "
-            f"got: {got}; allowed: {allowed} — "
+            f"got {got} / allowed {allowed} — "
             "See 'nvidia-smi nvlink --status' on the host, and the fabric manager's log."
         )
     ]

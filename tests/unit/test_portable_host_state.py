@@ -220,7 +220,7 @@ def test_minor_releases_are_one_system_in_red_hats_family(host: Host, text: str,
             "/etc/cni/net.d/10-containerd-net.conflist",
             [
                 ("a network configuration would win over flannel's, and pods get other addresses — "
-                "gpu-a — got: /etc/cni/net.d/10-containerd-net.conflist; allowed: no configuration "
+                "gpu-a — got /etc/cni/net.d/10-containerd-net.conflist / allowed no configuration "
                 "before 10-flannel.conflist — Move it away, with what writes it.")
             ],
         ),
@@ -228,7 +228,7 @@ def test_minor_releases_are_one_system_in_red_hats_family(host: Host, text: str,
             (
                 path,
                 [
-                    (f"another Kubernetes is on the host — gpu-a — got: {name}: {shown}; allowed: "
+                    (f"another Kubernetes is on the host — gpu-a — got {name}: {shown} / allowed "
                     "none, or one that kubeadm made — Uninstall it by its own means, or take the "
                     "host out of the inventory.")
                 ],
@@ -256,14 +256,14 @@ def test_check_system(host: Host) -> None:
     assert requirements.check_system(host, ["debian-12"], "debian-12", "gpu-a") == []
     assert requirements.check_system(host, ["ubuntu-24.04", "rocky-9"], "", "gpu-a") == [
         (
-            "the operating system is not supported — gpu-a — got: debian-12; allowed: "
+            "the operating system is not supported — gpu-a — got debian-12 / allowed "
             "ubuntu-24.04, rocky-9 — Install a supported system, or take the host out of the "
             "inventory."
         )
     ]
     assert requirements.check_system(host, ["debian-12"], "ubuntu-24.04", "gpu-a") == [
         (
-            "another operating system than declared — gpu-a — got: debian-12; allowed: "
+            "another operating system than declared — gpu-a — got debian-12 / allowed "
             "ubuntu-24.04 — Correct bedplate_host.os of this host's pool and run 'bedplate plan' "
             "again."
         )
@@ -277,8 +277,8 @@ def test_a_cpu_that_nothing_is_for_is_refused(tmp_path: Path) -> None:
         (Result(127, "", "uname: command not found"), "uname: command not found"),
     ):
         asked = Host(str(tmp_path), lambda *_, answer=answer: answer)
-        what = "nothing that is installed here is for this host's CPU — gpu-a — got: "
-        fix = "; allowed: x86_64 — Take the host out of the inventory."
+        what = "nothing that is installed here is for this host's CPU — gpu-a — got "
+        fix = " / allowed x86_64 — Take the host out of the inventory."
         told = requirements.check_machine(asked, ["x86_64"], "gpu-a")
         assert told == ([what + got + fix] if got else [])
 
@@ -300,12 +300,12 @@ def test_check_ports_names_who_holds_one(host: Host) -> None:
     (folder / "4").symlink_to("socket:[99]")
     assert requirements.check_ports(host, [2379, 10250, 6443, 6443], "cp1") == [
         (
-            "a port that Kubernetes needs is taken — cp1:6443/tcp — got: used by another process; "
-            "allowed: a free port — Stop that program or give it another port."
+            "a port that Kubernetes needs is taken — cp1:6443/tcp — got used by another process / "
+            "allowed a free port — Stop that program or give it another port."
         ),
         (
-            "a port that Kubernetes needs is taken — cp1:10250/tcp — got: used by kubelet (pid "
-            "812); allowed: a free port — Stop that program or give it another port."
+            "a port that Kubernetes needs is taken — cp1:10250/tcp — got used by kubelet (pid "
+            "812) / allowed a free port — Stop that program or give it another port."
         ),
     ]
 
@@ -352,7 +352,7 @@ def test_check_disks_looks_at_the_folder_that_is_there(
     assert seen == [host.path("/var")]
     assert requirements.check_disks(host, [{**enough, "free_mib": 2049}], "gpu-a") == [
         (
-            "too little disk space — gpu-a:/var/lib/containerd — got: 2048 MiB free; allowed: "
+            "too little disk space — gpu-a:/var/lib/containerd — got 2048 MiB free / allowed "
             "at least 2049 MiB — Free space there, or mount a larger disk."
         )
     ]

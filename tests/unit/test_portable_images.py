@@ -103,12 +103,12 @@ def test_check_mode_only_looks() -> None:
 
 
 UNSERVED = (
-    f"the image cannot be pulled — registry.k8s.io/pause@{ONE} — got: registry.k8s.io/pause@{ONE}: "
-    "not found; allowed: an image that its registry or mirror serves — Check the registry and "
+    f"the image cannot be pulled — registry.k8s.io/pause@{ONE} — got registry.k8s.io/pause@{ONE}: "
+    "not found / allowed an image that its registry or mirror serves — Check the registry and "
     f"/etc/containerd/certs.d, and try: crictl pull registry.k8s.io/pause@{ONE}"
 )
 UNTAGGED = (
-    f"the image gets no tag — {PAUSE} — got: ctr: command not found; allowed: containerd with its "
+    f"the image gets no tag — {PAUSE} — got ctr: command not found / allowed containerd with its "
     "client ctr — Try it by hand: ctr --namespace k8s.io images tag --force "
     f"registry.k8s.io/pause@{ONE} {PAUSE}"
 )

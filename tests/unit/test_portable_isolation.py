@@ -150,8 +150,8 @@ def test_a_runtime_that_gives_one_more_gpu_fails_wherever_one_could(tmp_path: Pa
         "container.NVIDIA_VISIBLE_DEVICES: index",
     ]
     assert evidence.failures(to.checks, "gpu-a")[0] == (
-        "a container sees what it may (CDI: index) — gpu-a [container.CDI: index] — got: "
-        "GPUs=GPU-a0 GPU-a2, device nodes=nvidia1 nvidia3; allowed: GPUs=GPU-a2, "
+        "a container sees what it may (CDI: index) — gpu-a [container.CDI: index] — got "
+        "GPUs=GPU-a0 GPU-a2, device nodes=nvidia1 nvidia3 / allowed GPUs=GPU-a2, "
         "device nodes=nvidia1 — Run the roles container_runtime and nvidia_container_toolkit "
         "again, and look at the journal."
     )
@@ -197,7 +197,7 @@ def test_a_toolkit_that_accepts_it_all_the_same_is_found(tmp_path: Path) -> None
     ]
     assert evidence.failures(to.checks, "gpu-a")[0].startswith(
         "a container sees what it may (NVIDIA_VISIBLE_DEVICES: all) — gpu-a "
-        "[container.NVIDIA_VISIBLE_DEVICES: all] — got: GPUs=GPU-a0 GPU-a1 GPU-a2, "
+        "[container.NVIDIA_VISIBLE_DEVICES: all] — got GPUs=GPU-a0 GPU-a1 GPU-a2, "
     )
     # Nor by the handler that containers have who name none.
     assert runtime_cases.plain(GPUS, "nvidia", accepted=False)[1].nodes == ()

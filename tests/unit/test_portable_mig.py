@@ -194,8 +194,8 @@ def test_nothing_is_touched_while_a_process_holds_a_card(cards: Cards) -> None:
     with pytest.raises(mig.MigError) as caught:
         mig.apply(cards.host, SEVEN, "node")
     assert str(caught.value) == (
-        "GPUs are in use, so that their MIG layout stays — node — got: 4711 (python3);"
-        " allowed: no process that holds a GPU —"
+        "GPUs are in use, so that their MIG layout stays — node — got 4711 (python3) /"
+        " allowed no process that holds a GPU —"
         " End them, or drain the node by bedplate.gpu.upgrade, and run the play again."
     )
     assert cards.commands == []
@@ -277,8 +277,8 @@ def test_a_watcher_that_does_not_stop_is_named(watched: Cards) -> None:
         mig.apply(watched.host, SEVEN, "node")
     assert str(caught.value) == (
         "a service that only watches the GPUs does not stop — node —"
-        f" got: stop of {unit}: no answer from systemctl within 60 s;"
-        " allowed: nvidia-dcgm or dcgm stopped while GPUs are divided —"
+        f" got stop of {unit}: no answer from systemctl within 60 s /"
+        " allowed nvidia-dcgm or dcgm stopped while GPUs are divided —"
         " Stop it on the host, and run the play again."
     )
     assert not any("mig" in command for command in watched.commands)
@@ -352,8 +352,8 @@ def test_a_layout_of_cards_that_are_not_there_is_refused(cards: Cards) -> None:
     with pytest.raises(mig.MigError) as caught:
         mig.apply(cards.host, MIXED, "node")
     assert str(caught.value) == (
-        "the layout names GPUs that the host does not have — node — got: GPU 2;"
-        " allowed: GPU 0, 1 —"
+        "the layout names GPUs that the host does not have — node — got GPU 2 /"
+        " allowed GPU 0, 1 —"
         " Correct the GPUs of bedplate_sharing of the host's pool, and run 'bedplate plan'."
     )
     assert cards.commands == []
@@ -361,7 +361,7 @@ def test_a_layout_of_cards_that_are_not_there_is_refused(cards: Cards) -> None:
 
 def test_a_card_that_stays_whole_need_not_be_one_that_mig_divides(tmp_path: Path) -> None:
     cards = Cards(tmp_path, count=3, capable=False)
-    with pytest.raises(mig.MigError, match="GPUs that MIG cannot divide — node — got: GPU 0, 2;"):
+    with pytest.raises(mig.MigError, match="GPUs that MIG cannot divide — node — got GPU 0, 2 / "):
         mig.apply(cards.host, MIXED, "node")
 
 
@@ -370,7 +370,7 @@ def test_cards_that_cannot_be_divided_are_refused(tmp_path: Path) -> None:
     with pytest.raises(mig.MigError) as caught:
         mig.apply(cards.host, SEVEN, "node")
     assert str(caught.value) == (
-        "GPUs that MIG cannot divide — node — got: GPU 0, 1; allowed: GPUs of a model with MIG —"
+        "GPUs that MIG cannot divide — node — got GPU 0, 1 / allowed GPUs of a model with MIG —"
         " Correct bedplate_sharing or bedplate_gpu of the host's pool, and run 'bedplate plan'."
     )
     assert not mig.apply(cards.host, NONE, "node").changed

@@ -55,8 +55,8 @@ def test_a_host_as_declared_has_no_problem(host: Host) -> None:
 def test_no_gpu_at_all(tmp_path: Path) -> None:
     assert pci.compare(pci.gpus(pci.scan(Host(str(tmp_path)))), [T4], "gpu-b") == [
         (
-            "GPUs are declared, but none is on the PCI bus — gpu-b — got: no NVIDIA GPU;"
-            f" allowed: 2 x t4-16gb (10de:1eb8) — {FIX}"
+            "GPUs are declared, but none is on the PCI bus — gpu-b — got no NVIDIA GPU /"
+            f" allowed 2 x t4-16gb (10de:1eb8) — {FIX}"
         )
     ]
 
@@ -85,7 +85,7 @@ def test_differences_say_what_is_there(
     host: Host, declared: list[dict[str, object]], what: str, allowed: str
 ) -> None:
     assert pci.compare(pci.gpus(pci.scan(host)), declared, "gpu-b") == [
-        f"{what} — gpu-b — got: 2 x 10de:1eb8; allowed: {allowed} — {FIX}"
+        f"{what} — gpu-b — got 2 x 10de:1eb8 / allowed {allowed} — {FIX}"
     ]
 
 
@@ -98,7 +98,7 @@ def test_cards_beside_the_declared_ones_are_named(tmp_path: Path) -> None:
         plug(tmp_path, address, identifier)
     assert pci.compare(pci.gpus(pci.scan(Host(str(tmp_path)))), [T4], "gpu-b") == [
         (
-            f"GPUs that are not declared — gpu-b — got: 1 x 10de:2331;"
-            f" allowed: 2 x t4-16gb (10de:1eb8) — {FIX}"
+            f"GPUs that are not declared — gpu-b — got 1 x 10de:2331 /"
+            f" allowed 2 x t4-16gb (10de:1eb8) — {FIX}"
         )
     ]

@@ -101,7 +101,7 @@ def test_a_file_that_cannot_serve_is_refused_and_left(host: Host) -> None:
     assert containerd_config.ensure(host, PATH, OURS, PATTERN).problems == [
         (
             "containerd's configuration switches Kubernetes' interface off — "
-            "/etc/containerd/config.toml:disabled_plugins — got: cri; allowed: a file without it, "
+            "/etc/containerd/config.toml:disabled_plugins — got cri / allowed a file without it, "
             "because drop-ins can only add to that list — Take cri out of disabled_plugins in your "
             "file, and run again."
         )
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_serve_is_refused_and_left(host: Host) -> None:
     assert containerd_config.ensure(host, PATH, OURS, PATTERN).problems == [
         (
             "containerd's configuration is of a version that it no longer reads — "
-            "/etc/containerd/config.toml:version — got: none; allowed: 2 or newer — "
+            "/etc/containerd/config.toml:version — got none / allowed 2 or newer — "
             "Migrate it: containerd --config /etc/containerd/config.toml config migrate."
         )
     ]
@@ -149,8 +149,8 @@ def test_before_2_0_nothing_may_stand_beside_ours(host: Host) -> None:
     assert ensure(f'version = 2\nimports = ["/etc/mine.toml"]\n{cri}').problems == [
         (
             "containerd's configuration would be replaced in part, because containerd merges no "
-            'tables before 2.0 — /etc/containerd/config.toml — got: plugins."io.containerd.grpc.v1'
-            ".cri\", /etc/mine.toml; allowed: a file without Kubernetes' interface and without "
+            'tables before 2.0 — /etc/containerd/config.toml — got plugins."io.containerd.grpc.v1'
+            ".cri\", /etc/mine.toml / allowed a file without Kubernetes' interface and without "
             "imports — Take that out of your file, or choose containerd 2.0 or newer."
         )
     ]
@@ -158,7 +158,7 @@ def test_before_2_0_nothing_may_stand_beside_ours(host: Host) -> None:
     assert ensure("version = 3\n").problems == [
         (
             "containerd's configuration is of a version that it does not read yet — "
-            "/etc/containerd/config.toml:version — got: 3; allowed: 2, before containerd 2.0 — "
+            "/etc/containerd/config.toml:version — got 3 / allowed 2, before containerd 2.0 — "
             "Write your file again for version 2, or choose a newer containerd."
         )
     ]
@@ -198,7 +198,7 @@ def test_another_way_to_registries_is_refused_beside_a_wished_mirror(
     assert outcome.problems == [
         (
             "containerd's configuration has another way to registries than the requested mirror — "
-            f"{PATH}:registry — got: {got}; allowed: no mirrors, no certificates, and no "
+            f"{PATH}:registry — got {got} / allowed no mirrors, no certificates, and no "
             f"config_path but {CERTS} — Move them to {CERTS}/<registry>/hosts.toml, or ask for no "
             "mirror (container_runtime_mirror), and run again."
         )
@@ -230,7 +230,7 @@ def test_a_drop_in_of_the_users_is_looked_at_too(host: Host) -> None:
     assert not ensure(host, PATH, OURS, PATTERN, config_path=CERTS).problems
     host.write("/etc/containerd/conf.d/90-mine.toml", mirrors)
     (problem,) = ensure(host, PATH, OURS, PATTERN, config_path=CERTS).problems
-    assert "/etc/containerd/conf.d/90-mine.toml:registry — got: mirrors;" in problem
+    assert "/etc/containerd/conf.d/90-mine.toml:registry — got mirrors / " in problem
 
 
 @pytest.mark.parametrize("mirror", ["", "http://registry.example:5000"])
@@ -326,8 +326,8 @@ def test_dockers_file_waits_on_a_node_and_is_refused_when_broken(host: Host) -> 
     host.write(docker_config.PATH, "[1, 2")
     assert docker_config.ensure(host, WISH).problems == [
         (
-            "Docker's configuration is not JSON — /etc/docker/daemon.json — got: Expecting ',' "
-            "delimiter: line 1 column 6 (char 5); allowed: one JSON object — Fix your file, and "
+            "Docker's configuration is not JSON — /etc/docker/daemon.json — got Expecting ',' "
+            "delimiter: line 1 column 6 (char 5) / allowed one JSON object — Fix your file, and "
             "run again."
         )
     ]

@@ -61,8 +61,9 @@ def test_a_running_clusters_kubernetes_is_refused_at_its_setting(
         capsys.readouterr()
         assert cli.main(["plan", *TODAY, *options, str(site)]) == 3
         assert capsys.readouterr().err == (
+            f"{site}/group_vars/all/bedplate.yml:3:23: "
             "this version cannot upgrade the Kubernetes of a running cluster — "
-            f"{site}/group_vars/all/bedplate.yml:3:23 bedplate_kubernetes.version — got {NEW} / "
+            f"bedplate_kubernetes.version — got {NEW} / "
             f'allowed {OLD} — write "{OLD}", or take the cluster down first (pulumi destroy in '
             "stacks/cluster)\n  rule kubernetes-running\n\n1 error; no lock was written.\n"
         )

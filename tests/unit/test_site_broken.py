@@ -91,7 +91,7 @@ def test_every_expectation_has_its_case() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'bedplate_gpu: "\xff"\n', "file is not UTF-8 text — site/group_vars/pool_train.yml:1 — "),
+        (b'bedplate_gpu: "\xff"\n', "site/group_vars/pool_train.yml:1: file is not UTF-8 text — "),
         (b"\x00\x01\x02", "file is binary — site/group_vars/pool_train.yml — "),
     ],
 )

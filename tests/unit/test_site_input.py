@@ -79,7 +79,7 @@ def test_folders_may_be_links_and_circles(tmp_path: Path) -> None:
     (site / "group_vars" / "all" / "again").symlink_to(site / "group_vars" / "all")
     assert load_site(site).hosts.keys() == {"cp1", "gpu-a", "gpu-b"}
     (tmp_path / "shared" / "pool_train.yml").write_bytes(b"\xff")
-    assert said(site).startswith("file is not UTF-8 text — site/group_vars/pool_train.yml:1 — ")
+    assert said(site).startswith("site/group_vars/pool_train.yml:1: file is not UTF-8 text — ")
 
 
 @pytest.mark.parametrize("target", ["/", "..", "../.."])
@@ -230,7 +230,7 @@ def test_a_password_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.M
     [
         (
             "<<<<<<< HEAD\nformat: 2\n=======\nformat: 2\n>>>>>>> other\n",
-            "lock has conflict markers — {site}/.bedplate.lock.yml:1 — got <<<<<<< HEAD / ",
+            "{site}/.bedplate.lock.yml:1: lock has conflict markers — got <<<<<<< HEAD / ",
         ),
         (
             "format: 1\nhosts: {}\n",

@@ -130,7 +130,7 @@ def test_a_collection_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SiteError) as caught:
         load_site(site)
     assert str(caught.value).replace(str(site), "site") == (
-        "inventory plugin is not installed — site/rack.yml:1:9 plugin — got lab.absent.rack / "
+        "site/rack.yml:1:9: inventory plugin is not installed — plugin — got lab.absent.rack / "
         "allowed a plugin that `ansible-doc -t inventory -l` lists — correct it, or run: "
         "ansible-galaxy collection install lab.absent"
     )

@@ -220,7 +220,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_host: '[fd00::1]'}",
             (
-                "no address — {} ansible_host — got '[fd00::1]' / allowed an IP "
+                "{}: no address — ansible_host — got '[fd00::1]' / allowed an IP "
                 "address or a host's name, without brackets, port or blanks — write ansible_host: "
                 "fd00::1"
             ),
@@ -228,7 +228,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_ssh_host: '10.0.0.1:2222'}",
             (
-                "no address — {} ansible_ssh_host — got '10.0.0.1:2222' / allowed an "
+                "{}: no address — ansible_ssh_host — got '10.0.0.1:2222' / allowed an "
                 "IP address or a host's name, without brackets, port or blanks — write "
                 "ansible_ssh_host: 10.0.0.1 and ansible_port: 2222"
             ),
@@ -236,7 +236,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_host: ' 10.0.0.1 '}",
             (
-                "no address — {} ansible_host — got ' 10.0.0.1 ' / allowed an IP "
+                "{}: no address — ansible_host — got ' 10.0.0.1 ' / allowed an IP "
                 "address or a host's name, without brackets, port or blanks — write ansible_host: "
                 "10.0.0.1"
             ),
@@ -244,7 +244,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_host: ops@10.0.0.1}",
             (
-                "no address — {} ansible_host — got 'ops@10.0.0.1' / allowed an IP "
+                "{}: no address — ansible_host — got 'ops@10.0.0.1' / allowed an IP "
                 "address or a host's name, without brackets, port or blanks — write ansible_host: "
                 "10.0.0.1 and ansible_user: ops"
             ),
@@ -252,7 +252,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_host: 10.0.0.256}",
             (
-                "no address — {} ansible_host — got '10.0.0.256' / allowed an IP "
+                "{}: no address — ansible_host — got '10.0.0.256' / allowed an IP "
                 "address or a host's name, without brackets, port or blanks — write the address "
                 "alone, as ansible_host: 192.0.2.10"
             ),
@@ -260,7 +260,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_connection: docker}",
             (
-                "connection is not SSH — {} ansible_connection — got docker / "
+                "{}: connection is not SSH — ansible_connection — got docker / "
                 "allowed ssh: Pulumi connects to the host too — remove ansible_connection, or set "
                 "it to ssh"
             ),
@@ -268,7 +268,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_become_method: su, ansible_user: ops, ansible_become: true}",
             (
-                "root by another way than sudo — {} ansible_become_method — got su / "
+                "{}: root by another way than sudo — ansible_become_method — got su / "
                 "allowed sudo, which Pulumi uses too — set ansible_become_method: sudo, or "
                 "ansible_become: false with ansible_user: root"
             ),
@@ -276,14 +276,14 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_become_user: ops, ansible_become: true}",
             (
-                "tasks run as a user other than root — {} ansible_become_user — got "
+                "{}: tasks run as a user other than root — ansible_become_user — got "
                 "ops / allowed root — remove it: Bedplate's tasks need root"
             ),
         ),
         (
             "gpu-b: {ansible_ssh_common_args: -o ProxyCommand='nc -X 5 -x p:1080 %h %p'}",
             (
-                "connection goes through a command — {} ansible_ssh_common_args — "
+                "{}: connection goes through a command — ansible_ssh_common_args — "
                 "got nc -X 5 -x p:1080 %h %p / allowed a way through other hosts by SSH: -J, "
                 "ProxyJump, or ssh -W %h:%p — write -o ProxyJump=USER@BASTION, or put the command "
                 "into ~/.ssh/config: both Ansible and Pulumi read it"
@@ -292,14 +292,14 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_ssh_common_args: -J a:b:c}",
             (
-                "arguments cannot be read — {} ansible_ssh_common_args — got a:b:c "
+                "{}: arguments cannot be read — ansible_ssh_common_args — got a:b:c "
                 "is not user@host:port / allowed arguments of ssh — correct them"
             ),
         ),
         (
             "gpu_B2: {ansible_host: 10.0.0.1}",
             (
-                "no name for a node — site/hosts.yml:14:13 — got gpu_B2 / allowed a node name of "
+                "site/hosts.yml:14:13: no name for a node — got gpu_B2 / allowed a node name of "
                 "lower-case letters, digits, '-' and '.' — rename the host, to gpu-b2 for example; "
                 "ansible_host keeps its address"
             ),
@@ -307,7 +307,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
         (
             "gpu-b: {ansible_ssh_host: 10.213.0.21}",
             (
-                "hosts gpu-a and gpu-b have the same address — {} ansible_ssh_host — "
+                "{}: hosts gpu-a and gpu-b have the same address — ansible_ssh_host — "
                 "got 10.213.0.21, also at site/hosts.yml:11:21 / allowed one address per host — "
                 "correct one of them, or remove gpu-b"
             ),

@@ -105,49 +105,49 @@ def test_a_host_that_is_not_in_slurm_is_skipped(tmp_path: Path) -> None:
         (
             {"sh": Result(15, "", "unmunge: Error: Invalid credential\n")},
             "slurm.credential",
-            "got: unmunge: Error: Invalid credential; allowed: valid",
+            "got unmunge: Error: Invalid credential / allowed valid",
         ),
-        ({"systemctl": "ActiveState=failed\n"}, "slurm.slurmd", "got: failed; allowed: active"),
+        ({"systemctl": "ActiveState=failed\n"}, "slurm.slurmd", "got failed / allowed active"),
         (
             {"scontrol__oneliner": "NodeName=b1 Gres=gpu:t4:2 State=IDLE\n"},
             "slurm.gres",
-            "got: gpu:t4:2; allowed: gpu:t4:1",
+            "got gpu:t4:2 / allowed gpu:t4:1",
         ),
         (
             {"scontrol__oneliner": "NodeName=b1 Gres=gpu:t4:1 State=IDLE+DRAIN Reason=disk [r]\n"},
             "slurm.node",
-            "got: drain+idle (disk); allowed: usable",
+            "got drain+idle (disk) / allowed usable",
         ),
         (
             {"scontrol__oneliner": Result(1, "Node b1 not found\n", "")},
             "slurm.node",
-            "got: Slurm knows no such node; allowed: b1",
+            "got Slurm knows no such node / allowed b1",
         ),
         (
             {"scontrol show": GOOD["scontrol show"].replace("Devices       = yes", "Devices = no")},
             "slurm.isolation",
-            "got: ConstrainDevices=no; allowed: ConstrainDevices=yes",
+            "got ConstrainDevices=no / allowed ConstrainDevices=yes",
         ),
         (
             {"srun": "/dev/nvidia0\n/dev/nvidia1\n"},
             "slurm.job",
-            "got: 2 (opened /dev/nvidia0, /dev/nvidia1); allowed: 1",
+            "got 2 (opened /dev/nvidia0, /dev/nvidia1) / allowed 1",
         ),
         (
             {"srun": Result(1, "", "srun: error: Unable to allocate resources\n")},
             "slurm.job",
-            "got: srun: error: Unable to allocate resources; allowed: a job that ends well",
+            "got srun: error: Unable to allocate resources / allowed a job that ends well",
         ),
         (
             {"nvidia-smi": GOOD["nvidia-smi"].replace("GPU-a", "GPU-b")},
             "slurm.slots",
-            "got: GPU-b has no slot (these are not so); allowed: nothing",
+            "got GPU-b has no slot (these are not so) / allowed nothing",
         ),
         # As of a card that is to be divided and has no instances.
         (
             {"nvidia-smi": MIG_ON},
             "slurm.slots",
-            "got: gpu0, 0 GPUs instead of 1 (these are not so); allowed: nothing",
+            "got gpu0, 0 GPUs instead of 1 (these are not so) / allowed nothing",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value else None,
@@ -174,8 +174,8 @@ SHARED = {"mode": "time-slicing", "shares": 4}
             "gpu:1g.10gb:1",
             ["/dev/nvidia0", *CAPS, "/dev/nvidia-caps/nvidia-cap21"],
             (
-                "a job with one GPU can open that one only — b1 [slurm.job] — got: 4 (opened"
-                f" /dev/nvidia0, {', '.join(CAPS)}, /dev/nvidia-caps/nvidia-cap21); allowed: 3 —"
+                "a job with one GPU can open that one only — b1 [slurm.job] — got 4 (opened"
+                f" /dev/nvidia0, {', '.join(CAPS)}, /dev/nvidia-caps/nvidia-cap21) / allowed 3 —"
             ),
         ),
         (SHARED, "gpu:t4:1,shard:t4:4", ["/dev/nvidia0"], None),
@@ -185,7 +185,7 @@ SHARED = {"mode": "time-slicing", "shares": 4}
             ["/dev/nvidia0", "/dev/nvidia1"],
             (
                 "a job with one shard can open one GPU only — b1 [slurm.share] —"
-                " got: 2 (opened /dev/nvidia0, /dev/nvidia1); allowed: 1 —"
+                " got 2 (opened /dev/nvidia0, /dev/nvidia1) / allowed 1 —"
             ),
         ),
     ],
@@ -264,7 +264,7 @@ def test_the_controller_is_to_know_every_node(tmp_path: Path) -> None:
     assert failures(checks) == [
         (
             "Slurm has the nodes that the site declares — b1 [slurm.nodes] —"
-            " got: b1; allowed: b1, b2 — Run bedplate.gpu.site for this host again."
+            " got b1 / allowed b1, b2 — Run bedplate.gpu.site for this host again."
         )
     ]
 
@@ -354,15 +354,15 @@ def test_mig_devices_are_counted_as_the_lock_expects_them() -> None:
         (
             lock(("c1", None), ("c2", None)),
             (
-                "more than one Slurm controller — group slurm — got: c1, c2, hosts in no pool;"
-                " allowed: one — Keep one of them in the group, and put the others into a pool or"
+                "more than one Slurm controller — group slurm — got c1, c2, hosts in no pool /"
+                " allowed one — Keep one of them in the group, and put the others into a pool or"
                 " take them out."
             ),
         ),
         (
             lock(("b1.x", "pool_batch"), ("b1.y", "pool_batch")),
             (
-                "two Slurm nodes have one name — group slurm — got: b1.x, b1.y; allowed: names that"
+                "two Slurm nodes have one name — group slurm — got b1.x, b1.y / allowed names that"
                 " differ before the first dot — Rename one of them in the inventory."
             ),
         ),
@@ -372,7 +372,7 @@ def test_mig_devices_are_counted_as_the_lock_expects_them() -> None:
                 pool={"gpu": [{"model": "a", "count": 1}, {"model": "b", "count": 1}]},
             ),
             (
-                "GPUs of several models in one Slurm node — pool_batch — got: a, b; allowed:"
+                "GPUs of several models in one Slurm node — pool_batch — got a, b / allowed"
                 " one model — Put hosts with equal GPUs into pools of their own."
             ),
         ),

@@ -31,7 +31,7 @@ PART = (
 KEPT = "driver 580.1 with its Fabric Manager and CUDA"
 REBOOT = "a reboot into kernel 6.1"
 WITH = ", with host_baseline_reboot_allowed=true"
-UNCUT = "every GPU divided — n [sharing.mig] — got: GPU 0=not divided; allowed: GPU 0=7 x 1g.10gb"
+UNCUT = "every GPU divided — n [sharing.mig] — got GPU 0=not divided / allowed GPU 0=7 x 1g.10gb"
 
 
 def answers(
@@ -90,7 +90,7 @@ HOSTS = {
     "unloaded": found(**UNLOADED),
     "broken": found(**BROKEN),
     "uncut": found(sharing=[UNCUT]),
-    "silent": found(sharing=["n [sharing.mig] — got: no driver; allowed: an answer — Run it."]),
+    "silent": found(sharing=["n [sharing.mig] — got no driver / allowed an answer — Run it."]),
     "both": found(**OTHER, sharing=[UNCUT]),
     "kernel": found(**KERNEL, host_baseline_reboot_allowed="yes"),
     "waits": found(**KERNEL),

@@ -386,4 +386,4 @@ def test_the_users_go_settings_do_not_reach_a_build(monkeypatch: pytest.MonkeyPa
 def test_unknown_tool_is_an_error_that_names_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build.main(["pulumy"])
-    assert "unknown: pulumy — allowed: kubernetes, pulumi" in capsys.readouterr().err
+    assert "unknown: pulumy — allowed kubernetes, pulumi" in capsys.readouterr().err

@@ -179,13 +179,13 @@ def test_no_wave_begins_once_more_hosts_are_set_aside_than_the_budget_allows(
     turns = {"one": WHOLE, "three": WHOLE, "four": WHOLE[:5]}
     assert done.asked == dict.fromkeys(hosts, NOTHING) | turns
     lost = (
-        "the host cannot be reached — two — got: Task failed: Failed to connect to the host via"
-        " ssh: ssh: connect to host 127.0.0.2 port 1: Connection refused; allowed: an answer over"
+        "the host cannot be reached — two — got Task failed: Failed to connect to the host via"
+        " ssh: ssh: connect to host 127.0.0.2 port 1: Connection refused / allowed an answer over"
         " SSH — Check its address, its power, its host key and the way to it."
     )
     ends = (
-        "the upgrade ends here — {} and the hosts after it — got: 2 excluded (two, four);"
-        " allowed: 1 (upgrade_failure_budget) — Fix those, or roll "
+        "the upgrade ends here — {} and the hosts after it — got 2 excluded (two, four) /"
+        " allowed 1 (upgrade_failure_budget) — Fix those, or roll "
         "back with bedplate.gpu.rollback, and run"
         " bedplate.gpu.upgrade again."
     )

@@ -35,7 +35,7 @@ def test_who_holds_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "msg" not in ends(monkeypatch, tmp_path)
     assert ends(monkeypatch, tmp_path, unheld=True).get("msg") == (
         f"the GPUs are in use, so that the driver stays — {os.uname().nodename} —"
-        " got: 88 (dcgm-exporter); allowed: no process that holds a GPU —"
+        " got 88 (dcgm-exporter) / allowed no process that holds a GPU —"
         " End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
         " and run bedplate.gpu.upgrade again."
     )

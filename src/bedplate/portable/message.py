@@ -1,14 +1,28 @@
-"""The form of every refusal: what — where — got / allowed — how to fix."""
+"""The form of every refusal: what — where — got … / allowed … — how to fix.
 
-from typing import Sequence
+A place that an editor can jump to comes first, as compilers print it: ``FILE:LINE:COL: what …``.
+"""
+
+from typing import Optional, Sequence
 
 
-def problem(what: str, where: str, got: str, allowed: str, fix: str) -> str:
+def problem(
+    what: str,
+    where: str,
+    got: Optional[str],
+    allowed: Optional[str],
+    fix: str,
+    place: str = "",
+) -> str:
     """Return one problem in the form that all parts of Bedplate use.
 
-    ``what`` is a clause without full stop, ``fix`` an imperative sentence.
+    ``what`` is a clause without full stop, ``fix`` an imperative sentence. What is None or empty is
+    left out; ``place`` is ``FILE:LINE:COL``.
     """
-    return f"{what} — {where} — got: {got}; allowed: {allowed} — {fix}"
+    values = (("got", got), ("allowed", allowed))
+    found = " / ".join(f"{word} {value}" for word, value in values if value is not None)
+    text = " — ".join(part for part in (what, where, found, fix) if part)
+    return f"{place}: {text}" if place else text
 
 
 def command_problem(what: str, where: str, argv: Sequence[str], said: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bedplate.errors import BedplateError, Problem
+from bedplate.portable.message import problem
 
 
 def message(what: str, where: str, got: object, allowed: object, fix: str) -> str:
-    """Return a message of the one form: what — where — got / allowed — how to fix."""
-    return f"{what} — {where} — got {got} / allowed {allowed} — {fix}"
+    """Return a message of the one form, `bedplate.portable.message`."""
+    return problem(what, where, str(got), str(allowed), fix)
 
 
 class ProviderError(BedplateError):

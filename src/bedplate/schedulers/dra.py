@@ -223,13 +223,13 @@ def _keeps_limits() -> list[dict[str, Any]]:
                 {
                     "expression": "variables.mixed.size() == 0",
                     "messageExpression": "'the shares of a container differ in size — containers '"
-                    " + variables.mixed.join(', ') + ' — allowed: shares of one size, for the limit"
+                    " + variables.mixed.join(', ') + ' — allowed shares of one size, for the limit"
                     " is one — name templates of one size'",
                 },
                 {
                     "expression": "variables.wrong.size() == 0",
                     "messageExpression": "'a container says its own GPU memory limit — containers '"
-                    f" + variables.wrong.join(', ') + ' — got {LIMIT} or {SOFT_LIMIT} / allowed:"
+                    f" + variables.wrong.join(', ') + ' — got {LIMIT} or {SOFT_LIMIT} / allowed"
                     " the limit that the share has by its name, which is written automatically —"
                     " remove"
                     " the variables'",
@@ -275,14 +275,14 @@ def _sized(kind: str, path: str) -> list[dict[str, Any]]:
             "validations": [
                 {
                     "expression": "variables.requests.all(r, has(r.exactly))",
-                    "message": "a choice of devices has no one size — firstAvailable — allowed:"
+                    "message": "a choice of devices has no one size — firstAvailable — allowed"
                     " `exactly`, where shares of GPUs are limited — ask for one device class",
                 },
                 {
                     "expression": "variables.requests.all(r, has(r.exactly) &&"
                     f" (({sized}) ? ({same}) : ({whole})))",
                     "messageExpression": "'the name does not say the size of the share — '"
-                    " + object.metadata.name + ' — allowed: a name that ends with the memory that"
+                    " + object.metadata.name + ' — allowed a name that ends with the memory that"
                     " each request asks for, such as share-8gi of capacity.requests.memory 8Gi;"
                     f" a whole GPU of class {WHOLE} has a name without a size — rename it'",
                 },

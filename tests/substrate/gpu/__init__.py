@@ -66,8 +66,8 @@ def _divert(rootfs: Path) -> None:
     listed = rootfs / "var/lib/dpkg/info/kmod.list"
     if not listed.is_file():
         raise SimulationError(
-            f"the simulated kernel has nothing to replace — {rootfs} — got: no package kmod / "
-            "allowed: a Debian root with kmod — add kmod to the image's packages"
+            f"the simulated kernel has nothing to replace — {rootfs} — got no package kmod / "
+            "allowed a Debian root with kmod — add kmod to the image's packages"
         )
     for path in listed.read_text(encoding="utf-8").split():
         program = Path(path)

@@ -141,5 +141,5 @@ def _run(command: list[str], fix: str) -> None:
         said = getattr(error, "stderr", None) or str(error)
         raise SimulationError(
             f"the simulated NVML library can't be built — {command[0]} — "
-            f"got: {' | '.join(said.strip().splitlines()[-4:])} / allowed: exit status 0 — {fix}"
+            f"got {' | '.join(said.strip().splitlines()[-4:])} / allowed exit status 0 — {fix}"
         ) from error

@@ -59,12 +59,12 @@ def slots(model: str, count: int) -> str:
     """
     if model not in known_models():
         raise SimulationError(
-            f"unknown GPU model — {MODELS} — got: {model} / allowed: {', '.join(known_models())} — "
+            f"unknown GPU model — {MODELS} — got {model} / allowed {', '.join(known_models())} — "
             "use one of these, or add its data file"
         )
     if not 0 <= count <= MAX_CARDS:
         raise SimulationError(
-            f"number of cards out of range — {model} — got: {count} / allowed: 0 to {MAX_CARDS} — "
+            f"number of cards out of range — {model} — got {count} / allowed 0 to {MAX_CARDS} — "
             "plug fewer cards"
         )
     card = _fields(yaml.safe_load((MODELS / f"{model}.yml").read_text(encoding="utf-8")))
@@ -93,8 +93,8 @@ def minor_of(text: str, slot: int) -> int:
     taken = [int(card.split("\nslot ")[1].split()[0]) for card in _cards(text)]
     if slot not in taken:
         raise SimulationError(
-            f"no card in that slot — slots of the host — got: {slot} / "
-            f"allowed: {', '.join(map(str, taken)) or 'none: no card'} — name one that has"
+            f"no card in that slot — slots of the host — got {slot} / "
+            f"allowed {', '.join(map(str, taken)) or 'none: no card'} — name one that has"
         )
     return taken.index(slot)
 

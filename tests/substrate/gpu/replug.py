@@ -49,8 +49,8 @@ def _in(container: str, command: list[str], stdin: str = "") -> str:
     if done.returncode != 0:
         raise SimulationError(
             f"the host's cards can't be changed — {container} — "
-            f"got: {done.stderr.strip() or done.returncode} / "
-            "allowed: a running host made from an image with the simulation — "
+            f"got {done.stderr.strip() or done.returncode} / "
+            "allowed a running host made from an image with the simulation — "
             "see 'podman ps', and start it"
         )
     return done.stdout

@@ -10,4 +10,4 @@ class SubstrateError(Exception):
     """
 
     def __init__(self, what: str, where: str, got: str, allowed: str, fix: str) -> None:
-        super().__init__(f"{what} — {where} — got: {got} / allowed: {allowed} — {fix}")
+        super().__init__(f"{what} — {where} — got {got} / allowed {allowed} — {fix}")

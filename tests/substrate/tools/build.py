@@ -471,7 +471,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     unknown = {*options.tool, *([options.path] if options.path else [])} - set(known)
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))} — allowed: {', '.join(known)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))} — allowed {', '.join(known)}")
     if options.list:
         for tool in known.values():
             print(f"{tool.name:26} {tool.version:12} {'built' if built(tool) else 'missing'}")

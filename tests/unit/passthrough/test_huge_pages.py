@@ -170,7 +170,7 @@ def test_a_node_that_has_no_room_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(passthrough_kernel, "reserve", lambda *_: machine.show(40, 32))
     assert machine.go(guests).problems == [
         (
-            "memory for huge pages is short — hv1 — got: 40 of 1G on node 0; allowed: 64 on node 0 "
+            "memory for huge pages is short — hv1 — got 40 of 1G on node 0 / allowed 64 on node 0 "
             "— Reboot the host; if it has no more then, give the guests less memory."
         )
     ]

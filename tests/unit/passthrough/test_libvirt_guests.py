@@ -190,13 +190,13 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
     machine.domains["vm1"] = FOREIGN.format("vm1")
     assert machine.go(vm1=guest(*CARD)).problems == [
         (
-            "domain is not managed by Bedplate — hv1, domain vm1 — got: a domain that Bedplate did"
+            "domain is not managed by Bedplate — hv1, domain vm1 — got a domain that Bedplate did"
             " not "
-            "define; allowed: no domain of that name — Rename the guest, or undefine that "
+            "define / allowed no domain of that name — Rename the guest, or undefine that "
             "domain."
         ),
         (
-            "domain has a device of ours — hv1, domain vm1 — got: 0000:81:00.0; allowed: "
+            "domain has a device of ours — hv1, domain vm1 — got 0000:81:00.0 / allowed "
             "devices that no other domain has — Take it from that domain, or from "
             "bedplate_passthrough."
         ),
@@ -210,7 +210,7 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
         (
             {"vm1": guest("0000:01:00.0")},
             (
-                "device is not given away — hv1, guest vm1 — got: 0000:01:00.0; allowed: "
+                "device is not given away — hv1, guest vm1 — got 0000:01:00.0 / allowed "
                 "0000:25:00.0, 0000:25:00.1, 0000:81:00.0, 0000:81:00.1 — Add it to devices of "
                 "bedplate_passthrough, or take it from the guest."
             ),
@@ -218,29 +218,29 @@ def test_somebody_elses_domain_is_never_touched(machine: Machine) -> None:
         (
             {"vm1": guest(CARD[0]), "vm2": guest(CARD[0])},
             (
-                "device is given to two guests — hv1, guest vm2 — got: 0000:25:00.0 of guest vm1; "
-                "allowed: one guest — Take it from one of them."
+                "device is given to two guests — hv1, guest vm2 — got 0000:25:00.0 of guest vm1 / "
+                "allowed one guest — Take it from one of them."
             ),
         ),
         (
             {"vm1": guest(*CARD, disk="/srv/none.qcow2")},
             (
-                "guest has no disk — hv1, guest vm1 — got: /srv/none.qcow2; allowed: a file or "
+                "guest has no disk — hv1, guest vm1 — got /srv/none.qcow2 / allowed a file or "
                 "device — Make it, for example from the system's cloud image, or correct disk."
             ),
         ),
         (
             {"vm1": guest(*CARD, cpus=17)},
             (
-                "guest has too many processors — hv1, guest vm1 — got: 17; allowed: at most 16 "
+                "guest has too many processors — hv1, guest vm1 — got 17 / allowed at most 16 "
                 "of its devices' NUMA nodes — Give it fewer, or devices of both nodes."
             ),
         ),
         (
             {"vm1": guest(vgpu=["grid_t4-16c"])},
             (
-                "guest's shares of GPUs were not made — hv1, guest vm1 — got: none; "
-                "allowed: grid_t4-16c — Write bedplate_vgpu for this "
+                "guest's shares of GPUs were not made — hv1, guest vm1 — got none / "
+                "allowed grid_t4-16c — Write bedplate_vgpu for this "
                 "hypervisor and run bedplate.gpu.site, "
                 "or write the guest out for vSphere (entry point artefacts)."
             ),
@@ -263,8 +263,8 @@ def test_libvirts_refusal_is_told(machine: Machine, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(machine, "_run", refuses)
     (said,) = machine.go(vm1=guest(*CARD)).problems
     assert said == (
-        "libvirt refuses the guest — hv1, guest vm1 — got: error: XML document failed to validate "
-        "against schema; allowed: a valid domain — See /var/lib/bedplate/guests/vm1.xml on the "
+        "libvirt refuses the guest — hv1, guest vm1 — got error: XML document failed to validate "
+        "against schema / allowed a valid domain — See /var/lib/bedplate/guests/vm1.xml on the "
         "host, and 'virsh define --validate' of it."
     )
 

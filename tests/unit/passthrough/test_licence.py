@@ -176,8 +176,8 @@ def _no_driver(guest: Guest) -> None:
     guest.query = Result(127, "", "nvidia-smi: command not found\n")
 
 
-STATUS = "every share of a GPU is licensed — vm1 [licence.status] — got: "
-BOTH = "allowed: Licensed, Licensed"
+STATUS = "every share of a GPU is licensed — vm1 [licence.status] — got "
+BOTH = "allowed Licensed, Licensed"
 GUESTS = "Have NVIDIA's driver for guests in the guest's image: it comes from its licensing portal."
 LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
 
@@ -188,7 +188,7 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
         (
             _other_feature,
             (
-                "guest asks for the requested licence — vm1 [licence.feature] — got: 2; allowed: 1"
+                "guest asks for the requested licence — vm1 [licence.feature] — got 2 / allowed 1"
                 " — "
                 f"{SITE}"
             ),
@@ -196,23 +196,23 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
         (
             _two_features,
             (
-                "guest asks for the requested licence — vm1 [licence.feature] — got: 1, 2; "
-                f"allowed: 1 — {SITE}"
+                "guest asks for the requested licence — vm1 [licence.feature] — got 1, 2 / "
+                f"allowed 1 — {SITE}"
             ),
         ),
         (
             _no_configuration,
             (
-                "guest asks for the requested licence — vm1 [licence.feature] — got: no"
+                "guest asks for the requested licence — vm1 [licence.feature] — got no"
                 " FeatureType "
-                f"in /etc/nvidia/gridd.conf; allowed: 1 — {SITE}"
+                f"in /etc/nvidia/gridd.conf / allowed 1 — {SITE}"
             ),
         ),
         (
             _no_token,
             (
-                "guest has a token of its licence server — vm1 [licence.token] — got: no .tok file "
-                "in /etc/nvidia/ClientConfigToken; allowed: a token — Set "
+                "guest has a token of its licence server — vm1 [licence.token] — got no .tok file "
+                "in /etc/nvidia/ClientConfigToken / allowed a token — Set "
                 "gpu_passthrough_licence_token and run bedplate.gpu.site, or "
                 "have it in the guest's image."
             ),
@@ -220,14 +220,14 @@ LOG = "See 'journalctl -u nvidia-gridd.service' on the guest."
         (
             _stopped,
             (
-                "nvidia-gridd.service asks the licence server — vm1 [licence.service] — got: "
-                f"inactive; allowed: active — {GUESTS}"
+                "nvidia-gridd.service asks the licence server — vm1 [licence.service] — got "
+                f"inactive / allowed active — {GUESTS}"
             ),
         ),
-        (_one_unlicensed, f"{STATUS}Licensed, Unlicensed (Unrestricted); {BOTH} — {LOG}"),
-        (_one_share, f"{STATUS}Licensed; {BOTH} — {LOG}"),
-        (_other_driver, f"{STATUS}nvidia-smi reports no licence; {BOTH} — {GUESTS}"),
-        (_no_driver, f"{STATUS}nvidia-smi: command not found; {BOTH} — {GUESTS}"),
+        (_one_unlicensed, f"{STATUS}Licensed, Unlicensed (Unrestricted) / {BOTH} — {LOG}"),
+        (_one_share, f"{STATUS}Licensed / {BOTH} — {LOG}"),
+        (_other_driver, f"{STATUS}nvidia-smi reports no licence / {BOTH} — {GUESTS}"),
+        (_no_driver, f"{STATUS}nvidia-smi: command not found / {BOTH} — {GUESTS}"),
     ],
 )
 def test_each_fault_is_told(fault: Callable[[Guest], None], said: str, tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_a_pair_below_a_switch_without_acs_is_refused_with_its_whole_group(tmp_p
     present = _present("server-v100-pairs", tmp_path)
     (said,) = passthrough.problems(present, ["0000:27:00.0", "0000:a3:00.0"], [], "hv1")
     assert said == (
-        "IOMMU group 19 holds more than is given away — hv1 — got: 0000:27:00.0 (10de:1db4) given, "
-        "0000:28:00.0 (10de:1db4); allowed: given functions and bridges only — Give 0000:28:00.0 "
+        "IOMMU group 19 holds more than is given away — hv1 — got 0000:27:00.0 (10de:1db4) given, "
+        "0000:28:00.0 (10de:1db4) / allowed given functions and bridges only — Give 0000:28:00.0 "
         "too, switch on ACS in the firmware, or move the GPU to a slot below another root port."
     )
 
@@ -60,10 +60,10 @@ def test_bridges_of_a_group_are_named_and_no_obstacle(tmp_path: Path) -> None:
     present = _present("supermicro-7048gr-plx", tmp_path)
     (said,) = passthrough.problems(present, ["0000:84:00.0", "0000:84:00.1"], [], "hv1")
     assert said == (
-        "IOMMU group 61 holds more than is given away — hv1 — got: 0000:82:00.0 (10b5:8747), "
+        "IOMMU group 61 holds more than is given away — hv1 — got 0000:82:00.0 (10b5:8747), "
         "0000:83:08.0 (10b5:8747), 0000:83:10.0 (10b5:8747), 0000:84:00.0 (10de:17c2) given, "
-        "0000:84:00.1 (10de:0fb0) given, 0000:85:00.0 (10de:17c2), 0000:85:00.1 (10de:0fb0); "
-        "allowed: given functions and bridges only — Give 0000:85:00.0, 0000:85:00.1 too, switch "
+        "0000:84:00.1 (10de:0fb0) given, 0000:85:00.0 (10de:17c2), 0000:85:00.1 (10de:0fb0) / "
+        "allowed given functions and bridges only — Give 0000:85:00.0, 0000:85:00.1 too, switch "
         "on ACS in the firmware, or move the GPU to a slot below another root port."
     )
 
@@ -72,8 +72,8 @@ def test_a_card_is_given_with_all_its_functions_even_before_the_iommu_is_on(tmp_
     present = _present("workstation-root-port", tmp_path, iommu=False)
     (said,) = passthrough.problems(present, ["0000:01:00.0", "0000:01:00.1"], [], "hv1")
     assert said == (
-        "functions of a given GPU stay behind — hv1 — got: 0000:01:00.0, 0000:01:00.1 without "
-        "0000:01:00.2 (10de:1aec), 0000:01:00.3 (10de:1aed); allowed: all functions of a GPU — "
+        "functions of a given GPU stay behind — hv1 — got 0000:01:00.0, 0000:01:00.1 without "
+        "0000:01:00.2 (10de:1aec), 0000:01:00.3 (10de:1aed) / allowed all functions of a GPU — "
         "Add them to devices of bedplate_passthrough, and run 'bedplate plan' again."
     )
     assert not passthrough.active(Host(str(tmp_path)))
@@ -83,12 +83,12 @@ def test_what_is_not_there_and_bridges_cannot_be_given(tmp_path: Path) -> None:
     present = _present("workstation-root-port", tmp_path)
     (absent,) = passthrough.problems(present, ["0000:02:00.0"], [], "hv1")
     assert absent == (
-        "no such PCI function — hv1 — got: 0000:02:00.0; allowed: 0000:00:02.0 (8086:1912), "
+        "no such PCI function — hv1 — got 0000:02:00.0 / allowed 0000:00:02.0 (8086:1912), "
         "0000:01:00.0 (10de:2184) — Correct bedplate_passthrough, or the hardware, and run "
         "'bedplate plan' again."
     )
     (bridge,) = passthrough.problems(present, ["0000:00:01.0"], [], "hv1")[:1]
-    assert bridge.startswith("a bridge is given away — hv1 — got: 0000:00:01.0 (8086:1901);")
+    assert bridge.startswith("a bridge is given away — hv1 — got 0000:00:01.0 (8086:1901) / ")
 
 
 def test_a_virtual_function_is_refused_and_its_card_is_named(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_a_virtual_function_is_refused_and_its_card_is_named(tmp_path: Path) -> 
     (group / share).symlink_to(f"../../../../bus/pci/devices/{share}")
     present = passthrough.functions(Host(str(tmp_path)))
     said = (
-        "a virtual function is given away — hv1 — got: 0000:44:00.4 (10de:1db4), which is of "
-        "0000:44:00.0; allowed: physical functions — Give 0000:44:00.0 in its place, or share that "
+        "a virtual function is given away — hv1 — got 0000:44:00.4 (10de:1db4), which is of "
+        "0000:44:00.0 / allowed physical functions — Give 0000:44:00.0 in its place, or share that "
         "GPU by bedplate_vgpu, and run 'bedplate plan' again."
     )
     assert passthrough.problems(present, [share], [], "hv1") == [said]
@@ -119,7 +119,7 @@ def test_groups_that_changed_since_the_plan_are_told(tmp_path: Path) -> None:
     assert passthrough.problems(present, pair, [pair], "hv1") == []
     (said,) = passthrough.problems(present, pair, [["0000:27:00.0"], ["0000:28:00.0"]], "hv1")
     assert said == (
-        "other IOMMU groups than the lock's — hv1 — got: 0000:27:00.0 0000:28:00.0; allowed: "
+        "other IOMMU groups than the lock's — hv1 — got 0000:27:00.0 0000:28:00.0 / allowed "
         "0000:27:00.0; 0000:28:00.0 — Run bedplate.gpu.discover, "
         "take its iommu_groups over, and run "
         "'bedplate plan' again."

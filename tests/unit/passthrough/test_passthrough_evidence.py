@@ -186,8 +186,8 @@ def _undefine(machine: Machine) -> None:
         (
             _rebind,
             (
-                "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
-                f"0000:25:00.0=nouveau; allowed: 0000:25:00.0=vfio-pci — {REBOOT}"
+                "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got "
+                f"0000:25:00.0=nouveau / allowed 0000:25:00.0=vfio-pci — {REBOOT}"
             ),
         ),
         (
@@ -195,8 +195,8 @@ def _undefine(machine: Machine) -> None:
             (
                 "running kernel has parameters of IOMMU and huge pages — hv1"
                 " [passthrough.arguments] "
-                "— got: default_hugepagesz=1G, hugepagesz=1G, hugepages=4 (reboot required); "
-                f"allowed: iommu=pt, default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {REBOOT}"
+                "— got default_hugepagesz=1G, hugepagesz=1G, hugepages=4 (reboot required) / "
+                f"allowed iommu=pt, default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {REBOOT}"
             ),
         ),
         (
@@ -204,21 +204,21 @@ def _undefine(machine: Machine) -> None:
             (
                 "next boot's kernel gets parameters of IOMMU and huge pages — hv1"
                 " [passthrough.boot] — "
-                "got: default_hugepagesz=1G, hugepagesz=1G, hugepages=4; allowed: iommu=pt, "
+                "got default_hugepagesz=1G, hugepagesz=1G, hugepages=4 / allowed iommu=pt, "
                 f"default_hugepagesz=1G, hugepagesz=1G, hugepages=4 — {AGAIN}"
             ),
         ),
         (
             _free,
             (
-                "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
-                f"0000:25:00.0=no driver; allowed: 0000:25:00.0=vfio-pci — {AGAIN}"
+                "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got "
+                f"0000:25:00.0=no driver / allowed 0000:25:00.0=vfio-pci — {AGAIN}"
             ),
         ),
         (
             _switch_off,
             (
-                "IOMMU is in use — hv1 [passthrough.iommu] — got: off; allowed: on — Switch on "
+                "IOMMU is in use — hv1 [passthrough.iommu] — got off / allowed on — Switch on "
                 "VT-d, AMD-Vi or SMMU in the firmware, and reboot."
             ),
         ),
@@ -226,37 +226,37 @@ def _undefine(machine: Machine) -> None:
             _edit,
             (
                 "configuration of vfio-pci is ours and unchanged — hv1 "
-                "[passthrough.configuration] — got: /etc/modprobe.d/bedplate-vfio.conf; "
-                f"allowed: nothing — {AGAIN}"
+                "[passthrough.configuration] — got /etc/modprobe.d/bedplate-vfio.conf / "
+                f"allowed nothing — {AGAIN}"
             ),
         ),
         (
             _disable,
             (
-                "functions are bound by address at every boot — hv1 [passthrough.unit] — got: "
-                f"disabled; allowed: enabled — {AGAIN}"
+                "functions are bound by address at every boot — hv1 [passthrough.unit] — got "
+                f"disabled / allowed enabled — {AGAIN}"
             ),
         ),
         (
             _lose_pages,
             (
-                "huge pages for the guests' memory — hv1 [passthrough.pages] — got: 3; allowed: "
+                "huge pages for the guests' memory — hv1 [passthrough.pages] — got 3 / allowed "
                 f"4 — {AGAIN}"
             ),
         ),
         (
             _resize,
             (
-                "guests are defined as requested — hv1 [passthrough.guests] — got: vm1:"
+                "guests are defined as requested — hv1 [passthrough.guests] — got vm1:"
                 " memory_bytes: "
-                f"2147483648 instead of 4294967296; allowed: nothing — {AGAIN}"
+                f"2147483648 instead of 4294967296 / allowed nothing — {AGAIN}"
             ),
         ),
         (
             _undefine,
             (
-                "guests are defined as requested — hv1 [passthrough.guests] — got: vm1 is not "
-                f"defined; allowed: nothing — {AGAIN}"
+                "guests are defined as requested — hv1 [passthrough.guests] — got vm1 is not "
+                f"defined / allowed nothing — {AGAIN}"
             ),
         ),
     ],
@@ -277,9 +277,9 @@ def test_a_card_that_is_no_longer_given_away_is_told_until_the_boot(tmp_path: Pa
     for address in other:
         topologies.bind(machine.root, address, "vfio-pci")
     said = (
-        "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got: "
-        "{0}=vfio-pci, {1}=vfio-pci (reboot required); "
-        "allowed: {0}=no longer given away, {1}=no longer given away "
+        "functions for guests are held by vfio-pci — hv1 [passthrough.bound] — got "
+        "{0}=vfio-pci, {1}=vfio-pci (reboot required) / "
+        "allowed {0}=no longer given away, {1}=no longer given away "
         "— Run bedplate.gpu.site for this "
         "host again, and reboot it or set gpu_passthrough_reboot_allowed."
     )
@@ -295,7 +295,7 @@ def test_pages_that_the_kernel_was_never_told_of_need_a_reboot(tmp_path: Path) -
     _ask_for_less(machine)
     assert [said for said in machine.failures() if "passthrough.pages" in said] == [
         (
-            "huge pages for the guests' memory — hv1 [passthrough.pages] — got: 3; allowed: "
+            "huge pages for the guests' memory — hv1 [passthrough.pages] — got 3 / allowed "
             f"4 — {REBOOT}"
         )
     ]
@@ -307,7 +307,7 @@ def test_pages_on_another_node_than_the_guests_are_none(tmp_path: Path) -> None:
     _two_nodes(machine, 2, 2)
     assert machine.failures() == [
         (
-            "huge pages for the guests' memory — hv1 [passthrough.pages] — got: node 0=2; allowed: "
+            "huge pages for the guests' memory — hv1 [passthrough.pages] — got node 0=2 / allowed "
             f"node 0=4 — {AGAIN}"
         )
     ]
@@ -324,15 +324,15 @@ def test_what_places_pages_at_boot_is_looked_at(tmp_path: Path) -> None:
     assert machine.failures() == [
         (
             "configuration of vfio-pci is ours and unchanged — hv1 [passthrough.configuration] — "
-            f"got: /etc/bedplate/huge-pages; allowed: nothing — {AGAIN}"
+            f"got /etc/bedplate/huge-pages / allowed nothing — {AGAIN}"
         ),
         (
-            "functions are bound by address at every boot — hv1 [passthrough.unit] — got: "
-            f"disabled; allowed: enabled — {AGAIN}"
+            "functions are bound by address at every boot — hv1 [passthrough.unit] — got "
+            f"disabled / allowed enabled — {AGAIN}"
         ),
         (
             "huge pages are placed on NUMA nodes at every boot — hv1 [passthrough.pages_unit] — "
-            f"got: disabled; allowed: enabled — {AGAIN}"
+            f"got disabled / allowed enabled — {AGAIN}"
         ),
     ]
 
@@ -348,7 +348,7 @@ def test_a_guest_whose_shares_were_not_made_is_told(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     shares = {"vgpu": ["grid_t4-16c"], "cpus": 1, "memory_gib": 4, "disk": "/d", "network": "br0"}
     (said,) = evidence.failures(machine.checks(guests={"vm1": shares}), "hv1")
-    assert "got: vm1: its shares of GPUs were not made; allowed: nothing" in said
+    assert "got vm1: its shares of GPUs were not made / allowed nothing" in said
 
 
 def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
@@ -356,8 +356,8 @@ def test_a_libvirt_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
     machine.domains = None
     assert machine.failures() == [
         (
-            "guests are defined as requested — hv1 [passthrough.guests] — got: error: failed to "
-            "connect to the hypervisor; allowed: an answer — See 'systemctl status libvirtd' on "
+            "guests are defined as requested — hv1 [passthrough.guests] — got error: failed to "
+            "connect to the hypervisor / allowed an answer — See 'systemctl status libvirtd' on "
             "the host."
         )
     ]

@@ -179,9 +179,9 @@ def test_a_kernel_that_finds_no_iommu_is_a_fault_of_the_firmware(tmp_path: Path)
     outcome = machine.go()
     (said,) = outcome.problems
     assert said == (
-        "the IOMMU stays off although the kernel has the parameters for it — hv1 — got: no groups"
+        "the IOMMU stays off although the kernel has the parameters for it — hv1 — got no groups"
         " below "
-        "/sys/kernel/iommu_groups; allowed: IOMMU groups — Switch on VT-d, AMD-Vi or SMMU in the "
+        "/sys/kernel/iommu_groups / allowed IOMMU groups — Switch on VT-d, AMD-Vi or SMMU in the "
         "firmware, and reboot."
     )
     assert machine.ran == []
@@ -192,7 +192,7 @@ def test_an_unknown_boot_loader_is_refused_before_anything_is_written(tmp_path: 
     (tmp_path / "usr/sbin/update-grub").unlink()
     (said,) = machine.go().problems
     assert said == (
-        "the boot loader is not known — hv1 — got: neither update-grub nor grubby; allowed: GRUB, "
+        "the boot loader is not known — hv1 — got neither update-grub nor grubby / allowed GRUB, "
         "or a boot loader that grubby knows — Add "
         f"'{ARGUMENTS}' to the kernel's command line, reboot, and set "
         "gpu_passthrough_boot_loader: none."
@@ -279,7 +279,7 @@ def test_memory_that_has_no_more_huge_pages_is_a_fault(
     monkeypatch.setattr(passthrough_kernel, "reserve", lambda host, *_: host.write(PAGES, "5\n"))
     assert machine.go().problems == [
         (
-            "memory for huge pages is short — hv1 — got: 5 of 1G; allowed: 64 — Reboot the host; "
+            "memory for huge pages is short — hv1 — got 5 of 1G / allowed 64 — Reboot the host; "
             "if it has no more then, give the guests less memory."
         )
     ]

@@ -198,7 +198,7 @@ def test_no_room_says_what_there_is(functions: Machine) -> None:
     outcome = functions.go(FIRST, vm1=[WHOLE, HALF])
     (said,) = outcome.problems
     assert said == (
-        f"no GPU has room for share 1 of guest vm1 — hv1 — got: {HALF}; allowed: nothing — "
+        f"no GPU has room for share 1 of guest vm1 — hv1 — got {HALF} / allowed nothing — "
         "Write one of these, give the guest fewer shares, or more GPUs in bedplate_vgpu."
     )
     assert functions.on("0000:41:00.4") == "1157"
@@ -211,7 +211,7 @@ def test_a_share_that_a_guest_has_is_left_and_told(
     monkeypatch.setattr(vgpu, "put", lambda *_: "Device or resource busy")
     (said,) = functions.go().problems
     assert said == (
-        f"share vm1/0 {HALF} cannot be taken away — hv1 — got: Device or resource busy; allowed: a "
+        f"share vm1/0 {HALF} cannot be taken away — hv1 — got Device or resource busy / allowed a "
         "share that no guest has — Shut guest vm1 down when its work allows, and run the play "
         "again."
     )
@@ -226,7 +226,7 @@ def test_a_share_of_a_running_domain_is_not_even_asked_for(functions: Machine) -
     )
     functions.domains["vm1"] = libvirt_domain.xml(guest)
     (said,) = functions.go().problems
-    assert "got: domain vm1 runs with it; allowed: a share that no guest has" in said
+    assert "got domain vm1 runs with it / allowed a share that no guest has" in said
     assert functions.on(share.function) == "1155"
     functions.domains.clear()
     assert functions.go().problems == []
@@ -266,8 +266,8 @@ def test_a_domain_of_a_former_guest_is_named(functions: Machine) -> None:
     settings = libvirt_guests.Settings("hv1", "qemu:///system", "kvm", "", [])
     (said,) = libvirt_guests.former(functions.host, domains, {"vm2": {}}, settings)
     assert said == (
-        f"domain of a former guest has a share — hv1, domain vm1 — got: {share.function}; "
-        "allowed: guest vm2 alone — Run 'virsh undefine vm1'."
+        f"domain of a former guest has a share — hv1, domain vm1 — got {share.function} / "
+        "allowed guest vm2 alone — Run 'virsh undefine vm1'."
     )
     assert libvirt_guests.former(functions.host, domains, {"vm1": {}}, settings) == []
 
@@ -285,7 +285,7 @@ def test_another_manager_names_the_profile_anew(
 
 def test_a_card_that_is_not_there_is_named(functions: Machine) -> None:
     (said,) = functions.go("0000:99:00.0", vm1=[HALF]).problems
-    assert said.startswith("no such GPU — hv1 — got: 0000:99:00.0; allowed: a PCI function")
+    assert said.startswith("no such GPU — hv1 — got 0000:99:00.0 / allowed a PCI function")
 
 
 def test_mediated_devices_keep_their_identity(devices: Machine) -> None:

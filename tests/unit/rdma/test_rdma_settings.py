@@ -171,41 +171,41 @@ def test_a_marking_is_owed_until_the_service_has_run_with_the_files(machine: Mac
         (
             {"method": "peermem"},
             (
-                "nvidia_peermem needs the stack doca — node1 — got: inbox with peermem; "
-                "allowed: doca, or dma-buf — Write stack: doca, or drive the GPUs by the open "
+                "nvidia_peermem needs the stack doca — node1 — got inbox with peermem / "
+                "allowed doca, or dma-buf — Write stack: doca, or drive the GPUs by the open "
                 "module and use dma-buf."
             ),
         ),
         (
             {"stack": "doca"},
             (
-                "the RDMA stack's repository is not given whole — node1 — got: no url, key, "
-                "fingerprint, origin; allowed: rdma_repository with all of these — Set "
+                "the RDMA stack's repository is not given whole — node1 — got no url, key, "
+                "fingerprint, origin / allowed rdma_repository with all of these — Set "
                 "rdma_repository to the maker's repository, or to its mirror."
             ),
         ),
         (
             {"roce": {"interfaces": ["eth0"], "priority": 8, "dscp": 26}},
-            "RoCE has no priority — node1 — got: 8; allowed: 0 to 7 — Correct rdma_roce.priority.",
+            "RoCE has no priority — node1 — got 8 / allowed 0 to 7 — Correct rdma_roce.priority.",
         ),
         (
             {"roce": {"priority": 3, "dscp": 26}},
             (
-                "RoCE has no interfaces — node1 — got: none; allowed: network interfaces — Name "
+                "RoCE has no interfaces — node1 — got none / allowed network interfaces — Name "
                 "them in rdma_roce.interfaces."
             ),
         ),
         (
             {"nccl": {"NCCL_DEBUG": "INFO; reboot"}},
             (
-                "not a variable of NCCL's — node1 — got: NCCL_DEBUG=INFO; reboot; allowed: NAME in "
+                "not a variable of NCCL's — node1 — got NCCL_DEBUG=INFO; reboot / allowed NAME in "
                 "capitals, and a value without spaces or quotes — Correct rdma_nccl."
             ),
         ),
         (
             {"topology": [{"functions": ["0000:17:00.0"]}]},
             (
-                "no such PCI function — node1 — got: 0000:17:00.0; allowed: a function of this "
+                "no such PCI function — node1 — got 0000:17:00.0 / allowed a function of this "
                 "host — Correct rdma_nccl_topology: addresses are those that lspci -D shows "
                 "here."
             ),
@@ -237,7 +237,7 @@ def test_topology_puts_functions_below_one_switch(machine: Machine) -> None:
         "</system>",
     ]
     twice = nccl_topology.wrong(machine.host, [group, group], "node1")
-    assert twice[0].startswith("function is below two switches — node1 — got: 0000:05:00.0;")
+    assert twice[0].startswith("function is below two switches — node1 — got 0000:05:00.0 / ")
 
 
 def test_evidence_of_a_sound_host(machine: Machine) -> None:
@@ -256,7 +256,7 @@ def test_a_package_that_is_gone_is_missed_on_every_family(machine: Machine) -> N
     for family in ("debian", "rocky"):
         machine.put("/etc/os-release", f"ID={family}")
         assert machine.failures(packages=["rdma-core", "ibverbs-utils"])[0].startswith(
-            "packages of the RDMA stack are installed — node1 [rdma.packages] — got: "
+            "packages of the RDMA stack are installed — node1 [rdma.packages] — got "
         )
 
 
@@ -270,7 +270,7 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
     assert check["result"] == "skipped"
     assert check["reason"] == "the host has no RDMA device, and the site names none"
     assert bare.failures()[0] == (
-        "RDMA devices are there — node1 [rdma.devices] — got: nothing; allowed: mlx5_0 — See "
+        "RDMA devices are there — node1 [rdma.devices] — got nothing / allowed mlx5_0 — See "
         "'rdma link' and the kernel's log, or correct rdma_devices."
     )
 
@@ -283,7 +283,7 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             "1: DOWN",
             {},
             (
-                "RDMA ports are active — node1 [rdma.ports] — got: mlx5_0/1 (DOWN); allowed: "
+                "RDMA ports are active — node1 [rdma.ports] — got mlx5_0/1 (DOWN) / allowed "
                 "nothing — See cable and switch port, and 'ibstat'; InfiniBand needs a subnet "
                 "manager."
             ),
@@ -293,8 +293,8 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             "# CONFIG_PCI_P2PDMA is not set",
             {},
             (
-                "network cards reach GPU memory by dma-buf — node1 [rdma.gpudirect] — got: "
-                "kernel 6.1.0-50-amd64 is built without CONFIG_PCI_P2PDMA; allowed: dma-buf — "
+                "network cards reach GPU memory by dma-buf — node1 [rdma.gpudirect] — got "
+                "kernel 6.1.0-50-amd64 is built without CONFIG_PCI_P2PDMA / allowed dma-buf — "
                 "Run bedplate.gpu.site for this host again."
             ),
         ),
@@ -303,8 +303,8 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Tue Jul 1\n",
             {},
             (
-                "network cards reach GPU memory by dma-buf — node1 [rdma.gpudirect] — got: the "
-                "loaded module is proprietary; DMA-BUF is the open one's; allowed: dma-buf — "
+                "network cards reach GPU memory by dma-buf — node1 [rdma.gpudirect] — got the "
+                "loaded module is proprietary; DMA-BUF is the open one's / allowed dma-buf — "
                 "Run bedplate.gpu.site for this host again."
             ),
         ),
@@ -313,8 +313,8 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             "",
             {"method": "peermem"},
             (
-                "network cards reach GPU memory by peermem — node1 [rdma.gpudirect] — got: "
-                "nvidia_peermem is not loaded; allowed: peermem — Run "
+                "network cards reach GPU memory by peermem — node1 [rdma.gpudirect] — got "
+                "nvidia_peermem is not loaded / allowed peermem — Run "
                 "bedplate.gpu.site for this host again."
             ),
         ),
@@ -323,8 +323,8 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             "0",
             {},
             (
-                "RoCE traffic is marked and lossless — node1 [rdma.roce] — got: "
-                "mlx5_0/1={'tos': 0, 'mode': 'RoCE v2'}; allowed: mlx5_0/1={'tos': 104, 'mode': "
+                "RoCE traffic is marked and lossless — node1 [rdma.roce] — got "
+                "mlx5_0/1={'tos': 0, 'mode': 'RoCE v2'} / allowed mlx5_0/1={'tos': 104, 'mode': "
                 "'RoCE v2'} — Restart bedplate-roce.service."
             ),
         ),
@@ -333,8 +333,8 @@ def test_a_host_without_devices_is_skipped_and_one_that_should_have_them_fails(
             "NCCL_IB_TC=106",
             {},
             (
-                "NCCL's settings are the lock's — node1 [rdma.nccl] — got: NCCL_IB_TC=106; "
-                "allowed: NCCL_IB_GID_INDEX=3, NCCL_IB_HCA==mlx5_0, NCCL_IB_TC=104 — Run "
+                "NCCL's settings are the lock's — node1 [rdma.nccl] — got NCCL_IB_TC=106 / "
+                "allowed NCCL_IB_GID_INDEX=3, NCCL_IB_HCA==mlx5_0, NCCL_IB_TC=104 — Run "
                 "bedplate.gpu.site for this host again."
             ),
         ),
@@ -351,8 +351,8 @@ def test_evidence_of_each_fault(
 def test_flow_control_of_another_priority_is_seen(machine: Machine) -> None:
     roce = ROCE | {"priority": 4}
     (said,) = machine.failures(roce=roce)
-    assert "got: ens1f0np0={'lossless': [3], 'priority': 3}, ens2f0np0=" in said
-    assert "allowed: ens1f0np0={'lossless': [4], 'priority': 4}, ens2f0np0=" in said
+    assert "got ens1f0np0={'lossless': [3], 'priority': 3}, ens2f0np0=" in said
+    assert "allowed ens1f0np0={'lossless': [4], 'priority': 4}, ens2f0np0=" in said
 
 
 @pytest.mark.parametrize(
@@ -372,8 +372,8 @@ def test_a_mark_that_runs_in_a_lossy_class_is_seen(
     machine.app, machine.qos = app, qos
     machine.put("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", str(dscp << 2))
     (said,) = machine.failures(roce=ROCE | {"dscp": dscp, "interfaces": ["ens1f0np0"]})
-    assert f"got: ens1f0np0={{'lossless': [3], 'priority': {priority}}}" in said
-    assert "allowed: ens1f0np0={'lossless': [3], 'priority': 3}" in said
+    assert f"got ens1f0np0={{'lossless': [3], 'priority': {priority}}}" in said
+    assert "allowed ens1f0np0={'lossless': [3], 'priority': 3}" in said
 
 
 def test_a_map_of_the_makers_tool_is_read_in_all_its_lines(machine: Machine) -> None:

@@ -3,12 +3,14 @@
 import time
 from typing import Callable, Tuple
 
+from ..message import problem
+
 
 class TransactionError(Exception):
     """A transaction that could not be made; what `message.problem` wants beside the host."""
 
     def __init__(self, what: str, got: str, allowed: str, fix: str) -> None:
-        super().__init__(f"{what} — got: {got}; allowed: {allowed} — {fix}")
+        super().__init__(problem(what, "", got, allowed, fix))
         self.what, self.got, self.allowed, self.fix = what, got, allowed, fix
 
     @property
