@@ -152,7 +152,7 @@ def test_a_program_that_hangs_is_stopped_with_its_children(
     assert time.monotonic() - started < 60
     assert re.fullmatch(
         r"reading the inventory was stopped — site — got no end after \d+ s from site/cloud / "
-        r"allowed 2 s, and 1024 MiB of output — run the program by itself, or keep its answer as "
+        r"allowed 2 s, and 1024 MiB of output — run the program alone, or keep its answer as "
         r"a file of the inventory",
         line,
     )

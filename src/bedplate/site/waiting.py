@@ -68,7 +68,7 @@ def limited(site: Path) -> Iterator[None]:
                     str(site),
                     got=f"{stopped[0]} from {_programs(site)}",
                     allowed=f"{LIMIT:.0f} s, and {LARGEST >> 20} MiB of output",
-                    fix="run the program by itself, or keep its answer as a file of the inventory",
+                    fix="run the program alone, or keep its answer as a file of the inventory",
                     rule="readable",
                 )
             ]
