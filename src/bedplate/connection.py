@@ -10,9 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 SSH_PORT = 22
-#: A DNS subdomain by RFC 1123, as kubeadm's validation of node names wants it.
-NODE_NAME = re.compile(r"(?!.{254})[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-NODE_NAME_IS = "a node name of lower-case letters, digits, '-' and '.'"
+#: A DNS subdomain by RFC 1123, as kubeadm's validation of node names wants it, and not longer than
+#: a label's value: the kubelet registers its node with the label kubernetes.io/hostname.
+NODE_NAME = re.compile(r"(?!.{64})[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+NODE_NAME_IS = "a node name of up to 63 lower-case letters, digits, '-' and '.'"
 #: Neither an option of ssh, nor with a sign that no name has.
 _HOP = re.compile(
     r"(?:(?P<user>(?!-)[^@\s\x00-\x1f\x7f]+)@)?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -65,6 +66,19 @@ def replace(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = Fa
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def through(path: Path) -> Path:
+    """Return where a link of the user's leads: what is written there leaves it a link.
+
+    The folders of a path may always be links. Raises OSError where links lead in a circle.
+    """
+    if not path.is_symlink():
+        return path
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return real
 
 
 def remove_left(path: Path) -> None:

@@ -47,8 +47,8 @@ def test_check_reports_every_failure_with_its_path(engine: Engine, node: Values)
         "version",
     ]
     assert found["host.name"] == (
-        "wrong value — Node.host.name — got 'GPU_A' / allowed a node name of lower-case letters, "
-        "digits, '-' and '.' — correct `host.name`"
+        "wrong value — Node.host.name — got 'GPU_A' / allowed a node name of up to 63 "
+        "lower-case letters, digits, '-' and '.' — correct `host.name`"
     )
     assert found["colour"] == (
         "unknown input — Node.colour — got colour / allowed controlPlane, endpoint, host, "

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bedplate import cli
+from bedplate.lock import load_lock
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 BEDPLATE = (sys.executable, "-m", "bedplate.cli")
@@ -103,6 +104,28 @@ def test_an_interrupt_is_one_line_and_the_signals_status(site: Path) -> None:
     os.killpg(run.pid, signal.SIGINT)
     _, errors = run.communicate(timeout=120)
     assert (run.returncode, errors) == (-signal.SIGINT, "\nbedplate: interrupted\n")
+
+
+def test_a_link_of_the_users_stays_one(
+    site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lock may lie elsewhere: where the link leads is written to, also when nothing is there."""
+    lock, kept = site / ".bedplate.lock.yml", tmp_path / "kept"
+    kept.mkdir()
+    lock.unlink()
+    lock.symlink_to(os.path.relpath(kept / "lock.yml", site))
+    assert cli.main(["plan", str(site)]) == 0
+    assert lock.is_symlink()
+    assert load_lock(site).hosts.keys() == {"cp1", "gpu-a", "gpu-b"}
+    (kept / "lock.yml").write_text("")
+    assert cli.main(["plan", str(site)]) == 0
+    assert lock.is_symlink()
+    assert [path.name for path in kept.iterdir()] == ["lock.yml"]
+    assert cli.main(["plan", "--check", str(site)]) == 0
+    capsys.readouterr()
+    lock.unlink()
+    lock.symlink_to(lock.name)
+    assert "Too many levels of symbolic links" in refused(["plan", site], capsys)
 
 
 #: As the program that pip makes does, interrupted when the first line of `bedplate.cli` is run.

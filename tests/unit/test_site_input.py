@@ -95,6 +95,22 @@ def test_a_link_to_where_the_site_is_is_not_followed(target: str, tmp_path: Path
     assert time.process_time() - started < 2
 
 
+def test_a_link_to_a_folder_of_other_things_is_one_line(tmp_path: Path) -> None:
+    """A few broken files of a folder that sites share are named one by one."""
+    site, other = broken(tmp_path, {}), tmp_path / "other"
+    other.mkdir()
+    (site / "group_vars" / "all" / "link").symlink_to(other)
+    for number in range(5):
+        (other / f"x{number}.yml").write_text("- no mapping\n")
+    assert said(site).count("file is not a mapping — site/group_vars/all/link/x") == 5
+    (other / "x5.yml").write_text("- no mapping\n")
+    assert said(site) == (
+        "link leads to a folder of other things — site/group_vars/all/link — "
+        f"got {other}, where 6 files cannot be read as inventory / "
+        "allowed links to files, and to folders of variables — remove it from the site"
+    )
+
+
 def test_a_walk_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bedplate.walking.MOST", 100)
     site = broken(tmp_path, {})

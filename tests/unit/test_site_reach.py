@@ -413,8 +413,10 @@ def test_what_is_no_hop(text: str) -> None:
         ("a..b", False),
         ("a-.b", False),
         ("-a", False),
-        ("a" * 253, True),
-        ("a" * 254, False),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("gpu-1." + "a" * 57, True),
+        ("gpu-1." + "a" * 58, False),
     ],
 )
 def test_names_of_nodes(name: str, *, fits: bool) -> None:

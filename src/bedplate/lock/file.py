@@ -62,7 +62,11 @@ def write_lock(site: Path, lock: Lock) -> bool:
 
 
 def write_text(path: Path, text: str) -> bool:
-    """Replace a file in one step if that changes anything, and return whether it did."""
+    """Replace a file in one step if that changes anything, and return whether it did.
+
+    A link stays one, and the file that it leads to is replaced.
+    """
+    path = writing.through(path)
     writing.remove_left(path)
     if path.is_file() and path.read_bytes() == text.encode():
         return False

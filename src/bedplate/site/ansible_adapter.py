@@ -23,6 +23,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from bedplate import walking
 from bedplate.errors import Problem, SiteError
 from bedplate.lock_place import FACTS
 from bedplate.nearest import nearest
@@ -142,7 +143,7 @@ def _check_files(
     wanted = [*((file.path, wish) for file, wish in wishes), *others]
     problems += unread.problems(site, wanted, positions)
     if problems:
-        raise SiteError(problems)
+        raise SiteError(walking.folded(site, problems))
     return written, wishes
 
 
