@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
@@ -46,6 +48,10 @@ options:
   system:
     description: The operating system of the guests.
     type: str
+  site:
+    description: The site's directory, usually C(inventory_dir), whose facts of GPUs count too.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -61,12 +67,25 @@ _value:
 """
 
 
-def vsphere_guest(guest: Mapping[str, Any], name: str, model: str, rdma: bool = False) -> str:
+def _catalogue(site: str) -> Any:
+    """Return the catalogue with a site's facts. Raises AnsibleFilterError if they are wrong."""
+    from ansible.errors import AnsibleFilterError
+
+    try:
+        # A list of hosts on the command line has no directory, and so no facts.
+        return package("catalogue").catalogue_of(Path(site) if site else Path(os.devnull))
+    except package("errors").BedplateError as error:
+        raise AnsibleFilterError(str(error)) from None
+
+
+def vsphere_guest(
+    guest: Mapping[str, Any], name: str, model: str, rdma: bool = False, site: str = ""
+) -> str:
     """Lines of a .vmx file."""
     from ansible.errors import AnsibleFilterError
 
     vsphere = package("hypervisors.vsphere")
-    fact = package("catalogue").load_catalogue().gpu_models.get(model)
+    fact = _catalogue(site).gpu_models.get(model)
     memory = fact.value.memory_gib if fact else None
     if memory is None and guest.get("devices"):
         raise AnsibleFilterError(
@@ -89,9 +108,11 @@ def proxmox_guest(
         raise AnsibleFilterError(str(error)) from None
 
 
-def guest_pools(domains: Mapping[str, Sequence[Mapping[str, Any]]], system: str) -> dict[str, str]:
+def guest_pools(
+    domains: Mapping[str, Sequence[Mapping[str, Any]]], system: str, site: str = ""
+) -> dict[str, str]:
     """Files of an inventory by path."""
-    catalogue = package("catalogue").load_catalogue()
+    catalogue = _catalogue(site)
     return package("hypervisors.pools").fragment(plain(domains), plain(system), catalogue)
 
 

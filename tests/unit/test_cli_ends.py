@@ -109,7 +109,7 @@ def test_an_interrupt_is_one_line_and_the_signals_status(site: Path) -> None:
 def test_a_link_of_the_users_stays_one(
     site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The lock may lie elsewhere: where the link leads is written to, also when nothing is there."""
+    """The lock may lie elsewhere: what its link leads to is written, also if it is missing."""
     lock, kept = site / ".bedplate.lock.yml", tmp_path / "kept"
     kept.mkdir()
     lock.unlink()

@@ -242,3 +242,6 @@ def test_whoever_has_a_site_reads_its_facts() -> None:
         if re.search(r"\bload_catalogue\(\)", path.read_text(encoding="utf-8"))
     }
     assert found == WITHOUT_SITE
+    plugins = [path for path in (ROOT / "plugins").rglob("*.py") if not path.is_symlink()]
+    assert plugins
+    assert [path for path in plugins if "load_catalogue" in path.read_text(encoding="utf-8")] == []

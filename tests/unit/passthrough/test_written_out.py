@@ -27,6 +27,19 @@ ENTRIES = [
 ]
 
 
+#: A row of a site's facts: a GPU that the catalogue does not know.
+OWN = {
+    "model": "own-7gb",
+    "name": "A card of the site's",
+    "pci": ["10de:0fff"],
+    "memory_gib": 7,
+    "architecture": "turing",
+    "compute_capability": "7.5",
+    "market": "data-centre",
+    "flavours": ["proprietary"],
+}
+
+
 def _run(entry: str, first: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run an entry point from its first task on this machine on; what libvirt has is given."""
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -78,3 +91,20 @@ def test_check_mode_foretells_the_first_run(
     assert done.returncode == 0, done.stdout + done.stderr
     assert {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()} == files
     assert _changed(foretold.stdout) == _changed(done.stdout)
+
+
+def test_the_facts_of_the_site_count(tmp_path: Path) -> None:
+    source = {"url": "https://example.com/", "read": "2026-11-26"}
+    (tmp_path / "facts").mkdir()
+    (tmp_path / "facts/gpu-models.yml").write_text(
+        yaml.safe_dump([{"value": OWN, "reason": "For the test.", "source": source}])
+    )
+    function = {**FUNCTION, "id": "10de:0fff"}
+    found = {"domains": [{"name": "vm1", "functions": [function]}]}
+    more = {"gpu_passthrough_gpu_model": "own-7gb", "__gpu_passthrough_domains": found}
+    for entry, first, _ in ENTRIES:
+        done = _run(entry, first, tmp_path, f"--extra-vars={json.dumps(more)}")
+        assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "out"
+    assert (out / "vm1.vmx").exists()
+    assert (out / "group_vars/pool_guests_own_7gb_x1.yml").exists()
