@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -61,10 +62,10 @@ def test_the_demos_plan_warns_that_its_branch_has_ended(
 ) -> None:
     ended = "driver branch R535 reached its end of life on 2026-06-30 (https://docs.nvidia.com/"
     assert cli.main(["plan", *TODAY, str(site)]) == 0
-    _, _, rest = capsys.readouterr().out.partition("\nWarnings:\n")
+    _, rest = re.split(r"\nWarnings \(\d+\):\n", capsys.readouterr().out)
     assert f"  pool_class, pool_train: {ended.partition(' (')[0]}\n" in rest.partition("\n\n")[0]
     assert cli.main(["plan", *TODAY, "--why", str(site)]) == 0
-    _, _, rest = capsys.readouterr().out.partition("\nWarnings:\n")
+    _, rest = re.split(r"\nWarnings \(\d+\):\n", capsys.readouterr().out)
     shown = rest.partition("\n\n")[0]
     _, content = as_json(capsys, site)
     for pool in ("pool_class", "pool_train"):
@@ -236,3 +237,19 @@ def test_a_bug_ends_with_1_and_its_traceback(arguments: list[str], module: str) 
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_warnings_are_counted_and_the_rest_is_behind_a_flag(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, content = as_json(capsys, site)
+    heading = f"Warnings ({len(content['warnings'])}):"
+    monkeypatch.setattr("bedplate.planning.screen.WARNINGS", 2)
+    assert cli.main(["plan", *TODAY, str(site)]) == 0
+    _, _, rest = capsys.readouterr().out.partition(f"\n{heading}\n")
+    *kinds, more = rest.partition("\n\n")[0].splitlines()
+    assert len([kind for kind in kinds if not kind.startswith("    ")]) == 2
+    assert more == "  … and 3 more kinds: --why"
+    assert cli.main(["plan", *TODAY, "--why", str(site)]) == 0
+    _, _, rest = capsys.readouterr().out.partition(f"\n{heading}\n")
+    assert len(rest.partition("\n\n")[0].splitlines()) == len(content["warnings"])

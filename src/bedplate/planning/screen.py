@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 WIDTH = 100
 #: How many changes of the lock are listed without `--why`.
 CHANGES = 6
+#: How many kinds of warnings are listed without `--why`; the heading counts all warnings.
+WARNINGS = 8
 #: Stands for a space at which a line is not broken, so that a command can be copied.
 UNBROKEN = "\N{NO-BREAK SPACE}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -44,11 +46,14 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
             f"  {one.subject} {one.component} {one.decided}: {one.because}" for one in reasons
         ]
     if notices := list(_notices(site, planned.plan.notices, why=why)):
-        lines += ["", "Warnings:", *notices]
+        shown_here = notices if why else notices[:WARNINGS]
+        lines += ["", f"Warnings ({len(planned.plan.notices)}):", *shown_here]
+        more = len(notices) - len(shown_here)
+        lines += [f"  … and {more} more kinds: --why"] if more else []
     if changes := planned.changes:
-        shown_here = changes if why else [_cut(change) for change in changes[:CHANGES]]
-        more = len(changes) - len(shown_here)
-        lines += ["", "Changes:", *(f"  {change}" for change in shown_here)]
+        listed = changes if why else [_cut(change) for change in changes[:CHANGES]]
+        more = len(changes) - len(listed)
+        lines += ["", "Changes:", *(f"  {change}" for change in listed)]
         lines += [f"  … and {more} more"] if more else []
     return "\n".join([*lines, "", *_end(site, planned, check=check, written=written, why=why)])
 
