@@ -34,6 +34,9 @@ def decided(model: str, framework: str, **wishes: Any) -> Plan | Refusal:
         ("v100-sxm2-32gb", "paddle", "3.3.1 cu126"),
         ("t4-16gb", "pytorch-2.11", "2.11.0 cu130"),
         ("h100-sxm5-80gb", "pytorch-2.14", "2.14.0 cu130"),
+        # What no list of its own release confirms is taken where it is named, and never by default.
+        ("h100-sxm5-80gb", "pytorch", "2.14.0 cu130"),
+        ("h100-sxm5-80gb", "pytorch-2.15", "2.15.0 cu132"),
     ],
 )
 def test_a_gpu_gets_a_build_that_has_kernels_for_it(model: str, framework: str, build: str) -> None:

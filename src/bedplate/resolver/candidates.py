@@ -348,10 +348,10 @@ class Candidates:
                 self._driver_ranks,
             )
         elif kind == "framework":
-            build = self.facts[str(value)].value
-            locked = self._locked_build(subject, build.framework, component)
+            fact = self.facts[str(value)]
+            locked = self._locked_build(subject, fact.value.framework, component)
             position = self.positions[subject, component]
-            yield from prefer.build_costs(build, locked, self._build_ranks, position)
+            yield from prefer.build_costs(fact, locked, self._build_ranks, position)
         elif kind == "cuda":
             version = self.facts[str(value)].value.version
             yield prefer.CUDA_LOCKED, int(version not in self._locked_cuda(subject))

@@ -45,7 +45,7 @@ BROUGHT, CONFIRMED, SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_N
     8500,
     8400,
 )
-CUDA_LOCKED, CUDA, BUILD_LOCKED, BUILD, RDMA = 7000, 6000, 5000, 4000, 100
+CUDA_LOCKED, CUDA, BUILD_LOCKED, BUILD_CONFIRMED, BUILD, RDMA = 7000, 6000, 5000, 4500, 4000, 100
 #: What tells the builds of one framework apart, in levels below the framework's own.
 BUILD_VERSION, BUILD_DEFAULT, BUILD_CUDA, BUILD_NAME = range(4)
 
@@ -107,7 +107,7 @@ def driver_costs(
 
 
 def build_costs(
-    build: FrameworkBuild,
+    fact: Fact[FrameworkBuild],
     locked: tuple[str, str] | None,
     ranks: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]],
     position: int,
@@ -118,8 +118,10 @@ def build_costs(
     """
     versions, cuda, variants = ranks
     level = BUILD - 4 * position
+    build = fact.value
     return [
         (BUILD_LOCKED, int((build.version, build.variant) != locked)),
+        (BUILD_CONFIRMED, int(fact.sure == "unproved")),
         (level - BUILD_VERSION, versions[build.version]),
         (level - BUILD_DEFAULT, int(not build.default)),
         (level - BUILD_CUDA, cuda[build.cuda]),
@@ -155,6 +157,7 @@ MEANINGS = {
     CUDA_LOCKED: "another version is locked already",
     CUDA - 500: "a newer toolkit goes as well",
     BUILD_LOCKED: "another build is locked already",
+    BUILD_CONFIRMED: "no list of its own release says which GPUs it has code for",
 }
 BUILD_MEANINGS = (
     "a newer version goes as well",
