@@ -15,6 +15,7 @@ from bedplate.lock import digest, load_lock
 from bedplate.lock.file import write_text
 from bedplate.portable.evidence import checks
 from bedplate.site import load_site
+from bedplate.site.concealed import secrets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,15 +37,14 @@ def run(site: Path) -> int:
     """
     lock = load_lock(site)
     wished = load_site(site)
-    evidence = load_evidence(site, secrets=wished.secrets)
+    hidden = wished.secrets | secrets(site)
+    evidence = load_evidence(site, secrets=hidden)
     # A pool's hosts have equal wishes, or the plan would have refused: the first speaks for all.
     wishes = {
-        name: cleaned(
-            hosts[0].wishes.model_dump(mode="json", exclude_defaults=True), wished.secrets
-        )
+        name: cleaned(hosts[0].wishes.model_dump(mode="json", exclude_defaults=True), hidden)
         for name, hosts in wished.pools.items()
     }
-    drift = load_drift(site, lock, digest(site), evidence, wished.secrets)
+    drift = load_drift(site, lock, digest(site), evidence, hidden)
     report = replace(
         assemble(site.resolve().name, lock, digest(site), evidence, wishes, drift),
         usage=_usage(site, lock),

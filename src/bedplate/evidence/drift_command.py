@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from bedplate.evidence.drift import HostDrift, commands, load_drift
 from bedplate.evidence.model import load_evidence
 from bedplate.lock import digest, load_lock
-from bedplate.portable.evidence import checks as evidence
+from bedplate.portable.evidence import checks
+from bedplate.site.concealed import secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +26,12 @@ def run(site: Path, *, as_json: bool) -> int:
         3 when none has but not every host is known.
 
     Raises:
-        BedplateError: the site's lock is missing or cannot be read.
+        BedplateError: the site's lock is missing or cannot be read, or a vault of the site: what it
+            holds could not be hidden.
     """
-    hosts = load_drift(site, load_lock(site), digest(site), load_evidence(site, needed=False))
+    lock, hidden = load_lock(site), secrets(site)
+    evidence = load_evidence(site, needed=False, secrets=hidden)
+    hosts = load_drift(site, lock, digest(site), evidence, hidden)
     drifted = [host for host in hosts if host.state == "drifted"]
     unknown = [host for host in hosts if host.state == "unknown"]
     if as_json:
@@ -52,8 +56,8 @@ def _print(host: HostDrift) -> None:
         print(f"{host.name}: no drift, looked at {host.checked}")
     else:
         print(f"{host.name}: {len(host.differences)} drifted, looked at {host.checked}")
-        checks = [one.check.model_dump(mode="json") for one in host.differences]
-        for message in evidence.failures(checks, host.name):
+        failed = [one.check.model_dump(mode="json") for one in host.differences]
+        for message in checks.failures(failed, host.name):
             print(f"  {message}")
 
 

@@ -20,6 +20,7 @@ from ansible.errors import AnsibleError
 from ansible.inventory.host import Host
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import EncryptedString, VaultSecretsContext
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
@@ -34,7 +35,7 @@ from bedplate.site.places import Place
 from bedplate.site.positions import Positions, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 #: What a file has that may name a plugin, or that only Ansible can look into.
 NAMES_PLUGINS = re.compile(r"\{\{|\{%|\\[xuU]0*7[bB]|plugin|\$ANSIBLE_VAULT|!vault")
@@ -63,12 +64,17 @@ class _Loader(DataLoader):  # type: ignore[misc]  # it has no types
         self.set_basedir(str(site))
         self.checked: dict[str, Any] = {}
         if constants.DEFAULT_VAULT_PASSWORD_FILE or constants.DEFAULT_VAULT_IDENTITY_LIST:
-            from ansible.cli import CLI
+            self.set_vault_secrets(self._vault_secrets())
 
-            identities = list(constants.DEFAULT_VAULT_IDENTITY_LIST)
-            self.set_vault_secrets(
-                CLI.setup_vault_secrets(self, vault_ids=identities, auto_prompt=False)
-            )
+    def _vault_secrets(self) -> Any:
+        """Return the passwords of vaults, which Ansible takes once per process."""
+        known = VaultSecretsContext.current(optional=True)
+        if known is not None:
+            return known.secrets
+        from ansible.cli import CLI
+
+        identities = list(constants.DEFAULT_VAULT_IDENTITY_LIST)
+        return CLI.setup_vault_secrets(self, vault_ids=identities, auto_prompt=False)
 
     def check(self, path: Path) -> Any:
         """Read a file of the site as the plugins will."""
@@ -295,6 +301,31 @@ def read(site: Path) -> RawSite:
     }
     nobodys = _of_nobody(opened.wishes, opened.inventory, opened.positions)
     return RawSite(tuple(hosts), groups, opened.written.groups, tuple(nobodys))
+
+
+def contents(site: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, Any, list[str]]]:
+    """Yield files with what they contain, and the texts in it that are encrypted one by one.
+
+    Raises SiteError for the first that cannot be read or decrypted.
+    """
+    positions, path = Positions(site), site
+    try:
+        loader = _Loader(site)
+        for path in paths:
+            content = loader.check(path)
+            yield path, content, [str(one) for one in _encrypted(content)]
+    except (AnsibleError, ReferenceError) as error:
+        # The second is Ansible's where it has no password at all.
+        known = error if isinstance(error, AnsibleError) else AnsibleError(str(error))
+        raise SiteError([unreadable(known, positions, path, "file cannot be read")]) from error
+
+
+def _encrypted(value: object) -> Iterator[EncryptedString]:
+    if isinstance(value, EncryptedString):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _encrypted(one)
 
 
 def passwords(site: Path) -> tuple[dict[str, str], str | None]:
