@@ -117,6 +117,8 @@ def sharing_cards(view: View) -> Iterator[str]:
 def isolation(view: View) -> Iterator[str]:
     """Memory is held back at least as asked for, and a limit of claims has what it needs."""
     least, row = view.sharing["isolation"], view.mode
+    if least is not None and row is None and view.sharing["mode"] == "dra":
+        yield f"limits of claims on branch {(view.driver or {}).get('branch')}"
     if least is None or row is None:
         return
     if WORDS.index(row["memory"]) < WORDS.index(least):

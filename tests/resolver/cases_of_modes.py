@@ -245,13 +245,19 @@ ISOLATION = [
         one(sharing=share("dra", isolation="limited")),
         one(sharing=share("dra", isolation="isolated")),
         {"pools.pool_a.sharing.memory": "limited", "pools.pool_a.sharing.compute": "counted"},
-        warned="no driver is known to have the call that sets the limit",
+        warned="dra, memory limited: memory that CUDA manages (cudaMallocManaged) is not held back",
     ),
     Case(
         "isolation",
         "by-the-toolkit",
         one(sharing=share("dra"), pins=pins(**OLDER_TOOLKIT)),
         one(sharing=share("dra", isolation="limited"), pins=pins(**OLDER_TOOLKIT)),
+    ),
+    Case(
+        "isolation",
+        "by-a-call-of-the-driver",
+        one(sharing=share("dra"), driver=driver("570")),
+        one(sharing=share("dra", isolation="limited"), driver=driver("570")),
     ),
     Case(
         "isolation",

@@ -60,7 +60,8 @@ class SharingMode(Value):
 
     Where it depends on the driver's branch, a mode has a fact for each range. `limits` is for the
     mode with limits that the setting isolation asks for; those need `cgroup` and `toolkit_from`.
-    `lifted_by` is who gets round a limit: any program of a share, or one that is root, if known.
+    `lifted_by` is who gets round a limit: any program of a share, one that is root, or one for its
+    own share alone, by memory that CUDA manages.
     `shares` is how many one GPU has, in words; `replicas_from` the fewest that can be asked for.
     An encoder or decoder is the pod's own, shared with the others, or as the MIG profile has it.
     """
@@ -72,7 +73,7 @@ class SharingMode(Value):
     branch_upto: Branch | None = None
     memory: Word
     compute: Word
-    lifted_by: Literal["any-client", "root", "unknown"] | None = None
+    lifted_by: Literal["any-client", "root", "managed-memory"] | None = None
     sizes: Literal["whole", "one", "geometry", "any"]
     shares: str
     replicas_from: int | None = None

@@ -49,7 +49,7 @@ ENGINES = {"own": "its own", "shared": "shared, not limited", "profile": "what t
 LIFTED = {
     "any-client": "any program of a share",
     "root": "a program that is root",
-    "unknown": "not known",
+    "managed-memory": "a program whose memory CUDA manages",
     None: "no program",
 }
 
@@ -57,7 +57,7 @@ LIFTED = {
 def _name(mode: SharingMode) -> str:
     first, last = mode.branch_from, mode.branch_upto
     if mode.limits:
-        return f"{mode.mode} with `isolation: limited`"
+        return f"{mode.mode} with `isolation: limited`{f', from R{first}' if first else ''}"
     if first is None and last is None:
         return mode.mode
     if first == last:

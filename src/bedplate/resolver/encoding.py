@@ -298,6 +298,8 @@ class Encoding:
                 facts.add("limits_toolkit", number(mode.value.toolkit_from))
             if mode.value.cgroup is not None:
                 facts.add("limits_cgroup", mode.value.cgroup)
+            if mode.value.limits and mode.value.branch_from is not None:
+                facts.add("limits_branch", int(mode.value.branch_from))
         for bad in self.catalogue.known_bad.values():
             facts.add("bad", bad.id)
             for index, condition in enumerate(bad.value.all):

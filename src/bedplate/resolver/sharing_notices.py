@@ -47,8 +47,8 @@ def of(
         text = "mps limits each client process: a share with two of them has twice its memory"
         yield Notice(text, name)
     if limits:
-        text = "dra, memory limited: no driver is known to have the call that sets the limit"
-        yield Notice(text, name, hint="without it no container of a claim starts", source=source)
+        text = "dra, memory limited: memory that CUDA manages (cudaMallocManaged) is not held back"
+        yield Notice(text, name, hint=STRONGER, source=source)
     if sharing.mode == "dra":
         yield from _driver(name, driver.version, shared, candidates)
 
