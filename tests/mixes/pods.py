@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 
 IMAGE = "docker.io/library/debian:12-slim"
 VARIABLES = ROOT / "playbooks/vars/from_lock.yml"
-#: Prints the cards that the container sees, by UUID and by device node, and stays.
-LOOK = "nvidia-smi -L; ls /dev | grep -E '^nvidia[0-9]+$'; exec sleep 86400"
+#: Prints the cards and MIG devices that the container sees, by UUID and by device node, and stays.
+LOOK = (
+    "nvidia-smi -L; ls /dev/nvidia-caps 2> /dev/null;"
+    " ls /dev | grep -E '^nvidia[0-9]+$'; exec sleep 86400"
+)
+LAST = re.compile("nvidia[0-9]+")
 PENDING = "cannot allocate all claims"
 
 
@@ -61,26 +66,27 @@ class Pods:
             )
 
     def seen(self, name: str) -> list[str]:
-        """Return what a pod sees: UUIDs of its GPU and of what it has of it, then device nodes."""
+        """Return what a pod sees: UUIDs of its GPU and of what it has of it, then device nodes, of
+        MIG's capabilities first."""
         self.running(name)
         said: list[str] = []
 
         def told() -> bool:
             said[:] = self.site.kubectl("logs", name).stdout.splitlines()
-            return any(line.startswith("nvidia") for line in said)
+            return any(LAST.fullmatch(line) for line in said)
 
         wait_for(f"pod {name} says what it sees", told, 60)
         parts = [line.partition("(UUID: ")[2].rstrip(")") for line in said if "UUID" in line]
         return [*parts, *(line for line in said if line.startswith("nvidia"))]
 
-    def waits(self, name: str) -> str:
-        """Return why the scheduler does not place a pod."""
+    def waits(self, name: str, why: str = PENDING) -> str:
+        """Return why the scheduler does not place a pod: for the reason that is expected."""
         reason: list[str] = []
 
         def told() -> bool:
             of = self.get(name)["status"].get("conditions", [])
             reason[:] = [one.get("message", "") for one in of if one["type"] == "PodScheduled"]
-            return bool(reason) and PENDING in reason[0]
+            return bool(reason) and why in reason[0]
 
         wait_for(f"pod {name} waits with a reason", told, 60)
         return reason[0]

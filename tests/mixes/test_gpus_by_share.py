@@ -1,8 +1,5 @@
 """Shares of GPUs in real pods: MPS to its limit and under attack, and a pool that goes from mode to
 mode.
-
-MIG is not here: NVIDIA's device plugin reads the paths of its parts in /proc, which the simulation
-has on hosts only and not in pods.
 """
 
 from __future__ import annotations

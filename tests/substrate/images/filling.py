@@ -263,8 +263,10 @@ class _Filler:
         if isinstance(file, dict):
             return file["text"].encode(), 0o644
         tool, _, name = file.partition(":")
-        if tool == "compiled":
-            source = self.tools["kubernetes"].program(f"{name}.c")
+        if tool in {"compiled", "simulated"}:
+            source = recipes.simulated(file)
+            if tool == "compiled":
+                source = self.tools["kubernetes"].program(f"{name}.c")
             made = self.work / name
             run(
                 [*COMPILE, "-o", str(made), str(source)],

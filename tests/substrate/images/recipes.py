@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bedplate.catalogue.published_facts import Artifact
 
 FOLDER = Path(__file__).parent
+#: What pods have of the simulated GPUs, as C sources.
+SIMULATED = FOLDER.parent / "gpu/pods"
 # Part of every recipe's digest: raise it when the assembler makes something else of a recipe.
 ASSEMBLER = 2
 
@@ -150,18 +152,24 @@ def images(tools: Mapping[str, Tool]) -> list[Image]:
         sources = [file for file in entry.get("files", {}).values() if isinstance(file, str)]
         needed = {source.partition(":")[0] for source in sources}
         compiled = "compiled" in needed
-        needed = (needed - {"compiled"}) | ({"kubernetes"} if compiled else set())
+        needed = (needed - {"compiled", "simulated"}) | ({"kubernetes"} if compiled else set())
+        ours = [simulated(s).read_text() for s in sources if s.startswith("simulated:")]
         if "{flannel_manifest_cni_plugin}" in name:
             needed.add("flannel")
         found.append(
             Image(
                 name=_resolve(name, tools),
-                text=json.dumps(entry, sort_keys=True),
+                text=json.dumps(entry, sort_keys=True) + "".join(ours),
                 tools=tuple(sorted(needed)),
                 **entry,
             )
         )
     return found
+
+
+def simulated(source: str) -> Path:
+    """Return the C source of what an image has as ``simulated:NAME``."""
+    return SIMULATED / f"{source.partition(':')[2]}.c"
 
 
 def files(tools: Mapping[str, Tool]) -> list[File]:
