@@ -276,6 +276,48 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
     eventually(lambda: states(hub) == {"bob": "ready"})
 
 
+def test_environments_are_prepared_before_a_lesson(hub: RunningHub) -> None:
+    """One pod for each student, without a GPU; once the lesson is on, they are gone."""
+    minute = timedelta(minutes=1)
+    lab, fetch = hub.settings["courses"]["lab"], ["gitpuller", "https://git.example/lab", "", "lab"]
+    own = dict(lab)
+    home = {"name": "homes", "mountPath": "/home/jovyan", "subPath": "{username}"}
+    lab |= {"volumes": [{"name": "homes", "emptyDir": {}}], "mounts": [home], "material": fetch}
+    lab["hours"] = lesson(5 * minute, 60 * minute)
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    eventually(lambda: set(pods(hub, "lab")) == {"prepare-ada", "prepare-bea"})
+    eventually(
+        lambda: all(
+            one["status"]["phase"] == "Running" for one in hub.plane.api.get("pods", "v1", "lab")
+        )
+    )
+    (container,) = hub.plane.api.get("pods", "v1", "lab")[1]["spec"]["containers"]
+    assert container["command"] == fetch
+    assert container["volumeMounts"] == [{**home, "subPath": "bea"}]
+    assert SHARE not in str(container["resources"])
+    before = pods(hub, "lab")
+    hub.stop(signal.SIGKILL)
+    asked = hub.log.read_text().count("GET /hub/api/users?limit")
+    hub.start()
+    eventually(lambda: hub.log.read_text().count("GET /hub/api/users?limit") > asked + 1)
+    assert pods(hub, "lab") == before, "another hub prepares again"
+    lab["hours"] = lesson(-5 * minute, 60 * minute)
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    eventually(lambda: pods(hub, "lab") == {})
+    hub.api("POST", "users/bea/server", {"profile": "lab-jax"})
+    (pod,) = eventually(lambda: hub.plane.api.get("pods", "v1", "lab"))
+    hook = pod["spec"]["containers"][0]["lifecycle"]["postStart"]["exec"]["command"]
+    assert hook[-len(fetch) :] == fetch
+    eventually(lambda: states(hub).get("bea") == "ready")
+    hub.api("DELETE", "users/bea/server")
+    eventually(lambda: "bea" not in hub.servers() and pods(hub, "lab") == {})
+    hub.settings["courses"]["lab"] = own
+    hub.stop(signal.SIGTERM)
+    hub.start()
+
+
 def test_a_notebook_asks_for_a_share_of_its_own(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

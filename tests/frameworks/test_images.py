@@ -1,4 +1,4 @@
-"""The images that are built here: the same bytes each time, the proxy's TLS, and TensorFlow's."""
+"""The images that are built here: the same bytes each time, the proxy's TLS, what runs there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ import pytest
 import requests
 
 from bedplate import shipped
-from bedplate.frameworks import hub_objects, hub_proxy, trial
+from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, trial
+from bedplate.hub import prepare
+from bedplate.lock.courses import Course, Share
 from bedplate.mirror import service
 from bedplate.mirror.store import Store, cache
 from tests.schedulers.certificates import Authority
@@ -24,6 +27,7 @@ from tests.substrate.images import fill, known_tools, recipes
 from tests.substrate.images.layers import Layers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from bedplate.mirror import oci
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 #: The digest of its layer before it is compressed, made on another day. It changes with
 #: requirements/node.txt and package-lock.json: take what the failing test prints.
 PROXY = "sha256:29b9c5aabadb27a990024de30ac8e4f490c510c371a8e786cff9f37cd20c9266"
+NOTEBOOK = "quay.io/jupyter/base-notebook:2026-08-24"
 TENSORFLOW = "quay.io/jupyter/tensorflow-notebook:cuda-2026-08-24"
 
 
@@ -117,29 +122,86 @@ def test_the_proxy_answers_by_tls_alone(proxy: oci.Layer, tmp_path: Path) -> Non
         behind.server_close()
 
 
-@pytest.mark.prove
-def test_tensorflow_computes_in_its_image(tmp_path: Path) -> None:
-    """Without a cluster: the mirror's registry and podman, the program that pods run."""
+@contextmanager
+def ready(name: str) -> Iterator[list[str]]:
+    """Fill the mirror with an image; yield the command that runs programs in it by podman."""
     store, tools = Store(cache() / "mirror"), known_tools()
-    fill(store, tools, requested=[TENSORFLOW])
-    (recipe,) = [one for one in recipes.images(tools) if one.name == TENSORFLOW]
-    assert recipe.on_request
-    program = (shipped.templates("jobs") / trial.PROGRAM).read_text()
+    (recipe,) = [one for one in recipes.images(tools) if one.name == name]
+    fill(store, tools, requested=[name] if recipe.on_request else [])
     with service.writable_registry(store, tools["registry"].program("registry")) as port:
-        image = f"127.0.0.1:{port}/{TENSORFLOW}"
+        image = f"127.0.0.1:{port}/{name}"
         # runc can't set podman's own limits on every machine.
         machine = Machine.here()
         command = ["podman", "run", "--rm", "--interactive", "--tls-verify=false", "--network=none"]
         command += [f"--ulimit=nofile={machine.nofile}", f"--ulimit=nproc={machine.nproc}"]
+        yield [*command, image]
+        subprocess.run(["podman", "image", "rm", image], capture_output=True, check=False)
+
+
+@pytest.mark.prove
+def test_tensorflow_computes_in_its_image() -> None:
+    """Without a cluster: the mirror's registry and podman, the program that pods run."""
+    program = (shipped.templates("jobs") / trial.PROGRAM).read_text()
+    with ready(TENSORFLOW) as command:
         done = subprocess.run(
-            [*command, image, "python3", "-", "tensorflow", "2.20.0", trial.CPU],
+            [*command, "python3", "-", "tensorflow", "2.20.0", trial.CPU],
             input=program,
             capture_output=True,
             text=True,
             check=False,
         )
-        subprocess.run(["podman", "image", "rm", image], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
     assert json.loads(line)["cuda"] is None
     assert set(json.loads(line)["computed"].values()) == {64.0**3}
+
+
+@pytest.mark.prove
+def test_material_comes_into_a_home_and_what_a_student_changed_stays(tmp_path: Path) -> None:
+    """The notebook's image and its nbgitpuller, with the commands of the hub; Git over a folder."""
+    home, source = tmp_path / "home", tmp_path / "lesson"
+    for folder in (home, source):
+        folder.mkdir()
+    git = [
+        "git",
+        "-C",
+        str(source),
+        "-c",
+        "safe.directory=*",
+        "-c",
+        "user.name=ada",
+        "-c",
+        "user.email=ada@example.org",
+    ]
+
+    def publish(name: str, text: str) -> None:
+        (source / name).write_text(text)
+        for command in (["add", name], ["commit", "--quiet", "--message", name]):
+            subprocess.run([*git, *command], check=True)
+        subprocess.run(["chown", "-R", "1000:100", str(tmp_path)], check=True)
+
+    subprocess.run([*git, "init", "--quiet", "--initial-branch=main"], check=True)
+    publish("first.txt", "one")
+    fetch = hub_settings.material(course("file:///lesson#main"))
+    with ready(NOTEBOOK) as command:
+        mounts = [f"--volume={home}:/home/jovyan", f"--volume={source}:/lesson:ro"]
+        command[2:2] = [*mounts, "--user=1000:100", "--entrypoint="]
+        done = subprocess.run([*command, *fetch], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (home / "lesson/first.txt").read_text() == "one"
+        (home / "lesson/first.txt").write_text("one, and an answer")
+        publish("second.txt", "two")
+        default = hub_settings.material(course("file:///lesson"))  # of its default branch
+        at_start = ["sh", "-c", prepare.AT_START, "material", *default]
+        subprocess.run([*command, *at_start], capture_output=True, check=True)
+        assert (home / "lesson/second.txt").read_text() == "two"
+        assert (home / "lesson/first.txt").read_text() == "one, and an answer"
+        # A notebook starts, too, where the material cannot be had.
+        at_start[-3] = "file:///nowhere"
+        subprocess.run([*command, *at_start], capture_output=True, check=True)
+
+
+def course(material: str) -> Course:
+    """Return a course with material."""
+    share = Share(resource="nvidia.com/gpu", count=1)
+    return Course(students=2, share=share, pool="pool_gpu", idle_timeout_s=60, material=material)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.hub import prepare
 from bedplate.hub.classes import state_of
 from bedplate.hub.courses import Course, settings
 from bedplate.hub.places import Place, Room, place_of, room_of
@@ -80,6 +81,31 @@ def test_a_student_reads_when_the_course_takes_place(
         f"The next lesson starts on {begins}."
     )
     assert course().timetable(at(now)) == "intro takes place at any time."
+
+
+def test_environments_are_prepared_half_an_hour_before_a_lesson() -> None:
+    homes = {"hours": ["Mon 10:00-12:00"], "volumes": [{"name": "homes"}]}
+    moments = ("08:29", "08:30", "08:59", "09:00", "10:30")  # Berlin is an hour ahead
+    found = [at(f"2026-11-23T{one}:00+00:00") for one in moments]
+    assert [prepare.due(course(**homes), one) for one in found] == [False, True, True, False, False]
+    assert not prepare.due(course(hours=homes["hours"]), found[1]), "nothing to prepare"
+    assert not prepare.due(course(volumes=homes["volumes"]), found[1]), "it is always on"
+
+
+def test_few_environments_are_prepared_at_once_and_each_once() -> None:
+    def pod(user: str, phase: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": {prepare.USER: user}}, "status": {"phase": phase}}
+
+    found = course(members=["group:physics", "zoe"], teachers=["ada"])
+    users = {f"s{number}": frozenset({"course-intro"}) for number in range(9)}
+    users |= {"bob": frozenset({"physics"}), "eve": frozenset({"course-other"})}
+    assert prepare.missing(found, users, []) == ["ada", "bob", "s0", "s1", "s2"]
+    pods = [pod("ada", "Succeeded"), pod("bob", "Failed"), pod("s0", "Running"), pod("s1", "")]
+    assert prepare.missing(found, users, pods) == ["s2", "s3", "s4"]
+    pods += [pod(f"s{number}", "Pending") for number in range(2, 9)]
+    assert prepare.missing(found, users, pods) == []
+    ended = [pod(name, "Succeeded") for name in ("ada", "bob", *(f"s{n}" for n in range(9)))]
+    assert prepare.missing(found, users, ended) == ["zoe"]
 
 
 @pytest.mark.parametrize(

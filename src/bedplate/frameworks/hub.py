@@ -11,7 +11,7 @@ import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
-from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
+from bedplate.frameworks import hub_images, hub_objects, hub_proxy, hub_settings
 from bedplate.stackconfig import StackError
 from bedplate.stackrefs import MANAGED
 
@@ -87,6 +87,8 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
             artifact.image(site, lock, "hub-proxy"), mark, encrypted=tls is not None
         )
         self._made(name, proxy, before)
+        for one in hub_images.daemons(lock, settings):
+            self._made(name, one, [namespace])
         self._made(
             name, hub_objects.hub_deployment(artifact.image(site, lock, "hub"), mark), before
         )

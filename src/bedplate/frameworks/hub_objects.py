@@ -55,7 +55,8 @@ def _object(
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
-def _app(name: str) -> dict[str, str]:
+def app(name: str) -> dict[str, str]:
+    """Return the label of what belongs to a part of the hub."""
     return {"app.kubernetes.io/name": f"bedplate-{name}"}
 
 
@@ -251,15 +252,15 @@ def network_policies() -> list[Object]:
 
     def policy(name: str, about: str, *ingress: Object) -> Object:
         spec = {
-            "podSelector": {"matchLabels": _app(name)},
+            "podSelector": {"matchLabels": app(name)},
             "policyTypes": ["Ingress"],
             "ingress": list(ingress),
         }
         return _object("networking.k8s.io/v1", "NetworkPolicy", name, about, spec=spec)
 
     students = {"namespaceSelector": {}, "podSelector": {"matchLabels": STUDENTS}}
-    here = {"podSelector": {"matchLabels": _app(HUB)}}
-    proxy = {"podSelector": {"matchLabels": _app(PROXY)}}
+    here = {"podSelector": {"matchLabels": app(HUB)}}
+    proxy = {"podSelector": {"matchLabels": app(PROXY)}}
     return [
         policy(
             HUB,
@@ -335,9 +336,9 @@ def services(*, encrypted: bool = False) -> list[Object]:
     """Return the addresses: that which users reach first, of the hub, and of the proxy's API."""
     public = 443 if encrypted else 80
 
-    def service(name: str, app: str, about: str, port: int, target: int, **more: Any) -> Object:
+    def service(name: str, part: str, about: str, port: int, target: int, **more: Any) -> Object:
         ports = [{"name": "http", "port": port, "targetPort": target}]
-        spec = {"selector": _app(app), "ports": ports, **more}
+        spec = {"selector": app(part), "ports": ports, **more}
         return _object("v1", "Service", name, about, spec=spec)
 
     return [
@@ -443,10 +444,10 @@ def deployment(name: str, about: str, mark: str, **spec: Any) -> Object:
         spec={
             "replicas": 1,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": _app(name)},
+            "selector": {"matchLabels": app(name)},
             "template": {
                 "metadata": {
-                    "labels": {**MANAGED, **_app(name)},
+                    "labels": {**MANAGED, **app(name)},
                     "annotations": {"bedplate.io/configuration": mark},
                 },
                 "spec": {"enableServiceLinks": False, "securityContext": security, **spec},

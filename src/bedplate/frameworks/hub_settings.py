@@ -80,6 +80,7 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "hours": course.hours,
         "idle_timeout": course.idle_timeout_s,
         "students": course.students,
+        "material": material(course),
         "members": course.members,
         "teachers": course.teachers,
         "volumes": [*data["volumes"], hub_objects.MAGIC_VOLUME],
@@ -113,6 +114,15 @@ def about(lock: Lock, course: Course, framework: str) -> str:
     memory = f", {course.share.user_mib} MiB for your program" if course.share.user_mib else ""
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
     return f"{framework.capitalize()} on {each}{memory}{home}."
+
+
+def material(course: Course) -> list[str]:
+    """Return nbgitpuller's command: it fetches the material, and keeps what a student changed."""
+    if course.material is None:
+        return []
+    address, _, branch = course.material.partition("#")
+    folder = address.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    return ["gitpuller", address, branch, f"{volumes.HOME}/{folder}"]
 
 
 def environment(course: Course, framework: str) -> dict[str, str]:

@@ -92,7 +92,7 @@ def _caches(lock: Lock, image: str) -> Iterator[Object]:
         if not cached(lock, data):
             continue
         pools = {course.pool for course in courses if data in course.datasets}
-        hosts = sorted({host for pool in pools for host in _hosts(lock, pool)})
+        hosts = sorted({host for pool in pools for host in nodes(lock, pool)})
         kept = (
             lock.cluster.storage.datasets[data] if lock.cluster and lock.cluster.storage else None
         )
@@ -107,7 +107,7 @@ def _homes(lock: Lock, course: Course) -> Volume | None:
 
 def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
     course = courses_of(lock)[name]
-    hosts = _hosts(lock, course.pool)
+    hosts = nodes(lock, course.pool)
     homes = _homes(lock, course)
     if homes is not None:
         yield _folder(name, homes, hosts, image)
@@ -131,7 +131,8 @@ def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
         yield from _claimed(volume, (name, claim), about, (UNCOUNTED, "ReadOnlyMany"), spec)
 
 
-def _hosts(lock: Lock, pool: str) -> list[str]:
+def nodes(lock: Lock, pool: str) -> list[str]:
+    """Name the nodes of a pool."""
     return sorted(
         name
         for name, host in lock.hosts.items()
@@ -152,9 +153,14 @@ def _source(kept: Volume, hosts: list[str], *, folder: str = "", read_only: bool
     return {"local": {"path": path}, **mounted, **_on(hosts)}
 
 
+def terms(hosts: list[str]) -> Object:
+    """Return what selects these nodes."""
+    wanted = [{"key": HOST, "operator": "In", "values": hosts}]
+    return {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
+
+
 def _on(hosts: list[str]) -> Object:
-    terms = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": hosts}]}]
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    return {"nodeAffinity": {"required": terms(hosts)}}
 
 
 def _claimed(

@@ -17,11 +17,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
+from bedplate.hub import prepare
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.places import KUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 EVERY: Final = 10
 WARN: Final = timedelta(minutes=10)
@@ -42,6 +43,9 @@ class Api(Protocol):
     async def get(self, path: str) -> Any:
         """Return the object at a path."""
 
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Make an object below a path."""
+
     async def patch(self, path: str, body: dict[str, Any]) -> Any:
         """Merge into the object at a path."""
 
@@ -54,6 +58,9 @@ class Hub(Protocol):
 
     async def servers(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         """Return the servers that run, start or stop, by user and server name."""
+
+    async def users(self) -> Mapping[str, frozenset[str]]:
+        """Return all users with the groups that they are in."""
 
     async def start(self, user: str, server: str, profile: str) -> None:
         """Start a server, or take it up where its pod is."""
@@ -68,14 +75,20 @@ class Hub(Protocol):
 class Classes:
     """One step after the other; each survives the failure of the others."""
 
-    def __init__(self, api: Api, hub: Hub, known: Settings) -> None:
-        self._api, self._hub, self._known = api, hub, known
+    def __init__(
+        self, api: Api, hub: Hub, known: Settings, slug: Callable[[str], str] = str
+    ) -> None:
+        self._api, self._hub, self._known, self._slug = api, hub, known, slug
 
     async def step(self, now: datetime) -> None:
         """Bring all courses to where the clock says they are."""
         servers = await self._hub.servers()
         for course in self._known.courses.values():
-            for part in (self._hours(course, now), self._pods(course, now, servers)):
+            for part in (
+                self._hours(course, now),
+                self._pods(course, now, servers),
+                self._prepare(course, now),
+            ):
                 try:
                     await part
                 except Exception:
@@ -91,6 +104,21 @@ class Classes:
         if found != wanted and {found, wanted} <= {OPEN, HELD}:  # another hold is an operator's
             log.info("course %s: stop policy %s becomes %s", course.name, found, wanted)
             await self._api.patch(path, {"spec": {"stopPolicy": wanted}})
+
+    async def _prepare(self, course: Course, now: datetime) -> None:
+        """Prepare the students' environments before a lesson; clear up once it has begun."""
+        path = f"/api/v1/namespaces/{course.name}/pods"
+        listed = (await self._api.get(f"{path}?labelSelector={prepare.LABEL}"))["items"]
+        if prepare.due(course, now):
+            for user in prepare.missing(course, await self._hub.users(), listed):
+                log.info("course %s: the environment of %s is prepared", course.name, user)
+                await self._api.post(path, prepare.pod(course, user, self._slug(user)))
+            return
+        for pod in listed:
+            if pod["status"].get("phase") == "Failed":
+                log.warning("%s/%s failed", course.name, pod["metadata"]["name"])
+            if "deletionTimestamp" not in pod["metadata"]:
+                await self._api.delete(f"{path}/{pod['metadata']['name']}")
 
     async def _pods(
         self,
@@ -178,17 +206,25 @@ class Http:
 
     async def servers(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Return the servers that run, start or stop."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        offset, size = 0, 200
+        return {
+            (user["name"], name): server
+            for user in await self._listed("state=active&")
+            for name, server in (user.get("servers") or {}).items()
+        }
+
+    async def users(self) -> dict[str, frozenset[str]]:
+        """Return all users with their groups."""
+        return {one["name"]: frozenset(one.get("groups", ())) for one in await self._listed()}
+
+    async def _listed(self, query: str = "") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        size = 200
         while True:
-            url = f"{self._url}/users?state=active&limit={size}&offset={offset}"
+            url = f"{self._url}/users?{query}limit={size}&offset={len(found)}"
             users = json.loads(await self._ask("GET", url))
-            for user in users:
-                for name, server in (user.get("servers") or {}).items():
-                    found[user["name"], name] = server
+            found += users
             if len(users) < size:
                 return found
-            offset += size
 
     async def start(self, user: str, server: str, profile: str) -> None:
         """Start a server."""
@@ -229,6 +265,7 @@ async def main() -> None:
     """Step until the hub ends this process, or is gone."""
     import aiohttp
     from kubernetes_asyncio import client, config
+    from kubespawner.slugs import safe_slug
 
     from bedplate.hub.kube import Kube
 
@@ -241,7 +278,8 @@ async def main() -> None:
     async with client.ApiClient() as api, aiohttp.ClientSession(timeout=time) as session:
         hub = Http(session, os.environ["JUPYTERHUB_API_URL"], os.environ["JUPYTERHUB_API_TOKEN"])
         known = settings()
-        classes = Classes(Kube(api), hub, known)
+        # As KubeSpawner writes `{username}`.
+        classes = Classes(Kube(api), hub, known, lambda name: safe_slug(name, max_length=48))
         parent = os.getppid()
         while os.getppid() == parent:  # a hub that is gone starts another one of this
             try:

@@ -37,7 +37,7 @@ class Course:
     """A course of the site; `name` is also that of its namespace and ClusterQueue.
 
     `limits` are the extended resources of a student's pod by name, `volumes` and `mounts` are as
-    Kubernetes has them, with `{username}` for who it is.
+    Kubernetes has them, with `{username}` for who it is. `material` is the command that fetches it.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Course:
     students: int = 0
     volumes: list[dict[str, Any]] = field(default_factory=list)
     mounts: list[dict[str, Any]] = field(default_factory=list)
+    material: list[str] = field(default_factory=list)
 
     def admits(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user may use the course: by name, by a group, or by having enrolled."""

@@ -106,7 +106,7 @@ c.JupyterHub.services = [
 c.JupyterHub.load_roles = [
     {
         "name": "classes",
-        "scopes": ["list:users", "read:servers", "servers", "access:servers"],
+        "scopes": ["list:users", "read:users:groups", "read:servers", "servers", "access:servers"],
         "services": ["classes"],
     }
 ]

@@ -18,6 +18,10 @@ class Kube:
         """Return the object at a path."""
         return await self._call("GET", path)
 
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Make an object below a path."""
+        return await self._call("POST", path, body=body)
+
     async def patch(self, path: str, body: dict[str, Any]) -> Any:
         """Merge into the object at a path."""
         return await self._call("PATCH", path, body=body, content=MERGE)
@@ -34,7 +38,7 @@ class Kube:
             method,
             header_params={"Accept": "application/json", "Content-Type": content},
             body=body,
-            response_types_map={200: "object", 202: "object"},
+            response_types_map={200: "object", 201: "object", 202: "object"},
             auth_settings=["BearerToken"],
             _return_http_data_only=True,
             _request_timeout=SECONDS,

@@ -19,6 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
+from bedplate.hub import prepare
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.kube import Kube
 from bedplate.hub.places import Places
@@ -120,6 +121,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             "extra_resource_guarantees": course.limits,
             "volumes": course.volumes,
             "volume_mounts": course.mounts,
+            "lifecycle_hooks": prepare.at_start(course),
         }
 
     async def _chosen(self) -> Course:

@@ -42,6 +42,7 @@ class Course(Part):
     teachers: list[str] = []
     members: list[str] = []
     datasets: list[str] = []
+    material: str | None = None
 
 
 class OAuth(Part):

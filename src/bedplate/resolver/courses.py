@@ -93,6 +93,7 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
         teachers=course.teachers,
         members=course.members,
         datasets=course.datasets,
+        material=course.material,
     )
 
 

@@ -22,6 +22,7 @@ TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 HOURS = rf"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) {TIME}-({TIME}|24:00)$"
 IDLE = r"^[1-9][0-9]*(s|m|h)$"
 FOLDER = r"^/[^\s:]*$"
+GIT = r"^https?://[^\s/@#]+/[^\s@#]+(#[A-Za-z0-9][\w./-]*)?$"
 FILE = r"^[^/\s.][^\s:]*$"
 SERVER = r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$"
 ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
@@ -71,7 +72,8 @@ class Course(Wish):
 
     `name` is also that of its team, queue and namespace. `share` is a part of a GPU, memory of one,
     or whole GPUs. Without `hours` the course takes place always. `storage` is the home of each
-    student, which stays; without it a student has none. `datasets` are read-only.
+    student, which stays; without it a student has none. `datasets` are read-only. `material` is the
+    address of a repository of Git, with `#BRANCH` where it is not the default one.
     """
 
     name: Name
@@ -85,6 +87,7 @@ class Course(Wish):
     teachers: list[Member] = []
     members: list[Member] = []
     datasets: list[Name] = []
+    material: Annotated[str, Field(pattern=GIT)] | None = None
 
 
 class OAuth(Wish):
