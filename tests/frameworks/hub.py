@@ -10,7 +10,9 @@ import json
 import os
 import re
 import ssl
+import tempfile
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,15 +20,18 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 import yaml
 
+from bedplate.frameworks import hub_objects
 from tests.environments import python
+from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kueue import RunningKueue
+from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.nodes import add_nodes
 from tests.schedulers.processes import Process, free_port
 
 if TYPE_CHECKING:
     import signal
-
-    from tests.schedulers.control_plane import ControlPlane
-    from tests.schedulers.kubelets import KubeletDouble
-    from tests.schedulers.kueue import RunningKueue
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 #: The same packages as in the image of the hub.
@@ -34,6 +39,7 @@ PACKAGES = ROOT / "tests/substrate/images/requirements/hub.txt"
 ACCOUNT = "system:serviceaccount:bedplate-hub:hub"
 ADMIN = "admin-of-the-tests-0123456789abcdef"
 VERSION = "5.5.4"
+SHARE = "nvidia.com/gpu"
 NO_CONTENT = 204
 PASSWORD = "correct horse battery"
 
@@ -230,6 +236,33 @@ class RunningHub:
         except requests.RequestException:
             pass
         return found
+
+
+def course(name: str, **more: Any) -> dict[str, Any]:
+    """Return a course as the hub's settings have it."""
+    profile = {"slug": f"{name}-jax", "title": name, "about": "A tenth of a GPU.", "image": "x/y:1"}
+    return {"limits": {SHARE: "1"}, "teachers": ["ada"], "profiles": [profile], **more}
+
+
+@contextmanager
+def hub_of(teams: dict[str, Any], courses: dict[str, Any], gpus: int = 8) -> Iterator[RunningHub]:
+    """Run control plane, Kueue and kubelets on one node; yield a hub that is to be started."""
+    order = {"queue": {"order": "StrictFIFO"}}
+    lock = lock_of({"pool_class": [{}]}, teams, gpus=gpus, preset=order)
+    with (
+        tempfile.TemporaryDirectory(prefix="bedplate-hub-") as folder,
+        ControlPlane(Path(folder), aggregates=True) as plane,
+        Standin() as standin,
+        KubeletDouble(plane.api, "127.0.0.1") as kubelets,
+    ):
+        kueue = RunningKueue(plane, lock, places=True)
+        add_nodes(plane.api, nodes_of(lock))
+        kueue.configure(lock)
+        plane.namespace(hub_objects.NAMESPACE)
+        settings = {"zone": "UTC", "sign_in": "native", "admins": ["ada"], "courses": courses}
+        for one in hub_objects.rights(courses):
+            plane.api.apply(one)
+        yield RunningHub(plane, standin, settings, kueue, kubelets)
 
 
 class Browser:

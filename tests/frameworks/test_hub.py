@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import re
 import signal
-import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.frameworks import hub_objects
+from bedplate.frameworks import hub_images, hub_objects
 from bedplate.hub import magic
-from tests.frameworks.hub import ACCOUNT, PASSWORD, Browser, KubeletLogs, RunningHub, Standin
+from tests.frameworks.hub import (
+    ACCOUNT,
+    PASSWORD,
+    SHARE,
+    Browser,
+    KubeletLogs,
+    RunningHub,
+    course,
+    hub_of,
+)
 from tests.schedulers.api import ApiError, eventually
-from tests.schedulers.control_plane import ControlPlane
-from tests.schedulers.kubelets import KubeletDouble, Span
-from tests.schedulers.kueue import API, RunningKueue
-from tests.schedulers.locks import lock_of, nodes_of
-from tests.schedulers.nodes import add_nodes
+from tests.schedulers.kueue import API
 from tests.schedulers.workloads import pod_spec
 from tests.site.cluster import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SHARE = "nvidia.com/gpu"
+    from tests.schedulers.kubelets import Span
+
 CODE = "LEARN-MORE"
 TEAMS = {
     "intro": {"gpus": {"pool_class": (2, 0)}, "members": ["ada"]},
@@ -35,12 +39,6 @@ TEAMS = {
     "crowd": {"gpus": {"pool_class": (5, 0)}, "members": ["ada"]},
 }
 CROWD = [f"s{number:02}" for number in range(1, 51)]
-
-
-def course(name: str, **more: Any) -> dict[str, Any]:
-    """Return a course as the hub's settings have it."""
-    profile = {"slug": f"{name}-jax", "title": name, "about": "A tenth of a GPU.", "image": "x/y:1"}
-    return {"limits": {SHARE: "1"}, "teachers": ["ada"], "profiles": [profile], **more}
 
 
 def lesson(begin: timedelta, end: timedelta) -> list[str]:
@@ -54,30 +52,12 @@ def lesson(begin: timedelta, end: timedelta) -> list[str]:
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RunningHub]:
     """Start a control plane, Kueue, and the hub of three courses, with two, one and five shares."""
-    lock = lock_of({"pool_class": [{}]}, TEAMS, gpus=8, preset={"queue": {"order": "StrictFIFO"}})
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-hub-") as folder,
-        ControlPlane(Path(folder), aggregates=True) as plane,
-        Standin() as standin,
-        KubeletDouble(plane.api, "127.0.0.1") as kubelets,
-    ):
-        kueue = RunningKueue(plane, lock, places=True)
-        add_nodes(plane.api, nodes_of(lock))
-        kueue.configure(lock)
-        plane.namespace(hub_objects.NAMESPACE)
-        settings = {
-            "zone": "UTC",
-            "sign_in": "native",
-            "admins": ["ada"],
-            "courses": {
-                "intro": course("intro"),
-                "lab": course("lab", members=["bea"]),
-                "crowd": course("crowd", members=CROWD),
-            },
-        }
-        for one in hub_objects.rights(settings["courses"]):
-            plane.api.apply(one)
-        found = RunningHub(plane, standin, settings, kueue, kubelets)
+    courses = {
+        "intro": course("intro"),
+        "lab": course("lab", members=["bea"]),
+        "crowd": course("crowd", members=CROWD),
+    }
+    with hub_of(TEAMS, courses) as found:
         found.secret("code-intro", CODE)
         found.secret("account-ada", "a-password-of-ada")
         found.secret("account-bea", "a-password-of-bea")
@@ -316,6 +296,24 @@ def test_environments_are_prepared_before_a_lesson(hub: RunningHub) -> None:
     hub.settings["courses"]["lab"] = own
     hub.stop(signal.SIGTERM)
     hub.start()
+
+
+def test_images_are_kept_on_the_nodes_of_a_pool(hub: RunningHub) -> None:
+    api, images = hub.plane.api, ["x/y:1", "x/z:1"]
+    made = hub_images.daemon("pool_class", images, ["pool-class-0"])
+    api.apply(made)
+
+    def kept() -> list[list[str]]:
+        listed = api.get("pods", "v1", hub_objects.NAMESPACE)
+        return [
+            [container["image"] for container in one["spec"]["containers"]]
+            for one in listed
+            if one["status"]["phase"] == "Running" and one["spec"]["nodeName"] == "pool-class-0"
+        ]
+
+    eventually(lambda: kept() == [images])
+    api.delete(api.path_of(made))
+    eventually(lambda: kept() == [])
 
 
 def test_a_notebook_asks_for_a_share_of_its_own(

@@ -94,6 +94,8 @@ def test_the_hub_starts_after_all_that_it_reads(monkeypatch: pytest.MonkeyPatch)
         assert {"hub-secrets", "hub-namespace-bedplate-hub"} <= one.depends_on
         assert "hub-configmap-bedplate-hub-hub" in one.depends_on
         assert "hub-rolebinding-intro-bedplate-hub" in one.depends_on
+    (daemon,) = engine.seen["kubernetes:apps/v1:DaemonSet"]
+    assert "registry/notebook-jax@sha256:0" in str(daemon.inputs["spec"])
 
 
 def test_settings_have_the_numbers_that_students_read() -> None:
@@ -108,6 +110,11 @@ def test_settings_have_the_numbers_that_students_read() -> None:
         "BEDPLATE_SHARES_URL": "http://bedplate-shares.bedplate-hub:8082/services/shares/intro",
         "PYTHONPATH": "/etc/bedplate/python",
     }
+    assert course["material"] == []
+    address = "https://git.example.org/ada/intro.git"
+    for given, branch in ((address, ""), (f"{address}#autumn", "autumn")):
+        of = hub_settings.settings(lock(material=given), str)["courses"]["intro"]
+        assert of["material"] == ["gitpuller", address, branch, "/home/jovyan/intro"]
     bare = hub_settings.settings(lock(frameworks=[]), str)
     assert bare["courses"]["intro"]["profiles"][0]["image"] == "notebook-base"
 

@@ -26,10 +26,11 @@ def daemons(lock: Lock, settings: Mapping[str, Any]) -> Iterator[hub.Object]:
             if course.pool == pool
             for profile in settings["courses"][name]["profiles"]
         }
-        yield _daemon(pool, sorted(images), volumes.nodes(lock, pool))
+        yield daemon(pool, sorted(images), volumes.nodes(lock, pool))
 
 
-def _daemon(pool: str, images: list[str], hosts: list[str]) -> hub.Object:
+def daemon(pool: str, images: list[str], hosts: list[str]) -> hub.Object:
+    """Return the DaemonSet that keeps images on hosts."""
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     about = f"Keeps the images of courses' notebooks on the nodes of {pool}."
     labels = hub.app(f"images-{pool.replace('_', '-')}")
