@@ -34,7 +34,10 @@ def now() -> str:
 
 @dataclass
 class Span:
-    """When a pod ran, by the monotonic clock, and what it held of its node's extended resources."""
+    """When a pod ran, by the monotonic clock, and what it held of its node's extended resources.
+
+    `stopped`: it was deleted before it was done.
+    """
 
     namespace: str
     name: str
@@ -43,6 +46,7 @@ class Span:
     devices: int
     start: float
     end: float | None = None
+    stopped: bool = False
 
 
 class KubeletDouble:
@@ -96,7 +100,7 @@ class KubeletDouble:
             return
         if "deletionTimestamp" in meta and f"{uid} gone" not in self._known:
             self._known.add(f"{uid} gone")
-            self._ended(uid)
+            self._ended(uid, stopped=True)
             self._do(lambda: self._delete(meta))
         elif uid not in self._known and pod["status"]["phase"] == "Pending":
             self._known.add(uid)
@@ -125,9 +129,9 @@ class KubeletDouble:
         self._ended(pod["metadata"]["uid"])
         self._status(pod, "Succeeded", ready=False)
 
-    def _ended(self, uid: str) -> None:
+    def _ended(self, uid: str, *, stopped: bool = False) -> None:
         if uid in self.spans and self.spans[uid].end is None:
-            self.spans[uid].end = time.monotonic()
+            self.spans[uid].end, self.spans[uid].stopped = time.monotonic(), stopped
 
     def _status(self, pod: dict[str, Any], phase: str, *, ready: bool) -> None:
         meta = pod["metadata"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import time
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
 WEIGHTS = {"one": 1.0, "two": 1.0, "double": 2.0}
 GPUS, NODES = 8, 8
 WITHIN = 0.05
-#: A workload is stopped when the teams that were away come back, and by chance once more.
-EVICTIONS = 2
+#: Kueue has no bound. What it stops keeps its place in the queue, by the time of its creation: it
+#: is the next of its team to be admitted, where another job has left a GPU, and as the newest the
+#: first to be stopped when a team with a smaller share asks for that GPU. A few small jobs go round
+#: so (python -m tests.benchmarks.evictions); they have hardly begun each time.
+EVICTIONS = 40
+#: Of the GPU seconds of all jobs that were done, in runs that were stopped. The model has 0.03.
+LOST = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +104,9 @@ def fairness(kueue: RunningKueue, number: int, seconds: tuple[float, float], see
         eventually(
             lambda: all(holds(one, "Finished") for one in kueue.workloads(*WEIGHTS)), 1500, pause=2
         )
+        ran = list(kubelets.spans.values())
+    lost = sum(one.devices * (one.end - one.start) for one in ran if one.stopped and one.end)
+    done = sum(one.devices * (one.end - one.start) for one in ran if not one.stopped and one.end)
     told = [evictions(one) for one in kueue.workloads(*WEIGHTS)]
     assert len(told) == sum(map(len, jobs.values())) + int(number / sum(WEIGHTS.values()))
     used = {team: held(spans, team, settled, end) for team in WEIGHTS}
@@ -112,7 +121,11 @@ def fairness(kueue: RunningKueue, number: int, seconds: tuple[float, float], see
         "seconds of submitting": settled - came,
         "GPUs in use of 64": total / (end - settled),
         "evictions of one workload, at most": float(max(told)),
+        "evictions": float(sum(told)),
         "workloads that were evicted": float(sum(one > 0 for one in told)),
+        "workloads that were evicted more than twice": float(sum(one > 2 for one in told)),
+        "GPU seconds lost by evictions / of jobs that were done": lost / done,
+        "load of the machine": os.getloadavg()[0],
     }
 
 
@@ -163,3 +176,4 @@ def test_a_thousand_jobs_share_by_weight(
     for team in WEIGHTS:
         assert abs(found[f"share of {team} by its ideal"] - 1) <= WITHIN, found
     assert found["evictions of one workload, at most"] <= EVICTIONS, found
+    assert found["GPU seconds lost by evictions / of jobs that were done"] <= LOST, found
