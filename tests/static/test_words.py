@@ -31,6 +31,8 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("inventories/*/group_vars/**/*.yml", settings),
     ("examples/**/*.yml", settings),
     ("stacks/*/Pulumi.yaml", settings),
+    ("src/bedplate/catalogue/facts/*.yml", settings),
+    ("src/bedplate/presets/*.yml", settings),
     ("src/bedplate/**/*.py", messages),
     ("plugins/*/*.py", messages),
 ]
