@@ -22,6 +22,7 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("README.md", page),
     ("CHANGELOG.md", page),
     ("docs/*.md", page),
+    ("docs/adr/*.md", page),
     ("roles/*/README.md", page),
     ("playbooks/**/*.yml", tasks),
     ("roles/**/*.yml", tasks),
