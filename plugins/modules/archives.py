@@ -38,6 +38,10 @@ options:
         description: Its SHA-256, or the URL of a checksum file that names it.
         type: str
         required: true
+      size:
+        description: Its size in bytes, where it is known. A download that is longer is cut off.
+        type: int
+        default: 0
       layout:
         description:
           - A tar archive, a Debian package, or a file that is itself the program.
@@ -122,6 +126,7 @@ SPEC: dict[str, Any] = {
     "version": {"type": "str", "required": True},
     "url": {"type": "str", "required": True},
     "sha256": {"type": "str", "required": True},
+    "size": {"type": "int", "default": 0},
     "layout": {"type": "str", "choices": ["tar", "deb", "file"], "default": "tar"},
     "strip": {"type": "int", "default": 0},
     "members": {"type": "list", "elements": "str", "default": []},
@@ -138,6 +143,7 @@ def archive_of(wish: dict[str, Any]) -> Archive:
         version=wish["version"],
         url=wish["url"],
         sha256=wish["sha256"],
+        size=wish["size"],
         dest=dest,
         layout=wish["layout"],
         strip=wish["strip"],

@@ -164,9 +164,9 @@ def _memory(site: Path, lock: dict[str, Any]) -> dict[str, int]:
 def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
     """Return where each file of the lock comes from, and the digests of its images.
 
-    `artifacts` has `version`, `url` (at the mirror, where the site has one) and `sha256` by name;
-    `images` has digests by name, apart for the hosts that pull them before they join. Raises
-    LockError without a bill, or with one that is out of date.
+    `artifacts` has `version`, `url` (at the mirror, where the site has one), `sha256` and `size` in
+    bytes by name; `images` has digests by name, apart for the hosts that pull them before they
+    join. Raises LockError without a bill, or with one that is out of date.
     """
     if lock.cluster is None:
         return {"artifacts": {}, "images": {}}  # all files and images are the cluster's
@@ -183,7 +183,12 @@ def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
         images[hosts.replace("-", "_")][name] = image.digest
     return {
         "artifacts": {
-            name: {"version": file.version, "url": places.file(file.url), "sha256": file.sha256}
+            name: {
+                "version": file.version,
+                "url": places.file(file.url),
+                "sha256": file.sha256,
+                "size": file.size,
+            }
             for name, file in bill.files.items()
         },
         "images": images,

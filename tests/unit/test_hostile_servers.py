@@ -138,6 +138,39 @@ def test_a_download_has_a_largest_size(answer: object, serve: Serve, place: Path
     assert list(place.parent.iterdir()) == []
 
 
+LONGER = {
+    "gushes": gush,
+    "announces": drip(OK + b"Content-Length: 1001\r\n\r\n"),
+    "in chunks": lambda connection: connection.sendall(
+        OK + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1f4\r\n" + b"x" * 500 + b"\r\n") * 3
+    ),
+}
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("answer", LONGER.values(), ids=LONGER)
+def test_a_file_of_known_size_is_cut_off_there(
+    answer: object,
+    serve: Serve,  # type: ignore[valid-type]
+    place: Path,
+) -> None:
+    """The archive is one of a bill, which names its size."""
+    archive = archives.Archive(
+        "tool",
+        "1",
+        serve(answer) + "/tool",
+        "a" * 64,
+        str(place),
+        "file",
+        members=("x",),
+        size=1000,
+    )
+    (problem,) = archives.ensure([archive]).problems
+    assert "the download was ended — http://127.0.0.1:" in problem
+    assert "got more than 1000 bytes / allowed at most 1000 bytes, " in problem
+    assert not place.exists()
+
+
 def test_a_disk_is_not_filled(serve: Serve, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[valid-type]
     free = [7 << 20]
 

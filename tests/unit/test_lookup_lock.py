@@ -13,6 +13,7 @@ import pytest
 
 from bedplate import cli
 from bedplate import locked_site as module
+from bedplate.bill import load_bill
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.locked_site import locked_site
@@ -42,6 +43,7 @@ def test_lock_with_artifacts(site: Path) -> None:
         "version": "1.36.0",
         "url": "http://10.213.0.1:5080/files/vendor.example.com/cri-tools-1.36.0",
         "sha256": sha256_of("cri-tools"),
+        "size": load_bill(site).files["cri-tools"].size,
     }
     pause = "registry.k8s.io/pause:3.10.2"
     assert found["images"]["node"][pause] == f"sha256:{sha256_of(pause)}"

@@ -34,7 +34,8 @@ class Archive(NamedTuple):
     ``sha256`` is the digest or the URL of a checksum file. ``layout`` is ``tar``, ``deb`` (the
     content of a Debian package, on any system) or ``file``.
     ``links`` maps a path to a file in ``dest``; a path that ends in a slash is a folder that gets
-    a link for every executable in the named folder of ``dest``.
+    a link for every executable in the named folder of ``dest``. ``size`` is in bytes, 0 where it
+    is not known: a download that is longer is cut off.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Archive(NamedTuple):
     strip: int = 0
     members: Tuple[str, ...] = ()
     links: Tuple[Tuple[str, str], ...] = ()
+    size: int = 0
 
 
 class Outcome(NamedTuple):
@@ -184,7 +186,7 @@ def _install(archive: Archive, opener: Opener) -> None:
             return
         digest = resolve_digest(archive.sha256, archive.url, opener)
         packed = os.path.join(work, file_name(archive.url))
-        download(archive.url, digest, packed, opener)
+        download(archive.url, digest, packed, opener, archive.size)
         new = os.path.join(work, "new")
         os.mkdir(new)
         os.chmod(new, 0o755)  # noqa: S103 - programs for every user; mkdir minds the umask

@@ -183,7 +183,8 @@ def _blocks(stream: "IO[bytes]", largest: int, folder: str = "") -> Iterator[byt
     while whole is None or size < whole:
         if max(size, whole or 0) > largest:
             raise _EndedError(f"more than {largest} bytes")
-        block = read(_CHUNK if whole is None else min(_CHUNK, whole - size))
+        # A byte beyond the limit is enough to know.
+        block = read(min(_CHUNK, (largest + 1 if whole is None else whole) - size))
         if not block and whole is None:
             return
         if not block:
@@ -205,13 +206,13 @@ def _require_room(folder: str, size: int) -> None:
             raise _EndedError(f"no room for {size} bytes more, and {spared} to spare")
 
 
-def _ended(url: str, why: _EndedError) -> FetchError:
+def _ended(url: str, why: _EndedError, largest: int) -> FetchError:
     return FetchError(
         problem(
             "the download was ended",
             shown(url),
             str(why),
-            f"at most {LIMITS.largest} bytes, {LIMITS.slowest:.0f} or more of them per second, "
+            f"at most {largest} bytes, {LIMITS.slowest:.0f} or more of them per second, "
             "and a disk with room for them",
             "See what the address gives, with curl on this host, and free some space.",
         )
@@ -248,7 +249,7 @@ def read(url: str, opener: Opener = open_url) -> bytes:
         with _open(url, opener) as stream:
             return b"".join(_blocks(stream, min(_SMALL, LIMITS.largest)))
     except _EndedError as why:
-        raise _ended(url, why) from None
+        raise _ended(url, why, min(_SMALL, LIMITS.largest)) from None
     except _BROKEN as error:
         raise _unreachable(url, error) from None
 
@@ -292,23 +293,28 @@ def named_digest(content: bytes, url: str, where: str) -> str:
     )
 
 
-def download(url: str, sha256: str, target: str, opener: Opener = open_url) -> None:
+def download(
+    url: str, sha256: str, target: str, opener: Opener = open_url, largest: int = 0
+) -> None:
     """Write what ``url`` gives to the new file ``target``, which is only kept if the digest fits.
+
+    ``largest`` is its size in bytes where that is known, else 0: what is longer is cut off.
 
     Raises:
         FetchError: it did not come, or has another digest.
     """
     digest = hashlib.sha256()
     size = 0
+    largest = min(largest or LIMITS.largest, LIMITS.largest)
     try:
         with _open(url, opener) as stream, open(target, "xb") as out:
-            for block in _blocks(stream, LIMITS.largest, os.path.dirname(target)):
+            for block in _blocks(stream, largest, os.path.dirname(target)):
                 digest.update(block)
                 size += len(block)
                 out.write(block)
     except _EndedError as why:
         _remove(target)
-        raise _ended(url, why) from None
+        raise _ended(url, why, largest) from None
     except _BROKEN as error:
         _remove(target)
         raise _unreachable(url, error) from None
