@@ -7,24 +7,28 @@ the real ones.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from bedplate.bill import Bill, Places
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import Repository
 from bedplate.bill.signatures import signed
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
-from bedplate.mirror import MirrorError, check
+from bedplate.mirror import MirrorError, check, listing
 from bedplate.mirror.packages import deb, filling, held, keys, place
+from bedplate.mirror.packages import listed as listed_packages
 from bedplate.mirror.packages.apt_root import AptRoot
 from bedplate.mirror.packages.wanted import Source, System, Wanted, systems
 from bedplate.mirror.store import Store
@@ -299,6 +303,27 @@ def test_the_first_fill_makes_a_key_that_the_next_one_uses(
     listed = store.contents().files
     assert f"{known.address}/debian-12/pool/driver_2.0-1_amd64.deb" in listed
     assert store.remove_unlisted_files(store.contents()) == []
+    monkeypatch.setattr(listed_packages, "systems", lambda *_: [archive[0]])
+    lock = load_lock(ROOT / "inventories/demo")
+    mirrored = lock.sources.model_copy(update={"packages": "mirror"})
+    mirroring = lock.model_copy(update={"sources": mirrored})
+    also = partial(listed_packages.packages, site, mirroring, catalogue_of(site))
+    lines = listing.text(Bill(), {}, also(store)).splitlines()
+    assert [line.split()[-2:] for line in lines] == [
+        ["debian-12", f"{name}_amd64.deb"] for name in ("base_1.0", "driver_2.0-1", "library_2.0-1")
+    ]
+    place.path_of(site).rename(tmp_path / "kept")
+    lines = listing.text(Bill(), {}, also(store)).splitlines()
+    assert [line.split()[2:5] for line in lines] == [
+        ["debian-12", name, version] for name, version in sorted(DRIVER.items())
+    ]
+    assert lines[0].endswith("[not in the mirror: bedplate mirror packages SITE]")
+    (tmp_path / "kept").rename(place.path_of(site))
+    content = json.loads(listing.as_json(Bill(), Places(None, {}), also(store)))
+    assert {one["system"] for one in content["packages"]} == {"debian-12"}
+    assert {one["name"] for one in content["packages"]} >= {"driver_2.0-1_amd64.deb"}
+    address = urlsplit(archive[0].sources[0].repository.index)
+    assert content["hosts"] == [f"127.0.0.1:{address.port}"]
     (again,) = fill(site, store, archive[0], monkeypatch)
     assert not again.changed
     assert place.load(site) == known

@@ -16,7 +16,7 @@ from bedplate.bill.needs import needs_of
 from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
 from bedplate.bill.replacements import Replacement, replacements, written
-from bedplate.bill.resolve import Resolver
+from bedplate.bill.resolve import Made, Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
@@ -44,8 +44,8 @@ EPILOG = (
 )
 
 
-def add_parser(verbs: _SubParsersAction[Any]) -> None:
-    """Add `resolve` to the verbs of `bedplate mirror`."""
+def add_parser(verbs: _SubParsersAction[Any], made: Made) -> None:
+    """Add `resolve` to the verbs of `bedplate mirror`; *made* knows images on this machine."""
     parser = verbs.add_parser(
         "resolve",
         help="look up addresses and digests, write SITE/.bedplate.bill.yml",
@@ -77,7 +77,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--output", type=path_of, metavar="FILE", help="where --check-catalogue writes its JSON"
     )
-    parser.set_defaults(run=run, usage_error=parser.error)
+    parser.set_defaults(run=run, usage_error=parser.error, made=made)
 
 
 def run(options: Namespace) -> int:
@@ -101,7 +101,7 @@ def run(options: Namespace) -> int:
     started = time.monotonic()
     web = Web(options.ca)
     try:
-        bill = resolved(site, lock, web, upstream=options.upstream)
+        bill = resolved(site, lock, web, upstream=options.upstream, made=options.made)
         found = _instead(site, lock, web, bill, _sources(lock, upstream=options.upstream))
         instead = [line for one in found for line in written(site, one)]
     finally:
@@ -111,7 +111,9 @@ def run(options: Namespace) -> int:
     return _gone(bill, instead)
 
 
-def resolved(site: Path, lock: Lock, web: Web, *, upstream: bool = False) -> Bill:
+def resolved(
+    site: Path, lock: Lock, web: Web, *, upstream: bool = False, made: Made | None = None
+) -> Bill:
     """Return the bill of a site's lock, going on from what an interrupted run has found.
 
     With *upstream* the vendors are asked, whose own keys sign, whatever mirror the site has.
@@ -126,7 +128,7 @@ def resolved(site: Path, lock: Lock, web: Web, *, upstream: bool = False) -> Bil
     check_teams(web, places, lock, catalogue)
     partial = Partial(site, {"mirror": places.mirror, "keys": keys})
     before = load_bill(site) or Bill()
-    bill = Resolver(web, places, keys, before, partial, bill_path(site)).bill(
+    bill = Resolver(web, places, keys, before, partial, bill_path(site), made).bill(
         needs_of(lock, catalogue)
     )
     partial.done()

@@ -21,7 +21,7 @@ from bedplate.errors import BedplateError, Problem
 from bedplate.portable.fetch import FetchError, named_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 IMAGE = "image"
 
 
+type Made = Callable[[str, str], Image | None]
+
+
 @dataclass
 class Resolver:
     """Looks things up for one bill.
@@ -47,6 +50,8 @@ class Resolver:
         before: the bill that there is, whose digests are not exchanged.
         partial: what an earlier run has found.
         path: of the bill, for messages.
+        made: gives the entry of an image that the site builds, by its name and what needs it, where
+            this machine has it.
     """
 
     web: Web
@@ -55,6 +60,7 @@ class Resolver:
     before: Bill
     partial: Partial
     path: Path
+    made: Made | None = None
 
     def bill(self, needs: Needs) -> Bill:
         """Return the bill. Raises ResolveError with everything that could not be looked up."""
@@ -149,6 +155,8 @@ class Resolver:
         key = f"image {reference}"
         if kept := self.partial.get(key):
             return Image.model_validate(kept["answer"])
+        if needed.built and self.made and (made := self.made(reference, needed.needed_by)):
+            return made
         before = self.before.images.get(reference) if needed.moves else None
         try:
             entry = image(self.web, self.places, reference, needed.needed_by, before)
@@ -256,8 +264,8 @@ def _not_built(reference: str, places: Places, error: ResolveError) -> ResolveEr
         error.problems[0].got or error.problems[0].what,
         "the image, pushed under this name",
         "build it by `bedplate frameworks SITE --output DIR --base IMAGE`, on Jupyter's "
-        "base-notebook, and push it to the mirror or to a registry that "
-        f"{reference.partition('/')[0]} leads to",
+        f"base-notebook, and take it by `bedplate mirror add SITE {reference} SOURCE`; or push it "
+        f"to a registry that {reference.partition('/')[0]} leads to",
     )
 
 

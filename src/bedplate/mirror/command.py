@@ -11,7 +11,7 @@ from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
 from bedplate.catalogue import catalogue_of
 from bedplate.lock import load_lock
-from bedplate.mirror import check, contents_command, service
+from bedplate.mirror import check, contents_command, made, service
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import command as packages
@@ -36,10 +36,11 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "mirror", help="look up a site's files and images, serve them from here"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    resolving.add_parser(verbs)
+    resolving.add_parser(verbs, made.found)
     inspecting.add_parser(verbs)
     contents_command.add_parser(verbs)
     packages.add_parser(verbs)
+    made.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument(

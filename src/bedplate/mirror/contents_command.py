@@ -15,7 +15,7 @@ from bedplate.mirror import atomic, check, listing, service
 from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
 from bedplate.mirror.packages import command as packages
-from bedplate.mirror.packages import held
+from bedplate.mirror.packages import held, listed
 from bedplate.mirror.progress import sized
 from bedplate.mirror.store import Store, cache
 
@@ -54,7 +54,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         "list",
         run_list,
         "list what the bill has, for people, programs, skopeo or a firewall",
-        "List the files and images of the site's bill. text names what of them the mirror lacks; "
+        "List the files, images and packages of the site. text names what the mirror lacks; "
         "skopeo is a file for `skopeo sync`, hosts are host names and ports for a firewall.",
     )
     listed.add_argument("--format", choices=listing.FORMATS, default="text", help="default: text")
@@ -162,18 +162,20 @@ def run_list(options: Namespace) -> int:
     Raises:
         BedplateError: the bill cannot be used.
     """
-    bill, store, vendors = _known(options.site)
+    site: Path = options.site
+    bill, store, vendors = _known(site)
+    also = listed.packages(site, load_lock(site), catalogue_of(site), store)
     match options.format:
         case "json":
-            print(listing.as_json(bill, vendors), end="")
+            print(listing.as_json(bill, vendors, also), end="")
         case "skopeo":
             print(listing.skopeo(bill), end="")
         case "hosts":
-            print(listing.hosts(bill, vendors), end="")
+            print(listing.hosts(bill, vendors, also), end="")
         case _:
             found = check.check(bill, store, vendors, sizes_only=True)
             wrong = {one.name: one.wrong for one in reversed(found)}
-            print(listing.text(bill, wrong), end="")
+            print(listing.text(bill, wrong, also), end="")
     return OK
 
 

@@ -180,7 +180,8 @@ def _not_built(name: str, root: str) -> ResolveError:
         root,
         "no such image",
         "the image of the bill",
-        "build it by `bedplate frameworks SITE --output DIR --base IMAGE`",
+        "build it by `bedplate frameworks SITE --output DIR --base IMAGE`, and take it by "
+        f"`bedplate mirror add SITE {name} SOURCE`",
     )
 
 

@@ -1,11 +1,13 @@
 """What a site's bill lists, for other programs: lines, JSON, skopeo's own file, a firewall's list.
 
-Whatever the form, it is the bill's content: the mirror may lack some of it.
+Whatever the form, it is the bill's content: the mirror may lack some of it. Packages are those that
+the mirror has; of a system whose packages it does not have yet, what its hosts install by name.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bedplate.bill import Bill, Places
+    from bedplate.mirror.packages.listed import Packages
 
 FORMATS = ("text", "json", "skopeo", "hosts")
+NOT_YET = "not in the mirror: bedplate mirror packages SITE"
 PORTS = {"http": 80, "https": 443}
 SKOPEO = """\
 # skopeo sync --all --preserve-digests --scoped --src yaml --dest docker FILE REGISTRY/PREFIX
@@ -30,14 +34,21 @@ REDIRECTS = """\
 """
 
 
-def text(bill: Bill, wrong: Mapping[str, str]) -> str:
-    """Return a line for each file and image; *wrong* says what is not whole."""
+def text(bill: Bill, wrong: Mapping[str, str], packages: Packages) -> str:
+    """Return a line for each file, image and package; *wrong* says what is not whole."""
     lines = []
     for name, file in sorted(bill.files.items(), key=lambda item: item[1].url):
         line = f"file   {file.size:>12} sha256:{file.sha256} {file.url}"
         lines.append(line + _said(wrong.get(name)))
     for name, image in sorted(bill.images.items()):
         lines.append(f"image  {image.size:>12} {image.digest} {name}{_said(wrong.get(name))}")
+    for one in packages.all:
+        if one.address:
+            line = f"package{one.size:>12} sha256:{one.sha256} {one.system} {one.name}"
+            lines.append(line + _said(one.wrong))
+        else:
+            version = one.version or "any version"
+            lines.append(f"package           - {one.system} {one.name} {version}  [{NOT_YET}]")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -45,7 +56,7 @@ def _said(wrong: str | None) -> str:
     return f"  [{wrong}]" if wrong else ""
 
 
-def as_json(bill: Bill, places: Places) -> str:
+def as_json(bill: Bill, places: Places, packages: Packages) -> str:
     """Return the bill as one object, with the hosts that it is fetched from."""
     of_file, of_image = {"version", "url", "sha256", "size"}, {"digest", "manifest", "size"}
     content = {
@@ -60,7 +71,10 @@ def as_json(bill: Bill, places: Places) -> str:
             {"name": name, **image.model_dump(mode="json", include=of_image)}
             for name, image in sorted(bill.images.items())
         ],
-        "hosts": [f"{host}:{port}" for host, port in _hosts(bill, places)],
+        "packages": [
+            {key: value for key, value in asdict(one).items() if value} for one in packages.all
+        ],
+        "hosts": [f"{host}:{port}" for host, port in _hosts(bill, places, packages)],
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -78,15 +92,16 @@ def skopeo(bill: Bill) -> str:
     return SKOPEO + "".join(digests) + yaml.safe_dump(content, sort_keys=True)
 
 
-def hosts(bill: Bill, places: Places) -> str:
+def hosts(bill: Bill, places: Places, packages: Packages) -> str:
     """Return host names and ports that a fill connects to, a line each."""
-    found = _hosts(bill, places)
+    found = _hosts(bill, places, packages)
     return REDIRECTS + "".join(f"{host} {port}/tcp\n" for host, port in found)
 
 
-def _hosts(bill: Bill, places: Places) -> list[tuple[str, int]]:
+def _hosts(bill: Bill, places: Places, packages: Packages) -> list[tuple[str, int]]:
     urls = [file.url for file in bill.files.values()]
     urls += [places.official(name) for name in bill.images]
     urls += [index for one in bill.packages.values() for index in one.indexes]
+    urls += packages.archives
     parts = [urlsplit(url) for url in urls]
     return sorted({(str(one.hostname), one.port or PORTS[one.scheme]) for one in parts})
