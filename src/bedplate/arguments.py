@@ -14,7 +14,17 @@ LONGEST: Final = 4095
 def path_of(text: str) -> Path:
     """Return a path. An empty text is refused: as a path it would be the working directory."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("got an empty name, allowed a path")
+        raise argparse.ArgumentTypeError("got an empty name / allowed a path")
     if (length := len(os.fsencode(text))) > LONGEST:
-        raise argparse.ArgumentTypeError(f"got a name of {length} bytes, allowed {LONGEST}")
+        raise argparse.ArgumentTypeError(f"got a name of {length} bytes / allowed {LONGEST}")
     return Path(text)
+
+
+def add_authorities(parser: argparse.ArgumentParser) -> None:
+    """Add `--ca`, which every command has that asks servers over TLS."""
+    parser.add_argument(
+        "--ca",
+        type=path_of,
+        metavar="FILE",
+        help="certificates of the authorities to trust instead of the system's, in PEM",
+    )

@@ -81,7 +81,7 @@ def test_an_empty_name_is_no_site(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["plan", ""], ["mirror", "resolve", " "], ["init", ""]):
         with pytest.raises(SystemExit, match="3"):
             cli.main(arguments)
-        assert "got an empty name, allowed a path" in capsys.readouterr().err
+        assert "got an empty name / allowed a path" in capsys.readouterr().err
 
 
 def test_an_interrupt_is_one_line_and_the_signals_status(site: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_site_of_too_many_letters(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="3"):
             cli.main([command, "x" * 5000])
         error = capsys.readouterr().err.splitlines()[-1]
-        assert error.endswith("argument SITE: got a name of 5000 bytes, allowed 4095")
+        assert error.endswith("argument SITE: got a name of 5000 bytes / allowed 4095")
 
 
 def test_a_working_directory_that_is_gone(

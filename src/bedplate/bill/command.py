@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import catalogue_check
 from bedplate.bill.file import bill_path, load_bill, write_bill
 from bedplate.bill.inspect_command import check_teams
@@ -55,12 +55,7 @@ def add_parser(verbs: _SubParsersAction[Any], made: Made) -> None:
     parser.add_argument(
         "site", type=path_of, nargs="?", metavar="SITE", help="an Ansible inventory directory"
     )
-    parser.add_argument(
-        "--ca",
-        type=path_of,
-        metavar="FILE",
-        help="certificates of the authorities to trust instead of the system's, in PEM",
-    )
+    add_authorities(parser)
     parser.add_argument(
         "--upstream",
         action="store_true",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_authorities, path_of
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
 from bedplate.bill.places import Places
@@ -40,12 +40,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
     parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument("image", metavar="IMAGE", help="HOST/NAME:TAG or HOST/NAME@sha256:…")
     parser.add_argument("--pool", metavar="NAME", help="this pool alone")
-    parser.add_argument(
-        "--ca",
-        type=path_of,
-        metavar="FILE",
-        help="certificates of the authorities to trust instead of the system's, in PEM",
-    )
+    add_authorities(parser)
     parser.set_defaults(run=run, usage_error=parser.error)
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
@@ -39,12 +39,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         "compare each with its digest. What is there is read and kept; a run that was interrupted "
         "goes on where it stopped. Set https_proxy where vendors are reached through a proxy.",
     )
-    fill.add_argument(
-        "--ca",
-        type=path_of,
-        metavar="FILE",
-        help="certificates of the authorities to trust instead of the system's, in PEM",
-    )
+    add_authorities(fill)
     fill.add_argument(
         "--jobs", type=int, default=JOBS, metavar="N", help=f"downloads at once (default: {JOBS})"
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.arguments import add_authorities, path_of
 from bedplate.bill.web import Web
 from bedplate.lock import load_lock
 from bedplate.mirror.errors import MirrorError
@@ -16,6 +16,7 @@ from bedplate.mirror.store import Store, cache
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
     from collections.abc import Sequence
+    from pathlib import Path
 
     from bedplate.lock import Lock
 
@@ -40,7 +41,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         description=DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument("site", type=Path, metavar="SITE", help="an Ansible inventory directory")
+    parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument(
         "--system",
         action="append",
@@ -48,12 +49,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         metavar="OS",
         help="a system of hosts that are in no pool, as debian-12; may be repeated",
     )
-    parser.add_argument(
-        "--ca",
-        type=Path,
-        metavar="FILE",
-        help="certificates of the authorities to trust instead of the system's, in PEM",
-    )
+    add_authorities(parser)
     parser.set_defaults(run=run, usage_error=parser.error)
 
 
