@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.bill import load_bill
 from tests.frameworks.classroom import Students
 from tests.mirror import later
 from tests.mirror.chain import INTERNET, Chain, Mirror
@@ -93,8 +92,6 @@ def carried(site: SiteCommands, folder: Path) -> Mirror:
     internet.start()
     try:
         here.run("resolve", "--upstream")
-        bill = load_bill(site.site)
-        assert bill is not None
         assert here.take_built() == ["images.bedplate.internal/notebook-jax:0.12.0.1"]
         assert "\ndebian-12: " in here.run("fill").stdout, "packages are not part of it"
         here.run("pack", str(packed))
