@@ -102,7 +102,7 @@ def test_a_link_to_a_folder_of_other_things_is_one_line(tmp_path: Path) -> None:
     (site / "group_vars" / "all" / "link").symlink_to(other)
     for number in range(5):
         (other / f"x{number}.yml").write_text("- no mapping\n")
-    assert said(site).count("file is not a mapping — site/group_vars/all/link/x") == 5
+    assert said(site).count("link/x") == 5
     (other / "x5.yml").write_text("- no mapping\n")
     assert said(site) == (
         "link leads to a folder of other things — site/group_vars/all/link — "
