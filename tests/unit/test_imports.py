@@ -45,7 +45,7 @@ PARTS = {
     "lock",
     "mirror",
     "planning",
-    "portable",
+    "portable.evidence",  # of `portable`, every command has the form of messages
     "provider",
     "resolver",
     "simulation",
@@ -100,7 +100,7 @@ def site(tmp_path: Path) -> Path:
             READING | {"clingo"},
             {"catalogue", "lock", "planning", "resolver", "simulation", "site"},
         ),
-        (["report", "SITE"], 2, READING, {"evidence", "lock", "portable", "site"}),
+        (["report", "SITE"], 2, READING, {"evidence", "lock", "portable.evidence", "site"}),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )

@@ -280,8 +280,8 @@ async def main() -> None:
         known = settings()
         # As KubeSpawner writes `{username}`.
         classes = Classes(Kube(api), hub, known, lambda name: safe_slug(name, max_length=48))
-        parent = os.getppid()
-        while os.getppid() == parent:  # a hub that is gone starts another one of this
+        # A hub that is gone starts another one of this, also if it went while this one began.
+        while os.getppid() == int(os.environ["BEDPLATE_HUB_PID"]):
             try:
                 await classes.step(datetime.now(UTC))
             except Exception:

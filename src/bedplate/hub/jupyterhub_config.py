@@ -93,7 +93,7 @@ inherited = {
         "KUBERNETES_SERVICE_PORT",
     )
     if name in os.environ
-}
+} | {"BEDPLATE_HUB_PID": str(os.getpid())}
 
 # The service that holds hours, stops idle servers and takes up who waits.
 c.JupyterHub.services = [

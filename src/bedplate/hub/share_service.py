@@ -310,7 +310,9 @@ def main() -> None:
     here = where.hostname if where.hostname in {"127.0.0.1", "localhost"} else ""
     prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]
     serving = server(service, (here, where.port or 80), prefix)
-    threading.Thread(target=_until_alone, args=(os.getppid(), serving), daemon=True).start()
+    threading.Thread(
+        target=_until_alone, args=(int(os.environ["BEDPLATE_HUB_PID"]), serving), daemon=True
+    ).start()
     serving.serve_forever()
 
 
