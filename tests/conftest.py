@@ -25,8 +25,8 @@ ONE_WORKER = (
     "tests/sharing/",
     "tests/catalogue/test_gpu_sources.py",
 )
-# Each file has nodes of its own on a control plane that its worker starts once.
-FILE = re.compile(r"^tests/schedulers/[^:]+")
+# Each file has nodes of its own on a control plane that its worker starts once, and an order.
+FILE = re.compile(r"^tests/(schedulers|frameworks)/[^:]+")
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
 ROOT = Path(__file__).parents[1]
