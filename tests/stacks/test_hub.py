@@ -158,15 +158,15 @@ def test_oauth_wants_its_secret_from_the_stack(monkeypatch: pytest.MonkeyPatch) 
 def test_a_certificate_wants_its_key_from_the_stack(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    of = lock(LockedHub(sign_in="native", certificate="files/hub.crt"))
+    of = lock(LockedHub(sign_in="native", certificate=".tls/hub.crt"))
     with pytest.raises(
-        StackError, match=r"got no file at site/files/hub\.crt / allowed a PEM file"
+        StackError, match=r"got no file at site/\.tls/hub\.crt / allowed a PEM file"
     ):
         up(of, monkeypatch, key="a key")
-    (tmp_path / "files").mkdir()
+    (tmp_path / ".tls").mkdir()
     certificate, key = Authority(tmp_path).issue("hub")
     other, _ = Authority(tmp_path).issue("other")
-    certificate.rename(tmp_path / "files/hub.crt")
+    certificate.rename(tmp_path / ".tls/hub.crt")
     with pytest.raises(StackError, match="got nothing / allowed the private key of the first"):
         up(of, monkeypatch, site=tmp_path)
     engine, _ = up(of, monkeypatch, site=tmp_path, key=key.read_text())

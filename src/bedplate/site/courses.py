@@ -23,7 +23,8 @@ HOURS = rf"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) {TIME}-({TIME}|24:00)$"
 IDLE = r"^[1-9][0-9]*(s|m|h)$"
 FOLDER = r"^/[^\s:]*$"
 GIT = r"^https?://[^\s/@#]+/[^\s@#]+(#[A-Za-z0-9][\w./-]*)?$"
-FILE = r"^[^/\s.][^\s:]*$"
+#: Ansible reads every file of a site as an inventory, but for those with a dot before.
+HIDDEN = r"^\.[^/\s.][^\s:]*$"
 SERVER = r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$"
 ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
 ADDRESS = r"^https?://[^\s/@]+(/\S*)?$"
@@ -118,15 +119,16 @@ class Lti(Wish):
 class Hub(Wish):
     """How users sign in to the hub; `url` is the address at which they reach it.
 
-    `timezone` is that of all courses' hours. `certificate` is a PEM file in the site's directory:
-    with it the hub answers by TLS alone; its key is the stack's configuration.
+    `timezone` is that of all courses' hours. `certificate` is a PEM file in the site's directory
+    whose path begins with a dot, as `.tls/hub.pem`: with it the hub answers by TLS alone; its key
+    is the stack's configuration.
     """
 
     sign_in: Literal["native", "oauth", "lti"] = "native"
     url: Address | None = None
     timezone: Annotated[str, Field(pattern=ZONE)] = "UTC"
     admins: list[Annotated[str, Field(pattern=MEMBER)]] = []
-    certificate: Annotated[str, Field(pattern=FILE)] | None = None
+    certificate: Annotated[str, Field(pattern=HIDDEN)] | None = None
     oauth: OAuth | None = None
     lti: Lti | None = None
 

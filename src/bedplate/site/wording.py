@@ -42,6 +42,7 @@ PATTERNS = {
     "subsystem": "an identifier like 10de:1249",
     "devices": "an address like 0000:3b:00.0",
     "iommu_groups": "an address like 0000:3b:00.0",
+    "certificate": "a path in the site that begins with a dot, like .tls/hub.pem",
     "profile": "a MIG profile like 1g.10gb",
     "cards": "numbers of GPUs, as nvidia-smi counts them, like [0, 1]",
     "profiles": "MIG profiles with their numbers, like {3g.40gb: 1, 1g.10gb: 4}",
