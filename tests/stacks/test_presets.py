@@ -72,6 +72,21 @@ def test_a_presets_parts_are_rendered_together(name: str, sharing: str) -> None:
     assert [name for *_, name in places if not NAME.fullmatch(name.replace(":", "-"))] == []
 
 
+def test_admission_changes_work_only_where_the_api_server_can() -> None:
+    """A team's own class, and who submits: by policies that Kubernetes has from 1.36 on."""
+    lock = planned(answer(choice("research") | {"bedplate_teams": TEAMS}, RACK)).lock
+    assert lock.cluster is not None
+
+    def kinds(version: str) -> set[str]:
+        kubernetes = lock.cluster.kubernetes.model_copy(update={"version": version})
+        cluster = lock.cluster.model_copy(update={"kubernetes": kubernetes})
+        found = policies.objects(lock.model_copy(update={"cluster": cluster}))
+        return {one["kind"] for one in found if "Mutating" in one["kind"]}
+
+    assert kinds("1.36.3") == {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+    assert kinds("1.35.6") == set()
+
+
 @pytest.mark.parametrize("name", sorted(load_presets()))
 def test_the_queues_say_what_the_preset_says(name: str) -> None:
     lock = planned(answer(choice(name) | {"bedplate_teams": TEAMS})).lock

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
 from bedplate.schedulers.kueue.queues import TEAM_CLASS, teams_of
+from bedplate.schedulers.kueue.users import mutating_api
 
 if TYPE_CHECKING:
+    from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
 
-VERSION: Final = "admissionregistration.k8s.io/v1"
 CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 NAME: Final = "bedplate-team-class"
 KINDS: Final = (
@@ -26,10 +27,14 @@ KINDS: Final = (
 )
 
 
-def objects(lock: Lock) -> list[Object]:
-    """Return the policy with its binding; none where no team has a priority."""
+def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
+    """Return the policy with its binding; none where no team has a priority.
+
+    Where the API server has no such policies there is none either: users name the class.
+    """
     teams = sorted(name for name, team in teams_of(lock).items() if team.priority)
-    if not teams:
+    api = mutating_api(lock, catalogue)
+    if not teams or api is None:
         return []
     about = "Work of a team with a priority that names no class gets the team's own."
     own = f"'{TEAM_CLASS.format('')}' + namespaceObject.metadata.labels['{TEAM_LABEL}']"
@@ -67,6 +72,6 @@ def objects(lock: Lock) -> list[Object]:
     those = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "In", "values": teams}]}
     binding: Object = {"policyName": NAME, "matchResources": {"namespaceSelector": those}}
     return [
-        made("MutatingAdmissionPolicy", NAME, about, version=VERSION, spec=spec),
-        made("MutatingAdmissionPolicyBinding", NAME, about, version=VERSION, spec=binding),
+        made("MutatingAdmissionPolicy", NAME, about, version=api, spec=spec),
+        made("MutatingAdmissionPolicyBinding", NAME, about, version=api, spec=binding),
     ]

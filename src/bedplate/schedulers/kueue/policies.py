@@ -136,7 +136,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             f"' / allowed {', '.join(_resources(lock))} — ask for GPUs by the resource: "
             "the queue does not count claims'",
         ),
-        *classes.objects(lock),
+        *classes.objects(lock, catalogue),
         *users.objects(lock, catalogue),
     ]
 

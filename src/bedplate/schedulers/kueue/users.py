@@ -51,14 +51,19 @@ _KINDS: Final[tuple[tuple[str, tuple[str, ...], Kinds], ...]] = (
 )
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
-    """Return the policies; none where the API server has no such, and users stay unknown."""
+def mutating_api(lock: Lock, catalogue: Catalogue | None = None) -> str | None:
+    """Return the API in which the lock's Kubernetes has MutatingAdmissionPolicy, if it has."""
     release = lock.cluster and lock.cluster.kubernetes.version
     fact = (catalogue or load_catalogue()).kubernetes.get(str(release))
     version = fact.value.mutating_policies if fact is not None else None
-    if version is None:
+    return None if version is None else f"admissionregistration.k8s.io/{version}"
+
+
+def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
+    """Return the policies; none where the API server has no such, and users stay unknown."""
+    api = mutating_api(lock, catalogue)
+    if api is None:
         return []
-    api = f"admissionregistration.k8s.io/{version}"
     return [one for name, path, kinds in _KINDS for one in _policy(api, name, path, kinds)]
 
 
