@@ -77,6 +77,18 @@ class Member:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
+    def told(self, *arguments: str) -> Any:
+        """Return what a program prints: one line of JSON, after what kubectl says of itself.
+
+        Now and then kubectl ends well and has lost what the program printed: it is asked again.
+        """
+        said = ""
+        for _ in range(3):
+            said = self.ask(*arguments)
+            with contextlib.suppress(IndexError, ValueError):
+                return json.loads(said.splitlines()[-1])
+        raise AssertionError(f"no answer of {arguments}: {said!r}")
+
     @contextlib.contextmanager
     def running(self, pod: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         """Run a pod; yield how to run a command in it."""
@@ -125,19 +137,19 @@ def attacked(site: SiteCommands, folder: Path) -> None:
 
 def _neighbours(member: Member, inside: tuple[str, ...], python: str) -> None:
     """Another's share of another GPU: root in a container may make its device node, not open it."""
-    own, found = json.loads(member.ask(*inside, "python3", "-c", NEIGHBOURS))
+    own, found = member.told(*inside, "python3", "-c", NEIGHBOURS)
     assert len(own) == 1, own
     assert found == {str(n): OPENED if n in own else DENIED for n in range(4)}
     privileged = {"securityContext": {"privileged": True, "runAsUser": 0}}
     with member.running(pod("privileged", OPEN, python, container=privileged)) as at:
-        _, found = json.loads(member.ask(*at, "python3", "-c", NEIGHBOURS))
+        _, found = member.told(*at, "python3", "-c", NEIGHBOURS)
     assert found == {str(n): OPENED for n in range(4)}
 
 
 def _kubelet(member: Member, inside: tuple[str, ...]) -> None:
     """The node's own API: without a name, and as the account that every pod has."""
-    node = json.loads(member.ask("get", "node", NODE, "-o", "json"))
-    address = next(a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP")
+    addresses = member.told("get", "node", NODE, "-o", "jsonpath={.status.addresses}")
+    address = next(one["address"] for one in addresses if one["type"] == "InternalIP")
     ours = member.ask("create", "token", "default", "-n", TEAM).strip()
     member.ask("create", "serviceaccount", "trusted", "-n", OPEN)
     trusted = f"--serviceaccount={OPEN}:trusted"
@@ -146,8 +158,8 @@ def _kubelet(member: Member, inside: tuple[str, ...]) -> None:
     try:
         theirs = member.ask("create", "token", "trusted", "-n", OPEN).strip()
         look = [*inside, "python3", "-c", KUBELET, address, "", ours, theirs]
-        wait_for("kubelet sees the right", lambda: json.loads(member.ask(*look))[2] == 200, 120, 5)
-        assert json.loads(member.ask(*look)) == [401, 403, 200]
+        wait_for("kubelet sees the right", lambda: member.told(*look)[2] == 200, 120, 5)
+        assert member.told(*look) == [401, 403, 200]
     finally:
         member.ask("delete", kind, OPEN)
     readonly = "import socket, sys; sys.exit(socket.socket().connect_ex((sys.argv[1], 10255)))"
