@@ -131,6 +131,8 @@ def test_a_link_of_the_users_stays_one(
 #: As the program that pip makes does, interrupted when the first line of `bedplate.cli` is run.
 EARLY = """
 import importlib.abc, os, signal, sys
+# As in a shell's foreground: what a shell starts behind it ignores the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupt(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "bedplate.cli":
