@@ -87,7 +87,7 @@ def test_it_is_refused_with_the_reason_elsewhere(
 ) -> None:
     assert planned(site, os, release) == 3
     lines = capsys.readouterr().err.splitlines()
-    assert [line for line in lines if line.startswith(what) and got in line], lines
+    assert [line for line in lines if f": {what} — " in line and got in line], lines
     assert not (site / ".bedplate.lock.yml").exists()
 
 
