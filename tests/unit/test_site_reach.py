@@ -300,7 +300,8 @@ def test_hosts_are_reached_as_ansible_reaches_them(
             "gpu_B2: {ansible_host: 10.0.0.1}",
             (
                 "site/hosts.yml:14:13: no name for a node — got gpu_B2 / allowed a node name of "
-                "up to 63 lower-case letters, digits, '-' and '.' — rename the host, to gpu-b2 for example; "
+                "up to 63 lower-case letters, digits, '-' and '.' — rename the host, to gpu-b2 "
+                "for example; "
                 "ansible_host keeps its address"
             ),
         ),
