@@ -91,7 +91,8 @@ def test_what_a_unit_lacks(
     tmp_path: Path, wish: str, told: dict[str, str], changed: list[str], expected: list[str]
 ) -> None:
     for path in FILES:
-        lay(tmp_path, path, 3600)
+        # Long before: `told` was made when the tests were collected, which may be an hour ago.
+        lay(tmp_path, path, 86_400)
     host = Systemd(tmp_path, watch_path=told).host
     lacks = services.owed(host, {"watch.path": wish}, FILES, changed)
     assert [line.removeprefix("watch.path: ").split(":")[0] for line in lacks.told] == expected
