@@ -181,9 +181,9 @@ def unfinished(reason: str) -> TransactionError:
     )
 
 
-def hold(host: Host, names: list[str], role: str) -> None:
+def hold(host: Host, names: list[str], role: str, lock_timeout: int) -> None:
     holds.keep(host, names, role)
-    answer = host.run(["apt-mark", "hold", *names])
+    answer = debian.mark(host, "hold", names, lock_timeout)
     if answer.code != 0:
         raise TransactionError(
             "packages could not be held", answer.said, "held", "Run 'apt-mark hold' by hand."
@@ -244,7 +244,7 @@ def main() -> None:
         to_hold = mine if given["hold"] else []
         unheld = [n for n in to_hold if not (n in now and now[n].held)]
         if unheld and not module.check_mode:
-            hold(host, unheld, given["owner"])
+            hold(host, unheld, given["owner"], wish.lock_timeout)
     except TransactionError as error:
         module.fail_json(
             msg=problem(error.what, os.uname().nodename, error.got, error.allowed, error.fix)

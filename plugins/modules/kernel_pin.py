@@ -103,7 +103,12 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import dnf, holds, rpm
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
+    debian,
+    dnf,
+    holds,
+    rpm,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
     TransactionError,
 )
@@ -129,7 +134,7 @@ def hold(host: Host, names: list[str]) -> Result:
     """Keep upgrades away from packages that are installed."""
     if os_release.family(host) == "Debian":
         holds.keep(host, names, "host_baseline")
-        return host.run(["apt-mark", "hold", *names])
+        return debian.mark(host, "hold", names)
     # Without it dnf does not read the list.
     try:
         dnf.have_versionlock(host)

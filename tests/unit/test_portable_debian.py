@@ -313,3 +313,25 @@ def test_unattended_upgrades_are_kept_away_by_exact_names() -> None:
         '  "^libstdc[+][+]6$";',
         "};",
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "dpkg: error: dpkg frontend is locked by another process",
+        "dpkg: error: dpkg database lock was locked by another process with pid 81",
+        "dpkg: error: dpkg frontend lock was locked by /usr/bin/apt-get process with pid 81",
+    ],
+)
+def test_a_hold_waits_for_the_package_manager_of_a_killed_run(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setattr(debian.time, "sleep", lambda _: None)
+    locked = Result(100, "", f"{said}\nE: Executing dpkg failed. Are you root?\n")
+    other = Result(100, "", "E: Executing dpkg failed. Are you root?\n")
+    good = Result(0, "", "")
+    for seconds, answers in {600: [locked, locked, good], 60: [other], -1: [locked]}.items():
+        left = iter(answers)
+        machine = Host(runner=lambda *_, left=left: next(left))
+        assert debian.mark(machine, "hold", ["bash"], seconds) is answers[-1]
+        assert not list(left)

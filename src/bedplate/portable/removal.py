@@ -13,9 +13,9 @@ from .driver import record as driver_record
 from .driver import runfile
 from .driver import state as driver
 from .fetch import workplace
-from .host import Host
+from .host import Host, Result
 from .kernel import settings as kernel
-from .packages import dnf, holds, rpm
+from .packages import debian, dnf, holds, rpm
 from .passthrough import apply as passthrough
 from .passthrough import kernel as command_line
 from .runtime import containerd, docker
@@ -66,7 +66,10 @@ class RemovalError(Exception):
 
 
 def _run(host: Host, argv: Sequence[str], allowed: Sequence[int] = (0,)) -> str:
-    answer = host.run(argv, timeout=1800, environment=QUIET)
+    return _ended(argv, host.run(argv, timeout=1800, environment=QUIET), allowed)
+
+
+def _ended(argv: Sequence[str], answer: Result, allowed: Sequence[int] = (0,)) -> str:
     if answer.code not in allowed:
         raise RemovalError("{}: {}".format(" ".join(argv[:3]), answer.said))
     return answer.out
@@ -406,7 +409,7 @@ def locks(host: Host, roles: Sequence[str], check: bool) -> Outcome:
     going = [name for name in ours if name in held and name not in drivers]
     outcome.changes.extend(f"package {name}: no longer held" for name in going)
     if going and not check:
-        _run(host, ["apt-mark", "unhold", *going])
+        _ended(["apt-mark", "unhold"], debian.mark(host, "unhold", going))
     if not check:
         holds.forget(host, [name for name in ours if name not in drivers])
     if not roles:

@@ -101,7 +101,7 @@ def let_go(host: Host, names: Sequence[str]) -> Optional[str]:
         path = rpm.lock_list(host)
         host.write(path, rpm.without_own(host.content(path) or "", names))
         return None
-    answer = host.run(["apt-mark", "unhold", *names])
+    answer = debian.mark(host, "unhold", names)
     if answer.code != 0:
         return answer.said
     # Only now: a run that is killed in between still knows whose holds they are.

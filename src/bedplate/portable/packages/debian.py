@@ -2,13 +2,16 @@
 
 import fcntl
 import re
+import time
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ..host import Host
+from ..host import Host, Result
 
 # What `dpkg --configure -a` ends: unpacked, half configured or half installed packages, triggers
 # that wait, packages to be installed anew. `dpkg --audit` also names packages without md5sums.
 UNFINISHED = re.compile(r"^.(?:[UFHWt]|.R)", re.MULTILINE)
+# How dpkg says that another process has its lock: before 1.20 "is locked", then with the process.
+_LOCKED = re.compile(r"^dpkg: error: .*\blocked by .*\bprocess\b", re.MULTILINE)
 STATUS = "${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
 #: Modules that Ubuntu builds for each kernel, from one source for all drivers: only names tell.
 APART = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-")
@@ -75,6 +78,21 @@ def locked(host: Host) -> bool:
         except OSError:
             return True
     return False
+
+
+def mark(host: Host, verb: str, names: Sequence[str], seconds: float = 600) -> Result:
+    """Have apt-mark ``hold`` packages, or ``unhold`` them, when no other process has dpkg's lock.
+
+    apt-mark itself does not wait, and what a killed run has started may still mark the same ones.
+    What it answers after ``seconds`` of waiting is returned, as is every other failure at once.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = host.run(["apt-mark", verb, *names])
+        locked = answer.code != 0 and _LOCKED.search(answer.err)
+        if not locked or time.monotonic() > deadline:
+            return answer
+        time.sleep(1)
 
 
 def exact(wished: str) -> bool:
