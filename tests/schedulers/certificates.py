@@ -12,8 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+LOOPBACK = ("localhost", "127.0.0.1")
 LIFE = datetime.timedelta(days=2)
 
 
@@ -34,28 +36,40 @@ class Authority:
         subject: x509.Name,
         key: ec.EllipticCurvePublicKey,
         extensions: list[tuple[x509.ExtensionType, bool]],
+        days: tuple[float, float] = (-LIFE.days, LIFE.days),
     ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
+        begins, ends = (
+            datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=one) for one in days
+        )
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name)
         builder = builder.public_key(key).serial_number(x509.random_serial_number())
-        builder = builder.not_valid_before(now - LIFE).not_valid_after(now + LIFE)
+        builder = builder.not_valid_before(begins).not_valid_after(ends)
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical=critical)
         return builder.sign(self._key, hashes.SHA256())
 
-    def issue(self, user: str, *groups: str, folder: Path | None = None) -> tuple[Path, Path]:
-        """Return (certificate, key) as files, good for a server on loopback and as a client."""
+    def issue(
+        self,
+        user: str,
+        *groups: str,
+        folder: Path | None = None,
+        names: Sequence[str] = LOOPBACK,
+        days: tuple[float, float] = (-LIFE.days, LIFE.days),
+    ) -> tuple[Path, Path]:
+        """Return (certificate, key) as files, good for a server of these names and as a client.
+
+        `days`: when it begins and ends, from now.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
         usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        )
+        of = x509.SubjectAlternativeName(list(map(general, names)))
         certificate = self._signed(
             x509.Name(attributes),
             key.public_key(),
-            [(x509.ExtendedKeyUsage(usage), False), (names, False)],
+            [(x509.ExtendedKeyUsage(usage), False), *([(of, False)] if names else [])],
+            days,
         )
         target = folder or self.folder
         stem = "tls" if folder else user.replace(":", "-")
@@ -69,6 +83,14 @@ class Authority:
         path = self.folder / "service-accounts.key"
         path.write_bytes(private_pem(rsa.generate_private_key(65537, 2048)))
         return path
+
+
+def general(name: str) -> x509.GeneralName:
+    """Return a name or an address as certificates have it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pulumi
 import pytest
 
+from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
 from bedplate.frameworks.hub import Hub
@@ -20,8 +22,6 @@ from tests.stacks.locks import lock_of
 from tests.stacks.test_components import Engine, run
 
 if TYPE_CHECKING:
-    import pulumi
-
     from bedplate.lock import Lock
 
 SEED = "s" * 64
@@ -164,13 +164,22 @@ def test_a_certificate_wants_its_key_from_the_stack(
     ):
         up(of, monkeypatch, key="a key")
     (tmp_path / ".tls").mkdir()
-    certificate, key = Authority(tmp_path).issue("hub")
+    served = hub_address.host(of)
+    certificate, key = Authority(tmp_path).issue("hub", names=[served], days=(-1, 29))
     other, _ = Authority(tmp_path).issue("other")
+    (tmp_path / ".tls/hub.crt").write_text(other.read_text())
+    with pytest.raises(
+        StackError, match=rf"got one of localhost, 127.0.0.1 / allowed one of {served} — issue"
+    ):
+        up(of, monkeypatch, key="a key", site=tmp_path)
     certificate.rename(tmp_path / ".tls/hub.crt")
+    warned: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, _: warned.append(text))
     with pytest.raises(StackError, match="got nothing / allowed the private key of the first"):
         up(of, monkeypatch, site=tmp_path)
     engine, _ = up(of, monkeypatch, site=tmp_path, key=key.read_text())
     (secret,) = (one for one in engine.seen["kubernetes:core/v1:Secret"] if "tls" in one.name)
+    assert "days: renew" in warned[-1]
     mark = key.read_text().splitlines()[1]
     assert mark in str(secret.inputs)
     assert mark not in str(engine.seen["kubernetes:core/v1:ConfigMap"])

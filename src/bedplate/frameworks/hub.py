@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import secrets
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.frameworks import hub_images, hub_objects, hub_proxy, hub_settings
@@ -62,7 +64,7 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         own = self._secret(f"{name}-secrets", hub_objects.SECRETS, namespace, values)
         tls = self._tls(name, namespace, args)
         configured = self._made(name, hub_objects.configuration(settings), [namespace])
-        host = hub_objects.state_host(lock)
+        host = hub_address.state_host(lock)
         before: list[pulumi.Resource] = [namespace, own, configured]
         objects = (
             *hub_objects.rights(courses),
@@ -153,7 +155,10 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         hub = args["lock"].cluster.hub if args["lock"].cluster else None
         if hub is None or hub.certificate is None:
             return None
-        text = hub_proxy.certificate(args["site"], hub.certificate)
+        host, today = hub_address.host(args["lock"]), datetime.now(UTC).date()
+        text = hub_proxy.certificate(args["site"], hub.certificate, host, today)
+        if soon := hub_address.ends_soon(text, today):
+            pulumi.log.warn(f"{soon}: renew {args['site'] / hub.certificate}", self)
         key = args.get("key")
         if key is None:
             raise hub_proxy.missing_key()

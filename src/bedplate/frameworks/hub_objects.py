@@ -15,7 +15,6 @@ from bedplate.stackrefs import MANAGED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bedplate.lock import Lock
 
 Object = dict[str, Any]
 
@@ -454,8 +453,3 @@ def deployment(name: str, about: str, mark: str, **spec: Any) -> Object:
             },
         },
     )
-
-
-def state_host(lock: Lock) -> str:
-    """Return the host that keeps the hub's state: the first control plane."""
-    return min(name for name, host in lock.hosts.items() if "control_plane" in host.groups)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from bedplate import hub_address
 from bedplate.frameworks import hub_objects as hub
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
+    from datetime import date
     from pathlib import Path
 
 #: The Secret with certificate and key, and where the proxy has them.
@@ -70,16 +72,16 @@ def command(*, encrypted: bool) -> list[str]:
     ]
 
 
-def certificate(site: Path, name: str) -> str:
+def certificate(site: Path, name: str, host: str, today: date) -> str:
     """Return the text of the certificate that the site names.
 
     Raises:
-        StackError: there is no such file, or it holds no certificate.
+        StackError: there is no such file, it holds no certificate, or not one of that host, today.
     """
     path = site / name
     try:
         text = path.read_text()
-        x509.load_pem_x509_certificates(text.encode())
+        problems = list(hub_address.wrong(text, host, today))
     except (OSError, ValueError) as error:
         got = "no file" if isinstance(error, OSError) else "no certificate"
         raise StackError(
@@ -87,6 +89,14 @@ def certificate(site: Path, name: str) -> str:
             f"{path} / allowed a PEM file with the certificate first, then its chain — put it "
             "there, or remove the setting"
         ) from error
+    if problems:
+        raise StackError(
+            "\n".join(
+                f"the hub's certificate does not serve — {path} {hub_address.CERTIFICATE} — got "
+                f"{one.got} / allowed {one.allowed} — {one.fix}"
+                for one in problems
+            )
+        )
     return text
 
 

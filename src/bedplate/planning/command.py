@@ -10,6 +10,7 @@ from bedplate.errors import BedplateError, LockError, Problem
 from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.planning import screen
 from bedplate.planning.changes import host_changes
+from bedplate.planning.hub import with_certificate
 from bedplate.planning.plan import plan
 from bedplate.refusals import as_problems
 
@@ -34,6 +35,7 @@ def run(options: Namespace, today: date) -> int:
     try:
         with as_problems():
             planned = plan(site, today, upgrade=options.upgrade)
+            planned = with_certificate(planned, site, today)
             written = False
             if options.diff and planned.unread:
                 raise planned.unread  # against nothing, every host would be installed

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.catalogue import Catalogue
+    from bedplate.site import Site
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Planned:
     plan: Plan
     before: Lock | None
     catalogue: Catalogue
+    site: Site
     unread: LockError | None = None
 
     @property
@@ -78,7 +80,7 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
         outcome = replace(outcome, notices=(*lost, *outcome.notices))
     if catalogue.added or catalogue.overridden:
         outcome = replace(outcome, notices=(*of_facts(site, catalogue), *outcome.notices))
-    return Planned(outcome, before, catalogue, unread)
+    return Planned(outcome, before, catalogue, wished, unread)
 
 
 def of_facts(site: Path, catalogue: Catalogue) -> Iterator[Notice]:
