@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue import load_catalogue
@@ -42,6 +43,8 @@ def opened(minor):
     return "opened"
 print(json.dumps([sorted(own), {minor: opened(minor) for minor in range(4)}]))
 """
+#: The devices of a container that has no Python, as JSON.
+LISTED = """ls /dev | sed 's/.*/"&"/' | paste -sd, | sed 's/.*/[&]/'"""
 KUBELET = """
 import json, ssl, sys, urllib.error, urllib.request
 def asked(token):
@@ -199,8 +202,9 @@ def _variable(site: SiteCommands, member: Member) -> None:
     def seen(namespace: str) -> list[str]:
         asking = pod("variable", namespace, runtimeClassName="nvidia", container={**every})
         with member.running(asking) as inside:
-            found = member.ask(*inside, "ls", "/dev").split()
-        return [one for one in found if one.removeprefix("nvidia").isdigit()]
+            found = member.told(*inside, "sh", "-c", LISTED)
+        assert "null" in found, found
+        return [one for one in found if re.fullmatch(r"nvidia\d+", one)]
 
     assert seen(TEAM) == []
     setting = f"s/^{VARIABLE} = false$/{VARIABLE} = true/"

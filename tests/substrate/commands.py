@@ -55,6 +55,8 @@ class SiteCommands:
         return prepared | {
             "PATH": f"{BIN}:{prepared['PATH']}",
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            # Over websockets a quick program's output may come before kubectl listens, and is lost.
+            "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false",
         }
 
     def _temporary(self) -> dict[str, str]:
