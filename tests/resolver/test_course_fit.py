@@ -128,8 +128,20 @@ def test_the_hub_makes_no_claims_yet() -> None:
     """The proof is there; the plan says that such a course cannot be installed."""
     plan = planned(answer(T4, {"mode": "dra"}, course(10, 0.1)))
     (told,) = [str(one) for one in plan.not_installable if "claims" in str(one)]
-    assert "bedplate_courses — got course-claims" in told
-    assert not planned(answer(T4, slicing(0.1), course(10, 0.1))).not_installable
+    assert (
+        "bedplate_courses[0].share — got claims of 1507Mi for intro: the hub makes none / allowed "
+        "equal shares (time-slicing, mps), MIG instances, or whole GPUs — write mode: "
+        "time-slicing, replicas: 10 in bedplate_sharing of pool_a, or share: {gpus: 1}"
+    ) in told
+    followed = {"mode": "time-slicing", "replicas": 10}
+    assert not planned(answer(T4, followed, course(10, 0.1))).not_installable
+    whole = course(1, {"gpus": 1}, "whole")
+    plan = planned(answer(T4, {"mode": "dra"}, whole))
+    assert not [one for one in plan.not_installable if "bedplate_courses" in (one.key or "")]
+    small, large = course(4, {"memory": "1Gi"}), course(2, {"memory": "6Gi"}, "large")
+    plan = planned(answer(T4, {"mode": "dra"}, small, whole, large))
+    keys = [one.key for one in plan.not_installable if one.key and "courses" in one.key]
+    assert keys == ["bedplate_courses[0].share", "bedplate_courses[2].share"]
 
 
 def test_claims_of_several_sizes() -> None:

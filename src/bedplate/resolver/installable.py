@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, in_order
+from bedplate.resolver import courses
 from bedplate.resolver.wishes import named, schedulers
 from bedplate.site.places import spelt
 
@@ -44,11 +45,12 @@ PARTS: dict[str, KeyPath] = {
     "vgpu": ("bedplate_vgpu",),
     "rdma": ("bedplate_rdma",),
     "frameworks": ("bedplate_frameworks",),
-    "course_claims": ("bedplate_courses",),
     "extender": ("bedplate_preset", "placement", "extender"),
 }
 #: A driver that nobody named, whose packages may not exist under their names.
 UNCONFIRMED = "unconfirmed"
+#: The part that each course has its own problem for.
+CLAIMS = "course_claims"
 #: Dimensions whose values are the setting's own.
 PLAIN = {"os", "kind", "source", "sharing", "runtime", "cni", "sources", "addon", "part"}
 
@@ -70,6 +72,9 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
         dimension, _, value = part.partition(" ")
         if dimension == UNCONFIRMED:
             yield _unconfirmed(site.pools[name][0], lock.pools[name], value)
+            continue
+        if value == CLAIMS:
+            yield from courses.claims(site, lock, catalogue)
             continue
         host = _host(site, name, dimension, value)
         path = _path(dimension, value)
