@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.cluster import artifact
+from bedplate.cluster.manifest import token
 from bedplate.frameworks.training import TrainingJob
 from bedplate.lock.model import Framework
 from bedplate.stackconfig import StackError
-from tests.frameworks.examples import QUEUED, lock
+from tests.frameworks.examples import EXAMPLES, HOUR, QUEUED, lock, objects
 from tests.stacks.test_components import Engine, run
 
 if TYPE_CHECKING:
@@ -22,17 +23,46 @@ SITE = Path("site")
 SECRET = "4dabf18193072939515e22adb298388d"
 
 
-def up(**args: Any) -> tuple[Engine, Any]:
+def up(name: str = "train", /, **args: Any) -> tuple[Engine, Any]:
     """Register the component on the examples' site."""
 
     def program() -> dict[str, pulumi.Output[Any]]:
         found = TrainingJob(
-            "train",
+            name,
             {"site": SITE, "lock": lock(*QUEUED), "team": "vision", "command": ["x"], **args},
         )
         return {"job": found.job}
 
     return run(program)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_component_makes_what_the_example_of_its_form_applies(example: str) -> None:
+    """The examples start on the real Kueue, JobSet and Volcano: see tests/frameworks."""
+    _, addons, asked = EXAMPLES[example]
+    given: dict[str, Any] = {
+        "form": asked.form,
+        "image": asked.image,
+        "command": list(asked.command),
+        "pods": asked.pods,
+        "gpus": asked.gpus,
+        "time_limit": f"{(asked.seconds or 0) // HOUR}h",
+        "data": [{"claim": one.claim, "at": one.at} for one in asked.volumes],
+    }
+    engine, outputs = up(asked.name, lock=lock(*addons), **given)
+    documents = objects(example)
+    for one in documents:
+        (made,) = engine.seen[token(one)]
+        assert made.inputs["metadata"]["name"] == one["metadata"]["name"]
+        assert made.inputs["metadata"]["namespace"] == "vision"
+        for part in ("labels", "annotations"):
+            wanted = one["metadata"].get(part, {}).items()
+            assert wanted <= made.inputs["metadata"][part].items()
+        rest = {"kind", "apiVersion", "metadata"}
+        assert {key: made.inputs[key] for key in one if key not in rest} == {
+            key: value for key, value in one.items() if key not in rest
+        }
+    assert outputs["job"][0] == f"{documents[-1]['kind'].lower()}/vision/{asked.name}"
 
 
 def test_an_mpi_job_has_a_key_of_its_own_that_no_output_shows() -> None:
