@@ -20,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 ONE_WORKER = (
     "tests/site/",
     "tests/hosts/",
+    "tests/mirror/",
     "tests/standin/",
     "tests/install/",
     "tests/sharing/",
