@@ -89,8 +89,13 @@ def vsphere_guest(
     memory = fact.value.memory_gib if fact else None
     if memory is None and guest.get("devices"):
         raise AnsibleFilterError(
-            f"how much memory the GPUs map is not known — guest {name} — got {model} / "
-            "allowed a model of the catalogue with memory_gib — Add the model's fact."
+            package("portable.message").problem(
+                "how much memory the GPUs map is not known",
+                f"guest {name}",
+                model,
+                "a model of the catalogue with memory_gib",
+                "Add the model's fact.",
+            )
         )
     return vsphere.render(name, guest, memory or 0, rdma=rdma)
 

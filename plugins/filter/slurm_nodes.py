@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,9 +46,13 @@ def slurm_nodes(lock: Mapping[str, Any]) -> dict[str, Any]:
     alone = sorted(name for name, host in mine.items() if not host["pool"])
     if len(alone) > 1:
         raise AnsibleFilterError(
-            "more than one Slurm controller — group slurm — "
-            f"got {', '.join(alone)}, hosts in no pool / allowed one — "
-            "Keep one of them in the group, and put the others into a pool or take them out."
+            _problem(
+                "more than one Slurm controller",
+                "group slurm",
+                f"{', '.join(alone)}, hosts in no pool",
+                "one",
+                "Keep one of them in the group, and put the others into a pool or take them out.",
+            )
         )
     nodes = [
         _node(name, host, lock["pools"][host["pool"]])
@@ -57,9 +62,13 @@ def slurm_nodes(lock: Mapping[str, Any]) -> dict[str, Any]:
     twins = sorted(n["host"] for n in nodes if [o["name"] for o in nodes].count(n["name"]) > 1)
     if twins:
         raise AnsibleFilterError(
-            "two Slurm nodes have one name — group slurm — "
-            f"got {', '.join(twins)} / allowed names that differ before the first dot — "
-            "Rename one of them in the inventory."
+            _problem(
+                "two Slurm nodes have one name",
+                "group slurm",
+                ", ".join(twins),
+                "names that differ before the first dot",
+                "Rename one of them in the inventory.",
+            )
         )
     controller = next(iter([*alone, *sorted(mine)]), "")
     address = mine[controller]["address"] if controller else ""
@@ -71,15 +80,24 @@ def _node(name: str, host: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[s
     models = [gpu["model"] for gpu in pool.get("gpu", [])]
     if len(models) > 1:
         raise AnsibleFilterError(
-            f"GPUs of several models in one Slurm node — {host['pool']} — "
-            f"got {', '.join(models)} / allowed one model — "
-            "Put hosts with equal GPUs into pools of their own."
+            _problem(
+                "GPUs of several models in one Slurm node",
+                host["pool"],
+                ", ".join(models),
+                "one model",
+                "Put hosts with equal GPUs into pools of their own.",
+            )
         )
     if sharing.get("layout"):
         raise AnsibleFilterError(
-            f"GPUs of one Slurm node are divided differently — {host['pool']} — "
-            "got bedplate_sharing with GPUs or several MIG profiles / allowed one MIG profile — "
-            "Name one profile for all GPUs, or put hosts with equal GPUs into pools of their own."
+            _problem(
+                "GPUs of one Slurm node are divided differently",
+                host["pool"],
+                "bedplate_sharing with GPUs or several MIG profiles",
+                "one MIG profile",
+                "Name one profile for all GPUs, or put hosts with equal GPUs into pools of their"
+                " own.",
+            )
         )
     mig, cards = sharing["mode"] == "mig", sum(gpu["count"] for gpu in pool.get("gpu", []))
     return {
@@ -93,6 +111,10 @@ def _node(name: str, host: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[s
         "mode": sharing["mode"],
         "shares": sharing.get("replicas") or 0,
     }
+
+
+def _problem(what: str, where: str, got: str, allowed: str, fix: str) -> str:
+    return str(package("portable.message").problem(what, where, got, allowed, fix))
 
 
 class FilterModule:

@@ -12,6 +12,7 @@ import pulumi
 from bedplate import reading
 from bedplate.errors import BedplateError
 from bedplate.lock import load_lock, lock_path
+from bedplate.portable.message import problem
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -61,10 +62,13 @@ def read() -> StackConfig:
     site = next((folder for folder in looked if folder.is_dir()), None)
     if site is None:
         raise StackError(
-            f"no such site — bedplate:site of stack {pulumi.get_stack()} — got "
-            f"{named or 'no setting'}, and no directory {' or '.join(map(str, looked))} / allowed "
-            f"an inventory directory; a relative path starts at {project} — name it with "
-            "`pulumi config set bedplate:site PATH`"
+            problem(
+                "no such site",
+                f"bedplate:site of stack {pulumi.get_stack()}",
+                f"{named or 'no setting'}, and no directory {' or '.join(map(str, looked))}",
+                f"an inventory directory; a relative path starts at {project}",
+                "name it with `pulumi config set bedplate:site PATH`",
+            )
         )
     return StackConfig(
         site,
@@ -94,8 +98,13 @@ def found_in(path: Path, key: str) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise StackError(
-            f"a file is not evidence — {path} — got {reading.why(error)} / allowed evidence of "
-            "format 1 — remove it and run `ansible-playbook bedplate.gpu.verify` on the site"
+            problem(
+                "a file is not evidence",
+                str(path),
+                reading.why(error),
+                "evidence of format 1",
+                "remove it and run `ansible-playbook bedplate.gpu.verify` on the site",
+            )
         ) from error
 
 
@@ -116,8 +125,12 @@ def lock_of(site: Path) -> Lock:
     for name, not_yet in {**waiting, **_shared(lock)}.items():
         if not_yet:
             raise StackError(
-                f"not installable by this version — {name} in {lock_path(site)} — got "
-                f"{', '.join(not_yet)} — run: bedplate plan {site}, which names each setting to "
-                "change"
+                problem(
+                    "not installable by this version",
+                    f"{name} in {lock_path(site)}",
+                    ", ".join(not_yet),
+                    None,
+                    f"run: bedplate plan {site}, which names each setting to change",
+                )
             )
     return lock

@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 
 import pulumi
 
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 
 CLUSTER_PROJECT: Final = "bedplate-cluster"
@@ -61,8 +62,13 @@ def _required(reference: pulumi.StackReference, stack: str, key: str) -> pulumi.
     def check(value: object) -> object:
         if value is None:
             raise StackError(
-                f"an output is missing — stack {stack} — got no `{key}` / allowed the outputs of a "
-                "cluster that is up — run `pulumi up` in stacks/cluster first"
+                problem(
+                    "an output is missing",
+                    f"stack {stack}",
+                    f"no `{key}`",
+                    "the outputs of a cluster that is up",
+                    "run `pulumi up` in stacks/cluster first",
+                )
             )
         return value
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue.load import load_catalogue
+from bedplate.portable.message import problem
 from bedplate.versions import last, minor, number, parts
 
 if TYPE_CHECKING:
@@ -203,7 +204,9 @@ def main(root: Path | None = None) -> int:
             return sharing_table.main(root)
     except OSError as error:
         print(
-            f"matrix cannot be written — {page} — got {error} — run it in a checkout",
+            problem(
+                "matrix cannot be written", str(page), str(error), None, "run it in a checkout"
+            ),
             file=sys.stderr,
         )
         return 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
 from bedplate.catalogue.matrix import grade
+from bedplate.portable.message import problem
 
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
@@ -137,7 +138,7 @@ def main(root: Path | None = None) -> int:
         page.write_text(written(text, load_catalogue()), encoding="utf-8")
     except (OSError, ValueError) as error:
         print(
-            f"table cannot be written — {page} — got {error} — run it in a checkout",
+            problem("table cannot be written", str(page), str(error), None, "run it in a checkout"),
             file=sys.stderr,
         )
         return 1

@@ -15,6 +15,7 @@ from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import BedplateError
 from bedplate.mirror import atomic
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -75,17 +76,27 @@ def _content(site: Path, lock: Lock, artifact: str, entry: File) -> bytes:
     except ResolveError as error:
         got = "; ".join(str(problem.got) for problem in error.problems)
         raise StackError(
-            f"file cannot be fetched — {url} — got {got} / allowed {artifact} {entry.version} — "
-            "see that this machine reaches the address; where it is a mirror, start it or correct "
-            "bedplate_sources.url of the site"
+            problem(
+                "file cannot be fetched",
+                url,
+                got,
+                f"{artifact} {entry.version}",
+                "see that this machine reaches the address; where it is a mirror, start it or"
+                " correct bedplate_sources.url of the site",
+            )
         ) from error
     finally:
         web.close()
     found = hashlib.sha256(content).hexdigest()
     if found != entry.sha256:
         raise StackError(
-            f"file has another digest than the bill — {url} — got sha256 {found} / allowed "
-            f"{entry.sha256} — do not trust this source until you know why"
+            problem(
+                "file has another digest than the bill",
+                url,
+                f"sha256 {found}",
+                entry.sha256,
+                "do not trust this source until you know why",
+            )
         )
     return content
 
@@ -104,8 +115,13 @@ def manifest(site: Path, lock: Lock, artifact: str) -> str:
         text, count = written.subn(rf"\1@{entry.digest}", text)
         if not count:
             raise StackError(
-                f"image of a manifest has no digest — {artifact} — got no line `image: {name}` / "
-                f"allowed each image of the bill — run: bedplate mirror resolve {site}"
+                problem(
+                    "image of a manifest has no digest",
+                    artifact,
+                    f"no line `image: {name}`",
+                    "each image of the bill",
+                    f"run: bedplate mirror resolve {site}",
+                )
             )
     return text
 
@@ -124,6 +140,11 @@ def image(site: Path, lock: Lock, needed_by: str) -> str:
 
 def _lacking(site: Path, name: str) -> StackError:
     return StackError(
-        f"bill of materials lacks something — {site} — got no {name} / allowed everything that the "
-        f"lock installs — run: bedplate mirror resolve {site}"
+        problem(
+            "bill of materials lacks something",
+            str(site),
+            f"no {name}",
+            "everything that the lock installs",
+            f"run: bedplate mirror resolve {site}",
+        )
     )

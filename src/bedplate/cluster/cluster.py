@@ -9,6 +9,7 @@ import pulumi_kubernetes as kubernetes
 
 from bedplate.cluster import flannel
 from bedplate.cluster.manifest import Manifest
+from bedplate.portable.message import problem
 from bedplate.provider import sdk
 from bedplate.stackconfig import StackError
 
@@ -166,9 +167,13 @@ def _network(args: ClusterArgs) -> list[dict[str, Any]]:
         return flannel.objects(args["cni_manifest"], subnet)
     except ValueError as error:
         raise StackError(
-            f"flannel cannot be configured — bedplate_kubernetes.pod_subnet {subnet} — got {error} "
-            "/ allowed flannel's own manifest and an IPv4 subnet — correct the subnet, and plan "
-            "the site again"
+            problem(
+                "flannel cannot be configured",
+                f"bedplate_kubernetes.pod_subnet {subnet}",
+                str(error),
+                "flannel's own manifest and an IPv4 subnet",
+                "correct the subnet, and plan the site again",
+            )
         ) from error
 
 

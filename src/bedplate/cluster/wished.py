@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.portable import dra as driver
+from bedplate.portable.message import problem
 from bedplate.site.membership import CONTROL_PLANE, NODES
 from bedplate.stackconfig import StackError
 
@@ -24,8 +25,13 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
     control_planes = [name for name, host in lock.hosts.items() if CONTROL_PLANE in host.groups]
     if not control_planes or cluster is None:
         raise StackError(
-            "no control plane — the site's hosts — got none / allowed at least one host in the "
-            "group control_plane — add one to the inventory and run bedplate plan"
+            problem(
+                "no control plane",
+                "the site's hosts",
+                "none",
+                "at least one host in the group control_plane",
+                "add one to the inventory and run bedplate plan",
+            )
         )
     workers = [
         name

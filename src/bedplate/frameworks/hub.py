@@ -14,6 +14,7 @@ from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.frameworks import hub_images, hub_objects, hub_proxy, hub_settings
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 from bedplate.stackrefs import MANAGED
 
@@ -189,8 +190,12 @@ def _given(sign_in: str, secret: pulumi.Input[str] | None) -> dict[str, pulumi.I
         return {}
     if secret is None:
         raise StackError(
-            "the hub's secret is not set — bedplate:oauthClientSecret — got nothing / allowed the "
-            "secret of the client that bedplate_hub.oauth names — run: pulumi config set --secret "
-            "bedplate:oauthClientSecret"
+            problem(
+                "the hub's secret is not set",
+                "bedplate:oauthClientSecret",
+                "nothing",
+                "the secret of the client that bedplate_hub.oauth names",
+                "run: pulumi config set --secret bedplate:oauthClientSecret",
+            )
         )
     return {hub_settings.OAUTH_SECRET: secret}

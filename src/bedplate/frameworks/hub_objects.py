@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import bedplate.hub
+from bedplate import cel
 from bedplate.hub import magic
 from bedplate.schedulers.kueue.objects import ABOUT, TEAM_LABEL
 from bedplate.stackrefs import MANAGED
@@ -199,10 +200,13 @@ def _own_pods(courses: list[str]) -> Iterator[Object]:
             "validations": [
                 {
                     "expression": f"!({marked}) || request.userInfo.username == '{ACCOUNT}'",
-                    "messageExpression": "'pod of a student is not made by the hub — namespace ' + "
-                    "object.metadata.namespace + ' — got ' + request.userInfo.username + "
-                    f"' / allowed {ACCOUNT} — start a notebook in the hub, or leave the label "
-                    "component out'",
+                    "messageExpression": cel.message(
+                        "pod of a student is not made by the hub",
+                        "namespace {object.metadata.namespace}",
+                        "{request.userInfo.username}",
+                        ACCOUNT,
+                        "start a notebook in the hub, or leave the label component out",
+                    ),
                     "reason": "Forbidden",
                 }
             ],

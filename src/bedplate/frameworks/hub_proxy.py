@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import serialization
 
 from bedplate import hub_address
 from bedplate.frameworks import hub_objects as hub
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -85,9 +86,13 @@ def certificate(site: Path, name: str, host: str, today: date) -> str:
     except (OSError, ValueError) as error:
         got = "no file" if isinstance(error, OSError) else "no certificate"
         raise StackError(
-            f"the hub's certificate cannot be read — bedplate_hub.certificate — got {got} at "
-            f"{path} / allowed a PEM file with the certificate first, then its chain — put it "
-            "there, or remove the setting"
+            problem(
+                "the hub's certificate cannot be read",
+                "bedplate_hub.certificate",
+                f"{got} at {path}",
+                "a PEM file with the certificate first, then its chain",
+                "put it there, or remove the setting",
+            )
         ) from error
     if problems:
         raise StackError(
@@ -123,9 +128,13 @@ def missing_key() -> StackError:
 
 def _wrong_key(got: str) -> StackError:
     return StackError(
-        f"the key of the hub's certificate is not usable — {SECRET} — got {got} / allowed the "
-        "private key of the first certificate in bedplate_hub.certificate — run: pulumi config "
-        f"set --secret {SECRET} < KEY.pem"
+        problem(
+            "the key of the hub's certificate is not usable",
+            SECRET,
+            got,
+            "the private key of the first certificate in bedplate_hub.certificate",
+            f"run: pulumi config set --secret {SECRET} < KEY.pem",
+        )
     )
 
 

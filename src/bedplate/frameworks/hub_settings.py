@@ -8,6 +8,7 @@ import hmac
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.frameworks import hub_objects, volumes
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -69,9 +70,13 @@ def _hub(lock: Lock) -> Hub:
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
     if course.share.memory_mib is not None:
         raise StackError(
-            f"a course's shares are claims — course {name} — got {course.share.memory_mib} MiB by "
-            f"claim / allowed shares by resource — choose another sharing mode for {course.pool}, "
-            "or a whole GPU each"
+            problem(
+                "a course's shares are claims",
+                f"course {name}",
+                f"{course.share.memory_mib} MiB by claim",
+                "shares by resource",
+                f"choose another sharing mode for {course.pool}, or a whole GPU each",
+            )
         )
     data = volumes.of_course(lock, name)
     frameworks = [one.partition("-")[0] for one in course.frameworks] or [BASE]

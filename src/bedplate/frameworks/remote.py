@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 import pulumi
 
 from bedplate.cluster.manifest import token
+from bedplate.portable.message import problem
 from bedplate.remote import install
 from bedplate.remote.objects import PORT, Settings
 from bedplate.stackconfig import StackError
@@ -78,20 +79,35 @@ def remote_args(lock: Lock) -> RemoteGpusArgs | None:
     for key, image in (("remoteEngine", engine), ("remoteImage", python)):
         if not BY_DIGEST.fullmatch(image):
             raise StackError(
-                f"an image without a digest — bedplate:{key} — got {image or 'nothing'} / allowed "
-                f"NAME@sha256:… — `pulumi config set bedplate:{key} NAME@sha256:…`"
+                problem(
+                    "an image without a digest",
+                    f"bedplate:{key}",
+                    image or "nothing",
+                    "NAME@sha256:…",
+                    f"`pulumi config set bedplate:{key} NAME@sha256:…`",
+                )
             )
     command = config.get_object("remoteEngineCommand") or []
     if not isinstance(command, list) or not all(isinstance(one, str) for one in command):
         raise StackError(
-            f"not a command — bedplate:remoteEngineCommand — got {command} / allowed a list of "
-            'words in JSON — write it as \'["engine", "--host", "127.0.0.1"]\''
+            problem(
+                "not a command",
+                "bedplate:remoteEngineCommand",
+                str(command),
+                "a list of words in JSON",
+                'write it as \'["engine", "--host", "127.0.0.1"]\'',
+            )
         )
     port = config.get_int("remoteEnginePort") or Settings.engine_port
     if not 0 < port < PORTS or port == PORT:
         raise StackError(
-            f"not a port of an engine — bedplate:remoteEnginePort — got {port} / allowed 1 to "
-            f"{PORTS - 1} without {PORT}, the front's — name the port on which it listens"
+            problem(
+                "not a port of an engine",
+                "bedplate:remoteEnginePort",
+                str(port),
+                f"1 to {PORTS - 1} without {PORT}, the front's",
+                "name the port on which it listens",
+            )
         )
     return {
         "lock": lock,

@@ -14,6 +14,7 @@ from bedplate.frameworks import jobs
 from bedplate.frameworks.jobs.model import Form, Request, Volume
 from bedplate.frameworks.jobs.pods import secret_name
 from bedplate.frameworks.jobs.time_limits import seconds
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 from bedplate.stackrefs import MANAGED
 
@@ -149,9 +150,13 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
         image = artifact.image(args["site"], args["lock"], name_)
     except StackError as error:
         raise StackError(
-            f"no image of this framework — {name}.framework — got {request.framework} / allowed a "
-            f"framework whose image {name_} is in the bill — build one (bedplate frameworks SITE) "
-            f"and name it by image; {error}"
+            problem(
+                "no image of this framework",
+                f"{name}.framework",
+                str(request.framework),
+                f"a framework whose image {name_} is in the bill",
+                f"build one (bedplate frameworks SITE) and name it by image; {error}",
+            )
         ) from error
     return jobs.with_image(request, image)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate import cel
 from bedplate.frameworks import data_cache
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import HOST
@@ -244,9 +245,13 @@ def _policies() -> Iterator[Object]:
         "Homes are mounted by the hub alone, each by one name.",
         (("pods",), ("CREATE",)),
         f"size(variables.homes) == 0 || (request.userInfo.username == '{HUB}' && {own})",
-        "'pod with homes — namespace ' + object.metadata.namespace + ' — got a mount by ' + "
-        "request.userInfo.username + ' / allowed the hub, one home in each pod — start a server "
-        "from the hub; for shared files make a claim of your own'",
+        cel.message(
+            "pod with homes",
+            "namespace {object.metadata.namespace}",
+            "a mount by {request.userInfo.username}",
+            "the hub, one home in each pod",
+            "start a server from the hub; for shared files make a claim of your own",
+        ),
         {"homes": theirs, "containers": containers},
     )
     yield from _policy(
@@ -255,10 +260,13 @@ def _policies() -> Iterator[Object]:
         (("persistentvolumeclaims",), ("DELETE",)),
         f"!(oldObject.metadata.name == '{HOMES}' || oldObject.metadata.name.startsWith('{DATA}-'))"
         " || authorizer.group('').resource('persistentvolumes').check('delete').allowed()",
-        "'claim ' + oldObject.metadata.name + ' — namespace ' + oldObject.metadata.namespace + "
-        "' — got delete by ' + request.userInfo.username + ' / allowed users who may delete"
-        " volumes "
-        "— ask the administrator'",
+        cel.message(
+            "claim {oldObject.metadata.name}",
+            "namespace {oldObject.metadata.namespace}",
+            "delete by {request.userInfo.username}",
+            "users who may delete volumes",
+            "ask the administrator",
+        ),
         {},
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.provider.errors import ProviderError
+from bedplate.provider.errors import ProviderError, message
 
 if TYPE_CHECKING:
     from bedplate.provider.model import ControlPlaneInputs, Machine
@@ -104,9 +104,13 @@ def read_invitation(join_command: str, certificate_key: str | None = None) -> In
         ca_hash = words[words.index("--discovery-token-ca-cert-hash") + 1]
     except (ValueError, IndexError):
         raise ProviderError(
-            "no join command from kubeadm — first control plane — got "
-            f"{len(words)} words without --token / allowed `kubeadm join …` — see `kubeadm token "
-            "create --print-join-command` on that host"
+            message(
+                "no join command from kubeadm",
+                "first control plane",
+                f"{len(words)} words without --token",
+                "`kubeadm join …`",
+                "see `kubeadm token create --print-join-command` on that host",
+            )
         ) from None
     return Invitation(token, ca_hash, certificate_key)
 

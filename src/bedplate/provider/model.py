@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from bedplate.connection import NODE_NAME, NODE_NAME_IS, Connection
+from bedplate.provider.errors import message
 from bedplate.provider.wire import Unknown
 
 if TYPE_CHECKING:
@@ -193,12 +194,10 @@ def _undecided(values: Any, location: Sequence[str | int]) -> bool:
 def _reason(model: type[Inputs], found: Any, path: str) -> str:
     kind = model.__name__.removesuffix("Inputs")
     if found["type"] == "missing":
-        return f"missing input — {kind}.{path} — got nothing / allowed a value — set `{path}`"
+        return message("missing input", f"{kind}.{path}", "nothing", "a value", f"set `{path}`")
     if found["type"] == "extra_forbidden":
         known = ", ".join(sorted(to_camel(name) for name in model.model_fields))
-        return f"unknown input — {kind}.{path} — got {path} / allowed {known} — remove or rename it"
+        return message("unknown input", f"{kind}.{path}", path, known, "remove or rename it")
     allowed = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    return (
-        f"wrong value — {kind}.{path} — got {found['input']!r} / allowed {allowed} — "
-        f"correct `{path}`"
-    )
+    got = repr(found["input"])
+    return message("wrong value", f"{kind}.{path}", got, allowed, f"correct `{path}`")

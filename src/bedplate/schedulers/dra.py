@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pulumi
 
+from bedplate import cel
 from bedplate.cluster.manifest import token
 from bedplate.portable.dra import DRIVER
+from bedplate.portable.message import problem
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
@@ -222,17 +224,23 @@ def _keeps_limits() -> list[dict[str, Any]]:
             "validations": [
                 {
                     "expression": "variables.mixed.size() == 0",
-                    "messageExpression": "'the shares of a container differ in size — containers '"
-                    " + variables.mixed.join(', ') + ' — allowed shares of one size, for the limit"
-                    " is one — name templates of one size'",
+                    "messageExpression": cel.message(
+                        "the shares of a container differ in size",
+                        "containers {variables.mixed.join(', ')}",
+                        None,
+                        "shares of one size, for the limit is one",
+                        "name templates of one size",
+                    ),
                 },
                 {
                     "expression": "variables.wrong.size() == 0",
-                    "messageExpression": "'a container says its own GPU memory limit — containers '"
-                    f" + variables.wrong.join(', ') + ' — got {LIMIT} or {SOFT_LIMIT} / allowed"
-                    " the limit that the share has by its name, which is written automatically —"
-                    " remove"
-                    " the variables'",
+                    "messageExpression": cel.message(
+                        "a container says its own GPU memory limit",
+                        "containers {variables.wrong.join(', ')}",
+                        f"{LIMIT} or {SOFT_LIMIT}",
+                        "the limit that the share has by its name, which is written automatically",
+                        "remove the variables",
+                    ),
                 },
             ],
         },
@@ -275,16 +283,26 @@ def _sized(kind: str, path: str) -> list[dict[str, Any]]:
             "validations": [
                 {
                     "expression": "variables.requests.all(r, has(r.exactly))",
-                    "message": "a choice of devices has no one size — firstAvailable — allowed"
-                    " `exactly`, where shares of GPUs are limited — ask for one device class",
+                    "message": problem(
+                        "a choice of devices has no one size",
+                        "firstAvailable",
+                        None,
+                        "`exactly`, where shares of GPUs are limited",
+                        "ask for one device class",
+                    ),
                 },
                 {
                     "expression": "variables.requests.all(r, has(r.exactly) &&"
                     f" (({sized}) ? ({same}) : ({whole})))",
-                    "messageExpression": "'the name does not say the size of the share — '"
-                    " + object.metadata.name + ' — allowed a name that ends with the memory that"
-                    " each request asks for, such as share-8gi of capacity.requests.memory 8Gi;"
-                    f" a whole GPU of class {WHOLE} has a name without a size — rename it'",
+                    "messageExpression": cel.message(
+                        "the name does not say the size of the share",
+                        "{object.metadata.name}",
+                        None,
+                        "a name that ends with the memory that each request asks for, such as"
+                        " share-8gi of capacity.requests.memory 8Gi; a whole GPU of class"
+                        f" {WHOLE} has a name without a size",
+                        "rename it",
+                    ),
                 },
             ],
         },

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate.portable.message import problem
 from bedplate.site.membership import NODES
 from bedplate.stackconfig import StackError, found_in
 from bedplate.stackrefs import MANAGED
@@ -81,10 +82,14 @@ def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
         variables = _of_host(site, name)
         if found.setdefault(pool, variables) != variables:
             raise StackError(
-                f"NCCL's settings differ in one pool — {pool} — got {_shown(found[pool])} on "
-                f"{first[pool]}, {_shown(variables)} on {name} / allowed the same on all hosts of "
-                "a pool — correct rdma_devices, rdma_roce and rdma_nccl, and run "
-                "`ansible-playbook bedplate.gpu.site`"
+                problem(
+                    "NCCL's settings differ in one pool",
+                    pool,
+                    f"{_shown(found[pool])} on {first[pool]}, {_shown(variables)} on {name}",
+                    "the same on all hosts of a pool",
+                    "correct rdma_devices, rdma_roce and rdma_nccl, and run "
+                    "`ansible-playbook bedplate.gpu.site`",
+                )
             )
         first.setdefault(pool, name)
     return {pool: variables for pool, variables in found.items() if variables}
@@ -101,8 +106,13 @@ def _of_host(site: Path, name: str) -> dict[str, str]:
     settings = found_in(path, "facts").get("nccl")
     if not isinstance(settings, dict):
         raise StackError(
-            f"no evidence of NCCL's settings — {path} — got none for {name} / allowed what the "
-            "host has — run `ansible-playbook bedplate.gpu.verify` on the site first"
+            problem(
+                "no evidence of NCCL's settings",
+                str(path),
+                f"none for {name}",
+                "what the host has",
+                "run `ansible-playbook bedplate.gpu.verify` on the site first",
+            )
         )
     return {key: str(value) for key, value in settings.items()}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError, found_in
 
 if TYPE_CHECKING:
@@ -61,9 +62,14 @@ def asserted(node: str, wished: dict[str, str], found: dict[str, str]) -> int:
     wrong = {key: found.get(key) for key, value in wished.items() if found.get(key) != value}
     if wrong:
         raise StackError(
-            f"labels did not reach the node — Node {node} — got {wrong} / allowed "
-            f"{ {key: wished[key] for key in wrong} } — see who else manages these labels: "
-            f"`kubectl get node {node} --show-managed-fields -o yaml`"
+            problem(
+                "labels did not reach the node",
+                f"Node {node}",
+                str(wrong),
+                str({key: wished[key] for key in wrong}),
+                "see who else manages these labels: "
+                f"`kubectl get node {node} --show-managed-fields -o yaml`",
+            )
         )
     return len(wished)
 
@@ -85,8 +91,12 @@ def discovered(site: Path, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
             missing.append(host)
     if missing:
         raise StackError(
-            f"no labels of GPU feature discovery — {site}/.bedplate/evidence — got none for "
-            f"{', '.join(missing)} / allowed labels for every GPU host — run `ansible-playbook "
-            "bedplate.gpu.verify` on the site first"
+            problem(
+                "no labels of GPU feature discovery",
+                f"{site}/.bedplate/evidence",
+                f"none for {', '.join(missing)}",
+                "labels for every GPU host",
+                "run `ansible-playbook bedplate.gpu.verify` on the site first",
+            )
         )
     return found

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from bedplate.portable.message import problem
 from bedplate.site import nesting
 from bedplate.site.membership import NODES
 from bedplate.site.nesting import DOMAIN
@@ -134,11 +135,14 @@ def _compared(
             if len(others) > 1:
                 members = [name for name, pair in both.items() if pair[mine] == one]
                 raise StackError(
-                    "NVLink domains of the site are not those of the hardware — bedplate_topology "
-                    f"of {', '.join(members)} — got {got.format(one, ' and '.join(others))} / "
-                    "allowed one domain for each fabric that GPU feature discovery reports — "
-                    "correct nvlink_domain of these hosts, or leave it out: it is then taken from "
-                    "the hardware"
+                    problem(
+                        "NVLink domains of the site are not those of the hardware",
+                        f"bedplate_topology of {', '.join(members)}",
+                        got.format(one, " and ".join(others)),
+                        "one domain for each fabric that GPU feature discovery reports",
+                        "correct nvlink_domain of these hosts, or leave it out: it is then taken"
+                        " from the hardware",
+                    )
                 )
 
 
@@ -147,8 +151,12 @@ def _levels(nodes: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     found = nesting.order(nodes)
     if isinstance(found, nesting.Overlap):
         raise StackError(
-            "a part of the topology lies in two — bedplate_topology of "
-            f"{', '.join(found.members)} — got {found.got} / allowed {found.allowed} — correct "
-            f"{found.outer} or {found.inner} of these hosts"
+            problem(
+                "a part of the topology lies in two",
+                f"bedplate_topology of {', '.join(found.members)}",
+                found.got,
+                found.allowed,
+                f"correct {found.outer} or {found.inner} of these hosts",
+            )
         )
     return found

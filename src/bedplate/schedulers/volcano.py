@@ -9,6 +9,7 @@ import pulumi
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.cluster.wished import gpus
+from bedplate.portable.message import problem
 from bedplate.schedulers import topology, volcano_objects
 from bedplate.schedulers.node_labels import discovered
 from bedplate.schedulers.release import released
@@ -78,8 +79,12 @@ def tag_of(images: list[str]) -> str:
     tags = sorted({image.partition("@")[0].rpartition(":")[2] for image in images})
     if len(tags) != 1:
         raise StackError(
-            f"images of Volcano differ — bill of materials — got the tags {', '.join(tags)} / "
-            "allowed one for scheduler, controllers and webhooks — correct the catalogue's images "
-            "of volcano, and run bedplate mirror resolve again"
+            problem(
+                "images of Volcano differ",
+                "bill of materials",
+                f"the tags {', '.join(tags)}",
+                "one for scheduler, controllers and webhooks",
+                "correct the catalogue's images of volcano, and run bedplate mirror resolve again",
+            )
         )
     return tags[0]

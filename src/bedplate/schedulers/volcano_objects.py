@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from bedplate import cel
 from bedplate.presets.model import PLAIN
 from bedplate.schedulers.topology import object_name
 from bedplate.site.nesting import DOMAIN
@@ -242,17 +243,27 @@ def guard(resources: Iterable[str]) -> list[dict[str, Any]]:
             "Jobs and pod groups in a team's namespace name the team's own queue.",
             [_rule("scheduling.volcano.sh", "podgroups"), _rule("batch.volcano.sh", "jobs")],
             f"{named} == {team}",
-            f"'another queue than the team\\'s — spec.queue — got ' + {named} + ' / allowed ' + "
-            f"{team} + ' — write queue: ' + {team}",
+            cel.message(
+                "another queue than the team's",
+                "spec.queue",
+                f"{{{named}}}",
+                f"{{{team}}}",
+                f"write queue: {{{team}}}",
+            ),
         ),
         *_policy(
             f"{GUARD}-pods",
             "Pods with GPUs in a team's namespace are placed by the scheduler that counts quotas.",
             [_rule("", "pods")],
             f"{own} || !object.spec.containers.exists(c, {asks})",
-            "'pod with GPUs is not in the queue — spec.schedulerName — got ' + "
-            f"object.spec.schedulerName + ' / allowed {SCHEDULER} — write schedulerName: "
-            f"{SCHEDULER}, and the annotation scheduling.volcano.sh/queue-name: ' + {team}",
+            cel.message(
+                "pod with GPUs is not in the queue",
+                "spec.schedulerName",
+                "{object.spec.schedulerName}",
+                SCHEDULER,
+                f"write schedulerName: {SCHEDULER}, and the annotation"
+                f" scheduling.volcano.sh/queue-name: {{{team}}}",
+            ),
         ),
     ]
 

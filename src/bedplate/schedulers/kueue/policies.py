@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from bedplate import cel
 from bedplate.lock.offers import offers
 from bedplate.schedulers import jobset
 from bedplate.schedulers.kueue import classes, users
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 VERSION: Final = "admissionregistration.k8s.io/v1"
 GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 JOB_CONTROLLER: Final = "system:serviceaccount:kube-system:job-controller"
+
+#: Where a message says that its object is.
+NAMESPACE: Final = "namespace {object.metadata.namespace}"
 
 CREATE: Final = ("CREATE",)
 UPDATE: Final = ("UPDATE",)
@@ -55,10 +59,13 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             [("kueue.x-k8s.io", "*", ("localqueues",))],
             BOTH,
             f"object.spec.clusterQueue == namespaceObject.metadata.labels['{TEAM_LABEL}']",
-            "'LocalQueue ' + object.metadata.name + ' of another team — namespace ' + "
-            "object.metadata.namespace + ' — got clusterQueue ' + object.spec.clusterQueue + "
-            f"' / allowed that of team ' + namespaceObject.metadata.labels['{TEAM_LABEL}'] + "
-            f"' — submit to the queue {QUEUE}, which is there'",
+            cel.message(
+                "LocalQueue {object.metadata.name} of another team",
+                NAMESPACE,
+                "clusterQueue {object.spec.clusterQueue}",
+                f"that of team {{namespaceObject.metadata.labels['{TEAM_LABEL}']}}",
+                f"submit to the queue {QUEUE}, which is there",
+            ),
         ),
         *_policy(
             "bedplate-known-queue",
@@ -67,9 +74,13 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             CREATE,
             f"!has(object.metadata.labels) || !('{QUEUE_LABEL}' in object.metadata.labels) || "
             f"object.metadata.labels['{QUEUE_LABEL}'] == '{QUEUE}'",
-            f"'no such queue — namespace ' + object.metadata.namespace + ' — got {QUEUE_LABEL}: ' "
-            f"+ object.metadata.labels['{QUEUE_LABEL}'] + ' / allowed {QUEUE} — leave the label "
-            "out, or write the allowed name'",
+            cel.message(
+                "no such queue",
+                NAMESPACE,
+                f"{QUEUE_LABEL}: {{object.metadata.labels['{QUEUE_LABEL}']}}",
+                QUEUE,
+                "leave the label out, or write the allowed name",
+            ),
         ),
         *_policy(
             "bedplate-queued-pods",
@@ -77,9 +88,13 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             [("", "v1", ("pods",))],
             CREATE,
             f"!variables.gpus || variables.held || request.userInfo.username == '{JOB_CONTROLLER}'",
-            "'pod with GPUs is not in the queue — namespace ' + object.metadata.namespace + "
-            "' — got no hold by Kueue / allowed pods that wait for their quota — "
-            f"label it {QUEUE_LABEL}: {QUEUE}, and give it no owner and no node'",
+            cel.message(
+                "pod with GPUs is not in the queue",
+                NAMESPACE,
+                "no hold by Kueue",
+                "pods that wait for their quota",
+                f"label it {QUEUE_LABEL}: {QUEUE}, and give it no owner and no node",
+            ),
             variables={
                 "gpus": gpus("object.spec", domains),
                 "held": "has(object.spec.schedulingGates) && "
@@ -93,9 +108,13 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             CREATE,
             "!variables.gpus || (has(object.spec.suspend) && object.spec.suspend) || "
             f"request.userInfo.username == '{jobset.CONTROLLER}'",
-            "'job with GPUs is not in the queue — namespace ' + object.metadata.namespace + "
-            "' — got a job that starts at once / allowed jobs that wait for their quota — "
-            f"label it {QUEUE_LABEL}: {QUEUE}'",
+            cel.message(
+                "job with GPUs is not in the queue",
+                NAMESPACE,
+                "a job that starts at once",
+                "jobs that wait for their quota",
+                f"label it {QUEUE_LABEL}: {QUEUE}",
+            ),
             variables={"gpus": gpus("object.spec.template.spec", domains)},
         ),
         *_policy(
@@ -106,10 +125,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             "!(has(oldObject.spec.suspend) && oldObject.spec.suspend) || "
             "(has(object.spec.suspend) && object.spec.suspend) || request.userInfo.username in "
             f"{_list([CONTROLLER, jobset.CONTROLLER])}",
-            "object.metadata.name + ' is not started by hand — namespace ' + "
-            "object.metadata.namespace + ' — got suspend: false from ' + "
-            "request.userInfo.username + ' / allowed the queue alone — see what it waits for: "
-            "kubectl -n ' + object.metadata.namespace + ' get workloads'",
+            _by_hand("{object.metadata.name}", "suspend: false from"),
         ),
         *_policy(
             "bedplate-queue-starts-pods",
@@ -120,10 +136,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             f"|| {_list(GATES)}.all(gate, !oldObject.spec.schedulingGates.exists(g, g.name == gate)"
             " || (has(object.spec.schedulingGates) && "
             "object.spec.schedulingGates.exists(g, g.name == gate)))",
-            "'pod ' + object.metadata.name + ' is not started by hand — namespace ' + "
-            "object.metadata.namespace + ' — got a hold lifted by ' + request.userInfo.username + "
-            "' / allowed the queue alone — see what it waits for: kubectl -n ' + "
-            "object.metadata.namespace + ' get workloads'",
+            _by_hand("pod {object.metadata.name}", "a hold lifted by"),
         ),
         *_policy(
             "bedplate-counted-claims",
@@ -131,14 +144,27 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             [("", "v1", ("pods",))],
             CREATE,
             "!has(object.spec.resourceClaims) || size(object.spec.resourceClaims) == 0",
-            "'pod with resource claims — namespace ' + object.metadata.namespace + ' — got ' + "
-            "object.spec.resourceClaims[0].name + "
-            f"' / allowed {', '.join(_resources(lock))} — ask for GPUs by the resource: "
-            "the queue does not count claims'",
+            cel.message(
+                "pod with resource claims",
+                NAMESPACE,
+                "{object.spec.resourceClaims[0].name}",
+                ", ".join(_resources(lock)),
+                "ask for GPUs by the resource: the queue does not count claims",
+            ),
         ),
         *classes.objects(lock, catalogue),
         *users.objects(lock, catalogue),
     ]
+
+
+def _by_hand(what: str, got: str) -> str:
+    return cel.message(
+        f"{what} is not started by hand",
+        NAMESPACE,
+        f"{got} {{request.userInfo.username}}",
+        "the queue alone",
+        "see what it waits for: kubectl -n {object.metadata.namespace} get workloads",
+    )
 
 
 def _resources(lock: Lock) -> list[str]:
