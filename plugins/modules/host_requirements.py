@@ -67,8 +67,8 @@ options:
     default: []
   kubernetes:
     description:
-      - Whether the host is to be a node, which another Kubernetes on it forbids, or a network
-        configuration of others.
+      - Whether the host is to be a node, which another Kubernetes on it forbids, a network
+        configuration of others, or the links of a former pod network.
       - Not checked on a cluster node.
     type: bool
     default: false

@@ -181,6 +181,22 @@ def test_what_keeps_a_host_from_being_a_node_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_links_of_a_former_cluster_are_named(tmp_path: Path) -> None:
+    machine = machines.Machine(tmp_path)
+    for name in ("cni0", "eno1", "flannel.1", "kube-ipvs0"):
+        machine.put(f"/sys/class/net/{name}/mtu", "1450")
+    text = "left by a former cluster: reboot the host, or run `ip link delete` for each, first"
+    assert found(machine, lock()) == [
+        ("foreign", f"pod network cni0, flannel.1 of flannel {text}"),
+        ("foreign", f"pod network kube-ipvs0 of kube-proxy {text}"),
+    ]
+    machines.joined(machine, "https://k8s.example:6443")
+    assert [state for state, _ in found(machine, lock())] == ["runs"]  # kubelet's cluster has them
+    (tmp_path / "etc/kubernetes/kubelet.conf").unlink()
+    machine.put("/var/lib/k0s/kubelet.conf", "x")
+    assert not any(text in said for _, said in found(machine, lock()))
+
+
 def test_the_authority_says_more_than_an_address(tmp_path: Path) -> None:
     mine = base64.b64encode(b"CA ONE\n").decode()
     config = {"clusters": [{"cluster": {"certificate-authority-data": mine}}]}

@@ -105,6 +105,7 @@ def test_an_empty_machine_is_read_too(tmp_path: Path) -> None:
         "others": {},
         "cni": [],
         "cni_first": [],
+        "links": {},
     }
 
 

@@ -250,6 +250,58 @@ def test_what_would_keep_a_host_from_being_a_node(
     assert node_conflicts.check(host, "gpu-a") == problems
 
 
+@pytest.mark.parametrize(
+    ("network", "names"),
+    [
+        ("flannel", ["cni0", "flannel.1"]),
+        ("flannel", ["flannel-v6.1", "flannel-wg-v6"]),
+        ("Calico", ["cali0f1e2d3c4b5", "vxlan.calico"]),
+        ("Calico", ["vxlan-v6.calico", "wireguard.cali"]),
+        ("Cilium", ["cilium_host", "cilium_net", "cilium_vxlan"]),
+        ("Weave Net", ["weave"]),
+        ("Antrea", ["antrea-gw0"]),
+        ("OVN-Kubernetes", ["ovn-k8s-mp0"]),
+        ("kube-router", ["kube-bridge", "kube-dummy-if"]),
+        ("kube-proxy", ["kube-ipvs0"]),
+        ("NodeLocal DNSCache", ["nodelocaldns"]),
+    ],
+)
+def test_links_that_a_former_pod_network_left_are_refused(
+    host: Host, network: str, names: list[str]
+) -> None:
+    for name in names:
+        put(host, f"/sys/class/net/{name}/address", "x")
+    assert node_conflicts.links(host) == {network: names}
+    assert node_conflicts.check(host, "gpu-a") == [
+        (
+            "links of a former pod network keep its addresses, and pods cannot be reached"
+            f" — gpu-a — got {', '.join(names)} of {network} / allowed none before the host joins"
+            " — Reboot the host, or run 'ip link delete' for each; where they come back, remove"
+            " what makes them."
+        )
+    ]
+    put(host, "/var/lib/rancher/rke2/agent/x", "x")  # they are its own as long as it runs
+    (said,) = node_conflicts.check(host, "gpu-a")
+    assert "rke2" in said
+
+
+def test_other_links_are_no_pod_networks(host: Host) -> None:
+    names = (
+        "lo",
+        "eno1",
+        "bond0",
+        "ib0",
+        "docker0",
+        "cni-podman0",
+        "virbr0",
+        "tunl0",
+        "california",
+    )
+    for name in names:
+        put(host, f"/sys/class/net/{name}/address", "x")
+    assert node_conflicts.check(host, "gpu-a") == []
+
+
 def test_check_system(host: Host) -> None:
     put(host, "/etc/os-release", RELEASE)
     assert requirements.check_system(host, ["debian-12"], "", "gpu-a") == []

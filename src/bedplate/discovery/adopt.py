@@ -270,6 +270,13 @@ def _others(facts: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(
                 "kubernetes", "foreign", f"{name} is installed, {path}: uninstall it first"
             )
+    if not found["membership"] and not found.get("others"):  # then they are that cluster's
+        for network, links in sorted(found.get("links", {}).items()):
+            text = (
+                f"{', '.join(links)} of {network} left by a former cluster: reboot the host, or"
+                " run `ip link delete` for each, first"
+            )
+            yield Finding("pod network", "foreign", text)
     for path in found.get("cni", []):
         if path in found.get("cni_first", []):
             text = f"{path} would win over flannel's configuration: move it away first"

@@ -1,8 +1,11 @@
 """What makes a host no node of this cluster: another Kubernetes, or its pods' network by another.
 
-containerd takes the first configuration in /etc/cni/net.d by name, whoever left it there.
+containerd takes the first configuration in /etc/cni/net.d by name, whoever left it there. A link
+that a former pod network left keeps its address: the bridge plugin refuses a cni0 with another one,
+and what is sent to an address on kube-ipvs0 never leaves the host.
 """
 
+from fnmatch import fnmatchcase
 from typing import Dict, List
 
 from .host import Host
@@ -24,6 +27,19 @@ OTHERS: Dict[str, List[str]] = {
 CNI = "/etc/cni/net.d"
 #: What flannel's own pods write there.
 OURS = "10-flannel.conflist"
+DEVICES = "/sys/class/net"
+#: Links as these networks name them. tunl0 is none: the kernel makes it with its module.
+LINKS: Dict[str, List[str]] = {
+    "flannel": ["cni0", "flannel.[0-9]*", "flannel-v6.[0-9]*", "flannel-wg*"],
+    "Calico": ["vxlan*.calico", "w*.cali", "cali" + "[0-9a-f]" * 11],
+    "Cilium": ["cilium_*"],
+    "Weave Net": ["weave"],
+    "Antrea": ["antrea-*"],
+    "OVN-Kubernetes": ["ovn-k8s-*"],
+    "kube-router": ["kube-bridge", "kube-dummy-if"],
+    "kube-proxy": ["kube-ipvs0"],
+    "NodeLocal DNSCache": ["nodelocaldns"],
+}
 _CONFIGURATIONS = (".conf", ".conflist", ".json")
 
 
@@ -44,6 +60,16 @@ def first(host: Host) -> List[str]:
     return [path for path in configurations(host) if path < f"{CNI}/{OURS}"]
 
 
+def links(host: Host) -> Dict[str, List[str]]:
+    """The links on the host that pod networks make, by the network that names them so."""
+    names = host.list(DEVICES)
+    found = {
+        network: [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
+        for network, patterns in LINKS.items()
+    }
+    return {network: mine for network, mine in found.items() if mine}
+
+
 def check(host: Host, where: str) -> List[str]:
     """Problems of a host that is to join: what nodes have got since is their owner's."""
     problems = [
@@ -56,6 +82,18 @@ def check(host: Host, where: str) -> List[str]:
         )
         for name, path in sorted(others(host).items())
     ]
+    if not problems:  # another Kubernetes has its links as long as it is there
+        problems += [
+            problem(
+                "links of a former pod network keep its addresses, and pods cannot be reached",
+                where,
+                f"{', '.join(found)} of {network}",
+                "none before the host joins",
+                "Reboot the host, or run 'ip link delete' for each; "
+                "where they come back, remove what makes them.",
+            )
+            for network, found in sorted(links(host).items())
+        ]
     problems += [
         problem(
             "a network configuration would win over flannel's, and pods get other addresses",

@@ -172,4 +172,5 @@ def kubernetes(host: Host, packages: Sequence[Package]) -> Dict[str, Any]:
         "others": node_conflicts.others(host),
         "cni": node_conflicts.configurations(host),
         "cni_first": node_conflicts.first(host),
+        "links": node_conflicts.links(host),
     }
