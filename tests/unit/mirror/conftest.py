@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +20,8 @@ from tests.unit.mirror.child import Child, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 #: Of each of the large files, in bytes, and the images that have a layer of this size.
 LARGE = 3 << 20
 LARGE_IMAGES = ("registry.k8s.io/etcd:", "registry.k8s.io/kube-proxy:")
@@ -58,6 +60,15 @@ class Field:
 def content(name: str, size: int = LARGE) -> bytes:
     """Return bytes that are always the same for a name."""
     return random.Random(name).randbytes(size)  # noqa: S311 - no secret
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's lock, which has courses with notebooks that no maker has, and an empty mirror."""
+    monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "site").mkdir()
+    shutil.copy(DEMO / ".bedplate.lock.yml", tmp_path / "site")
+    return tmp_path / "site"
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,16 +20,8 @@ from bedplate.mirror import made, oci
 from bedplate.mirror.fill import Filling
 from bedplate.mirror.store import Store, cache
 
-DEMO = Path(__file__).parents[3] / "inventories" / "demo"
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo's lock, which has courses with notebooks that no maker has, and an empty mirror."""
-    monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "site").mkdir()
-    shutil.copy(DEMO / ".bedplate.lock.yml", tmp_path / "site")
-    return tmp_path / "site"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,17 +12,10 @@ from bedplate.mirror import Contents, MirrorError
 from bedplate.mirror.command import run
 from bedplate.mirror.store import Store, cache
 
-DEMO = Path(__file__).parents[2] / "inventories/demo"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ADDRESS = "dl.k8s.io/v1/node.tar.gz"
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo's lock in a folder, and a cache with nothing in it."""
-    monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "site").mkdir()
-    shutil.copy(DEMO / ".bedplate.lock.yml", tmp_path / "site")
-    return tmp_path / "site"
 
 
 def filled() -> Contents:
