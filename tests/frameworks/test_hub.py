@@ -46,7 +46,8 @@ def lesson(begin: timedelta, end: timedelta) -> list[str]:
     first, last = datetime.now(UTC) + begin, datetime.now(UTC) + end
     if first.date() == last.date():
         return [f"{first:%a %H:%M}-{last:%H:%M}"]
-    return [f"{first:%a %H:%M}-24:00", f"{last:%a} 00:00-{last:%H:%M}"]
+    rest = [f"{last:%a} 00:00-{last:%H:%M}"] if (last.hour, last.minute) > (0, 0) else []
+    return [f"{first:%a %H:%M}-24:00", *rest]
 
 
 @pytest.fixture(scope="module")

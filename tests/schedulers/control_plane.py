@@ -274,4 +274,4 @@ class ControlPlane:
             kinds = (("jobs", "batch/v1"), ("pods", "v1"), *more)
             return not any(self.api.get(plural, version, namespace) for plural, version in kinds)
 
-        eventually(gone, 60, pause=0.3)
+        eventually(gone, 120, pause=0.3)

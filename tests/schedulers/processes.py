@@ -77,7 +77,7 @@ class Process:
         """Kill it as a crash would, without any chance to tidy up."""
         self.stop(signal.SIGKILL)
 
-    def until(self, ready: Callable[[], bool], patience: float = 60) -> None:
+    def until(self, ready: Callable[[], bool], patience: float = 180) -> None:
         """Wait until it is ready. Raises RuntimeError with the log's end if it ends or is late."""
         deadline = time.monotonic() + patience
         while not ready():

@@ -124,7 +124,7 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         self._api.create(pod("last", NAMESPACE, 0))
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the witness saw no end"
         self._api.delete(self._api.path("pods", "v1", NAMESPACE, "last"), gracePeriodSeconds=0)
 

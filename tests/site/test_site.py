@@ -349,7 +349,7 @@ def test_a_pod_that_asks_for_more_than_any_node_has_waits_and_says_why(site: Sit
         pod.update(json.loads(site.kubectl("get", "pod", "many", "-o", "json").stdout))
         return bool(pod["status"].get("conditions"))
 
-    wait_for("the scheduler's word on the pod", told, 60)
+    wait_for("the scheduler's word on the pod", told, 300)
     for _ in range(2):
         (scheduled,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
         assert (pod["status"]["phase"], scheduled["status"]) == ("Pending", "False")

@@ -51,7 +51,7 @@ class Engine:
         return {failure.property: failure.reason for failure in answer.failures}
 
     def create(
-        self, kind: str, inputs: dict[str, Any], *, preview: bool = False, timeout: float = 20
+        self, kind: str, inputs: dict[str, Any], *, preview: bool = False, timeout: float = 300
     ) -> Any:
         """Create, or preview it; returns the future of the call."""
         return self.stub.Create.future(
@@ -63,7 +63,7 @@ class Engine:
             )
         )
 
-    def update(self, kind: str, state: Any, inputs: dict[str, Any], timeout: float = 20) -> Any:
+    def update(self, kind: str, state: Any, inputs: dict[str, Any], timeout: float = 300) -> Any:
         """Update and return the answer."""
         return self.stub.Update(
             provider_pb2.UpdateRequest(
@@ -89,7 +89,7 @@ class Engine:
             provider_pb2.ReadRequest(id="x", urn=self.urn(kind), properties=wire.write(state))
         )
 
-    def delete(self, kind: str, state: dict[str, Any], timeout: float = 20) -> Any:
+    def delete(self, kind: str, state: dict[str, Any], timeout: float = 300) -> Any:
         """Delete."""
         return self.stub.Delete(
             provider_pb2.DeleteRequest(
@@ -153,7 +153,7 @@ def engine(world: World, site: Path) -> Iterator[Engine]:
     yield engine
     engine.close()
     engine.process.terminate()
-    assert engine.process.wait(timeout=10) == 0
+    assert engine.process.wait(timeout=120) == 0
 
 
 def machine(name: str) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def test_killed_in_mid_join_it_goes_on_and_joins_nothing_twice(stack: Stack) -> 
     assert any("stacks.world.provider" in line for line in children.values())
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + SECONDS
     while left := {pid: line for pid, line in children.items() if Path(f"/proc/{pid}").exists()}:
         assert time.monotonic() < deadline, f"still running: {left}"
         time.sleep(0.1)

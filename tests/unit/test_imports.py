@@ -111,7 +111,11 @@ def test_what_a_command_imports(
     jobs.write_text("name,gpus\none,1\n")
     asked = [{"SITE": str(site), "JOBS": str(jobs)}.get(word, word) for word in command]
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *asked], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", RUN, *asked],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     ended, modules = json.loads(done.stdout)

@@ -69,7 +69,7 @@ def test_kubelet_reads_the_pools_file(tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1

@@ -345,7 +345,7 @@ def test_the_first_fill_makes_a_key_that_the_next_one_uses(
     with pytest.raises(MirrorError, match="key that signs the site's packages is not on this mach"):
         fill(site, store, archive[0], monkeypatch)
     # A fill that is refused leaves no agent of GnuPG's either, once it has heard of it.
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (left := agents(tmp_path / "keys")) and time.monotonic() < until:
         time.sleep(0.05)
     assert left == []

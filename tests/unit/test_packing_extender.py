@@ -147,7 +147,7 @@ def test_an_object_that_cannot_be_read_is_no_reason_to_guess(server: Server) -> 
     )
     server.page = {"metadata": {"resourceVersion": "1"}, "items": []}
     watched.start()
-    assert seen.wait(10)
+    assert seen.wait(120)
     eventually(lambda: watched.error == "KeyError('metadata')")
     assert not watched.fresh(0.0, 5.0)
 

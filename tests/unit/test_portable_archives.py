@@ -97,9 +97,9 @@ def test_who_waits_for_another_takes_what_that_one_has_brought(
         monkeypatch.setattr(archives, "workplace", seen)
         late = threading.Thread(target=lambda: outcomes.append(ensure([archive], opener=opener)))
         late.start()
-        assert waits.wait(10)  # it has seen that nothing is there
+        assert waits.wait(120)  # it has seen that nothing is there
         Path(other.dest).rename(archive.dest)
-    late.join(10)
+    late.join(120)
     assert fetched == []
     (outcome,) = outcomes
     assert outcome.problems == []

@@ -99,7 +99,7 @@ async def test_output_without_end_is_cut_off(
     host, key, known = served
     ssh = SshTransport(key, known)
     with pytest.raises(ProviderError, match=r"^h printed more than 1 MiB — "):
-        await ssh.run(host, ["gush", stream], stdin="", seconds=20)
+        await ssh.run(host, ["gush", stream], stdin="", seconds=60)
     await ssh.close()
 
 
@@ -109,7 +109,7 @@ async def test_so_is_that_of_sudo(served: Any, monkeypatch: pytest.MonkeyPatch) 
     ssh = SshTransport(key, known)
     user = host.model_copy(update={"user": "u"})
     with pytest.raises(ProviderError, match=r"^h printed more than 1 MiB — "):
-        await ssh.run(user, ["gush"], stdin="", seconds=20)
+        await ssh.run(user, ["gush"], stdin="", seconds=60)
     await ssh.close()
 
 

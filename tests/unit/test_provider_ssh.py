@@ -50,9 +50,9 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Machine, Path, Path]]:
 async def test_commands_run_with_their_input_and_status(served: Any) -> None:
     host, key, known = served
     transport = SshTransport(key, known)
-    done = await transport.run(host, ["echo", "a b"], stdin="text", seconds=10)
+    done = await transport.run(host, ["echo", "a b"], stdin="text", seconds=60)
     assert (done.status, done.output) == (0, "echo 'a b'|text")
-    assert (await transport.run(host, ["false"], stdin="", seconds=10)).status == 3
+    assert (await transport.run(host, ["false"], stdin="", seconds=60)).status == 3
     await transport.close()
 
 
@@ -60,7 +60,7 @@ async def test_many_commands_share_one_connection(served: Any) -> None:
     host, key, known = served
     transport = SshTransport(key, known)
     done = await asyncio.gather(
-        *(transport.run(host, [f"c{n}"], stdin="", seconds=20) for n in range(12))
+        *(transport.run(host, [f"c{n}"], stdin="", seconds=60) for n in range(12))
     )
     assert [found.output for found in done] == [f"c{n}|" for n in range(12)]
     assert len(transport._connections) == 1
@@ -81,7 +81,7 @@ async def test_a_server_without_a_session_to_spare_is_asked_again(
 
     monkeypatch.setattr(asyncssh.SSHClientConnection, "create_process", full)
     transport = SshTransport(key, known)
-    done = await transport.run(host, ["id"], stdin="", seconds=10)
+    done = await transport.run(host, ["id"], stdin="", seconds=60)
     assert done.output == "id|"
     assert next(refusals, None) is None
     await transport.close()
@@ -92,7 +92,7 @@ async def test_unknown_host_key_is_refused(served: Any, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("")
     with pytest.raises(UnreachableError) as caught:
-        await SshTransport(key, empty).run(host, ["id"], stdin="", seconds=10)
+        await SshTransport(key, empty).run(host, ["id"], stdin="", seconds=60)
     assert str(caught.value) == (
         f"host key of h is not known — root@127.0.0.1:{host.port} — got Host key is not trusted "
         f"for host 127.0.0.1 / allowed a key in {empty} — compare the host's key with its console, "
@@ -104,7 +104,7 @@ async def test_wrong_key_is_refused(served: Any, tmp_path: Path) -> None:
     host, _, known = served
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(tmp_path / "other")
     with pytest.raises(UnreachableError) as caught:
-        await SshTransport(tmp_path / "other", known).run(host, ["id"], stdin="", seconds=10)
+        await SshTransport(tmp_path / "other", known).run(host, ["id"], stdin="", seconds=60)
     assert str(caught.value) == (
         f"h refuses the login — root@127.0.0.1:{host.port} — got Permission denied for user root "
         "on host 127.0.0.1 / allowed public key authentication — set bedplate:privateKey, or load "
@@ -116,7 +116,7 @@ async def test_a_host_that_does_not_answer_is_named(served: Any) -> None:
     host, key, known = served
     gone = host.model_copy(update={"port": 1})
     with pytest.raises(UnreachableError) as caught:
-        await SshTransport(key, known).run(gone, ["id"], stdin="", seconds=10)
+        await SshTransport(key, known).run(gone, ["id"], stdin="", seconds=60)
     assert str(caught.value).startswith("h cannot be reached — root@127.0.0.1:1 — got ")
     assert str(caught.value).endswith(
         "/ allowed an answer over SSH — start the host or correct its address; if it is gone "
@@ -136,7 +136,7 @@ async def agent(served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = tmp_path / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while not path.exists():
                 await asyncio.sleep(0.02)
         loaded = {**os.environ, "SSH_AUTH_SOCK": str(path)}
@@ -159,7 +159,7 @@ async def test_a_key_with_a_passphrase_comes_from_the_agent(
         jump = (f"root@127.0.0.1:{host.port}",)
         await transport._hop(host.model_copy(update={"jump": jump}), 1)
     else:
-        assert (await transport.run(host, ["id"], stdin="", seconds=10)).output == "id|"
+        assert (await transport.run(host, ["id"], stdin="", seconds=60)).output == "id|"
     await transport.close()
 
 
@@ -170,7 +170,7 @@ async def test_a_key_with_a_passphrase_and_no_agent(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     encrypt(key)
     with pytest.raises(UnreachableError) as caught:
-        await SshTransport(key, known).run(host, ["id"], stdin="", seconds=10)
+        await SshTransport(key, known).run(host, ["id"], stdin="", seconds=60)
     assert str(caught.value).startswith("h refuses the login — ")
     assert str(caught.value).endswith("or load the key into your SSH agent")
 
@@ -181,7 +181,7 @@ async def test_a_file_that_is_no_key(jump: tuple[str, ...], served: Any, tmp_pat
     (tmp_path / "other").write_text("no key")
     reached = host.model_copy(update={"jump": jump})
     with pytest.raises(UnreachableError) as caught:
-        await SshTransport(tmp_path / "other", known).run(reached, ["id"], stdin="", seconds=10)
+        await SshTransport(tmp_path / "other", known).run(reached, ["id"], stdin="", seconds=60)
     name, where = ("bastion bastion", "bastion") if jump else ("h", str(host))
     assert str(caught.value) == (
         f"settings of SSH for {name} cannot be used — {where} — got Invalid private key "

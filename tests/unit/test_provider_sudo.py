@@ -198,11 +198,11 @@ async def test_commands_run_at_once_as_soon_as_the_first_is_root(
     host, transport = served
     give(tmp_path, {"ansible_become_password": SECRET})
     waits = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.1; done', str(tmp_path / "there")]
-    first = asyncio.ensure_future(transport.run(host, waits, stdin="", seconds=30))
-    async with asyncio.timeout(30):
+    first = asyncio.ensure_future(transport.run(host, waits, stdin="", seconds=120))
+    async with asyncio.timeout(120):
         while not (tmp_path / "argv").exists():
             await asyncio.sleep(0.1)
-    await transport.run(host, ["touch", str(tmp_path / "there")], stdin="", seconds=30)
+    await transport.run(host, ["touch", str(tmp_path / "there")], stdin="", seconds=120)
     assert (await first).status == 0
 
 

@@ -52,7 +52,7 @@ def taints() -> list[dict[str, str]]:
 
 def together(count: int) -> None:
     """Wait until so many joins have begun."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(world.journal("kubeadm join")) < count:
         if time.monotonic() > deadline:
             fail(f"{count} joins did not run at the same time")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.substrate.hosts.containers import State
     from tests.substrate.hosts.description import Description, Host
 
-BOOT_SECONDS = 60.0
+BOOT_SECONDS = 180.0
 HARDWARE = "simulated-gpus.service"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 PORT = 443
-HEALTHY_SECONDS = 20.0
+HEALTHY_SECONDS = 120.0
 IN_ITS_OWN_NAMES = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
 
 
