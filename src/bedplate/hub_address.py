@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 CERTIFICATE: Final = "bedplate_hub.certificate"
+HTTPS: Final = 443
 #: A certificate that ends within this time is reported.
 SOON: Final = timedelta(days=30)
 
@@ -40,6 +41,14 @@ def host(lock: Lock) -> str:
     hub = lock.cluster.hub if lock.cluster else None
     named = urlsplit(hub.url).hostname if hub and hub.url else None
     return named or lock.hosts[state_host(lock)].address
+
+
+def port(lock: Lock) -> int | None:
+    """Return the port that users write, for a hub with a certificate and an address of its own."""
+    hub = lock.cluster.hub if lock.cluster else None
+    if hub is None or hub.certificate is None or hub.url is None:
+        return None
+    return urlsplit(hub.url).port or HTTPS
 
 
 def wrong(text: str, host: str, day: date) -> Iterator[Wrong]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from bedplate import shipped
+from bedplate import hub_address, shipped
 from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, trial
 from bedplate.hub import prepare
 from bedplate.lock.courses import Course, Share
@@ -80,15 +80,16 @@ def test_the_proxy_answers_by_tls_alone(proxy: oci.Layer, tmp_path: Path) -> Non
         (tmp_path / "tls" / name).write_text(text)
     behind = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=behind.serve_forever, daemon=True).start()
-    public, api = free_port(), free_port()
+    public, api, plain = free_port(), free_port(), free_port()
     places = {
         "0.0.0.0": "127.0.0.1",  # noqa: S104 - what is replaced
         f"api-port={hub_objects.PROXY_API}": f"api-port={api}",
         f"--port={hub_objects.PROXY_PORT}": f"--port={public}",
+        f"redirect-port={hub_objects.PLAIN_PORT}": f"redirect-port={plain}",
         f"{hub_objects.HUB}:{hub_objects.HUB_PORT}": f"127.0.0.1:{behind.server_port}",
         hub_proxy.FOLDER: str(tmp_path / "tls"),
     }
-    command = hub_proxy.command(encrypted=True)[1:]
+    command = hub_proxy.command(encrypted=True, redirect=hub_address.HTTPS)[1:]
     for old, new in places.items():
         assert any(old in one for one in command)
         command = [one.replace(old, new) for one in command]
@@ -112,6 +113,10 @@ def test_the_proxy_answers_by_tls_alone(proxy: oci.Layer, tmp_path: Path) -> Non
         assert answer is not None
         assert answer.text == "https"
         assert get(f"http://{address}/hub/login") is None
+        answer = get(f"http://127.0.0.1:{plain}/hub/login?next=a", allow_redirects=False)
+        assert answer is not None
+        assert answer.status_code == 301
+        assert answer.headers["Location"] == "https://127.0.0.1:443/hub/login?next=a"
         assert get(f"https://{address}/hub/login") is None, "a certificate of nobody is trusted"
         routes = get(f"http://127.0.0.1:{api}/api/routes", headers={"Authorization": "token none"})
         assert routes is not None

@@ -184,7 +184,14 @@ def test_a_certificate_wants_its_key_from_the_stack(
     assert mark in str(secret.inputs)
     assert mark not in str(engine.seen["kubernetes:core/v1:ConfigMap"])
     (public,) = (one for one in engine.seen["kubernetes:core/v1:Service"] if "public" in one.name)
-    assert public.inputs["spec"]["ports"][0]["port"] == 443
+    assert [one["port"] for one in public.inputs["spec"]["ports"]] == [443]
+    url = f"https://{served}:8443"
+    named = lock(LockedHub(sign_in="native", certificate=".tls/hub.crt", url=url))
+    engine, _ = up(named, monkeypatch, site=tmp_path, key=key.read_text())
+    (public,) = (one for one in engine.seen["kubernetes:core/v1:Service"] if "public" in one.name)
+    assert [one["port"] for one in public.inputs["spec"]["ports"]] == [443, 80]
+    (proxy,) = (one for one in engine.seen["kubernetes:apps/v1:Deployment"] if "proxy" in one.name)
+    assert "--redirect-to=8443" in str(proxy.inputs["spec"])
     with pytest.raises(StackError, match="got the key of another certificate"):
         hub_proxy.checked(other.read_text(), key.read_text())
     with pytest.raises(StackError, match="got a text that is no private key"):

@@ -74,7 +74,8 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         )
         before += [self._made(name, found, [namespace]) for found in objects]
         before += [tls] if tls else []
-        public, *others = hub_objects.services(encrypted=tls is not None)
+        encrypted, redirect = tls is not None, hub_address.port(lock)
+        public, *others = hub_objects.services(encrypted=encrypted, redirected=redirect is not None)
         before += [self._made(name, one, [namespace]) for one in others]
         reached = kubernetes.core.v1.Service(
             f"{name}-public",
@@ -87,7 +88,7 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
             values.apply(lambda found: hub_objects.digest(hub_objects.files(), settings, found))
         )
         proxy = hub_proxy.deployment(
-            artifact.image(site, lock, "hub-proxy"), mark, encrypted=tls is not None
+            artifact.image(site, lock, "hub-proxy"), mark, encrypted=encrypted, redirect=redirect
         )
         self._made(name, proxy, before)
         for one in hub_images.daemons(lock, settings):

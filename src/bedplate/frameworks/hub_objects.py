@@ -36,6 +36,8 @@ SHARES_URL: Final = f"http://{SHARES}.{NAMESPACE}:{SHARES_PORT}"
 MAGIC_VOLUME: Final = {"name": "shares", "configMap": {"name": SHARES, "optional": True}}
 MAGIC_MOUNT: Final = {"name": "shares", "mountPath": "/etc/bedplate/python", "readOnly": True}
 PROXY_PORT: Final = 8000
+#: Where the proxy sends users of plain HTTP to TLS.
+PLAIN_PORT: Final = 8080
 NOTEBOOK_PORT: Final = 8888
 #: The user of the upstream images, and of students' notebooks.
 USER: Final = 1000
@@ -273,7 +275,7 @@ def network_policies() -> list[Object]:
         policy(
             PROXY,
             "All pods reach the proxy; its API is the hub's.",
-            {"ports": [_port(PROXY_PORT)]},
+            {"ports": [_port(PROXY_PORT), _port(PLAIN_PORT)]},
             {"from": [here], "ports": [_port(PROXY_API)]},
         ),
     ]
@@ -335,12 +337,14 @@ def digest(*found: Any) -> str:
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def services(*, encrypted: bool = False) -> list[Object]:
+def services(*, encrypted: bool = False, redirected: bool = False) -> list[Object]:
     """Return the addresses: that which users reach first, of the hub, and of the proxy's API."""
     public = 443 if encrypted else 80
+    plain = [{"name": "plain", "port": 80, "targetPort": PLAIN_PORT}] if redirected else []
 
     def service(name: str, part: str, about: str, port: int, target: int, **more: Any) -> Object:
         ports = [{"name": "http", "port": port, "targetPort": target}]
+        ports += plain if name == PUBLIC else []
         spec = {"selector": app(part), "ports": ports, **more}
         return _object("v1", "Service", name, about, spec=spec)
 

@@ -23,8 +23,13 @@ CERTIFICATE, KEY = "tls.crt", "tls.key"
 SECRET: Final = "bedplate:hubKey"  # noqa: S105 - a name
 
 
-def deployment(image: str, mark: str, *, encrypted: bool = False) -> hub.Object:
-    """Return the proxy: all that users see goes through it."""
+def deployment(
+    image: str, mark: str, *, encrypted: bool = False, redirect: int | None = None
+) -> hub.Object:
+    """Return the proxy: all that users see goes through it.
+
+    Who comes by plain HTTP is sent to the port *redirect* by TLS, where one is given.
+    """
     scheme = {"scheme": "HTTPS"} if encrypted else {}
     health = {"httpGet": {"path": "/_chp_healthz", "port": hub.PROXY_PORT, **scheme}}
     token = {"secretKeyRef": {"name": hub.SECRETS, "key": "proxy-token"}}
@@ -40,11 +45,12 @@ def deployment(image: str, mark: str, *, encrypted: bool = False) -> hub.Object:
             {
                 "name": hub.PROXY,
                 "image": image,
-                "command": command(encrypted=encrypted),
+                "command": command(encrypted=encrypted, redirect=redirect),
                 "env": [{"name": "CONFIGPROXY_AUTH_TOKEN", "valueFrom": token}],
                 "ports": [
                     {"name": "http", "containerPort": hub.PROXY_PORT},
                     {"name": "api", "containerPort": hub.PROXY_API},
+                    *([{"name": "plain", "containerPort": hub.PLAIN_PORT}] if redirect else []),
                 ],
                 "readinessProbe": {**health, "periodSeconds": 2},
                 "livenessProbe": {**health, "initialDelaySeconds": 60, "timeoutSeconds": 10},
@@ -57,9 +63,11 @@ def deployment(image: str, mark: str, *, encrypted: bool = False) -> hub.Object:
     )
 
 
-def command(*, encrypted: bool) -> list[str]:
+def command(*, encrypted: bool, redirect: int | None = None) -> list[str]:
     """Return the proxy's command line. Its API stays plain: the hub alone reaches it."""
     tls = [f"--ssl-cert={FOLDER}/{CERTIFICATE}", f"--ssl-key={FOLDER}/{KEY}"] if encrypted else []
+    if redirect:
+        tls += [f"--redirect-port={hub.PLAIN_PORT}", f"--redirect-to={redirect}"]
     return [
         "configurable-http-proxy",
         "--ip=0.0.0.0",
