@@ -42,6 +42,12 @@ def unified() -> Path:
     return Path(next(words[1] for words in mounts if words[2] == "cgroup2"))
 
 
+def kept(root: Path) -> list[list[str]]:
+    """Return the limits that a host's simulated driver was given, the last for each group."""
+    path = root / "run/substrate/gpu/memory-limits"
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
 @dataclass(frozen=True)
 class Container:
     """A process in a control group of its own, where a container runtime asks for the hook."""
@@ -72,8 +78,7 @@ class Container:
 
     def limits(self) -> list[list[str]]:
         """Return what was set, the last for each: of which card, soft and hard, of which group."""
-        kept = self.root / "run/substrate/gpu/memory-limits"
-        return [line.split() for line in kept.read_text().splitlines()] if kept.exists() else []
+        return kept(self.root)
 
 
 @pytest.fixture

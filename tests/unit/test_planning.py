@@ -313,6 +313,21 @@ def test_the_extender_is_planned_and_refused_at_its_setting(
     assert "part extender (cluster)" in text.splitlines()[-1]
 
 
+def test_limited_shares_by_claim_are_planned_and_refused_at_their_setting(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest DRA driver has no container start with the hook that sets the limit."""
+    wishes = {"bedplate_host": {"os": "ubuntu-24.04", "kind": "bare-metal"}}
+    wishes |= {"bedplate_gpu": {"model": "t4-16gb", "count": 4}}
+    wishes |= {"bedplate_driver": {"source": "vendor-repo"}}
+    wish(site, "pool_class", wishes | {"bedplate_sharing": {"mode": "dra", "isolation": "limited"}})
+    status, text = plan(site, capsys)
+    assert status == 4, text
+    place = f"{site / 'group_vars' / 'pool_class.yml'}:10:3: not installable by this version — "
+    assert f"\n{place}bedplate_sharing.isolation — got limited-claims — remove it\n" in f"\n{text}"
+    assert "part limited_claims (pool_class)" in text.splitlines()[-1]
+
+
 def test_what_cannot_be_installed_comes_first_and_last(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,8 @@
 A share is counted by the scheduler. Limited it is where nodes have cgroup v2, a driver with
 `nvmlDeviceSetMemoryLimits` and a DRA driver whose CDI edits carry the container toolkit's hook for
 it (1.20.1): the hook takes the limit from the container's environment, and these admission policies
-alone write it there. That is unproved on silicon, and off unless the lock says *limited*.
+alone write it there. The DRA driver 0.5.0 has the toolkit's 1.20.0, without the hook: a plan with
+*limited* shares is not installed until a newer one does. Off unless the lock says *limited*.
 """
 
 from __future__ import annotations
