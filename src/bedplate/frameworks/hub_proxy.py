@@ -105,8 +105,13 @@ def certificate(site: Path, name: str, host: str, today: date) -> str:
     if problems:
         raise StackError(
             "\n".join(
-                f"the hub's certificate does not serve — {path} {hub_address.CERTIFICATE} — got "
-                f"{one.got} / allowed {one.allowed} — {one.fix}"
+                problem(
+                    "the hub's certificate does not serve",
+                    f"{path} {hub_address.CERTIFICATE}",
+                    one.got,
+                    one.allowed,
+                    one.fix,
+                )
                 for one in problems
             )
         )
