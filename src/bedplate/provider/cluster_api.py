@@ -160,7 +160,7 @@ class ClusterApi:
                     deadline=deadline,
                 )
             except CommandFailedError:
-                back = Deadline("taking the node back into service", QUERY_SECONDS)
+                back = Deadline("returning the node to service", QUERY_SECONDS)
                 await self.kubectl("uncordon", name, deadline=back)
                 raise
 
