@@ -161,6 +161,13 @@ class RunningKueue(Controller):
         names = [one["metadata"]["name"] for one in wanted if one["kind"] == "ClusterQueue"]
         eventually(lambda: all(self.active(name) for name in names), 120)
 
+    def forget(self) -> None:
+        """Delete what `configure` has applied; what lies in the namespaces stays, with them."""
+        for one in reversed(self._applied):
+            if one["kind"] != "Namespace":
+                self.api.delete(self.api.path_of(one))
+        self._applied = []
+
     def ask(self, patch: dict[str, Any]) -> None:
         """Change what the webhooks are asked about, as another manager than the chart's."""
         query = {"fieldManager": "pulumi", "force": "true"}
@@ -183,6 +190,14 @@ class RunningKueue(Controller):
             and one["status"] == "True"
             and one.get("observedGeneration") == found["metadata"]["generation"]
             for one in found.get("status", {}).get("conditions", [])
+        )
+
+    def stays(self, queue: str) -> bool:
+        """Tell whether a ClusterQueue is there and nobody has asked for its end."""
+        found = self.api.get("clusterqueues", API)
+        return any(
+            one["metadata"]["name"] == queue and "deletionTimestamp" not in one["metadata"]
+            for one in found
         )
 
     def workloads(self, *namespaces: str) -> list[dict[str, Any]]:

@@ -1,17 +1,23 @@
-"""A team's quota of each size of a pool, and the class of its work, on the real Kueue."""
+"""A team's quota of each size of a pool, and the class of its work, on the real Kueue; and a stack
+that makes all of it and changes nothing when it comes up again.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bedplate.lock.model import Lock
+from bedplate.schedulers.dra import SHARE, WHOLE
 from bedplate.schedulers.kueue.classes import CLASS_LABEL
+from bedplate.schedulers.kueue.classes import NAME as CLASS_POLICY
 from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.engine import Project
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import RunningKueue, condition, running
 from tests.schedulers.locks import lock_of, nodes_of
@@ -148,3 +154,83 @@ def test_work_that_names_no_class_has_that_of_its_team(
     api.create(job("other", "vision", resource=SMALL))  # whose team has no priority
     (other,) = eventually(lambda: kueue.workloads("vision"), 120)
     assert other["spec"]["priority"] == 0
+
+
+#: What the stack of schedulers makes, but for the releases of charts: no pod runs here.
+PROGRAM = """\
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from bedplate.lock.model import Lock
+from bedplate.schedulers.dra import Dra
+from bedplate.schedulers.kueue.component import objects
+from bedplate.schedulers.node_labels import NodeLabels
+from bedplate.schedulers.runtime_class import GpuRuntime
+
+provider = kubernetes.Provider("cluster", kubeconfig={kubeconfig!r})
+below = pulumi.ResourceOptions(providers=[provider])
+GpuRuntime("nvidia", {{"handler": "nvidia"}}, below)
+labels = NodeLabels("gpus", {{"labels": {{{node!r}: {{"bedplate.io/tests": "labelled"}}}}}}, below)
+Dra("dra", {{"limited": True}}, below)
+kueue = pulumi.ComponentResource("bedplate:tests:Kueue", "kueue", None, below)
+lock = Lock.model_validate_json(Path("lock.json").read_text())
+objects(kueue, "kueue", (Path.cwd(), lock), labels)
+"""
+POLICIES = ("mutatingadmissionpolicies", "admissionregistration.k8s.io/v1")
+
+
+def names(api: Api, plural: str, version: str) -> set[str]:
+    """Return the names of the cluster's objects of a kind."""
+    return {one["metadata"]["name"] for one in api.get(plural, version)}
+
+
+def there(api: Api) -> dict[str, Any]:
+    """Return what is to stay as it is: nodes and pods by who they are."""
+    return {
+        one["metadata"]["name"]: (one["metadata"]["uid"], one["spec"], one["status"].get("phase"))
+        for kind in ("nodes", "pods")
+        for one in api.get(kind, "v1")
+    }
+
+
+def test_the_second_up_changes_nothing_and_destroy_leaves_nodes_and_pods_alone(
+    api: Api, kueue: RunningKueue, tmp_path: Path
+) -> None:
+    (node,) = names(api, "nodes", "v1")
+    kubeconfig = str(kueue.plane.kubeconfig)
+    project = Project(tmp_path, "schedulers", PROGRAM.format(kubeconfig=kubeconfig, node=node))
+    (project.folder / "lock.json").write_text(lock().model_dump_json())
+    others = kueue.plane.namespace("others")
+    kueue.forget()
+    try:
+        project.up()
+        assert {WHOLE, SHARE} <= names(api, "deviceclasses", "resource.k8s.io/v1")
+        assert {CLASS_POLICY, "gpu-memory-limit"} <= names(api, *POLICIES)
+        eventually(lambda: kueue.active("vision"), 120)
+        api.create(job("theirs", others, resource=SMALL))
+        api.create(job("ours", "vision", resource=SMALL))
+        eventually(lambda: running(api, others, "vision") == ["ours", "theirs"], 120)
+        eventually(lambda: sum("Running" in one for one in there(api).values()) == 2, 120)
+        before = there(api)
+        project.up("--expect-no-changes")
+        assert there(api) == before
+        with ThreadPoolExecutor(1) as pool:
+            destroyed = pool.submit(project.destroy)
+            try:
+                # Kueue's own object stays until the team's work is done.
+                eventually(lambda: destroyed.done() or not kueue.stays("vision"))
+                assert not destroyed.done(), destroyed.result()
+                assert there(api) == before
+            finally:
+                api.delete(api.path("jobs", "batch/v1", "vision", "ours"))
+            destroyed.result()
+        ours = {name for name in before if name.startswith("ours-")}
+        assert there(api) == {name: one for name, one in before.items() if name not in ours}
+        assert not {WHOLE, SHARE} & names(api, "deviceclasses", "resource.k8s.io/v1")
+        assert not {CLASS_POLICY, "gpu-memory-limit"} & names(api, *POLICIES)
+        assert {"vision", "speech"} <= names(api, "namespaces", "v1")
+    finally:
+        kueue.clear(others, "vision")
+        kueue.configure(lock())

@@ -50,45 +50,54 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
             (site, lock),
             values(lock, artifact.image(site, lock, ADDON)),
         )
-        asked = webhooks.patch(lock)
-        # The provider compares lists of a patch by their places, and finds a change each time: what
-        # really changed gives the resource another name.
-        digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
-        kubernetes.admissionregistration.v1.MutatingWebhookConfigurationPatch(
-            f"{name}-webhooks-{digest}",
-            metadata={**asked["metadata"], "annotations": {"pulumi.com/patchForce": "true"}},
-            webhooks=asked["webhooks"],
-            opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[release], ignore_changes=["webhooks"]
-            ),
-        )
-        made: dict[str, pulumi.CustomResource] = {}
-        facts = catalogue_of(site)
-        wanted = (
-            *tenancy.objects(lock),
-            *queues.objects(lock, facts),
-            *policies.objects(lock, facts),
-        )
-        for found in wanted:
-            made[_place(found)] = self._resource(name, found, release, made)
+        objects(self, name, (site, lock), release)
         self.queues = pulumi.Output.from_input(sorted(queues.teams_of(lock)))
         self.register_outputs({"queues": self.queues})
 
-    def _resource(
-        self,
-        name: str,
-        found: Object,
-        release: pulumi.Resource,
-        before: dict[str, pulumi.CustomResource],
-    ) -> pulumi.CustomResource:
-        """Make an object: after the release, and after the namespace that it lies in."""
+
+def objects(
+    component: pulumi.ComponentResource,
+    name: str,
+    decided: tuple[Path, Lock],
+    release: pulumi.Resource,
+) -> None:
+    """Make all that a lock has in a running Kueue, below a component and after its release.
+
+    Args:
+        component: the parent.
+        name: of the component.
+        decided: the site's directory, and its lock.
+        release: what has to be there first.
+    """
+    site, lock = decided
+    asked = webhooks.patch(lock)
+    # The provider compares lists of a patch by their places, and finds a change each time: what
+    # really changed gives the resource another name.
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
+    kubernetes.admissionregistration.v1.MutatingWebhookConfigurationPatch(
+        f"{name}-webhooks-{digest}",
+        metadata={**asked["metadata"], "annotations": {"pulumi.com/patchForce": "true"}},
+        webhooks=asked["webhooks"],
+        opts=pulumi.ResourceOptions(
+            parent=component, depends_on=[release], ignore_changes=["webhooks"]
+        ),
+    )
+    made: dict[str, pulumi.CustomResource] = {}
+    facts = catalogue_of(site)
+    wanted = (
+        *tenancy.objects(lock),
+        *queues.objects(lock, facts),
+        *policies.objects(lock, facts),
+    )
+    for found in wanted:
         namespace = found["metadata"].get("namespace")
-        after = [release, *([before[f"namespace-{namespace}"]] if namespace else [])]
+        after = [release, *([made[f"namespace-{namespace}"]] if namespace else [])]
         keep = found["kind"] == "Namespace"
         opts = pulumi.ResourceOptions(
-            parent=self, depends_on=[] if keep else after, retain_on_delete=keep
+            parent=component, depends_on=[] if keep else after, retain_on_delete=keep
         )
-        return pulumi.CustomResource(token(found), f"{name}-{_place(found)}", found, opts)
+        place = _place(found)
+        made[place] = pulumi.CustomResource(token(found), f"{name}-{place}", found, opts)
 
 
 def _place(found: Object) -> str:
