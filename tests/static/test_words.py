@@ -21,6 +21,8 @@ WORDS = {word["old"]: re.compile(word["pattern"], re.IGNORECASE) for word in DAT
 READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("README.md", page),
     ("CHANGELOG.md", page),
+    ("CONTRIBUTING.md", page),
+    ("SECURITY.md", page),
     ("docs/*.md", page),
     ("docs/adr/*.md", page),
     ("roles/*/README.md", page),
@@ -28,6 +30,7 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("roles/**/*.yml", tasks),
     ("roles/**/*.j2", template),
     ("templates/**/*.j2", template),
+    ("src/bedplate/hub/pages/*.html", template),
     ("inventories/*/hosts.yml", settings),
     ("inventories/*/group_vars/**/*.yml", settings),
     ("examples/**/*.yml", settings),
