@@ -26,10 +26,13 @@ ONE_WORKER = (
     "tests/sharing/",
     "tests/catalogue/test_gpu_sources.py",
 )
+ON_HOSTS = ("tests/site/", "tests/hosts/", "hosts of ")
 # Each file has nodes of its own on a control plane that its worker starts once, and an order.
 FILE = re.compile(r"^tests/(schedulers|frameworks)/[^:]+")
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
 HOSTS = re.compile(r"BEDPLATE_TESTS_HOSTS: *(?P<name>[\w-]+)")
+# As many workers as may have hosts at a time: the kernel's inotify instances last for no more.
+WITH_HOSTS = 2
 ROOT = Path(__file__).parents[1]
 # Before any test imports a plugin of the collection: only what its finder imports is known.
 init_plugin_loader()
@@ -39,7 +42,19 @@ FIGURES = pytest.StashKey[dict[str, dict[str, float | str]]]()
 
 
 class FolderScheduling(LoadScopeScheduling):
-    """Keep tests that share hosts or sources on one worker, in order; spread all else."""
+    """Keep tests that share hosts or sources on one worker, in order; spread all else.
+
+    Of more than two workers (`-n 3`) two run what has hosts, as long as there is some of it, and
+    the others all else.
+    """
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if self.numnodes > WITH_HOSTS:
+            others = [work for one, work in self.assigned_work.items() if one is not node]
+            may = sum(map(_has_hosts, others)) < WITH_HOSTS
+            fitting = (scope for scope in self.workqueue if scope.startswith(ON_HOSTS) == may)
+            self.workqueue.move_to_end(next(fitting, next(iter(self.workqueue))), last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         if scenario := SCENARIO.match(nodeid):
@@ -47,6 +62,13 @@ class FolderScheduling(LoadScopeScheduling):
         if file := FILE.match(nodeid):
             return file[0]
         return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), nodeid)
+
+
+def _has_hosts(work: dict[str, dict[str, bool]]) -> bool:
+    """Tell whether a worker has tests to run that have hosts."""
+    return any(
+        scope.startswith(ON_HOSTS) and not all(tests.values()) for scope, tests in work.items()
+    )
 
 
 def scenario_hosts(folder: str) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tests.conftest import FolderScheduling
+from tests.conftest import ON_HOSTS, FolderScheduling
 
 ROLES = "tests/roles/test_scenarios.py::test_molecule[roles/{}/molecule/default]"
 #: Has hosts of its own.
@@ -25,3 +29,54 @@ SITE = "tests/roles/test_scenarios.py::test_molecule[extensions/molecule/default
 def test_folders_with_hosts_are_one_scope(first: str, second: str, *, together: bool) -> None:
     scheduling = FolderScheduling.__new__(FolderScheduling)
     assert (scheduling._split_scope(first) == scheduling._split_scope(second)) == together
+
+
+class Worker:
+    """Runs the tests that it is sent one by one."""
+
+    gateway = SimpleNamespace(id="")
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.queue: list[int] = []
+        self.send_runtest_some = self.queue.extend
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def scheduled(workers: int, tests: list[str]) -> tuple[FolderScheduling, list[Worker]]:
+    """Return a scheduler that has begun with these tests, and its workers."""
+    scheduling: Any = FolderScheduling.__new__(FolderScheduling)
+    scheduling.numnodes, scheduling.collection = workers, None
+    scheduling.workqueue, scheduling.assigned_work = OrderedDict(), {}
+    scheduling.registered_collections, scheduling.log = {}, lambda *_: None
+    scheduling.config = SimpleNamespace(option=SimpleNamespace(loadscopereorder=True))
+    nodes = [Worker() for _ in range(workers)]
+    for node in nodes:
+        scheduling.add_node(node)
+        scheduling.add_node_collection(node, tests)
+    scheduling.schedule()
+    return scheduling, nodes
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_of_many_workers_two_have_hosts(workers: int) -> None:
+    """While others have something else to do; every test is run once."""
+    folders = ("site/test_a.py", "hosts/test_a.py", "standin/test_a.py", "schedulers/test_a.py")
+    tests = [f"tests/{folder}::test_{n}" for folder in folders for n in range(5)]
+    alike = ("container_runtime", "cuda_toolkit", "gpu_verify", "host_baseline", "nvidia_driver")
+    tests += [ROLES.format(role) for role in (*alike, "kubernetes_node", "slurm")] + [SITE]
+    tests += [f"tests/unit/test_a.py::test_{n}" for n in range(200)]
+    scheduling, nodes = scheduled(workers, tests)
+    ran: list[str] = []
+    most = 0
+    while any(node.queue for node in nodes):
+        now = [scheduling._split_scope(tests[node.queue[0]]) for node in nodes if node.queue]
+        most = max(most, sum(scope.startswith(ON_HOSTS) for scope in now))
+        for node in nodes:
+            if node.queue:
+                ran.append(tests[node.queue.pop(0)])
+                scheduling.mark_test_complete(node, tests.index(ran[-1]))
+    assert sorted(ran) == sorted(tests)
+    assert most == 2
