@@ -130,19 +130,30 @@ class SiteCommands:
         Args:
             label: what the command's time is kept under.
             command: the words of the command.
-            quiet: keep the output to the caller instead of showing it too.
+            quiet: keep the output to the caller instead of showing it too. Of a command that
+                succeeds it is the answer alone: what kubectl says beside one, of an API that is
+                away for a moment, is no part of it.
             check: end with the command's own exit status when it fails.
 
         Raises:
             subprocess.CalledProcessError: it failed and *check* is set; its output is attached.
         """
-        if not quiet:
-            print(f"\n$ {shlex.join(command)}", flush=True)
         started = time.monotonic()
+        environment = self.environment() | (self._temporary() if command[0] == "pulumi" else {})
+        runs = self._asked if quiet else self._shown
+        status, output = runs(command, environment)
+        self.phases[label] = self.phases.get(label, 0.0) + time.monotonic() - started
+        done = subprocess.CompletedProcess(command, status, output, "")
+        if check:
+            done.check_returncode()
+        return done
+
+    def _shown(self, command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+        print(f"\n$ {shlex.join(command)}", flush=True)
         process = subprocess.Popen(
             self.placed(command),
             cwd=ROOT,
-            env=self.environment() | (self._temporary() if command[0] == "pulumi" else {}),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -152,14 +163,20 @@ class SiteCommands:
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
-            if not quiet:
-                print(line, end="", flush=True)
-        process.wait()
-        self.phases[label] = self.phases.get(label, 0.0) + time.monotonic() - started
-        done = subprocess.CompletedProcess(command, process.returncode, "".join(lines), "")
-        if check:
-            done.check_returncode()
-        return done
+            print(line, end="", flush=True)
+        return process.wait(), "".join(lines)
+
+    def _asked(self, command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+        done = subprocess.run(
+            self.placed(command),
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
     def placed(self, command: list[str]) -> list[str]:
         """Return a command as it runs: those that fetch see the vendors' names at the stand-in."""

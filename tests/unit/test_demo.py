@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.substrate import demo
 from tests.substrate.commands import SiteCommands
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 UP = "pulumi up --yes --skip-preview"
 #: Jobs of an earlier run may be there or not: this one may fail.
@@ -112,3 +117,16 @@ def test_a_cluster_that_does_not_answer_in_the_end_is_a_failure(
     (Recorded.fails,) = [line for line in Recorded.ran if line.startswith("kubectl get nodes ")]
     assert demo.main() == 7
     assert "The demo stopped: `kubectl get nodes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, "{}\n"), (1, "{}\nE1126 memcache.go:287]\n")])
+def test_an_answer_is_what_a_command_prints_unless_it_fails(
+    status: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kubectl tells of each API that is away for a moment, also where it is not asked for one."""
+    monkeypatch.setattr(SiteCommands, "environment", lambda _: dict(os.environ))
+    says = f"echo '{{}}'; echo 'E1126 memcache.go:287]' >&2; exit {status}"
+    site = SiteCommands(tmp_path, tmp_path / "hosts.yml")
+    done = site.run("kubectl", ["sh", "-c", says], quiet=True, check=False)
+    assert (done.returncode, done.stdout) == (status, expected)
+    assert site.phases["kubectl"] > 0
