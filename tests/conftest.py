@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 # Each has one set of hosts, or of environments, and a life of its own.
@@ -84,7 +85,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderSchedu
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start with nothing left out and no figures; hosts wait for those of other tests to go."""
+    """Start with nothing left out and no figures; hosts wait for those of other tests to go.
+
+    The default layer draws the same examples in each run, so that a change is what it fails for.
+    """
+    if not config.getoption("markexpr"):
+        settings.load_profile("ci")
     os.environ.setdefault("BEDPLATE_SUBSTRATE_PATIENCE", "2400")
     config.stash[LEFT_OUT] = set()
     config.stash[FIGURES] = {}

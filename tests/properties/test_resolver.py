@@ -220,7 +220,7 @@ REAL_SITES = sites(REAL, most_pools=2)
 CHOICES = st.sampled_from
 
 
-@examples(1400)
+@examples(1600)
 @given(SITES)
 def test_every_answer_is_sound(plain: Plain) -> None:
     """Totality and soundness."""
@@ -248,21 +248,21 @@ def test_no_other_decision_is_as_good(plain: Plain) -> None:
     the_only_one(plain)
 
 
-@examples(120)
+@examples(60)
 @given(SITES)
 def test_decisions_fed_back_change_nothing(plain: Plain) -> None:
     """Idempotence."""
     the_same_again(plain)
 
 
-@examples(120)
+@examples(60)
 @given(SITES, st.data())
 def test_fewer_wishes_are_not_refused(plain: Plain, data: st.DataObject) -> None:
     """Monotonicity."""
     not_worse_without(plain, lambda wishes: data.draw(CHOICES(wishes)))
 
 
-@examples(200)
+@examples(100)
 @given(SITES)
 def test_refusals_are_told_and_minimal(plain: Plain) -> None:
     """Totality with the search for conflicts, and minimality of what it finds."""
