@@ -88,7 +88,7 @@ def test_seeded_points(
     expected: Expected,
     figures: dict[str, dict[str, float]],
 ) -> None:
-    """Four points: two of an installation between its tasks, two of a change in the middle of apt."""
+    """Four points: two of an installation between tasks, two of a change in the middle of apt."""
     chosen = random.Random(SEED)  # noqa: S311 a choice of tests
     first, second = expected.blows(FIRST), expected.blows(SECOND)
     install = chosen.sample([b for b in first if not b.delay], 2)
