@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 COURSE = "intro-homes"
 PATIENCE = 180
+FOLDER = {"path": "/srv/mnist"}
 POLICIES = ("validatingadmissionpolicybindings", volumes.POLICY)
 
 
-def locked(homes: Mapping[str, Any], hosts: int = 1) -> Lock:
+def locked(homes: Mapping[str, Any], hosts: int = 1, dataset: Mapping[str, Any] = FOLDER) -> Lock:
     """Return a lock with one course that has homes and a dataset."""
     lock = lock_of({"pool_class": [{}] * hosts}, {})
     assert lock.cluster is not None
@@ -38,9 +39,7 @@ def locked(homes: Mapping[str, Any], hosts: int = 1) -> Lock:
             "datasets": ["mnist"],
         }
     )
-    storage = Storage.model_validate(
-        {"homes": homes, "datasets": {"mnist": {"path": "/srv/mnist"}}}
-    )
+    storage = Storage.model_validate({"homes": homes, "datasets": {"mnist": dataset}})
     cluster = lock.cluster.model_copy(update={"courses": {COURSE: course}, "storage": storage})
     return lock.model_copy(update={"cluster": cluster})
 
@@ -156,7 +155,7 @@ def test_a_member_cannot_delete_the_claims(api: Api) -> None:
 
 
 def test_rendered_for_a_server_and_for_file_systems_of_all_hosts() -> None:
-    """No kernel here mounts them: what is rendered is looked at, and no more."""
+    """What is rendered is looked at; tests/frameworks/test_nfs.py mounts an NFS server's."""
     nfs = locked({"nfs": {"server": "nas", "path": "/export/homes/"}}, hosts=2)
     source = {one["kind"]: one for one in volumes.objects(nfs, "debian")}
     (folder,) = source["Job"]["spec"]["template"]["spec"]["volumes"]

@@ -82,7 +82,11 @@ def ensure(system: str) -> str:
 
 def base(system: str) -> Path:
     """Return the tar file of a system's packages alone, building it where it is absent."""
-    wanted = recipe(system)
+    return base_of(recipe(system))
+
+
+def base_of(wanted: Recipe) -> Path:
+    """Return the tar file of a recipe's packages, building it where it is absent."""
     return _base(wanted, _sources(wanted))
 
 
