@@ -113,7 +113,7 @@ def test_a_server_that_drips_is_left(answer: object, serve: Serve, place: Path) 
     begun = time.monotonic()
     with pytest.raises(FetchError) as caught:
         fetch.ensure_file(serve(answer) + "/x", WISH, str(place))
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 90
     assert str(caught.value).startswith(
         ("the download was ended — http://127.0.0.1:", "the download failed — http://127.0.0.1:")
     )
@@ -196,7 +196,7 @@ def test_an_answer_of_known_length_needs_no_end(serve: Serve, place: Path) -> No
     begun = time.monotonic()
     fetch.ensure_file(serve(whole) + "/x", WISH, str(place))
     assert place.read_bytes() == CONTENT
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 90
 
 
 def test_a_cut_answer_says_so(serve: Serve, place: Path) -> None:  # type: ignore[valid-type]

@@ -54,5 +54,5 @@ def test_a_server_that_drips_is_left(drip: str, monkeypatch: pytest.MonkeyPatch)
     client, begun = web.Web(), time.monotonic()
     with pytest.raises(ResolveError, match=r"answer takes too long"):
         client.read(drip)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 90
     client.close()
