@@ -57,14 +57,20 @@ def bound(cluster: ControlPlane, count: int, namespace: str = TEAM) -> bool:
     return sum("nodeName" in one["spec"] for one in pods) == count
 
 
+def allocated(
+    cluster: ControlPlane, namespace: str = TEAM
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the pod of each claim, with the devices that the scheduler chose for it."""
+    for made in cluster.api.get("resourceclaims", VERSION, namespace):
+        found = made.get("status", {}).get("allocation", {}).get("devices", {})
+        yield made["metadata"]["ownerReferences"][0]["name"], found.get("results", [])
+
+
 def cards(cluster: ControlPlane, namespace: str = TEAM) -> dict[str, list[str]]:
     """Return by pod the GPUs of its claims."""
     found: dict[str, list[str]] = {}
-    for made in cluster.api.get("resourceclaims", VERSION, namespace):
-        allocated = made.get("status", {}).get("allocation", {}).get("devices", {})
-        devices = [one["device"] for one in allocated.get("results", [])]
-        owner = made["metadata"]["ownerReferences"][0]["name"]
-        found.setdefault(owner, []).extend(devices)
+    for owner, devices in allocated(cluster, namespace):
+        found.setdefault(owner, []).extend(one["device"] for one in devices)
     return found
 
 
@@ -85,6 +91,12 @@ def test_two_shares_lie_on_one_gpu_and_one_that_is_too_large_says_why(
     found = cards(cluster)
     assert found["p2"] == found["p8"]
     assert len(found["p2"]) == 1
+    counted = {
+        owner: one["consumedCapacity"]["memory"]
+        for owner, devices in allocated(cluster)
+        for one in devices
+    }
+    assert counted == {"p2": "2Gi", "p8": "8Gi"}
     reason = eventually(lambda: why(cluster, "p40"))
     assert "cannot allocate all claims" in reason
 
