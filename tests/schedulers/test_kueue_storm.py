@@ -1,0 +1,137 @@
+"""Jobs of two teams while Kueue and the scheduler are killed: none lost, none twice, none over."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.schedulers.api import eventually
+from tests.schedulers.control_plane import ControlPlane
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kueue import RunningKueue, evictions, holds, jobs
+from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.nodes import add_nodes
+from tests.schedulers.workloads import job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tests.schedulers.kubelets import Span
+
+#: GPUs of each team, and no more: nothing is borrowed, and nothing needs to be stopped.
+QUOTAS = {"one": 8, "two": 16}
+GPUS, NODES = 8, 4
+LOCK = lock_of(
+    {"pool_a": [{}] * NODES},
+    {name: {"gpus": {"pool_a": (most, 0)}} for name, most in QUOTAS.items()},
+    gpus=GPUS,
+    preset={"queue": {"borrowing": False, "preemption": "Never"}},
+)
+#: Seconds between two deaths.
+PAUSE = 6.0
+
+
+@pytest.fixture(scope="module")
+def kueue() -> Iterator[RunningKueue]:
+    """Start a control plane with the nodes, Kueue, and the queues of the two teams."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bedplate-storm-") as folder,
+        ControlPlane(Path(folder)) as plane,
+    ):
+        started = RunningKueue(plane, LOCK)
+        add_nodes(plane.api, nodes_of(LOCK))
+        started.configure(LOCK)
+        yield started
+
+
+def most(spans: Iterable[Span], of: Callable[[Span], str]) -> dict[str, int]:
+    """Return the most GPUs that were held at one moment, by what `of` says of a pod."""
+    moments: list[tuple[float, int, str]] = []
+    for one in spans:
+        moments.append((one.start, one.devices, of(one)))
+        moments.append((one.end or float("inf"), -one.devices, of(one)))
+    held: Counter[str] = Counter()
+    found: dict[str, int] = {}
+    # At one moment what ends comes first.
+    for _, devices, name in sorted(moments):
+        held[name] += devices
+        found[name] = max(found.get(name, 0), held[name])
+    return found
+
+
+def killed(kueue: RunningKueue) -> None:
+    """Kill the scheduler and Kueue, without any chance to tidy up; both start again."""
+    kueue.plane.processes["kube-scheduler"].kill()
+    assert kueue.process is not None
+    kueue.process.kill()
+    kueue.plane.start_scheduler()
+    kueue.start(LOCK)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("count", "kills"), [(200, 3), (2000, 20)])
+def test_a_storm_with_kueue_and_the_scheduler_killed_loses_nothing(
+    kueue: RunningKueue,
+    count: int,
+    kills: int,
+    record_property: Callable[[str, object], None],
+) -> None:
+    chance = random.Random(count)  # noqa: S311 - a storm, no secret
+    made = [
+        job(
+            f"storm-{n}",
+            chance.choice(list(QUOTAS)),
+            gpus=chance.choice([1, 2, 4]),
+            pods=chance.choice([1, 1, 2]),
+            seconds=round(chance.uniform(0.5, 1.5), 2),
+        )
+        for n in range(count)
+    ]
+    began = time.monotonic()
+    with KubeletDouble(kueue.api) as kubelets:
+        kueue.api.create_all(made)
+        left = []
+        for _ in range(kills):
+            time.sleep(PAUSE)
+            killed(kueue)
+            left.append(sum("completionTime" not in one["status"] for one in _all(kueue)))
+        patience = 300 + 2 * count
+        eventually(
+            lambda: all("completionTime" in one["status"] for one in _all(kueue)), patience, 1
+        )
+        eventually(lambda: all(holds(one, "Finished") for one in kueue.workloads(*QUOTAS)), 120, 1)
+    spans = list(kubelets.spans.values())
+    wanted = {_name(one): _pods(one) for one in made}
+    assert {_name(one): _pods(one) for one in _all(kueue)} == wanted, "none is lost"
+    assert Counter((one.namespace, one.job) for one in spans) == wanted, "no pod ran twice"
+    assert not any(one.stopped for one in spans)
+    assert not any(evictions(one) for one in kueue.workloads(*QUOTAS))
+    teams = most(spans, lambda one: one.namespace)
+    assert all(teams[name] <= quota for name, quota in QUOTAS.items()), teams
+    nodes = most(spans, lambda one: one.node)
+    assert max(nodes.values()) <= GPUS, nodes
+    assert left[-1] > 0, "the storm was over before the last death"
+    record_property(
+        "told",
+        f"{count} jobs, {len(spans)} pods, {time.monotonic() - began:.0f} s, {kills} deaths of"
+        f" both; most GPUs at once: {teams} of {QUOTAS}, on a node {max(nodes.values())}",
+    )
+    kueue.clear(*QUOTAS)
+
+
+def _all(kueue: RunningKueue) -> list[dict]:
+    return jobs(kueue.api, *QUOTAS)
+
+
+def _name(one: dict) -> tuple[str, str]:
+    return one["metadata"]["namespace"], one["metadata"]["name"]
+
+
+def _pods(one: dict) -> int:
+    return int(one["spec"]["completions"])
