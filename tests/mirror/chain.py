@@ -83,7 +83,7 @@ def archives() -> list[dict[str, Any]]:
     rows = []
     for fact in load_catalogue().distribution_archives.values():
         row = fact.value.model_dump(mode="json")
-        if row["suites"][0] in found:
+        if row["suites"] and row["suites"][0] in found:
             rows.append(row | {"url": found[row["suites"][0]]})
     return rows
 

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable.packages import dnf, openpgp, repositories, rpm
+from bedplate.bill.needs import Repository
+from bedplate.mirror.packages.dnf_root import DnfRoot
+from bedplate.mirror.packages.keys import SigningKey
+from bedplate.mirror.packages.rpm import publish
+from bedplate.mirror.packages.wanted import Source, System, Wanted
+from bedplate.portable.host import Host, Result, run_command
+from bedplate.portable.packages import dnf, mirror, openpgp, repositories, rpm
 from bedplate.portable.packages.dnf import Change, Wish
 from bedplate.portable.packages.transaction import TransactionError
 from tests.standin import playing
@@ -29,10 +35,8 @@ from tests.substrate.standin.packages import pins
 from tests.substrate.standin.signing import PUBLIC, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from bedplate.portable.host import Host
 
 SYSTEM = "rocky-9"
 OLD, NEW, NEXT = "580.126.20", "580.178.04", "595.91.07"
@@ -44,6 +48,8 @@ TOOLS = [
     StandIn("tool-two", "1.0-1", needs={"tool-library": ""}, one_of="second-tool"),
     StandIn("tool-library", "1.0-1"),
     StandIn("tool-three", "1.0-1"),
+    StandIn("tool-four", "1.0-1", needs={"tool-library": ""}),
+    StandIn("tool-five", "1.0-1"),
 ]
 TOOL = StandIn("somebodys-tool", "1.0-1", needs={OPEN: pins(SYSTEM, OLD, "open")[OPEN]})
 DEADLINE_S = 120
@@ -321,3 +327,37 @@ def test_packages_come_through_the_hosts_proxy(rocky: Path) -> None:
     assert "tool-three" in tools(on)
     on.remove("/etc/bedplate/proxy.env")
     on.write(repository, text)
+
+
+def test_packages_come_from_the_sites_mirror_and_nowhere_else(rocky: Path, tmp_path: Path) -> None:
+    work = rocky.parent
+    key = SigningKey.made(tmp_path / "home", "site")
+    (vendor,) = openpgp.fingerprints((rocky / "srv/standin" / PUBLIC).read_bytes())
+    index = f"file://{rocky}/srv/standin/"
+    # Its packages are signed, its index is not.
+    repository = Repository(index, index + PUBLIC, vendor, "rpm", signed_index=False)
+    wanted = Wanted("pool", {"tool-four": "1.0-1"})
+    filled = System("rocky-9", "rpm", (Source(repository),), (wanted,))
+    root = DnfRoot(work / "root")
+    root.root.mkdir()
+    public = openpgp.binary((rocky / "srv/standin" / PUBLIC).read_bytes())
+    root.prepare(filled, {vendor: public})
+    packages = root.closure(filled, wanted)
+    root.fetch(filled, wanted, packages)
+    publish(rocky / "srv/mirror", root.archives, packages, key, root.modules())
+    names = [one.name for one in packages]
+    assert names == ["tool-four-1.0-1.x86_64.rpm", "tool-library-1.0-1.x86_64.rpm"]
+
+    def alone(
+        argv: Sequence[str], timeout: float, environment: Mapping[str, str] | None = None
+    ) -> Result:
+        words = ["unshare", "--net", "chroot", str(rocky), *argv]
+        return run_command(words, timeout, dict(environment or {}))
+
+    on = Host(str(rocky), alone)
+    assert mirror.use(on, "RedHat", mirror.Mirror("file:///srv/mirror", key.public())).changes
+    key.close()
+    exchange(on, Wish({"tool-four": "1.0-1"}))
+    assert tools(on)["tool-four"] == ["0:1.0-1"]
+    with pytest.raises(TransactionError, match="not offered"):
+        exchange(on, Wish({"tool-five": "1.0-1"}))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.bill.errors import ResolveError
-from bedplate.bill.needs import NeededFile, Repository
+from bedplate.bill.needs import NeededFile, Repository, of_distribution
 from bedplate.bill.places import Places, split
 from bedplate.bill.registry import ACCEPT
 from bedplate.bill.repository import offers
@@ -102,15 +102,7 @@ def _repositories(catalogue: Catalogue) -> Iterator[Asked]:
         repository = Repository(value.url, value.url + value.key, value.fingerprint, value.format)
         yield Asked(fact.id, value.url, "repository", repository)
     for archive in catalogue.distribution_archives.values():
-        one = archive.value
-        repository = Repository(
-            one.url,
-            one.key,
-            one.fingerprint,
-            suites=tuple(one.suites),
-            components=tuple(one.components),
-        )
-        yield Asked(archive.id, one.url, "repository", repository)
+        yield Asked(archive.id, archive.value.url, "repository", of_distribution(archive.value))
 
 
 def run(catalogue: Catalogue, ca: Path | None, output: Path | None) -> int:

@@ -9,9 +9,10 @@ from bedplate.catalogue.published_facts import Artifact
 from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.driver_facts import DistributionArchive
     from bedplate.lock import Lock
     from bedplate.lock.model import Addon
 
@@ -62,6 +63,8 @@ class Repository:
         format: deb or rpm.
         suites: apt's suites; none for a repository without suites.
         components: apt's components.
+        signed_index: whether its owner signs the index. Of one that is not signed, the packages
+            are.
     """
 
     index: str
@@ -70,6 +73,7 @@ class Repository:
     format: str = "deb"
     suites: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
+    signed_index: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,19 @@ class Needs:
     def __bool__(self) -> bool:
         """Tell whether there is anything to install."""
         return bool(self.files or self.images or self.packages)
+
+
+def of_distribution(archive: DistributionArchive, further: Sequence[str] = ()) -> Repository:
+    """Return the repository that a fact describes, with *further* components."""
+    return Repository(
+        archive.url,
+        archive.key,
+        archive.fingerprint,
+        archive.format,
+        suites=tuple(archive.suites),
+        components=(*archive.components, *further),
+        signed_index=archive.signed_index,
+    )
 
 
 def needs_of(lock: Lock, catalogue: Catalogue) -> Needs:
@@ -213,16 +230,6 @@ def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPac
             yield f"{system} {VENDOR}", NeededPackages((one,), packages)
         elif source == DISTRO and lock.sources.mode == "upstream":
             archives = [one.value for one in catalogue.distribution_archives.values()]
-            repositories = tuple(
-                Repository(
-                    one.url,
-                    one.key,
-                    one.fingerprint,
-                    suites=tuple(one.suites),
-                    components=tuple(one.components),
-                )
-                for one in archives
-                if one.os == system
-            )
+            repositories = tuple(of_distribution(one) for one in archives if one.os == system)
             if repositories:
                 yield f"{system} {DISTRO}", NeededPackages(repositories, packages, needed=False)

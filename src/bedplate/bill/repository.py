@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import lzma
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -149,28 +149,67 @@ def _rpm(
     base = repository.index
     where = places.file(f"{base}repodata/repomd.xml")
     content = web.content(where, "repository's index is not found")
-    signature = web.content(f"{where}.asc", "repository's signature is not found")
-    signed(content, key, repository.fingerprint, where, detached=signature)
-    data = ElementTree.fromstring(content).find(f"{REPODATA}data[@type='primary']")  # noqa: S314 - signed
-    location = data.find(f"{REPODATA}location") if data is not None else None
-    checksum = data.find(f"{REPODATA}checksum[@type='sha256']") if data is not None else None
-    if location is None or checksum is None:
-        raise refused("repository has no list of packages", where, "no primary data in its index")
-    name = location.get("href", "")
+    if repository.signed_index:
+        signature = web.content(f"{where}.asc", "repository's signature is not found")
+        signed(content, key, repository.fingerprint, where, detached=signature)
+    name, part = primary_of(content, where)
     packed = web.content(places.file(base + name), "repository's list of packages is not found")
-    _expect(packed, checksum.text or "", places.file(base + name))
-    yield from _primary(packed, base, name, names)
+    _expect(packed, part.sha256, places.file(base + name))
+    yield from primary(packed, base, name, names)
 
 
-def _primary(packed: bytes, base: str, name: str, names: frozenset[str]) -> Iterator[Offer]:
-    """Yield the packages of these names from a list that is known to be the right one."""
+class IndexPart(NamedTuple):
+    """A file that dnf's index names: what is in it, its SHA-256, and its size; -1 if not said."""
+
+    kind: str
+    sha256: str
+    size: int
+
+
+def parts_of_index(content: bytes) -> dict[str, IndexPart]:
+    """Return the files that a `repomd.xml` names, by their place; none of what is no such file."""
+    try:
+        # It is signed, or came from where its owner publishes it.
+        tree = ElementTree.fromstring(content)  # noqa: S314
+    except ElementTree.ParseError:
+        return {}
+    found = {}
+    for data in tree.iter(f"{REPODATA}data"):
+        place, checksum = data.find(f"{REPODATA}location"), data.find(f"{REPODATA}checksum")
+        if place is not None and checksum is not None and checksum.get("type") == "sha256":
+            size = int(data.findtext(f"{REPODATA}size") or -1)
+            name = place.get("href", "")
+            found[name] = IndexPart(data.get("type", ""), (checksum.text or "").strip(), size)
+    return found
+
+
+def primary_of(content: bytes, where: str) -> tuple[str, IndexPart]:
+    """Return the list of packages that a `repomd.xml` names: its place, and what it is.
+
+    Raises:
+        ResolveError: it names none.
+    """
+    for name, part in parts_of_index(content).items():
+        if part.kind == "primary":
+            return name, part
+    raise refused("repository has no list of packages", where, "no primary data in its index")
+
+
+def primary(
+    packed: bytes, base: str, name: str, names: Collection[str] | None = None
+) -> Iterator[Offer]:
+    """Yield the packages of these names, or all, from a list that is known to be the right one.
+
+    Raises:
+        ResolveError: it cannot be read.
+    """
     try:
         tree = ElementTree.fromstring(_unpack(name)(packed))  # noqa: S314 - see above
     except (*BROKEN, ElementTree.ParseError) as error:
         raise refused("repository's list of packages is broken", base + name, str(error)) from error
     for package in tree.iter(f"{COMMON}package"):
         called = package.findtext(f"{COMMON}name", "")
-        if called not in names:
+        if names is not None and called not in names:
             continue
         version, size = package.find(f"{COMMON}version"), package.find(f"{COMMON}size")
         place = package.find(f"{COMMON}location")
@@ -200,7 +239,7 @@ def listed(path: Path, names: Collection[str]) -> dict[str, list[str]]:
     try:
         content = path.read_bytes()
         if ".xml" in path.name:
-            offered = _primary(content, f"{path.parent}/", path.name, frozenset(names))
+            offered = primary(content, f"{path.parent}/", path.name, frozenset(names))
             pairs = [(offer.name, offer.version) for offer in offered]
         else:
             text = _unpack(path.name)(content).decode("utf-8", "replace")

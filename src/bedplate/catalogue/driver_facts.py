@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import date  # noqa: TC003 - Pydantic needs it when it runs
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bedplate.catalogue.facts import Branch, Flavour, Value, Version
 
@@ -67,17 +67,28 @@ class DistributionArchive(Value):
 
     The bill reads the index alone, to see what is offered. A mirror also takes packages from it,
     and then `further` components too, where what the driver depends on lies. The index is signed,
-    so that its address may be without TLS.
+    so that its address may be without TLS; only dnf's may be left unsigned (`signed_index`), and
+    then each package is signed. dnf's repositories have neither suites nor components.
     """
 
     archive: str
     os: str
     url: Annotated[str, Field(pattern=r"^https?://\S+/$")]
-    suites: Annotated[list[str], Field(min_length=1)]
-    components: Annotated[list[str], Field(min_length=1)]
+    format: Literal["deb", "rpm"] = "deb"
+    suites: list[str] = []
+    components: list[str] = []
     further: list[str] = []
     key: Annotated[str, Field(pattern=r"^https?://\S+$")]
     fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    signed_index: bool = True
+
+    @model_validator(mode="after")
+    def _fits_its_format(self) -> Self:
+        if self.format == "deb" and not (self.suites and self.components and self.signed_index):
+            raise ValueError("an archive of apt's has suites, components and a signed index")
+        if self.format == "rpm" and (self.suites or self.components or self.further):
+            raise ValueError("a repository of dnf's has neither suites nor components")
+        return self
 
 
 class Snapshot(Value):

@@ -1,12 +1,14 @@
 """Stand-ins as rpm packages, in a signed repository with the vendor's module streams.
 
-rpmbuild, createrepo_c and modifyrepo_c are the stand-in system's own: the machine needs none.
+rpmbuild, createrepo_c and modifyrepo_c are the stand-in system's own, or else this machine's.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.substrate.standin import system
@@ -16,20 +18,21 @@ from tests.substrate.standin.signing import PUBLIC, Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 SYSTEM = "rocky-9-standin"
+#: Where packages are built on the stand-in system.
+WORK = "/build"
 #: Puts the simulated libraries in place of those that packages brought: dpkg runs it by itself.
 AFTER = "/usr/lib/substrate/gpu/simulated-gpus"
 VERSION = re.compile(r"^(?:(?P<epoch>\d+):)?(?P<version>[^-]+)-(?P<release>[^-]+)$")
 MACROS = (
     f"-D '_gpg_name {ORIGIN}' -D '__gpg /usr/bin/gpg'"
-    " -D '_topdir /build/top' -D '_rpmdir /build/repository'"
-    " -D '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm'"
-    " -D '_binary_payload w0.gzdio' -D '__os_install_post %{nil}' -D 'debug_package %{nil}'"
+    " -D '_topdir {work}/top' -D '_rpmdir {work}/repository' -D '_dbpath {work}/database'"
+    " -D '_build_name_fmt %%{{NAME}}-%%{{VERSION}}-%%{{RELEASE}}.%%{{ARCH}}.rpm'"
+    " -D '_binary_payload w0.gzdio' -D '__os_install_post %{{nil}}' -D 'debug_package %{{nil}}'"
 )
 
-SCRIPT = """set -e; export GNUPGHOME=/build/gnupg; cd /build
+SCRIPT = """set -e; export GNUPGHOME={work}/gnupg; cd {work}
 # rpmbuild makes these too, and two at once get in each other's way.
 for name in BUILD BUILDROOT RPMS SOURCES SPECS SRPMS; do mkdir -p top/$name; done
 ls specs/*.spec | xargs -P 2 -n 4 rpmbuild --quiet --target x86_64 -bb {macros}
@@ -40,8 +43,8 @@ gpgconf --kill all
 """
 
 
-def spec(package: StandIn) -> str:
-    """Return the specification of a package whose files lie below /build/roots/NAME-VERSION."""
+def spec(package: StandIn, work: str = WORK) -> str:
+    """Return the specification of a package whose files lie below WORK/roots/NAME-VERSION."""
     parts = VERSION.match(package.version)
     assert parts is not None, package
     lines = [
@@ -58,7 +61,7 @@ def spec(package: StandIn) -> str:
     ]
     if package.one_of:
         lines += [f"Provides: {package.one_of}", f"Conflicts: {package.one_of}"]
-    root = f"/build/roots/{folder(package)}"
+    root = f"{work}/roots/{folder(package)}"
     return "\n".join(
         [
             *lines,
@@ -115,25 +118,39 @@ def streams(packages: Iterable[StandIn]) -> str:
     )
 
 
-def repository(packages: Iterable[StandIn], target: Path, key: Key) -> None:
-    """Build packages into a folder with index, module streams and the public key beside it."""
+def repository(packages: Iterable[StandIn], target: Path, key: Key, *, here: bool = False) -> None:
+    """Build packages into a folder with index, module streams and the public key beside it.
+
+    On a stand-in system, which takes root; or *here*, by this machine's own programs.
+    """
     every = list(packages)
-    root = system.unpack(SYSTEM, key.home.parent / "system")
-    work = root / "build"
+    root = Path("/") if here else system.unpack(SYSTEM, key.home.parent / "system")
+    place = str(key.home.parent / "build") if here else WORK
+    work = root / place.removeprefix("/")
     for name in ("specs", "repository"):
         (work / name).mkdir(parents=True)
     for package in every:
-        place = work / "roots" / folder(package)
-        place.mkdir(parents=True)
-        fill(package, place)
-        (work / "specs" / f"{folder(package)}.spec").write_text(spec(package))
+        files = work / "roots" / folder(package)
+        files.mkdir(parents=True)
+        fill(package, files)
+        (work / "specs" / f"{folder(package)}.spec").write_text(spec(package, place))
     (work / "modules.yaml").write_text(streams(every))
     shutil.copytree(key.home, work / "gnupg", ignore=shutil.ignore_patterns("S.*"))
-    done = system.host(root).run(["/bin/sh", "-c", SCRIPT.format(macros=MACROS)], timeout=600)
-    if done.code:
-        told = [line for line in done.err.splitlines() if not line.startswith("warning:")]
+    script = SCRIPT.format(macros=MACROS.format(work=place), work=place)
+    code, said = _run(script, None if here else root)
+    if code:
+        told = [line for line in said.splitlines() if not line.startswith("warning:")]
         raise RuntimeError("the stand-ins could not be built\n" + "\n".join(told[-20:]))
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(work / "repository", target)
     (target / PUBLIC).write_bytes(key.public)
-    shutil.rmtree(root)
+    shutil.rmtree(work if here else root)
+
+
+def _run(script: str, root: Path | None) -> tuple[int, str]:
+    argv = ["/bin/sh", "-c", script]
+    if root is None:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
+        return done.returncode, done.stderr
+    answer = system.host(root).run(argv, timeout=600)
+    return answer.code, answer.err

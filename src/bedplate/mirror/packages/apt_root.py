@@ -6,16 +6,17 @@ Nothing of this machine's own packages or sources is looked at, but for its way 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.packages import pool
+from bedplate.mirror.packages.pool import Package
 from bedplate.portable.host import Host
 from bedplate.portable.packages import debian
 
@@ -48,14 +49,6 @@ Dir::State "state";
 Dir::State::status "{root}/status";
 Dir::Cache "cache";
 """
-
-
-class Deb(NamedTuple):
-    """A package file as apt calls it; SHA-256 and size in bytes are the signed index's."""
-
-    name: str
-    sha256: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -105,7 +98,7 @@ class AptRoot:
                 "see that this machine reaches them; behind a proxy, set https_proxy",
             )
 
-    def closure(self, system: System, wanted: Wanted) -> list[Deb]:
+    def closure(self, system: System, wanted: Wanted) -> list[Package]:
         """Return what hosts that have nothing would get, with all that it depends on.
 
         Raises:
@@ -126,21 +119,18 @@ class AptRoot:
                 "bedplate mirror resolve names what is still offered",
             )
         found = [match for line in done.stdout.splitlines() if (match := URI.match(line))]
-        return [Deb(one["name"], one["sha256"], int(one["size"])) for one in found]
+        return [Package(one["name"], one["sha256"], int(one["size"])) for one in found]
 
-    def fetch(self, system: System, wanted: Wanted, debs: Sequence[Deb]) -> None:
+    def fetch(self, system: System, wanted: Wanted, debs: Sequence[Package]) -> None:
         """Fetch packages, going on from what is there; what isn't as its index says goes first.
 
         Raises:
             MirrorError: something doesn't come, or isn't what the signed index says.
         """
-        wrong = [deb for deb in debs if not self._whole(deb)]
-        for deb in wrong:
-            (self.archives / deb.name).unlink(missing_ok=True)
-        if not wrong:
+        if not pool.lacking(self.archives, debs):
             return
         done = self._install(wanted, "--download-only", FETCH_SECONDS, quiet=False)
-        wrong = [deb for deb in debs if not self._whole(deb)]
+        wrong = pool.lacking(self.archives, debs)
         if done.returncode or wrong:
             raise MirrorError(
                 "packages did not come",
@@ -149,20 +139,6 @@ class AptRoot:
                 "what the signed index lists",
                 "run the same command again: it goes on where it stopped",
             )
-
-    def keep_only(self, debs: Sequence[Deb]) -> None:
-        """Remove packages that no one needs any more from the folder that apt fetches into."""
-        names = {deb.name for deb in debs}
-        for path in self.archives.glob("*.deb"):
-            if path.name not in names:
-                path.unlink()
-
-    def _whole(self, deb: Deb) -> bool:
-        path = self.archives / deb.name
-        if not path.is_file() or path.stat().st_size != deb.size:
-            return False
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == deb.sha256
 
     def _install(
         self,

@@ -27,7 +27,8 @@ DESCRIPTION = (
     "the first run makes. SITE/.bedplate.packages.yml has its public half: commit it."
 )
 EPILOG = (
-    "Needs apt-get and apt-ftparchive (package apt-utils), and gpg. The private key lies in "
+    "Needs gpg; for Debian and Ubuntu apt-get and apt-ftparchive (package apt-utils); for Rocky "
+    "Linux dnf, rpm and createrepo_c, which Debian and Ubuntu have too. The private key lies in "
     "BEDPLATE_KEYS, or in ~/.local/share/bedplate/keys, for the user alone and without a "
     "passphrase: keep it. A run that was interrupted goes on where it stopped."
 )

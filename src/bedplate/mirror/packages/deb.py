@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 import os
 import re
@@ -15,15 +14,15 @@ from typing import TYPE_CHECKING
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages.apt_root import ARCHITECTURE
+from bedplate.mirror.packages.pool import POOL, bring, drop_others, read, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bedplate.mirror.packages.apt_root import Deb
     from bedplate.mirror.packages.keys import SigningKey
+    from bedplate.mirror.packages.pool import Package
 
 ORIGIN = "bedplate-mirror"
-POOL = "pool"
 #: Where an index is found by its digest: a host that has read the old one still gets it.
 BY_HASH = "by-hash/SHA256"
 INDEXES = ("Packages", "Packages.xz")
@@ -33,17 +32,12 @@ EPOCH = re.compile(r"_[0-9]+%3a")
 SECONDS = 1800
 
 
-def file_name(deb: Deb) -> str:
+def file_name(deb: Package) -> str:
     """Return a package's name in the pool: without the epoch, as archives have it."""
     return EPOCH.sub("_", deb.name)
 
 
-def sha256_of(content: bytes) -> str:
-    """Return the SHA-256 of bytes, in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
-
-
-def publish(folder: Path, archives: Path, debs: Iterable[Deb], key: SigningKey) -> bool:
+def publish(folder: Path, archives: Path, debs: Iterable[Package], key: SigningKey) -> bool:
     """Have a repository hold just these packages, and return whether anything changed.
 
     What hosts read changes with one file, the signed one. Packages that are no longer listed go
@@ -59,25 +53,19 @@ def publish(folder: Path, archives: Path, debs: Iterable[Deb], key: SigningKey) 
         MirrorError: apt-ftparchive is missing or fails.
     """
     chosen = {file_name(deb): archives / deb.name for deb in debs}
-    pool = folder / POOL
-    pool.mkdir(parents=True, exist_ok=True)
-    for name, path in chosen.items():
-        if not _same(path, pool / name):
-            _link(path, pool / name)
-    index = _index(pool, chosen)
+    bring(chosen, folder / POOL)
+    index = _index(folder / POOL, chosen)
     packed = lzma.compress(index, preset=6)
-    unchanged = _read(folder / INDEXES[0]) == index and _signed_by(folder, key)
+    unchanged = read(folder / INDEXES[0]) == index and _signed_by(folder, key)
     if not unchanged:
         _write_index(folder, dict(zip(INDEXES, (index, packed), strict=True)), key)
-    gone = [path for path in pool.iterdir() if path.name not in chosen]
-    for path in gone:
-        path.unlink()
+    gone = drop_others(chosen, folder / POOL)
     return not unchanged or bool(gone)
 
 
 def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -> None:
     before = {path.name for path in (folder / BY_HASH).glob("*")}
-    current = {sha256_of(_read(folder / name)) for name in INDEXES}
+    current = {sha256_of(read(folder / name)) for name in INDEXES}
     for content in contents.values():
         with atomic.writing(folder / BY_HASH / sha256_of(content)) as file:
             file.write(content)
@@ -156,32 +144,6 @@ def _ftparchive(work: Path, *words: str) -> bytes:
 
 def _signed_by(folder: Path, key: SigningKey) -> bool:
     """Say whether there is a signed index of the packages that are listed, by this key."""
-    text = _read(folder / SIGNED)
-    listed = sha256_of(_read(folder / INDEXES[0])).encode()
+    text = read(folder / SIGNED)
+    listed = sha256_of(read(folder / INDEXES[0])).encode()
     return listed in text and key.has_signed(text)
-
-
-def _same(source: Path, target: Path) -> bool:
-    if not target.is_file() or target.stat().st_size != source.stat().st_size:
-        return False
-    if source.samefile(target):
-        return True
-    with source.open("rb") as one, target.open("rb") as other:
-        digests = [hashlib.file_digest(file, "sha256").digest() for file in (one, other)]
-    return digests[0] == digests[1]
-
-
-def _link(source: Path, target: Path) -> None:
-    """Have a file in two places, without its bytes twice where both are of one file system."""
-    fresh = target.with_name(f".new-{target.name}")
-    fresh.unlink(missing_ok=True)
-    try:
-        os.link(source, fresh)
-    except OSError:
-        shutil.copyfile(source, fresh)
-    fresh.chmod(0o644)
-    fresh.replace(target)
-
-
-def _read(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from bedplate.catalogue import catalogue_of
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import FileEntry
-from bedplate.mirror.packages import deb, keys, place
+from bedplate.mirror.packages import deb, keys, place, pool, rpm
 from bedplate.mirror.packages.apt_root import AptRoot
+from bedplate.mirror.packages.dnf_root import DnfRoot
 from bedplate.mirror.packages.wanted import systems
 from bedplate.mirror.store import cache, digest_of
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from bedplate.bill.web import Web
     from bedplate.lock import Lock
-    from bedplate.mirror.packages.apt_root import Deb
+    from bedplate.mirror.packages.pool import Package
     from bedplate.mirror.packages.wanted import System
     from bedplate.mirror.store import Store
 
@@ -51,15 +52,16 @@ def fill(
     key, known = _key(site)
     try:
         for system in found:
-            debs = _fetched(system, web)
+            packages = _fetched(system, web)
             with store.filling():
                 folder = store.place(f"{known.address}/{system.name}")
-                changed = deb.publish(folder, _root(system).archives, debs, key)
+                changed = _published(system, folder, packages, key)
                 _record(store, f"{known.address}/{system.name}/", folder)
             names = sorted({*known.systems, system.name})
             known = known.model_copy(update={"systems": names})
             place.write(site, known)
-            yield Filled(system.name, len(debs), sum(one.size for one in debs), changed)
+            size = sum(one.size for one in packages)
+            yield Filled(system.name, len(packages), size, changed)
     finally:
         key.close()
 
@@ -75,44 +77,56 @@ def refuse_others(site: Path, found: Sequence[System]) -> None:
             "name the system with --system, as in --system debian-12",
         )
     for system in found:
-        if system.format != "deb" or not system.sources:
+        if not system.sources:
             raise MirrorError(
                 f"packages of {system.name} cannot be mirrored",
                 str(site),
                 "a system whose archives the catalogue does not have",
-                "Debian and Ubuntu",
-                "offer its packages from a mirror of your own (reposync, Satellite) that hosts use "
-                "already, and set bedplate_sources.packages: hosts",
+                "Debian, Ubuntu and Rocky Linux, or what the site's own facts name",
+                "name its archives in SITE/facts/distribution-archives.yml; or offer its packages "
+                "from a mirror of your own (reposync, Satellite) that hosts use already, and set "
+                "bedplate_sources.packages: hosts",
             )
 
 
-def _root(system: System) -> AptRoot:
-    return AptRoot(cache() / "packages" / system.name)
+def _root(system: System) -> AptRoot | DnfRoot:
+    root = cache() / "packages" / system.name
+    return DnfRoot(root) if system.format == "rpm" else AptRoot(root)
 
 
-def _fetched(system: System, web: Web) -> list[Deb]:
+def _published(
+    system: System, folder: Path, packages: Sequence[Package], key: keys.SigningKey
+) -> bool:
+    root = _root(system)
+    if isinstance(root, DnfRoot):
+        return rpm.publish(folder, root.archives, packages, key, root.modules())
+    return deb.publish(folder, root.archives, packages, key)
+
+
+def _fetched(system: System, web: Web) -> list[Package]:
     """Fetch all that a system's hosts install, and return it, each once."""
     root = _root(system)
     root.root.mkdir(parents=True, exist_ok=True)
     with (root.root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # apt takes one at a time, and another run may be here
+        # A package manager takes one at a time, and another run may be here.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         return _fetched_into(root, system, web)
 
 
-def _fetched_into(root: AptRoot, system: System, web: Web) -> list[Deb]:
+def _fetched_into(root: AptRoot | DnfRoot, system: System, web: Web) -> list[Package]:
     fingerprints = {}
     for source in system.sources:
         one = source.repository
         fingerprints[one.fingerprint] = keys.trusted(web, one)
     root.prepare(system, fingerprints)
-    every: dict[str, Deb] = {}
+    every: dict[str, Package] = {}
     for wanted in system.wanted:
-        debs = root.closure(system, wanted)
-        root.fetch(system, wanted, debs)
-        every.update({one.name: one for one in debs})
-    debs = sorted(every.values())
-    root.keep_only(debs)
-    return debs
+        packages = root.closure(system, wanted)
+        root.fetch(system, wanted, packages)
+        every.update({one.name: one for one in packages})
+    found = sorted(every.values())
+    pool.keep_only(root.archives, found, f".{system.format}")
+    return found
 
 
 def _key(site: Path) -> tuple[keys.SigningKey, place.Place]:

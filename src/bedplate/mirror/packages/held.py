@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bedplate.bill.errors import ResolveError
-from bedplate.bill.repository import digests, paragraphs
+from bedplate.bill.repository import digests, paragraphs, parts_of_index, primary, primary_of
 from bedplate.bill.signatures import signed
 from bedplate.mirror.download import Part
-from bedplate.mirror.packages import deb, place
+from bedplate.mirror.packages import deb, place, rpm
+from bedplate.mirror.packages.pool import read, sha256_of
+from bedplate.mirror.packages.wanted import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,32 +32,48 @@ def parts(site: Path, store: Store) -> dict[str, Part]:
     known = place.load(site)
     if known is None:
         return {}
-    return {
-        address: part
-        for system in known.systems
-        for address, part in _of_system(known, system, store)
-    }
+    found = {}
+    for system in known.systems:
+        base = f"{known.address}/{system}"
+        read_as = _of_rpm if format_of(system) == "rpm" else _of_deb
+        for name, sha256, size in read_as(known, store.place(base)):
+            address = f"{base}/{name}"
+            found[address] = Part(f"{system} {name}", "", sha256, size, store.place(address))
+    return found
 
 
-def _of_system(known: Place, system: str, store: Store) -> Iterator[tuple[str, Part]]:
-    base = f"{known.address}/{system}"
-
-    def part(name: str, sha256: str, size: int) -> tuple[str, Part]:
-        address = f"{base}/{name}"
-        return address, Part(f"{system} {name}", "", sha256, size, store.place(address))
-
-    top = store.place(f"{base}/{deb.SIGNED}")
+def _of_deb(known: Place, folder: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield the files of an apt repository, each with its SHA-256 and size."""
+    top = folder / deb.SIGNED
     try:
         content = top.read_bytes()
         release = signed(content, known.key.encode(), known.fingerprint, str(top))
     except (OSError, ResolveError):
-        yield part(deb.SIGNED, "", -1)
+        yield deb.SIGNED, "", -1
         return
-    yield part(deb.SIGNED, deb.sha256_of(content), len(content))
+    yield deb.SIGNED, sha256_of(content), len(content)
     for name, (sha256, size) in digests(release.decode("utf-8", "replace")):
-        yield part(name, sha256, size)
-        yield part(f"{deb.BY_HASH}/{sha256}", sha256, size)
-    index = top.parent / deb.INDEXES[0]
-    text = index.read_text("utf-8", "replace") if index.is_file() else ""
+        yield name, sha256, size
+        yield f"{deb.BY_HASH}/{sha256}", sha256, size
+    text = read(folder / deb.INDEXES[0]).decode("utf-8", "replace")
     for fields in paragraphs(text):
-        yield part(fields["Filename"], fields["SHA256"], int(fields["Size"]))
+        yield fields["Filename"], fields["SHA256"], int(fields["Size"])
+
+
+def _of_rpm(known: Place, folder: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield the files of a repository for dnf, each with its SHA-256 and size."""
+    top, signature = read(folder / rpm.TOP), read(folder / rpm.SIGNATURE)
+    where = str(folder / rpm.TOP)
+    try:
+        signed(top, known.key.encode(), known.fingerprint, where, detached=signature)
+        name, _ = primary_of(top, where)
+    except ResolveError:
+        yield rpm.TOP, "", -1
+        return
+    for file, content in ((rpm.TOP, top), (rpm.SIGNATURE, signature)):
+        yield file, sha256_of(content), len(content)
+    for file, part in parts_of_index(top).items():
+        yield file, part.sha256, part.size
+    with suppress(ResolveError):  # its size or digest is named as wrong
+        for offer in primary(read(folder / name), "", name):
+            yield offer.url, offer.sha256, offer.size

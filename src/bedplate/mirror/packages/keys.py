@@ -118,10 +118,10 @@ class SigningKey:
         """Return a signature of its own, with armour, as dnf wants its index's."""
         return self._sign("--detach-sign", content)
 
-    def has_signed(self, text: bytes) -> bool:
-        """Say whether a clearsigned text is this key's, unchanged."""
+    def has_signed(self, text: bytes, detached: bytes | None = None) -> bool:
+        """Say whether this key has signed a text, unchanged: around it, or *detached*."""
         try:
-            signed(text, self.public().encode(), self.fingerprint, str(self.home))
+            signed(text, self.public().encode(), self.fingerprint, str(self.home), detached)
         except ResolveError:
             return False
         return True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from bedplate.bill.needs import VENDOR, Repository
+from bedplate.bill.needs import VENDOR, Repository, of_distribution
+from bedplate.bill.repository import trusted
+from bedplate.portable.packages import dnf
 from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ RUNTIMES = {"containerd": "containerd", "cri_o": "cri-o", "docker": "docker"}
 #: MPS' control daemon where the distribution packages it alone, and whose version it has.
 MPS, MPS_LIKE = "nvidia-cuda-mps", "libcuda1"
 VENDOR_RELEASE = "-1"
+RED_HAT = ("rhel-", "rocky-")
+#: What the packages of a kernel are called; the headers go with them.
+KERNEL = {"deb": ("linux-image-",), "rpm": ("kernel-", "kernel-core-", "kernel-modules-")}
+HEADERS = {"deb": "linux-headers-", "rpm": "kernel-devel"}
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,12 @@ class Wanted:
     Attributes:
         name: a pool, or what else the hosts are.
         packages: versions by name; an empty one is any, and one may end with a star.
+        streams: those of dnf's modules that hosts enable, by module.
     """
 
     name: str
     packages: Mapping[str, str]
+    streams: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,11 @@ class System:
     format: str
     sources: tuple[Source, ...]
     wanted: tuple[Wanted, ...]
+
+
+def format_of(system: str) -> str:
+    """Return the format of a system's packages."""
+    return "rpm" if system.startswith(RED_HAT) else "deb"
 
 
 def systems(lock: Lock, catalogue: Catalogue, more: Iterable[str] = ()) -> list[System]:
@@ -73,7 +85,8 @@ def systems(lock: Lock, catalogue: Catalogue, more: Iterable[str] = ()) -> list[
 def _system(name: str, lock: Lock, catalogue: Catalogue) -> System:
     pools = {key: pool for key, pool in lock.pools.items() if pool.os == name}
     wanted = [
-        Wanted(key, dict(_of_pool(key, pool, lock, catalogue))) for key, pool in pools.items()
+        Wanted(key, dict(_of_pool(key, pool, lock, catalogue)), _streams(pool, catalogue))
+        for key, pool in pools.items()
     ]
     parts = _Parts(catalogue, name)
     if lock.cluster is not None:
@@ -82,10 +95,23 @@ def _system(name: str, lock: Lock, catalogue: Catalogue) -> System:
         wanted.append(Wanted("control_plane", dict(_runtime(lock.cluster, parts)) | balanced))
     if any("slurm" in host.groups for host in lock.hosts.values()):
         wanted.append(Wanted("slurm", dict(parts.of("slurm"))))
-    distribution = catalogue.systems[name].value.os
-    kind = "rpm" if distribution.startswith(("rhel", "rocky")) else "deb"
+    if format_of(name) == "rpm":  # dnf's transactions hold what they install
+        wanted = [
+            replace(one, packages={**one.packages, dnf.VERSIONLOCK_PACKAGE: ""})
+            for one in wanted
+            if one.packages
+        ]
     found = tuple(_sources(name, pools.values(), lock, catalogue))
-    return System(name, kind, found, tuple(one for one in wanted if one.packages))
+    return System(name, format_of(name), found, tuple(one for one in wanted if one.packages))
+
+
+def _streams(pool: Pool, catalogue: Catalogue) -> dict[str, str]:
+    """Return the stream of the vendor's module that has a pool's driver."""
+    driver, vendor = pool.nvidia_driver, catalogue.repositories.get(f"{pool.os}-{VENDOR}")
+    if driver is None or driver.source != VENDOR or vendor is None or vendor.value.module is None:
+        return {}
+    stream = vendor.value.streams[driver.flavour].replace("{branch}", driver.branch)
+    return {vendor.value.module: stream}
 
 
 @dataclass(frozen=True)
@@ -114,7 +140,8 @@ def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterato
     if pool.nvidia_fabric is not None:
         yield from pool.nvidia_fabric.packages.items()
     if pool.kernel:
-        yield f"linux-image-{pool.kernel}", ""
+        for start in KERNEL[format_of(pool.os)]:
+            yield f"{start}{pool.kernel}", ""
     for version in pool.cuda_toolkit:
         release = "-".join(version.split(".")[:2])
         yield f"cuda-toolkit-{release}", version + VENDOR_RELEASE
@@ -129,9 +156,10 @@ def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterato
 
 def _headers(pool: Pool, parts: _Parts) -> Iterator[tuple[str, str]]:
     """Yield what the driver's module is built with: for the site's kernel, or for the newest."""
+    start = HEADERS[format_of(pool.os)]
     for package, version in parts.of("module"):
-        if pool.kernel and package.startswith("linux-headers-"):
-            yield f"linux-headers-{pool.kernel}", version
+        if pool.kernel and package.startswith(start):
+            yield f"{start.rstrip('-')}-{pool.kernel}", version
         else:
             yield package, version
 
@@ -157,25 +185,25 @@ def _runtime(cluster: Cluster, parts: _Parts) -> Iterator[tuple[str, str]]:
 def _sources(
     name: str, pools: Collection[Pool], lock: Lock, catalogue: Catalogue
 ) -> Iterator[Source]:
-    """Yield a system's archives, each with the key that the site trusts for its host."""
+    """Yield a system's archives, each with the key that the site trusts for its host.
+
+    None where those of the distribution are not known: what the vendors' depend on lies there.
+    """
+    distribution = list(_distribution(name, catalogue))
+    if not distribution:
+        return
     for source in (
-        *_distribution(name, catalogue),
+        *distribution,
         *_driver_vendor(name, pools, catalogue),
         *_runtime_vendor(name, lock.cluster, catalogue),
     ):
-        one = source.repository
-        named = lock.sources.keys.get(urlsplit(one.index).netloc, one.fingerprint)
-        yield replace(source, repository=replace(one, fingerprint=named))
+        yield replace(source, repository=trusted(source.repository, lock.sources.keys))
 
 
 def _distribution(name: str, catalogue: Catalogue) -> Iterator[Source]:
     for one in (fact.value for fact in catalogue.distribution_archives.values()):
         if one.os == name:
-            components = (*one.components, *one.further)
-            suites = tuple(one.suites)
-            yield Source(
-                Repository(one.url, one.key, one.fingerprint, suites=suites, components=components)
-            )
+            yield Source(of_distribution(one, one.further))
 
 
 def _driver_vendor(name: str, pools: Collection[Pool], catalogue: Catalogue) -> Iterator[Source]:
@@ -204,5 +232,6 @@ def _runtime_vendor(name: str, cluster: Cluster | None, catalogue: Catalogue) ->
                 one.format,
                 suites=(suite,) if suite else (),
                 components=(one.components or "main",) if suite else (),
+                signed_index=one.format == "deb",
             )
             yield Source(repository, one.origin.replace("{minor}", minor))

@@ -129,13 +129,33 @@ def fingerprints(content: bytes) -> List[str]:
             raise KeyFileError(f"an OpenPGP packet of kind {tag}, which belongs to no public key")
         if tag != _PUBLIC_KEY:
             continue
-        if not body or body[0] != 4:
-            raise KeyFileError("a key of another version than 4")
-        framed = b"\x99" + len(body).to_bytes(2, "big") + body
-        found.append(hashlib.sha1(framed).hexdigest().upper())  # noqa: S324 RFC 4880, 12.2
+        found.append(_fingerprint(body))
     if not found:
         raise KeyFileError("no public key")
     return found
+
+
+def _fingerprint(body: bytes) -> str:
+    if not body or body[0] != 4:
+        raise KeyFileError("a key of another version than 4")
+    framed = b"\x99" + len(body).to_bytes(2, "big") + body
+    return hashlib.sha1(framed).hexdigest().upper()  # noqa: S324 RFC 4880, 12.2
+
+
+def only(content: bytes, fingerprint: str) -> bytes:
+    """The one key of a fingerprint, without the others of its file and without armour.
+
+    Raises:
+        KeyFileError: it is not in the file, or something else than keys is.
+    """
+    if fingerprint not in fingerprints(content):
+        raise KeyFileError("another key")
+    kept, mine = b"", False
+    for tag, body in packets(binary(content)):
+        mine = _fingerprint(body) == fingerprint if tag == _PUBLIC_KEY else mine
+        if mine:
+            kept += bytes((0xC0 | tag, 0xFF)) + len(body).to_bytes(4, "big") + body
+    return kept
 
 
 def fingerprints_in(host: Host, name: str) -> List[str]:
