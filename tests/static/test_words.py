@@ -82,9 +82,9 @@ def test_what_a_user_reads_has_no_old_word(
 def test_every_exception_is_needed() -> None:
     """An exception without its words would hide the next mistake."""
     unused = []
+    read = [t for glob, reader in READERS for t in texts(glob, reader)]
     for one in DATA["exceptions"]:
         assert one["why"]
-        read = [t for glob, reader in READERS for t in texts(glob, reader)]
         if not any(fnmatch(t.file, one["file"]) and one["text"] in t.text for t in read):
             unused.append(one)
     assert unused == []
