@@ -40,6 +40,8 @@ init_plugin_loader()
 pytest_plugins = ["tests.substrate.internet.fixtures"]
 LEFT_OUT = pytest.StashKey[set[str]]()
 FIGURES = pytest.StashKey[dict[str, dict[str, float | str]]]()
+BEGAN = pytest.StashKey[list[int]]()
+TICKS = Path("/proc/stat")
 
 
 class FolderScheduling(LoadScopeScheduling):
@@ -72,6 +74,11 @@ def _has_hosts(work: dict[str, dict[str, bool]]) -> bool:
     )
 
 
+def _ticks() -> list[int]:
+    """Return the ticks of all cores since boot: user, nice, system, idle, waiting for a disk, …"""
+    return [int(tick) for tick in TICKS.read_text().split("\n", 1)[0].split()[1:9]]
+
+
 def scenario_hosts(folder: str) -> str:
     """Name the set of hosts that a molecule scenario runs on (tests/roles/README.md)."""
     named = HOSTS.search((ROOT / folder / "molecule.yml").read_text(encoding="utf-8"))
@@ -92,6 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("markexpr"):
         settings.load_profile("ci")
     os.environ.setdefault("BEDPLATE_SUBSTRATE_PATIENCE", "2400")
+    config.stash[BEGAN] = _ticks()
     config.stash[LEFT_OUT] = set()
     config.stash[FIGURES] = {}
 
@@ -134,6 +142,10 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Print the figures, what the default layer left out, and how to run that."""
+    used = [now - before for now, before in zip(_ticks(), config.stash[BEGAN], strict=True)]
+    if sum(used):  # with hosts and all: whether one more worker would have had a core
+        busy = 100 * (1 - (used[3] + used[4]) / sum(used))
+        config.stash[FIGURES]["this machine"] = {f"busy, percent of {os.cpu_count()} cores": busy}
     for title, values in sorted(config.stash[FIGURES].items()):
         terminalreporter.section(title)
         for label, value in values.items():
