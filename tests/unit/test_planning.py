@@ -313,6 +313,42 @@ def test_the_extender_is_planned_and_refused_at_its_setting(
     assert "part extender (cluster)" in text.splitlines()[-1]
 
 
+A100 = {"bedplate_gpu": {"model": "a100-sxm4-80gb", "count": 2}}
+SMALL = {"mode": "mig", "profile": "1g.10gb"}
+EACH = {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 2}}
+ONE = [{**EACH, "cards": [0]}, {"mode": "none", "cards": [1]}]
+
+
+LAYOUT = "2 of 1g.10gb, 1 of 3g.40gb"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (SMALL, EACH, f"mig 1g.10gb → mig GPU 0, 1: {LAYOUT}"),
+        (EACH, ONE, f"mig GPU 0, 1: {LAYOUT} → mig GPU 0: {LAYOUT}; GPU 1: whole"),
+        (
+            ONE,
+            [{**ONE[0], "profiles": {"2g.20gb": 2}}, ONE[1]],
+            f"mig GPU 0: {LAYOUT}; GPU 1: whole → mig GPU 0: 2 of 2g.20gb; GPU 1: whole",
+        ),
+    ],
+    ids=["one-size", "each-gpu", "one-gpu"],
+)
+def test_another_mig_layout_drains_the_node_and_the_plan_says_so(
+    site: Path,
+    capsys: pytest.CaptureFixture[str],
+    before: object,
+    after: object,
+    line: str,
+) -> None:
+    wish(site, "pool_class", A100 | {"bedplate_sharing": before})
+    said(capsys, "plan", site, *TODAY)
+    wish(site, "pool_class", A100 | {"bedplate_sharing": after})
+    text = said(capsys, "plan", site, *TODAY, "--diff")
+    assert f"  change sharing {line} (drained)" in text.splitlines()
+
+
 def test_limited_shares_by_claim_are_planned_and_refused_at_their_setting(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
