@@ -111,7 +111,8 @@ def resolved(
 ) -> Bill:
     """Return the bill of a site's lock, going on from what an interrupted run has found.
 
-    With *upstream* the vendors are asked, whose own keys sign, whatever mirror the site has.
+    With *upstream* the vendors' addresses are asked, whatever mirror the site has. Its keys count
+    there too: what answers may sign again.
 
     Raises:
         ResolveError: something could not be looked up, or a team's own image does not run.
@@ -131,7 +132,7 @@ def resolved(
 
 
 def _sources(lock: Lock, *, upstream: bool) -> Sources:
-    return Sources(mode="upstream") if upstream else lock.sources
+    return Sources(mode="upstream", keys=lock.sources.keys) if upstream else lock.sources
 
 
 def _instead(site: Path, lock: Lock, web: Web, bill: Bill, sources: Sources) -> list[Replacement]:

@@ -284,8 +284,10 @@ class Sources(Wish):
     """Where everything comes from. The lock has the address, so that it names no password.
 
     `keys` has the fingerprint of the key that signs a repository, by the repository's host, where
-    that is not its vendor's: a mirror that signs again with a key of its own. `pip` and `conda` are
-    a package index and a root of channels, which images are built from and notebooks install from.
+    that is not its vendor's: a mirror that signs again with a key of its own, or what serves one
+    under the vendors' names (`bedplate mirror resolve --upstream` and `packages`). `pip` and
+    `conda` are a package index and a root of channels, which images are built from and notebooks
+    install from.
     `packages` says where hosts of mode `mirror` take packages from: the mirror alone, or sources of
     their own.
     """

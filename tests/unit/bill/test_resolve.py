@@ -11,6 +11,7 @@ import pytest
 from bedplate.bill import bill_path, load_bill, web
 from bedplate.bill.partial import PLACE
 from bedplate.cli import main
+from bedplate.lock import load_lock
 from tests.substrate.internet.faults import Fault
 from tests.substrate.standin.signing import Key
 from tests.unit.bill.vendors import FLANNEL, planned, put_repository
@@ -200,6 +201,18 @@ def test_the_vendors_and_a_mirror_of_them_give_the_same_bill(
     assert {"dl.k8s.io", "nvcr.io", "registry-1.docker.io"} <= {one.host for one in asked}
     assert {one.status for one in asked if one.host == "ghcr.io"} == {200, 401}
     assert sum(one.size for one in asked) < 1_000_000
+
+
+def test_a_site_with_a_mirror_trusts_its_keys_at_the_vendors_addresses_too(
+    site: Path, internet: Served, key: Key
+) -> None:
+    """What answers there may sign again: a proxy that serves a mirror under the vendors' names."""
+    assert load_lock(site).sources.mode == "mirror"
+    with internet.names():
+        assert resolve(site, "--upstream", "--ca", str(internet.authority)) == 0
+    bill = load_bill(site)
+    assert bill is not None
+    assert bill.files["nvidia-container-toolkit"].known.fingerprint == key.fingerprint
 
 
 def test_a_stranger_in_the_vendors_place_is_not_believed(
