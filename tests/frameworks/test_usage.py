@@ -6,11 +6,9 @@ import http.client
 import json
 import re
 import sys
-import tempfile
 import time
 import urllib.parse
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +30,17 @@ from bedplate.schedulers.accounting_objects import ARCHIVE, NAME, archive, objec
 from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth
 from tests.schedulers.api import Api, eventually
-from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, holds, running
-from tests.schedulers.locks import lock_of, nodes_of
-from tests.schedulers.nodes import GPU, add_nodes
+from tests.schedulers.kueue import RunningKueue, holds, kueue_of, running
+from tests.schedulers.locks import lock_of
+from tests.schedulers.nodes import GPU
 from tests.schedulers.workloads import job, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from tests.schedulers.control_plane import ControlPlane
     from tests.schedulers.processes import Process
 
 SHARED = "nvidia.com/gpu.shared"
@@ -73,13 +72,8 @@ def lock() -> Any:
 @pytest.fixture(scope="module")
 def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with two nodes and the queues of two teams."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-usage-") as folder,
-        ControlPlane(Path(folder), aggregates=True) as plane,
-    ):
-        started = RunningKueue(plane, lock(), places=True)
-        add_nodes(plane.api, nodes_of(lock()))
-        started.configure(lock())
+    with kueue_of(lock(), places=True) as started:
+        plane = started.plane
         for one in objects("", UNITS):
             if one["kind"] != "Deployment":
                 plane.api.apply(one)

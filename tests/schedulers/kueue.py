@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -16,12 +18,15 @@ from bedplate.schedulers.kueue import policies, queues, tenancy, webhooks
 from bedplate.schedulers.kueue.configuration import configuration, values
 from bedplate.schedulers.kueue.objects import CONTROLLER, NAMESPACE
 from tests.schedulers.api import APPLY, Api, ApiError, eventually
-from tests.schedulers.control_plane import tool
+from tests.schedulers.control_plane import ControlPlane, tool
+from tests.schedulers.locks import nodes_of
+from tests.schedulers.nodes import add_nodes
 from tests.schedulers.processes import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bedplate.lock import Lock
-    from tests.schedulers.control_plane import ControlPlane
     from tests.schedulers.processes import Process
 
 FOR_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
@@ -222,6 +227,24 @@ class RunningKueue(Controller):
                 self.api.patch(path, {"metadata": {"finalizers": None}})
             self.api.delete(path)
         return not left
+
+
+@contextlib.contextmanager
+def kueue_of(lock: Lock, *, jobsets: bool = False, places: bool = False) -> Iterator[RunningKueue]:
+    """Start a control plane with a lock's nodes, Kueue, and the queues of the lock's teams.
+
+    `jobsets`: the API server has JobSets too; `places`: Kueue serves places in its queues.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="bedplate-kueue-") as folder,
+        ControlPlane(Path(folder), aggregates=places) as plane,
+    ):
+        started = RunningKueue(plane, lock, places=places)
+        if jobsets:
+            started.know_jobsets()
+        add_nodes(plane.api, nodes_of(lock))
+        started.configure(lock)
+        yield started
 
 
 def next_second() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,18 @@ import pytest
 from bedplate.schedulers.kueue import webhooks
 from bedplate.schedulers.kueue.objects import QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
-from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import API, RunningKueue, condition, holds, next_second, running
-from tests.schedulers.locks import lock_of, nodes_of
-from tests.schedulers.nodes import GPU, add_nodes
+from tests.schedulers.kueue import (
+    API,
+    RunningKueue,
+    condition,
+    holds,
+    kueue_of,
+    next_second,
+    running,
+)
+from tests.schedulers.locks import lock_of
+from tests.schedulers.nodes import GPU
 from tests.schedulers.workloads import IMAGE, job, pod_spec
 
 if TYPE_CHECKING:
@@ -45,14 +51,7 @@ def lock(**queue: Any) -> Any:
 @pytest.fixture(scope="module")
 def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with eight nodes, Kueue, and the queues of two teams."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-kueue-") as folder,
-        ControlPlane(Path(folder)) as plane,
-    ):
-        started = RunningKueue(plane, lock())
-        started.know_jobsets()
-        add_nodes(plane.api, nodes_of(lock()))
-        started.configure(lock())
+    with kueue_of(lock(), jobsets=True) as started:
         yield started
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.schedulers.api import eventually
-from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, evictions, holds, running
-from tests.schedulers.locks import lock_of, nodes_of
-from tests.schedulers.nodes import add_nodes
+from tests.schedulers.kueue import RunningKueue, evictions, holds, kueue_of, running
+from tests.schedulers.locks import lock_of
 from tests.schedulers.workloads import job
 
 if TYPE_CHECKING:
@@ -44,13 +40,7 @@ def kueue() -> Iterator[RunningKueue]:
     }
     preset = {"queue": {"fair_sharing": True, "preemption": "Never"}}
     lock = lock_of({"pool_a": [{}] * NODES}, teams, gpus=GPUS, preset=preset)
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-fair-") as folder,
-        ControlPlane(Path(folder)) as plane,
-    ):
-        started = RunningKueue(plane, lock)
-        add_nodes(plane.api, nodes_of(lock))
-        started.configure(lock)
+    with kueue_of(lock) as started:
         yield started
 
 

@@ -4,9 +4,7 @@ that makes all of it and changes nothing when it comes up again.
 
 from __future__ import annotations
 
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,16 +14,16 @@ from bedplate.schedulers.dra import SHARE, WHOLE
 from bedplate.schedulers.kueue.classes import CLASS_LABEL
 from bedplate.schedulers.kueue.classes import NAME as CLASS_POLICY
 from tests.schedulers.api import Api, eventually
-from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.engine import Project
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, condition, running
-from tests.schedulers.locks import lock_of, nodes_of
-from tests.schedulers.nodes import GPU, add_nodes
+from tests.schedulers.kueue import RunningKueue, condition, kueue_of, running
+from tests.schedulers.locks import lock_of
+from tests.schedulers.nodes import GPU
 from tests.schedulers.workloads import job, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SMALL, LARGE = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 #: What a node with four GPUs offers, of which one is whole.
@@ -61,14 +59,7 @@ def lock() -> Lock:
 @pytest.fixture(scope="module")
 def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with the node, Kueue, and the queues of the two teams."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-teams-") as folder,
-        ControlPlane(Path(folder)) as plane,
-    ):
-        started = RunningKueue(plane, lock())
-        started.know_jobsets()
-        add_nodes(plane.api, nodes_of(lock()))
-        started.configure(lock())
+    with kueue_of(lock(), jobsets=True) as started:
         yield started
 
 
