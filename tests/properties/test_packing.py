@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from typing import Never
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from bedplate.packing.node import Node
 from bedplate.packing.packer import Packer
 from bedplate.packing.policy import STEP, Gradient
 from bedplate.packing.shares import GPUS, RESOURCE, WHOLE, Request, request
-from bedplate.packing.state import LABEL, RefusalError, State
+from bedplate.packing.state import LABEL, Held, RefusalError, State
 
 AMOUNTS = st.one_of(st.integers(1, WHOLE), st.sampled_from([250, 333, 500, 1000, 2000, 3000]))
 REQUESTS = st.builds(request, AMOUNTS, st.sampled_from([0, 500, 3152, 8000]))
@@ -234,6 +235,28 @@ def test_no_gpu_is_over_at_any_moment_of_a_storm(chance: random.Random) -> None:
     assert not kept_wrong
     assert not cluster.state.wrong
     assert kept_free == {n.name: sorted(n.free) for n in cluster.state.packer.nodes}
+
+
+class NotWalked(dict[str, Held]):
+    """Pods that may be asked for by their uid alone."""
+
+    def _walked(self) -> Never:
+        raise AssertionError("a decision looked at every pod of the cluster")
+
+    __iter__ = keys = values = items = _walked  # type: ignore[assignment]
+
+
+def test_a_decision_does_not_look_at_every_pod() -> None:
+    cluster = Cluster(random.Random(1))  # noqa: S311 - a storm, no secret
+    state = cluster.state
+    assert state.decide("forgotten", request(WHOLE), ["n0"]) is not None
+    state.held = NotWalked(state.held)
+    assert state.decide("late", request(WHOLE), ["n0"]) is None
+    cluster.time += 61  # and yet one whose binding is never asked for is found
+    assert state.decide("late", request(WHOLE), ["n0"]) is not None
+    state.begin("late", "n0")
+    cluster.time += 61
+    assert state.decide("next", request(WHOLE), ["n0"]) is None
 
 
 @pytest.mark.parametrize("amount", [-1, 1001, 1500, 2001])

@@ -53,6 +53,8 @@ class State:
         self._clock = clock
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self.held: dict[str, Held] = {}
+        self._unasked: dict[str, float] = {}
+        """Decisions whose binding isn't asked for yet, the oldest first: by uid, since when."""
         self.wrong: dict[str, dict[str, str]] = {}
         """Nodes that get no share: by node, what is wrong, by pod's uid or owner."""
         self._uncounted: dict[str, tuple[str, str]] = {}
@@ -131,6 +133,7 @@ class State:
         held = self.held.get(uid)
         if held and (held.node, held.gpus, held.request) == (node, gpus, request):
             self.held[uid] = replace(held, stage=None)
+            self._unasked.pop(uid, None)
             return
         self._release(uid)
         self._hold(uid, Held(node, gpus, request), _name(pod))
@@ -159,7 +162,8 @@ class State:
         if place is None:
             self._refused_at = self._clock()
         else:
-            self._hold(uid, Held(*place, request, "decided", self._clock()), uid)
+            self._unasked[uid] = self._clock()
+            self._hold(uid, Held(*place, request, "decided", self._unasked[uid]), uid)
         return place
 
     def reason(self, name: str, request: Request) -> str:
@@ -180,6 +184,7 @@ class State:
         if held is None or held.stage not in {"decided", "binding"} or held.node != node:
             raise RefusalError(f"nothing is decided for this pod on {node}")
         self.held[uid] = replace(held, stage="binding")
+        self._unasked.pop(uid, None)
         return held
 
     def end(self, uid: str, *, written: bool) -> None:
@@ -234,6 +239,7 @@ class State:
 
     def _release(self, uid: str) -> None:
         held = self.held.pop(uid, None)
+        self._unasked.pop(uid, None)
         self._uncounted.pop(uid, None)
         spoilt = [name for name, wrong in self.wrong.items() if wrong.pop(uid, None)]
         for name in spoilt:
@@ -253,9 +259,11 @@ class State:
 
     def _expire(self) -> None:
         limit = self._clock() - PATIENCE
-        for uid, held in list(self.held.items()):
-            if held.stage == "decided" and held.since < limit:
-                self._release(uid)
+        while self._unasked:
+            uid, since = next(iter(self._unasked.items()))
+            if since >= limit:
+                return
+            self._release(uid)
 
     def _learn(self, uid: str, request: Request) -> None:
         if uid not in self._seen:
