@@ -1,8 +1,10 @@
 """What queues cost: jobs admitted by Kueue and bound, against the bare scheduler, taking turns.
 
 One control plane of processes with 63 nodes of eight GPUs, room for all. The same jobs of one pod
-are created in a team's namespace, where Kueue admits them and chooses their nodes, and in one that
-is no team's. The clock runs from the first job to the last binding; nothing is ever started.
+are created in the namespace of one team, of four teams in turn, where Kueue admits them and chooses
+their nodes, and in one that is no team's. The clock runs from the first job to the last binding;
+nothing is ever started. On a machine whose processors are all in use the pace is that of the CPU a
+job takes, which is counted too, by program.
 `python -m tests.benchmarks.queueing [JOBS]` prints the figures alone.
 """
 
@@ -10,66 +12,81 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
+from tests.benchmarks import spent
 from tests.schedulers.api import eventually
-from tests.schedulers.control_plane import ControlPlane
-from tests.schedulers.kueue import RunningKueue, holds
-from tests.schedulers.locks import lock_of, nodes_of
-from tests.schedulers.nodes import add_nodes
+from tests.schedulers.kueue import RunningKueue, holds, kueue_of
+from tests.schedulers.locks import lock_of
 from tests.schedulers.workloads import job
 
-JOBS, NODES, ROUNDS = 300, 63, 3
-TEAM, BARE = "queued", "bare"
+JOBS, NODES, GPUS, ROUNDS = 60, 63, 8, 3
+TEAMS = ("one", "two", "three", "four")
+WAYS = {"bare scheduler": ("bare",), "Kueue, one team": TEAMS[:1], "Kueue, four teams": TEAMS}
+BARE, ONE, FOUR = WAYS
 GOAL = 0.95
 
 
-def once(kueue: RunningKueue, namespace: str, jobs: int) -> float:
-    """Return how many jobs were bound a second."""
+class Round(NamedTuple):
+    """Jobs that were bound a second, and milliseconds of CPU a job by program."""
+
+    pace: float
+    cpu: dict[str, float]
+
+
+def once(kueue: RunningKueue, namespaces: tuple[str, ...], jobs: int) -> Round:
+    """Create jobs in these namespaces in turn, and wait until all are bound."""
     api = kueue.api
 
     def bound() -> bool:
-        pods = api.get("pods", "v1", namespace)
+        pods = [pod for name in namespaces for pod in api.get("pods", "v1", name)]
         return len(pods) == jobs and all(one["spec"].get("nodeName") for one in pods)
 
-    started = time.monotonic()
-    api.create_all(job(f"job-{number:04}", namespace) for number in range(jobs))
+    before, started = spent.so_far(kueue.plane), time.monotonic()
+    api.create_all(
+        job(f"job-{number:04}", namespaces[number % len(namespaces)]) for number in range(jobs)
+    )
     eventually(bound, 600, pause=0.2)
     took = time.monotonic() - started
-    if namespace == TEAM:
-        admitted = kueue.workloads(TEAM)
-        assert sum(holds(one, "Admitted") for one in admitted) == jobs
-    kueue.clear(namespace)
-    return jobs / took
+    cpu = spent.since(kueue.plane, before, jobs)
+    admitted = kueue.workloads(*namespaces)
+    assert sum(holds(one, "Admitted") for one in admitted) == (jobs if admitted else 0)
+    assert bool(admitted) == (namespaces != WAYS[BARE])
+    kueue.clear(*namespaces)
+    return Round(jobs / took, cpu)
 
 
 def measure(jobs: int = JOBS) -> tuple[dict[str, float], dict[str, float]]:
-    """Return jobs a second of either way, and their ratio."""
-    teams = {TEAM: {"gpus": {"pool_a": (8 * NODES, 0)}}}
-    lock = lock_of({"pool_a": [{}] * NODES}, teams)
-    found: dict[str, list[float]] = {BARE: [], TEAM: []}
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-queueing-") as folder,
-        ControlPlane(Path(folder)) as plane,
-    ):
-        kueue = RunningKueue(plane, lock)
-        add_nodes(plane.api, nodes_of(lock))
-        kueue.configure(lock)
-        plane.namespace(BARE)
-        for namespace in found:
-            once(kueue, namespace, 20)  # warms caches up, and is not counted
+    """Return jobs a second of each way, their ratio, and the CPU that a job takes."""
+    teams = {name: {"gpus": {"pool_a": (GPUS * NODES // len(TEAMS), None)}} for name in TEAMS}
+    lock = lock_of({"pool_a": [{}] * NODES}, teams, gpus=GPUS)
+    found: dict[str, list[Round]] = {way: [] for way in WAYS}
+    with kueue_of(lock) as kueue:
+        kueue.plane.namespace(*WAYS[BARE])
+        for namespaces in WAYS.values():
+            once(kueue, namespaces, 20)  # warms caches up, and is not counted
         for _ in range(ROUNDS):
-            for namespace, paces in found.items():
-                paces.append(once(kueue, namespace, jobs))
-    bare, queued = median(found[BARE]), median(found[TEAM])
+            for way, rounds in found.items():
+                rounds.append(once(kueue, WAYS[way], jobs))
+    paces = {way: median(one.pace for one in rounds) for way, rounds in found.items()}
+    cpu = {
+        way: {name: median(one.cpu[name] for one in rounds) for name in rounds[0].cpu}
+        for way, rounds in found.items()
+    }
+    whole = {way: median(sum(one.cpu.values()) for one in rounds) for way, rounds in found.items()}
     ratios = {
-        "jobs bound a second, bare scheduler": bare,
-        "jobs admitted and bound a second, Kueue": queued,
-        f"Kueue / bare scheduler (goal {GOAL})": queued / bare,
+        **{f"jobs bound a second, {way}": pace for way, pace in paces.items()},
+        f"Kueue, one team / bare scheduler (goal {GOAL})": paces[ONE] / paces[BARE],
+        **{f"CPU ms a job, {way}": value for way, value in whole.items()},
+        f"CPU of {BARE} / Kueue, one team": whole[BARE] / whole[ONE],
+        **{
+            f"CPU ms a job, {way}: {name}": value
+            for way in (BARE, ONE)
+            for name, value in cpu[way].items()
+        },
         "load of the machine": os.getloadavg()[0],
     }
     return {}, ratios
@@ -80,7 +97,7 @@ def main() -> int:
     _, ratios = measure(*map(int, sys.argv[1:]))
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores")
     for label, value in ratios.items():
-        print(f"{label:52} {value:10.2f}")
+        print(f"{label:60} {value:10.2f}")
     return 0
 
 
