@@ -20,6 +20,9 @@ STRATEGY: Final = "LessThanOrEqualToFinalShare"
 #: How long pods may look for a node, pull their images and become ready, where Kueue doesn't choose
 #: the node. Images of 20 GB take their time.
 READY_WITHIN: Final = "30m"
+#: Requests a second. A job takes ten of them (docs/proof/queues.md), so that the chart's 300 are 30
+#: jobs a second at most, and a bare scheduler does more. The API server limits fairly by itself.
+CLIENT: Final = {"qps": 1000, "burst": 2000}
 FRAMEWORKS: Final = ("batch/job", "pod", "deployment")
 JOBSET: Final = "jobset.x-k8s.io/jobset"
 
@@ -43,7 +46,7 @@ def configuration(lock: Lock) -> Object:
                 "ResourceFlavor.kueue.x-k8s.io": 1,
             }
         },
-        "clientConnection": {"qps": 300, "burst": 500},
+        "clientConnection": {**CLIENT},
         # Only what lies in teams' namespaces is Kueue's: with Kueue down, all others go on.
         "managedJobsNamespaceSelector": {
             "matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]
