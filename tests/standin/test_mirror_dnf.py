@@ -6,9 +6,12 @@ are this machine's own.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -302,7 +305,51 @@ def test_a_site_is_filled_checked_carried_and_repaired(
     top.write_bytes(top.read_bytes().replace(b"primary", b"primarx", 1))
     (damage,) = check.damaged(held.parts(site, store).values())
     assert damage.name == f"{NAME} {rpm.TOP}"
+    for left in (top.parents[1] / ".index-cut/list", top.parent / ".new-cut"):  # by a killed run
+        left.parent.mkdir(exist_ok=True)
+        left.write_text("")
     (repaired,) = fill()
     assert repaired.changed
-    assert check.damaged(held.parts(site, store).values()) == []
+    parts = held.parts(site, store)
+    assert check.damaged(parts.values()) == []
+    assert set(parts) == set(store.contents().files)
     web.close()
+
+
+@pytest.mark.prove
+def test_a_fill_that_is_killed_anywhere_is_ended_by_the_next(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEDPLATE_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setattr(filling, "systems", lambda *_: [vendor.system()])
+    lock, site = load_lock(ROOT / "inventories/demo"), tmp_path / "site"
+    site.mkdir()
+
+    def fill(store: Store) -> None:
+        web = Web()
+        list(filling.fill(site, lock, store, web))
+        web.close()
+
+    def alone(store: Store) -> None:
+        os.setsid()
+        fill(store)
+
+    monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
+    began = time.monotonic()
+    fill(Store(tmp_path / "first"))
+    whole_s = time.monotonic() - began
+    cut = 0
+    for point in range(1, 11):
+        monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / f"cache-{point}"))
+        store = Store(tmp_path / f"mirror-{point}")
+        running = multiprocessing.get_context("fork").Process(target=alone, args=(store,))
+        running.start()
+        running.join(whole_s * point / 11)
+        if running.is_alive():
+            cut += 1
+            os.killpg(running.pid or 0, signal.SIGKILL)
+        running.join()
+        fill(store)
+        assert check.damaged(held.parts(site, store).values()) == []
+        assert set(held.parts(site, store)) == set(store.contents().files)
+    assert cut >= 5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages.apt_root import ARCHITECTURE
-from bedplate.mirror.packages.pool import POOL, bring, drop_others, read, sha256_of
+from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -
 
 def _index(pool: Path, chosen: Mapping[str, Path]) -> bytes:
     """Return the index of the chosen packages alone: others of the pool go only afterwards."""
-    with tempfile.TemporaryDirectory(dir=pool.parent, prefix=".index-") as name:
+    with tempfile.TemporaryDirectory(dir=pool.parent, prefix=INDEXING) as name:
         work = Path(name)
         (work / POOL).mkdir()
         for one in chosen:

@@ -55,6 +55,7 @@ def fill(
             packages = _fetched(system, web)
             with store.filling():
                 folder = store.place(f"{known.address}/{system.name}")
+                pool.clean(folder)
                 changed = _published(system, folder, packages, key)
                 _record(store, f"{known.address}/{system.name}/", folder)
             names = sorted({*known.systems, system.name})

@@ -7,12 +7,16 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from bedplate.mirror import atomic
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 #: The folder of the package files in a repository.
 POOL = "pool"
+#: How the names of folders begin in which an index is made.
+INDEXING = ".index-"
 
 
 class Package(NamedTuple):
@@ -47,6 +51,14 @@ def keep_only(folder: Path, packages: Iterable[Package], end: str) -> None:
     for path in folder.glob(f"*{end}"):
         if path.name not in names:
             path.unlink()
+
+
+def clean(folder: Path) -> None:
+    """Remove what a run that was killed has left in a repository."""
+    for path in folder.glob(f"{INDEXING}*"):
+        shutil.rmtree(path, ignore_errors=True)
+    for path in folder.rglob(f"{atomic.UNFINISHED}*"):
+        path.unlink(missing_ok=True)
 
 
 def bring(chosen: Mapping[str, Path], pool: Path) -> None:
@@ -85,7 +97,7 @@ def _same(source: Path, target: Path) -> bool:
 
 def _link(source: Path, target: Path) -> None:
     """Have a file in two places, without its bytes twice where both are of one file system."""
-    fresh = target.with_name(f".new-{target.name}")
+    fresh = target.with_name(f"{atomic.UNFINISHED}{target.name}")
     fresh.unlink(missing_ok=True)
     try:
         os.link(source, fresh)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bedplate.bill.repository import parts_of_index
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.packages.pool import POOL, bring, drop_others, read
+from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ def publish(
     """
     chosen = {one.name: archives / one.name for one in packages}
     bring(chosen, folder / POOL)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as name:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=INDEXING) as name:
         fresh = Path(name)
         _index(folder, fresh, sorted(chosen), modules)
         unchanged = _same_index(folder, fresh) and _signed_by(folder, key)
