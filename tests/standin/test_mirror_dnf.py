@@ -26,7 +26,7 @@ from bedplate.lock import load_lock
 from bedplate.mirror import MirrorError, check
 from bedplate.mirror.carry import Carrying
 from bedplate.mirror.packages import filling, held, keys, place, rpm
-from bedplate.mirror.packages.dnf_root import DnfRoot
+from bedplate.mirror.packages.dnf_root import DnfRoot, end_agents
 from bedplate.mirror.packages.wanted import Source, System, Wanted
 from bedplate.mirror.store import Store
 from bedplate.portable.packages import mirror, openpgp
@@ -142,14 +142,18 @@ def install(folder: Path, url: str, public: str, *words: str) -> subprocess.Comp
     (folder / "dnf.conf").write_text("[main]\nmodule_platform_id=platform:el9\nplugins=0\n")
     options = [f"--config={folder}/dnf.conf", f"--installroot={folder}", "--assumeyes"]
     options += [f"--setopt=reposdir={folder}{mirror.DNF_REPOSITORIES}", "--releasever=9"]
-    return subprocess.run(
-        ["dnf", *options, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    try:
+        return subprocess.run(
+            ["dnf", *options, *words],
+            env={**os.environ, "TMPDIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    finally:
+        end_agents(folder)
 
 
 def installed(folder: Path) -> list[str]:
@@ -173,6 +177,18 @@ def test_the_closure_is_what_dnf_would_install(vendor: Vendor, tmp_path: Path) -
     assert first.read_bytes() == whole
     assert second.is_file()
     assert third.stat().st_mtime_ns == before
+    # dnf leaves agents of GnuPG behind, which end once they have heard of it.
+    until = time.monotonic() + 120
+    while (left := agents(root.root)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+
+
+def agents(root: Path) -> list[str]:
+    """Return the agents of GnuPG that run for folders below another, by their command lines."""
+    done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    return [line for line in lines if line.startswith("gpg-agent ") and f" {root}/" in line]
 
 
 def test_a_stream_that_hosts_do_not_enable_is_not_taken(vendor: Vendor, tmp_path: Path) -> None:

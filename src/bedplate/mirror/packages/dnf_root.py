@@ -11,7 +11,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +79,7 @@ class DnfRoot:
         """
         # The keys that rpm and dnf have learnt are in there too.
         shutil.rmtree(self._system, ignore_errors=True)
-        for name in ("repositories", "plugins", "keys"):
+        for name in ("repositories", "plugins", "keys", "tmp"):
             shutil.rmtree(self.root / name, ignore_errors=True)
             (self.root / name).mkdir(parents=True)
         self._system.mkdir()
@@ -189,16 +191,31 @@ class DnfRoot:
         alone = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
         options = [f"--config={self.root / 'dnf.conf'}", f"--installroot={self._system}"]
         options += [f"--releasever={_release(system)}", "--color=never"]
-        return subprocess.run(
-            [*alone, "dnf", *options, *words],
-            env={**os.environ, "LC_ALL": "C.UTF-8", "DNF_DISABLE_ALIASES": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if quiet else None,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=seconds,
-        )
+        own = {"LC_ALL": "C.UTF-8", "DNF_DISABLE_ALIASES": "1", "TMPDIR": str(self.root / "tmp")}
+        try:
+            return subprocess.run(
+                [*alone, "dnf", *options, *words],
+                env={**os.environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if quiet else None,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                timeout=seconds,
+            )
+        finally:
+            end_agents(self.root)
+
+
+def end_agents(root: Path) -> None:
+    """End the agents of GnuPG that dnf has started for folders below *root*: it leaves them."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended by itself, or is another user's
+            program, *words = path.read_bytes().decode(errors="replace").split("\0")
+            if Path(program).name == "gpg-agent" and any(
+                Path(word).is_relative_to(root) for word in words
+            ):
+                os.kill(int(path.parent.name), signal.SIGTERM)
 
 
 def _release(system: System) -> str:
