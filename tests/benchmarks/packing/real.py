@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import requests
@@ -22,7 +23,7 @@ from tests.schedulers.packing import Packing, packed_node
 from tests.schedulers.workloads import IMAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tests.benchmarks.packing.trace import Task, Trace
 
@@ -30,6 +31,8 @@ NAMESPACE = "trace"
 BARE = "default-scheduler"
 CLIENTS = 3
 PATIENCE = 1200
+WARM, ROUNDS = 50, 2
+ANSWERS = 'bedplate_packing_answers_total{{verb="filter",result="{}"}}'
 PATIENT = {"leaseDuration": "300s", "renewDeadline": "240s", "retryPeriod": "2s"}
 """A busy machine answers late, and a scheduler that loses its Lease ends."""
 
@@ -170,8 +173,8 @@ def packed(trace: Trace, seed: int, *, whole: bool = True) -> Ran:
             watcher.decided(until)
             at_all = _placed(watcher, tasks)
             pace = len(watcher.bound) / (watcher.last - started)
-            filters = one.metric('bedplate_packing_answers_total{verb="filter",result="placed"}')
-            spent = one.metric('bedplate_packing_seconds_total{verb="filter"}')
+            filters = one.metric(ANSWERS.format("placed"))
+            seconds = one.metric('bedplate_packing_seconds_total{verb="filter"}')
             if whole:
                 _create(plane, (pod(name, tasks[name], NAME) for name in names[until:]))
                 watcher.decided(len(names))
@@ -180,53 +183,73 @@ def packed(trace: Trace, seed: int, *, whole: bool = True) -> Ran:
                 100 * _placed(watcher, tasks) / trace.capacity,
                 len(watcher.bound),
                 pace,
-                1000 * spent / max(1.0, filters),
+                1000 * seconds / max(1.0, filters),
                 os.getloadavg()[0],
             )
 
 
 class Pace(NamedTuple):
-    """Bindings a second, the scheduler alone and with the extender, one after the other.
+    """Bindings a second by one scheduler, and milliseconds of CPU of one binding, by program."""
 
-    And the milliseconds of CPU that one binding took, by program.
-    """
+    a_second: float
+    cpu: dict[str, float]
 
-    bare: float
-    packed: float
-    bare_cpu: dict[str, float]
-    packed_cpu: dict[str, float]
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in self.cpu.items())
+        return f"{self.a_second:.1f} a second, {sum(self.cpu.values()):.2f} ms of CPU each: {parts}"
+
+
+class Paces(NamedTuple):
+    """The bare scheduler and the packing one, in turns on one control plane."""
+
+    bare: list[Pace]
+    packed: list[Pace]
+    asked: float
+    """Questions to the extender's filter for one binding."""
     load: float
 
     def __str__(self) -> str:
-        lines = [
-            (
-                f"bare {self.bare:.1f} bindings a second, with the extender {self.packed:.1f}, "
-                f"ratio {self.packed / self.bare:.2f}, load {self.load:.1f}"
-            )
+        rounds = [
+            *(f"bare scheduler: {one}" for one in self.bare),
+            *(f"with the extender: {one}" for one in self.packed),
         ]
-        for way, cpu in (("bare", self.bare_cpu), ("with the extender", self.packed_cpu)):
-            parts = ", ".join(f"{name} {value:.2f}" for name, value in cpu.items())
-            lines.append(f"CPU ms a binding, {way}: {sum(cpu.values()):.2f} ({parts})")
-        return "\n".join(lines)
+        ratio = median(one.a_second for one in self.packed) / median(
+            one.a_second for one in self.bare
+        )
+        found = f"ratio {ratio:.2f}, {self.asked:.2f} questions a binding, load {self.load:.1f}"
+        return "\n".join([*rounds, found])
 
 
-def pace(trace: Trace, seed: int, count: int) -> Pace:
-    """Bind the same pods by the bare scheduler and by the packing one, on one control plane."""
+def pace(trace: Trace, seed: int, count: int) -> Paces:
+    """Bind the same pods by the bare scheduler and by the packing one."""
     tasks = [task for task in trace.arrivals(seed) if task.milli][:count]
-    found: dict[str, float] = {}
-    cpu: dict[str, dict[str, float]] = {}
+    found: dict[str, list[Pace]] = {BARE: [], NAME: []}
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
         one = Packing(plane, "pace", lease=PATIENT)
         one.start()
         one.leads()
         add_nodes(plane.api, nodes(trace))
         plane.namespace(NAMESPACE)
-        for scheduler in (NAME, BARE):
-            with Watcher(plane) as watcher:
-                before, started = spent.so_far(plane), time.monotonic()
-                _create(plane, (pod(f"p{at}", task, scheduler) for at, task in enumerate(tasks)))
-                watcher.decided(count)
-                found[scheduler] = len(watcher.bound) / (watcher.last - started)
-                cpu[scheduler] = spent.since(plane, before, count)
-            plane.clear(NAMESPACE)
-        return Pace(found[BARE], found[NAME], cpu[BARE], cpu[NAME], os.getloadavg()[0])
+        for scheduler in found:
+            _pace(plane, scheduler, tasks[:WARM])  # is not counted
+        asked = _asked(one)
+        for _ in range(ROUNDS):
+            for scheduler, paces in found.items():
+                paces.append(_pace(plane, scheduler, tasks))
+        asked = (_asked(one) - asked) / (ROUNDS * count)
+        return Paces(found[BARE], found[NAME], asked, os.getloadavg()[0])
+
+
+def _asked(one: Packing) -> float:
+    return sum(one.metric(ANSWERS.format(result)) for result in ("placed", "full", "refused"))
+
+
+def _pace(plane: ControlPlane, scheduler: str, tasks: Sequence[Task]) -> Pace:
+    with Watcher(plane) as watcher:
+        before, started = spent.so_far(plane), time.monotonic()
+        _create(plane, (pod(f"p{at}", task, scheduler) for at, task in enumerate(tasks)))
+        watcher.decided(len(tasks))
+        found = len(watcher.bound) / (watcher.last - started)
+        cpu = spent.since(plane, before, len(tasks))
+    plane.clear(NAMESPACE)
+    return Pace(found, cpu)
