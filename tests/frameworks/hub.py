@@ -31,7 +31,7 @@ from tests.schedulers.processes import Process, free_port
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
 #: The same packages as in the image of the hub.
@@ -244,8 +244,18 @@ def course(name: str, **more: Any) -> dict[str, Any]:
     return {"limits": {SHARE: "1"}, "teachers": ["ada"], "profiles": [profile], **more}
 
 
+def doubled(plane: ControlPlane) -> KubeletDouble:
+    """Return kubelets that start nothing: the stand-in answers for every pod."""
+    return KubeletDouble(plane.api, "127.0.0.1")
+
+
 @contextmanager
-def hub_of(teams: dict[str, Any], courses: dict[str, Any], gpus: int = 8) -> Iterator[RunningHub]:
+def hub_of(
+    teams: dict[str, Any],
+    courses: dict[str, Any],
+    gpus: int = 8,
+    kubelets_of: Callable[[ControlPlane], KubeletDouble] = doubled,
+) -> Iterator[RunningHub]:
     """Run control plane, Kueue and kubelets on one node; yield a hub that is to be started."""
     order = {"queue": {"order": "StrictFIFO"}}
     lock = lock_of({"pool_class": [{}]}, teams, gpus=gpus, preset=order)
@@ -253,7 +263,7 @@ def hub_of(teams: dict[str, Any], courses: dict[str, Any], gpus: int = 8) -> Ite
         tempfile.TemporaryDirectory(prefix="bedplate-hub-") as folder,
         ControlPlane(Path(folder), aggregates=True) as plane,
         Standin() as standin,
-        KubeletDouble(plane.api, "127.0.0.1") as kubelets,
+        kubelets_of(plane) as kubelets,
     ):
         kueue = RunningKueue(plane, lock, places=True)
         add_nodes(plane.api, nodes_of(lock))
