@@ -167,6 +167,25 @@ def test_a_student_leaves_the_queue_and_takes_one_share_only(hub: RunningHub) ->
     assert set(pods(hub)) == {"jupyter-carol", "jupyter-dave"}
 
 
+def test_a_named_server_has_the_share_of_another_course(hub: RunningHub) -> None:
+    """A user of several courses has servers of several sizes beside each other, one of each."""
+    hub.api("POST", "users/ada/server", {"profile": "lab-jax"})
+    hub.api("POST", "users/ada/servers/large", {"profile": "crowd-jax"})
+
+    def servers() -> dict[str, bool]:
+        return {name: one["ready"] for name, one in hub.api("GET", "users/ada")["servers"].items()}
+
+    eventually(lambda: servers() == {"": True, "large": True})
+    assert set(pods(hub, "lab")) == {"jupyter-ada"}
+    (large,) = pods(hub, "crowd")
+    assert large.startswith("jupyter-ada--large")
+    hub.api("DELETE", "users/ada/servers/large")
+    eventually(lambda: pods(hub, "crowd") == {})
+    assert set(pods(hub, "lab")) == {"jupyter-ada"}, "the other one goes on"
+    hub.api("DELETE", "users/ada/server")
+    eventually(lambda: pods(hub, "lab") == {} and "ada" not in hub.servers())
+
+
 def test_a_student_s_pod_has_no_rights_and_is_made_by_the_hub_alone(hub: RunningHub) -> None:
     api = hub.plane.api
     pod = next(
@@ -401,7 +420,8 @@ def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub) -> 
     # Kueue orders by whole seconds: who came in an earlier one, was admitted no later.
     came = sorted(admitted.values())
     assert [since for _, since in came] == sorted(since for _, since in came)
-    ran = [one for one in hub.kubelets.spans.values() if one.namespace == "crowd"]
+    spans = hub.kubelets.spans.values()
+    ran = [one for one in spans if one.namespace == "crowd" and one.name in before]
     assert sorted(one.name for one in ran) == sorted(before), "a student had two pods"
     assert all(sum(holds(one, other.start) for one in ran) <= 5 for other in ran)
 
