@@ -176,7 +176,7 @@ def test_what_goes_is_not_configured_first(tmp_path: Path) -> None:
 def test_what_is_held_is_recorded_with_its_role(tmp_path: Path) -> None:
     on = Host(str(tmp_path), lambda *_: Result(1, "", "E: no such package"))
     with pytest.raises(debian_packages.TransactionError, match="packages could not be held"):
-        debian_packages.hold(on, ["nvidia-smi"], "nvidia_driver")
+        debian_packages.hold(on, ["nvidia-smi"], "nvidia_driver", 0)
     # Before the call, so that a run which is killed has told of it.
     assert holds.load(on) == {"nvidia-smi": "nvidia_driver"}
 
