@@ -437,35 +437,31 @@ def _vars(role: str, name: str) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("os", ["rocky-8", "rocky-9", "rhel-8", "rhel-9"])
-def test_the_catalogue_names_what_the_roles_install_by_dnf(os: str) -> None:
+def _names_what_the_roles_install(os: str, family: str) -> dict[str, list[str]]:
+    """Compare the facts of a system with the roles' variables for its family; return the facts."""
     facts = {
         key.removeprefix(f"{os}-"): fact.value.packages
         for key, fact in load_catalogue().host_packages.items()
         if fact.value.os == os
     }
-    runtime = _vars("container_runtime", "RedHat")["__container_runtime_needs"]
+    runtime = _vars("container_runtime", family)["__container_runtime_needs"]
     assert {name: facts.get(name, []) for name in runtime} == runtime
-    assert facts["rdma"] == _vars("rdma", "RedHat")["__rdma_packages_of_stack"]["inbox"]
-    assert facts["hypervisor"] == _vars("gpu_passthrough", "RedHat")["__gpu_passthrough_packages"]
+    assert facts["rdma"] == _vars("rdma", family)["__rdma_packages_of_stack"]["inbox"]
+    assert facts["hypervisor"] == _vars("gpu_passthrough", family)["__gpu_passthrough_packages"]
     endpoint = _vars("control_plane_endpoint", "main")["__control_plane_endpoint_packages"]
     assert all(f"'{name}'" in endpoint for name in {*facts["keepalived"], *facts["haproxy"]})
+    return facts
+
+
+@pytest.mark.parametrize("os", ["rocky-8", "rocky-9", "rhel-8", "rhel-9"])
+def test_the_catalogue_names_what_the_roles_install_by_dnf(os: str) -> None:
+    facts = _names_what_the_roles_install(os, "RedHat")
     assert facts["module"] == ["dkms", "kernel-devel"]
 
 
 @pytest.mark.parametrize("os", ["debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04"])
 def test_the_catalogue_names_what_the_roles_install(os: str) -> None:
-    facts = {
-        key.removeprefix(f"{os}-"): fact.value.packages
-        for key, fact in load_catalogue().host_packages.items()
-        if fact.value.os == os
-    }
-    runtime = _vars("container_runtime", "Debian")["__container_runtime_needs"]
-    assert {name: facts[name] for name in runtime} == runtime
-    assert facts["rdma"] == _vars("rdma", "Debian")["__rdma_packages_of_stack"]["inbox"]
-    assert facts["hypervisor"] == _vars("gpu_passthrough", "Debian")["__gpu_passthrough_packages"]
-    endpoint = _vars("control_plane_endpoint", "main")["__control_plane_endpoint_packages"]
-    assert all(f"'{name}'" in endpoint for name in {*facts["keepalived"], *facts["haproxy"]})
+    facts = _names_what_the_roles_install(os, "Debian")
     followers = _vars("host_baseline", os)["__host_baseline_kernel_followers"]
     assert set(facts["module"]) - {"dkms"} <= set(followers)
     if "slurm" in facts:
