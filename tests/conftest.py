@@ -25,6 +25,7 @@ ONE_WORKER = (
     "tests/standin/",
     "tests/install/",
     "tests/sharing/",
+    "tests/mirror/",
     "tests/catalogue/test_gpu_sources.py",
 )
 ON_HOSTS = ("tests/site/", "tests/hosts/", "hosts of ")

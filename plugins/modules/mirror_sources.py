@@ -25,6 +25,14 @@ options:
     description: The public key that signs it, with armour.
     type: str
     required: true
+  ca:
+    description: A file of the host with the certificates of the authorities to trust for it.
+    type: path
+    default: ""
+  login:
+    description: User and password for it, with a colon between them.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Says what would change.
@@ -61,11 +69,13 @@ def main() -> None:
         argument_spec={
             "url": {"type": "str", "required": True},
             "key": {"type": "str", "required": True, "no_log": False},
+            "ca": {"type": "path", "default": ""},
+            "login": {"type": "str", "default": "", "no_log": True},
         },
         supports_check_mode=True,
     )
     host = Host()
-    wish = mirror.Mirror(module.params["url"], module.params["key"])
+    wish = mirror.Mirror(**{name: module.params[name] for name in mirror.Mirror._fields})
     done = mirror.use(host, os_release.family(host), wish, check=module.check_mode)
     result = {
         "changed": bool(done.changes),

@@ -81,10 +81,12 @@ def compare_hardware(document: dict[str, Any], last: Mapping[str, Any], *, drift
 
 
 def cleaned(action: ActionBase, content: Any, task_vars: Mapping[str, Any] | None) -> Any:
-    """Return what a host said without the proxy's password, and as nothing that steers a screen."""
+    """Return what a host said without the site's passwords, and as nothing that steers a screen."""
     proxy = action._templar.template((task_vars or {}).get("bedplate_proxy"))
     url = proxy.get("url") if isinstance(proxy, dict) else None
-    return harmless.cleaned(content, harmless.secrets_of(str(url or "")))
+    login = action._templar.template((task_vars or {}).get("bedplate_sources_login"))
+    password = str(login.get("password") or "") if isinstance(login, dict) else ""
+    return harmless.cleaned(content, {password, *harmless.secrets_of(str(url or ""))} - {""})
 
 
 class EvidenceAction(ActionBase):

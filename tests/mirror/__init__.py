@@ -1,1 +1,1 @@
-"""A whole site from a mirror that was carried to it; run it with `make prove AREA=mirror`."""
+"""Whole sites from a mirror, most by `make prove AREA=mirror`; and servers of a site's own."""

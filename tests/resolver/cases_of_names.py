@@ -8,6 +8,8 @@ from tests.resolver.cases import Case, driver, one, pins
 
 MI300X = {"vendor": "amd", "model": "mi300x", "count": 8}
 MIRROR = {"mode": "mirror", "url": "http://mirror.example:5080"}
+OWN = {"mode": "mirror", "files": "https://files.example/bedplate", "registry": "r.example/gpu"}
+LOGIN = {"user": "reader", "password": "not-shown-7"}
 
 
 def reached(endpoint: str):
@@ -87,6 +89,37 @@ SITES = [
         "port-of-an-api-server",
         shared_by("192.0.2.9:8443", "haproxy"),
         shared_by("192.0.2.9:6443", "haproxy"),
+    ),
+    Case(
+        "login-nowhere",
+        "with-a-mirror",
+        one(shared={"sources": OWN, "sources_login": LOGIN}),
+        one(shared={"sources": MIRROR, "sources_login": LOGIN}),
+        {"sources.registry": "r.example/gpu", "sources.files": "https://files.example/bedplate"},
+    ),
+    Case(
+        "login-unencrypted",
+        "files",
+        one(shared={"sources": OWN, "sources_login": LOGIN}),
+        one(shared={"sources": {**OWN, "files": "http://f.example"}, "sources_login": LOGIN}),
+    ),
+    Case(
+        "own-runtime",
+        "cri-o",
+        one(shared={"sources": MIRROR, "container_runtime": {"name": "cri-o"}}),
+        one(shared={"sources": OWN, "container_runtime": {"name": "cri-o"}}),
+    ),
+    Case(
+        "mirror-half",
+        "without-files",
+        one(shared={"sources": OWN}),
+        one(shared={"sources": {"mode": "mirror", "registry": "r.example"}}),
+    ),
+    Case(
+        "mirror-two",
+        "url-and-registry",
+        one(shared={"sources": OWN}),
+        one(shared={"sources": {**OWN, **MIRROR}}),
     ),
     Case(
         "upstream-url",

@@ -18,6 +18,8 @@ from tests.unit.test_drift_command import check, site, write
 ROOT = Path(__file__).parents[2]
 #: Each is planted in one place.
 INLINE, WHOLE, PLAIN, SUDO, PROXY = "inl1ne-word", "wh0le-word", "pla1n-word", "sud0-word", "pr0xy"
+#: Of the site's own servers, in the vault and outside of it.
+LOGIN, OTHER = "l0gin-word", "0ther-word"
 __all__ = ["site"]
 
 
@@ -32,12 +34,14 @@ def planted(site: Path) -> Path:
     block = vaulted(INLINE).replace("\n", "\n    ")
     variables = site / "group_vars" / "all"
     (variables / "a.yml").write_text(f"some_word: !vault |\n    {block}\n")
-    (variables / "b.yml").write_text(vaulted(f"other:\n  - deep: {WHOLE}\nansible_user: fail\n"))
+    login = "bedplate_sources_login: {{user: found, password: {}}}\n"
+    whole = f"other:\n  - deep: {WHOLE}\nansible_user: fail\n{login.format(LOGIN)}"
+    (variables / "b.yml").write_text(vaulted(whole))
     (variables / "c.yml").write_text(
         f"slurm_munge_key: {PLAIN}\nansible_become_password: {SUDO}\n"
-        f"mine: http://me:{PROXY}@proxy.example:3128\n"
+        f"mine: http://me:{PROXY}@proxy.example:3128\n" + login.format(OTHER)
     )
-    told = f"found {INLINE}, {WHOLE}, {PLAIN}, {SUDO} and {PROXY}"
+    told = f"found {INLINE}, {WHOLE}, {PLAIN}, {SUDO}, {PROXY}, {LOGIN} and {OTHER}"
     for name in ("cp1", "gpu-a", "gpu-b"):
         write(site, "host", name, check(reason=told))
         write(site, "drift", name, check(found={"x": [told]}, reason=told))
@@ -61,12 +65,13 @@ def test_secrets_are_hidden_by_what_they_are(planted: Path, tmp_path: Path) -> N
     password = tmp_path / "password"
     password.write_text("right\n")
     known = {"ANSIBLE_VAULT_PASSWORD_FILE": str(password)}
+    told = (INLINE, WHOLE, PLAIN, SUDO, PROXY, LOGIN, OTHER)
     drift, report = run(planted, "drift", **known), run(planted, "report", **known)
     assert (drift.returncode, report.returncode) == (2, 2), drift.stderr + report.stderr
     pages = [(planted / ".bedplate" / name).read_text() for name in ("report.html", "junit.xml")]
     for text in (drift.stdout, report.stdout, *pages):
-        assert "found …, …, …, … and …" in text
-        assert [one for one in (INLINE, WHOLE, PLAIN, SUDO, PROXY) if one in text] == []
+        assert "found …, …, …, …, …, … and …" in text
+        assert [one for one in told if one in text] == []
 
 
 def test_what_cannot_be_hidden_is_not_shown(planted: Path) -> None:

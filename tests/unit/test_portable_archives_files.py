@@ -42,11 +42,11 @@ def place(root: Path, text: str) -> Path:
 
 
 def test_writes_once_with_mode_and_leaves_nothing_beside(tmp_path: Path) -> None:
-    file = File(CONFIG, OURS, 0o600)
+    file = File(CONFIG, OURS, 0o640)
     assert ensure_files(host(tmp_path), [file]).changes == [Change(CONFIG, None, OURS)]
     written = tmp_path / CONFIG.lstrip("/")
     assert written.read_text() == OURS
-    assert written.stat().st_mode & 0o7777 == 0o600
+    assert written.stat().st_mode & 0o7777 == 0o640
     assert [entry.name for entry in written.parent.iterdir()] == ["config.toml"]
     assert ensure_files(host(tmp_path), [file]) == ([], [], [])
 

@@ -50,6 +50,22 @@ def test_apt_reads_the_mirror_alone_and_its_own_sources_again_afterwards(
     assert _apt(tmp_path) == ["http://debian.example/debian/dists/bookworm/"]
 
 
+@pytest.mark.parametrize("family", ["Debian", "RedHat"])
+def test_a_login_is_shown_by_no_difference_and_goes_when_the_site_has_none(
+    host: Host, family: str
+) -> None:
+    host.write(mirror.DNF, DNF)
+    with_login = MIRROR._replace(url="https://mirror.example/p/", login="reader:right-password-7")
+    changes = mirror.use(host, family, with_login).changes
+    changes += mirror.use(host, family, with_login._replace(login="reader:another-7")).changes
+    changes += mirror.use(host, family, MIRROR, check=True).changes
+    changes += mirror.use(host, family, MIRROR).changes
+    assert "-7" not in str(changes)
+    assert str(changes).count("only its owner may read it") >= len(["first", "second", "third"])
+    assert not host.exists(mirror.APT_LOGIN)
+    assert mirror.use(host, family, MIRROR).changes == []
+
+
 def _apt(root: Path) -> list[str]:
     """Ask the real apt where a host's packages would come from."""
     (root / "apt.conf").write_text(f'RootDir "{root}";\n')

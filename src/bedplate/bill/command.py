@@ -13,11 +13,11 @@ from bedplate.bill.inspect_command import check_teams
 from bedplate.bill.match import checked_bill
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import needs_of
+from bedplate.bill.own import web_of
 from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
 from bedplate.bill.replacements import Replacement, replacements, written
 from bedplate.bill.resolve import Made, Resolver
-from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from bedplate.bill.web import Traffic
+    from bedplate.bill.web import Traffic, Web
     from bedplate.lock import Lock
 
 OK, STALE = 0, 2
@@ -94,7 +94,7 @@ def run(options: Namespace) -> int:
     if options.check:
         return _check(site, lock)
     started = time.monotonic()
-    web = Web(options.ca)
+    web = web_of(site, _sources(lock, upstream=options.upstream), options.ca)
     try:
         bill = resolved(site, lock, web, upstream=options.upstream, made=options.made)
         found = _instead(site, lock, web, bill, _sources(lock, upstream=options.upstream))
@@ -122,7 +122,7 @@ def resolved(
     places = Places.of(sources, catalogue)
     keys = dict(sources.keys)
     check_teams(web, places, lock, catalogue)
-    partial = Partial(site, {"mirror": places.mirror, "keys": keys})
+    partial = Partial(site, {"mirror": places.asked, "keys": keys})
     before = load_bill(site) or Bill()
     bill = Resolver(web, places, keys, before, partial, bill_path(site), made).bill(
         needs_of(lock, catalogue)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from bedplate.arguments import add_authorities, path_of
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
+from bedplate.bill.own import web_of
 from bedplate.bill.places import Places
-from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem
 from bedplate.lock import load_lock
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
 
     from bedplate.bill.image_needs import Asks
+    from bedplate.bill.web import Web
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
 
@@ -61,7 +62,7 @@ def run(options: Namespace) -> int:
         options.usage_error(
             f"no pool {options.pool}; the pools are {', '.join(sorted(lock.pools))}"
         )
-    web = Web(options.ca)
+    web = web_of(options.site, lock.sources, options.ca)
     try:
         digest, asks = asked(web, Places.of(lock.sources, catalogue), options.image)
     finally:

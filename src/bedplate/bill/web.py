@@ -23,6 +23,7 @@ from bedplate.bill.errors import refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from io import BufferedReader
     from pathlib import Path
 
     from bedplate.bill.errors import ResolveError
@@ -67,10 +68,34 @@ class Traffic:
     hosts: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class Own:
+    """Servers of the site's own: what is asked below their addresses, and only that, gets these.
+
+    Attributes:
+        below: addresses, each with a slash at its end.
+        ca: certificates of their authorities; None for those of the machine.
+        login: user and password.
+    """
+
+    below: tuple[str, ...]
+    ca: Path | None = None
+    login: tuple[str, str] | None = field(default=None, repr=False)
+
+    def has(self, url: str) -> bool:
+        """Say whether an address is theirs."""
+        return url.startswith(self.below)
+
+    def logs_in(self, url: str, bearing: bool) -> tuple[str, str] | None:
+        """Return user and password for an address of theirs that is asked without a token."""
+        return self.login if not bearing and self.has(url) else None
+
+
 class Web:
     """A client with connections that are kept, for several threads."""
 
-    def __init__(self, ca: Path | None = None) -> None:
+    def __init__(self, ca: Path | None = None, own: Own | None = None) -> None:
+        self._own = own or Own(())
         self._session = requests.Session()
         # What is hashed and counted is what was sent: no compression on the way.
         self._session.headers.update({"User-Agent": "bedplate", "Accept-Encoding": "identity"})
@@ -122,6 +147,27 @@ class Web:
         if answer.failure or not length.isdecimal():
             raise refused(what, url, answer.failure or "an answer without its length")
         return int(length)
+
+    def length(self, url: str) -> int | None:
+        """Return how many bytes an address would give; None where there is nothing.
+
+        Raises:
+            ResolveError: no server answered.
+        """
+        answer = self._ask("HEAD", url, None)
+        length = answer.headers.get("Content-Length", "")
+        return None if answer.failure or not length.isdecimal() else int(length)
+
+    def put(self, url: str, file: Path) -> int:
+        """Put a file at an address of the site's own, and return the server's status.
+
+        Raises:
+            ResolveError: no server answered.
+        """
+        with file.open("rb") as content, self._answer("PUT", url, None, body=content) as answer:
+            self._count(answer, 0)
+            status: int = answer.status_code
+        return status
 
     def manifest(self, url: str, accept: str, what: str) -> tuple[bytes, str, str]:
         """Return an image's manifest, its media type and digest; an anonymous login is done.
@@ -178,23 +224,43 @@ class Web:
         scheme, _, rest = challenge.partition(" ")
         asked = dict(CHALLENGE.findall(rest))
         realm = asked.pop("realm", "")
+        if scheme.lower() == "basic" and self._own.has(url):
+            raise self._no_login(url, what)
         if scheme.lower() != "bearer" or not realm.startswith(("https://", "http://")):
             raise refused(what, url, f"a login by {challenge or 'an unnamed way'}")
         if url.startswith("https://") and not realm.startswith("https://"):
             raise refused(what, url, f"a login over {realm}, which is not encrypted")
         query = requests.models.PreparedRequest()
         query.prepare_url(realm, asked)
-        answer = self.read(str(query.url))
+        login = self._own.login if self._own.has(url) else None
+        answer = self._ask("GET", str(query.url), None, login)
+        if answer.status == UNAUTHORISED and self._own.has(url):
+            raise self._no_login(url, what)
         try:
             found: dict[str, Any] = json.loads(answer.body)
             return str(found.get("token") or found["access_token"])
         except (ValueError, KeyError, TypeError) as error:
             raise refused(what, realm, f"HTTP {answer.status} and no token") from error
 
-    def _ask(self, method: str, url: str, headers: Mapping[str, str] | None) -> Answer:
+    def _no_login(self, url: str, what: str) -> ResolveError:
+        return refused(
+            what,
+            url,
+            "a login that the server does not take" if self._own.login else "no login",
+            "a user and password of this server's",
+            "correct bedplate_sources_login in the site",
+        )
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None,
+        login: tuple[str, str] | None = None,
+    ) -> Answer:
         for left in reversed(range(ATTEMPTS)):
             try:
-                answer, body = self._whole(method, url, headers)
+                answer, body = self._whole(method, url, headers, login)
                 break
             except requests.RequestException as error:  # broken off on the way
                 if not left:
@@ -209,10 +275,14 @@ class Web:
             self.traffic.hosts |= {urlsplit(one.url).netloc for one in (*answer.history, answer)}
 
     def _whole(
-        self, method: str, url: str, headers: Mapping[str, str] | None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None,
+        login: tuple[str, str] | None,
     ) -> tuple[requests.Response, bytearray]:
         body, begun = bytearray(), time.monotonic()
-        with self._answer(method, url, headers) as answer:
+        with self._answer(method, url, headers, login) as answer:
             for block in _pieces(answer):
                 body += block
                 if len(body) > LARGEST:
@@ -223,8 +293,15 @@ class Web:
         return answer, body
 
     def _answer(
-        self, method: str, url: str, headers: Mapping[str, str] | None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None,
+        login: tuple[str, str] | None = None,
+        body: BufferedReader | None = None,
     ) -> requests.Response:
+        bearing = "Authorization" in (headers or {})
+        authorities = str(self._own.ca) if self._own.ca and self._own.has(url) else None
         try:
             # Authorities with each request: the environment wins over what a session has.
             return self._session.request(
@@ -233,10 +310,16 @@ class Web:
                 headers=headers,
                 timeout=SECONDS,
                 stream=True,
-                verify=self._authorities,
+                data=body,
+                # A sign-in page would answer for the file.
+                allow_redirects=body is None,
+                verify=authorities or self._authorities,
+                auth=login or self._own.logs_in(url, bearing),
             )
         except (requests.RequestException, OSError) as error:
-            raise _unanswered(url, error) from error
+            raise _unanswered(
+                url, error, "bedplate_sources.ca" if authorities else "--ca"
+            ) from error
 
 
 def _pieces(answer: requests.Response) -> Iterator[bytes]:
@@ -248,7 +331,7 @@ def _pieces(answer: requests.Response) -> Iterator[bytes]:
         raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
-def _unanswered(url: str, error: Exception) -> ResolveError:
+def _unanswered(url: str, error: Exception, named: str = "--ca") -> ResolveError:
     """Return the error for a host: one a host, however many of its addresses were asked."""
     place = urlsplit(url)
     if isinstance(error, requests.exceptions.SSLError):
@@ -257,7 +340,7 @@ def _unanswered(url: str, error: Exception) -> ResolveError:
             place.netloc,
             reason_of(error),
             "a certificate of a known authority",
-            "where an authority of your own signs it, name its certificate with --ca",
+            f"where an authority of your own signs it, name its certificate with {named}",
         )
     return refused(
         "host does not answer",

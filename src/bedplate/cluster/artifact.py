@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.bill import Places, checked_bill
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
-from bedplate.bill.web import Web
+from bedplate.bill.own import web_of
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import BedplateError
 from bedplate.mirror import atomic
@@ -70,9 +71,9 @@ def _entry(site: Path, lock: Lock, artifact: str) -> File:
 def _content(site: Path, lock: Lock, artifact: str, entry: File) -> bytes:
     """Return the bytes that the bill has the digest of, from the vendor or the site's mirror."""
     url = Places.of(lock.sources, catalogue_of(site)).file(entry.url)
-    web = Web()
     try:
-        content = web.content(url, artifact)
+        with closing(web_of(site, lock.sources)) as web:
+            content = web.content(url, artifact)
     except ResolveError as error:
         got = "; ".join(str(problem.got) for problem in error.problems)
         raise StackError(
@@ -82,11 +83,9 @@ def _content(site: Path, lock: Lock, artifact: str, entry: File) -> bytes:
                 got,
                 f"{artifact} {entry.version}",
                 "see that this machine reaches the address; where it is a mirror, start it or"
-                " correct bedplate_sources.url of the site",
+                " correct bedplate_sources of the site",
             )
         ) from error
-    finally:
-        web.close()
     found = hashlib.sha256(content).hexdigest()
     if found != entry.sha256:
         raise StackError(

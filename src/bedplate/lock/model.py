@@ -25,11 +25,15 @@ class Sources(Part):
     """Where everything comes from.
 
     In mode `mirror` hosts take packages from it too, unless `packages` is `hosts`: then they have
-    sources of their own.
+    sources of their own. The mirror is at `url`, or it is the site's own server of `files` and its
+    own `registry`. `ca` is a file with certificates, as the site names it.
     """
 
     mode: Literal["upstream", "mirror"]
     url: str | None = None
+    files: str | None = None
+    registry: str | None = None
+    ca: str | None = None
     packages: Literal["mirror", "hosts"] = "mirror"
     keys: dict[str, str] = {}
     pip: str | None = None

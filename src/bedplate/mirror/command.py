@@ -11,7 +11,7 @@ from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
 from bedplate.catalogue import catalogue_of
 from bedplate.lock import load_lock
-from bedplate.mirror import check, contents_command, made, service
+from bedplate.mirror import check, contents_command, made, push_command, service
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import command as packages
@@ -41,6 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     contents_command.add_parser(verbs)
     packages.add_parser(verbs)
     made.add_parser(verbs)
+    push_command.add_parser(verbs)
     for verb, text in VERBS.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument(
@@ -89,6 +90,14 @@ def _address(site: Path) -> Address:
     sources = load_lock(site).sources
     if sources.mode == "mirror" and sources.url:
         return Address.of(sources.url)
+    if sources.registry is not None:
+        raise MirrorError(
+            "site has servers of its own, and no mirror that is served from here",
+            str(site),
+            f"bedplate_sources.registry {sources.registry}",
+            "mode mirror, with its url",
+            f"run: bedplate mirror push {site}",
+        )
     raise MirrorError(
         "site has no mirror",
         str(site),

@@ -9,6 +9,7 @@ import os
 import queue
 import re
 import shutil
+import ssl
 import stat
 import tempfile
 import threading
@@ -16,9 +17,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import IO, Callable, Iterator, NamedTuple, Optional, Union
+from typing import IO, Callable, Iterator, List, NamedTuple, Optional, Union
 
-from . import addresses, proxy
+from . import addresses, proxy, sources
 from .addresses import file_name, plain, shown
 from .host import make_folders
 from .message import problem
@@ -29,6 +30,8 @@ _TIMEOUT = 60.0
 #: What a download fails with: URLError is an OSError, one that broke off fails with the second, and
 #: an odd address of a redirection, or an odd length, with the last.
 _BROKEN = (OSError, http.client.HTTPException, ValueError)
+#: What a server answers that wants another login.
+_NO_LOGIN = (401, 403)
 #: The largest small file, in bytes: a key, or a list of digests.
 _SMALL = 16 << 20
 #: What a download leaves free on a disk: a twentieth, at most as many bytes.
@@ -82,12 +85,19 @@ def open_url(url: str) -> "IO[bytes]":
     # urllib knows no other place for what is reached directly. A module's process is its own.
     os.environ.update(proxy.variables())
     plain, user = addresses.without_user(urllib.parse.urlunsplit(parts))
+    access = sources.access(plain)
+    user = user or access.login
     asked = urllib.request.Request(plain)  # noqa: S310
     if user:
         asked.add_unredirected_header(
             "Authorization", "Basic " + base64.b64encode(user.encode()).decode()
         )
-    opener = urllib.request.build_opener(_Proxies)
+    handlers: List[urllib.request.BaseHandler] = [_Proxies()]
+    if access.ca:
+        trusted = ssl.create_default_context()
+        trusted.load_verify_locations(access.ca)
+        handlers.append(urllib.request.HTTPSHandler(context=trusted))
+    opener = urllib.request.build_opener(*handlers)
     return opener.open(asked, timeout=_TIMEOUT)  # type: ignore[no-any-return]
 
 
@@ -150,8 +160,17 @@ def _seen(descriptor: int) -> File:
 
 
 def _unreachable(url: str, error: Exception) -> FetchError:
+    fix = "Check the address with curl on this host; behind a proxy, set bedplate_proxy."
     if isinstance(error, urllib.error.HTTPError):
         got = f"HTTP {error.code} {error.reason}"
+        if error.code in _NO_LOGIN:
+            fix += " Where the server is the site's own, correct bedplate_sources_login."
+    elif isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+        got = str(error.reason.verify_message)  # type: ignore[attr-defined]
+        fix = (
+            "Have the host trust the authority that signs the server's certificate; where the "
+            "server is the site's own, name it in bedplate_sources.ca."
+        )
     elif isinstance(error, (ValueError, http.client.InvalidURL)):
         # Their texts quote addresses, which may name passwords.
         got = f"an answer that cannot be read ({type(error).__name__})"
@@ -163,7 +182,7 @@ def _unreachable(url: str, error: Exception) -> FetchError:
             shown(url),
             plain(got.strip()),
             "a server that answers with the file",
-            "Check the address with curl on this host; behind a proxy, set bedplate_proxy.",
+            fix,
         )
     )
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from . import owned
@@ -10,6 +11,9 @@ from .message import problem
 
 #: A file with this in its first two lines is ours, and may be replaced.
 MARK = "Managed by Bedplate"
+#: What is shown of a text that only its owner may read: it has a password.
+CONCEALED = "(not shown: only its owner may read it)\n"
+READABLE = stat.S_IRGRP | stat.S_IROTH
 
 
 class File(NamedTuple):
@@ -65,6 +69,12 @@ def _is_rpm_default(host: Host, path: str, text: str) -> bool:
     digest = owned.digest(text)
     rows = [line.split() for line in known.out.splitlines()] if known.code == 0 else []
     return any(row[:1] == [path] and digest in row for row in rows)
+
+
+def _shown(host: Host, path: str, text: str) -> str:
+    """A file's text as a difference may show it."""
+    there = host.permissions(path)
+    return shown(text) if there is None or there.mode & READABLE else CONCEALED
 
 
 def _no_file(path: str) -> str:
@@ -126,8 +136,9 @@ def ensure_files(
             outcome.pending.append(f"{file.path}: another content or mode")
             continue
         if not same:
-            former = None if before is None else shown(before)
-            outcome.changes.append(Change(file.path, former, shown(file.content)))
+            former = None if before is None else _shown(host, file.path, before)
+            after = shown(file.content) if mode & READABLE else CONCEALED
+            outcome.changes.append(Change(file.path, former, after))
         if file.record:
             ours.append(writing)
     if not check:
@@ -145,17 +156,23 @@ def take_back(
 ) -> List[Change]:
     """Have what we wrote below ``folders`` as it was before, but for ``files``; what changes by it.
 
+    A file may be named among the folders.
     A file that lacks our mark has become somebody else's: it stays, and is not recorded any more.
     """
     wished = {file.path for file in files}
     below = tuple(folder + "/" for folder in folders)
     known = owned.load(host)
-    unwished = [path for path in sorted(known) if path.startswith(below) and path not in wished]
+    unwished = [
+        path
+        for path in sorted(known)
+        if (path in folders or path.startswith(below)) and path not in wished
+    ]
     changes = []
     for path in unwished:
         text = host.content(path)
         if text is not None and is_ours(text):
-            changes.append(Change(path, shown(text), shown(known[path]["before"] or "")))
+            former = _shown(host, path, text)
+            changes.append(Change(path, former, shown(known[path]["before"] or "")))
     if not check:
         for change in changes:
             owned.put_back(host, change.path, known[change.path], known[change.path]["before"])

@@ -217,9 +217,10 @@ def _others(site: Site, settings: Kubernetes) -> Iterator[tuple[KeyPath, str]]:
     host = site.nodes[0]
     sources, storage = host.wishes.bedplate_sources, host.wishes.bedplate_storage
     yield ENDPOINT, of_endpoint(settings)
-    for key in ("url", "pip", "conda"):
+    for key in ("url", "files", "registry", "pip", "conda"):
         if url := getattr(sources, key):
-            yield ("bedplate_sources", key), urlsplit(url).hostname or ""
+            whole = url if "://" in url else f"//{url}"
+            yield ("bedplate_sources", key), urlsplit(whole).hostname or ""
     if host.wishes.bedplate_proxy is not None:
         url = host.wishes.bedplate_proxy.url
         yield ("bedplate_proxy", "url"), urlsplit(url).hostname or ""

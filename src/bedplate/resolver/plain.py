@@ -13,6 +13,7 @@ from bedplate.resolver import (
     networks,
     presets,
     sharing_checks,
+    sources,
     teams,
     topology,
 )
@@ -114,15 +115,7 @@ def _shared(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         known = {minor(version) for version in catalogue.kubernetes} | set(catalogue.kubernetes)
         path: tuple[str | int, ...] = ("bedplate_kubernetes", "version")
         yield unknown("kubernetes-known", host, path, wanted, known)
-    sources = wishes.bedplate_sources
-    if sources.mode == "mirror" and sources.url is None:
-        fix = "add url, or write mode: upstream"
-        yield refused(
-            "mirror-url", host, ("bedplate_sources",), "mode mirror", "mode with url", fix
-        )
-    if sources.mode == "upstream" and sources.url is not None:
-        path, fix = ("bedplate_sources", "url"), "write mode: mirror, or remove url"
-        yield refused("upstream-url", host, path, sources.url, "url with mode mirror", fix)
+    yield from sources.problems_of(host)
     for key in ("bedplate_schedulers", "bedplate_operators"):
         for index, text in enumerate(getattr(wishes, key)):
             yield from addon(host, (key, index), text, catalogue)

@@ -206,6 +206,9 @@ def _plan(
         sources=locked.Sources(
             mode=wished.mode,
             url=url,
+            files=wished.files.rstrip("/") if wished.files else None,
+            registry=wished.registry,
+            ca=wished.ca,
             packages=wished.packages,
             keys=wished.keys or {},
             pip=wished.pip,

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Variables that roles mark with no_log, and passwords of connections.
-NO_LOG: Final = frozenset({"slurm_munge_key"})
+NO_LOG: Final = frozenset(
+    {"container_runtime_mirror_login", "package_mirror_login", "slurm_munge_key"}
+)
+#: A setting with a password in it.
+LOGIN: Final = "bedplate_sources_login"
 PASSWORDS: Final = frozenset(
     f"ansible_{name}"
     for name in (
@@ -31,7 +35,7 @@ _VAULT: Final = b"$ANSIBLE_VAULT"
 #: What a file with a secret has in it: most have none, and are not read further.
 _MAY_HOLD: Final = re.compile(
     rb"\$ANSIBLE_VAULT|://[^\s/]*@|"
-    + b"|".join(name.encode() for name in sorted(NO_LOG | PASSWORDS))
+    + b"|".join(name.encode() for name in sorted(NO_LOG | PASSWORDS | {LOGIN}))
 )
 
 
@@ -67,6 +71,8 @@ def _in(value: Any, *, concealed: bool) -> Iterator[str]:
             known = str(key).startswith(("bedplate_", "ansible_"))
             hidden = key in NO_LOG | PASSWORDS or (concealed and not known)
             yield from _in(one, concealed=hidden)
+            if key == LOGIN and isinstance(one, dict):
+                yield from _in(one.get("password"), concealed=True)
     elif isinstance(value, list):
         for one in value:
             yield from _in(one, concealed=concealed)

@@ -10,6 +10,7 @@ from bedplate.site.patterns import (
     BY_GPUS,
     BY_MEMORY,
     BY_PART,
+    HIDDEN,
     MEMBER,
     MEMORY,
     NAMED,
@@ -23,8 +24,6 @@ HOURS = rf"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) {TIME}-({TIME}|24:00)$"
 IDLE = r"^[1-9][0-9]*(s|m|h)$"
 FOLDER = r"^/[^\s:]*$"
 GIT = r"^https?://[^\s/@#]+/[^\s@#]+(#[A-Za-z0-9][\w./-]*)?$"
-#: Ansible reads every file of a site as an inventory, but for those with a dot before.
-HIDDEN = r"^\.[^/\s.][^\s:]*$"
 SERVER = r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$"
 ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
 ADDRESS = r"^https?://[^\s/@]+(/\S*)?$"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bedplate.errors import Problem, SiteError
 from bedplate.harmless import secrets_of
 from bedplate.nearest import nearest
-from bedplate.site import addresses, forms, membership, sameness
+from bedplate.site import addresses, authorities, forms, membership, sameness
 from bedplate.site.membership import (
     CONTROL_PLANE,
     GROUPS,
@@ -97,7 +97,9 @@ class Site:
         """Return the passwords and tokens among the wishes."""
         proxies = (host.wishes.bedplate_proxy for host in self.hosts.values())
         urls = {proxy.url for proxy in proxies if proxy is not None}
-        return frozenset().union(*map(secrets_of, urls))
+        logins = (host.wishes.bedplate_sources_login for host in self.hosts.values())
+        passwords = {login.password for login in logins if login is not None}
+        return frozenset(passwords).union(*map(secrets_of, urls))
 
     @property
     def digest(self) -> str:
@@ -176,6 +178,7 @@ def checked(path: Path, raw: RawSite) -> Site:
     problems += membership.of_kinds(hosts)
     problems += membership.of_cluster(raw.hosts)
     problems += sameness.problems_of(site)
+    problems += authorities.problems_of(site)
     if problems:
         raise SiteError(problems)
     return site

@@ -17,7 +17,16 @@ from bedplate.presets.model import (  # noqa: TC001 - types of fields
     TopologyUse,
 )
 from bedplate.site.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
-from bedplate.site.patterns import BY_MEMORY, BY_PART, MEMBER, MEMORY, NAMED, NAMESPACE, POOL
+from bedplate.site.patterns import (
+    BY_MEMORY,
+    BY_PART,
+    HIDDEN,
+    MEMBER,
+    MEMORY,
+    NAMED,
+    NAMESPACE,
+    POOL,
+)
 
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
 VERSION = r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$"
@@ -39,6 +48,10 @@ HOST = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$"
 KEY = r"^[0-9A-F]{40}$"
 #: An address without a password: the lock has it. A query would be a token.
 PLACE = r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$"
+#: A registry's host, and below which name it keeps what hosts pull: names as a registry takes them.
+REGISTRY = HOST[:-1] + r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+#: What apt, dnf and containerd take in their files without quotes.
+USER, PASSWORD = r"^[!$-9;-\[\]-~]+$", r"^[!$-\[\]-~]+$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
@@ -289,17 +302,34 @@ class Sources(Wish):
     `conda` are a package index and a root of channels, which images are built from and notebooks
     install from.
     `packages` says where hosts of mode `mirror` take packages from: the mirror alone, or sources of
-    their own.
+    their own. In place of `url`, `files` is a file server of the site's own and `registry` its
+    registry, with the name below which images lie. `ca` is a file of the site's with the
+    certificates of the authorities that hosts trust for both, or for `url`.
     """
 
     mode: Literal["upstream", "mirror"] = "upstream"
     url: Annotated[str, Field(pattern=PLACE)] | None = None
+    files: Annotated[str, Field(pattern=PLACE)] | None = None
+    registry: Annotated[str, Field(pattern=REGISTRY)] | None = None
+    ca: Annotated[str, Field(pattern=HIDDEN)] | None = None
     pip: Annotated[str, Field(pattern=PLACE)] | None = None
     conda: Annotated[str, Field(pattern=PLACE)] | None = None
     packages: Literal["mirror", "hosts"] = "mirror"
     keys: dict[Annotated[str, Field(pattern=HOST)], Annotated[str, Field(pattern=KEY)]] | None = (
         None
     )
+
+
+class Login(Wish):
+    """Who logs in to `files` and `registry` of the sources.
+
+    It belongs into a vault. It is no part of the decision, nor of the lock.
+    """
+
+    secret: ClassVar[bool] = True
+
+    user: Annotated[str, Field(pattern=USER)]
+    password: Annotated[str, Field(pattern=PASSWORD)]
 
 
 class Proxy(Wish):
@@ -380,6 +410,7 @@ class Wishes(Wish):
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []
     bedplate_sources: Sources = Sources()
+    bedplate_sources_login: Login | None = None
     bedplate_proxy: Proxy | None = None
     bedplate_pins: dict[Component, Exact] = {}
 
@@ -399,7 +430,7 @@ SHARED = (
     "bedplate_operators",
 )
 #: How a host is reached or reaches out: no part of the decision.
-ACCESS = ("bedplate_proxy",)
+ACCESS = ("bedplate_proxy", "bedplate_sources_login")
 #: Wishes of single hosts: those of one pool may differ in them.
 OF_ONE_HOST = ("bedplate_guests", "bedplate_topology")
 KEYS = tuple(Wishes.model_fields)

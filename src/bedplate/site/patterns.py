@@ -13,3 +13,5 @@ POOL = r"^pool_[A-Za-z0-9_]+$"
 
 #: What Pydantic calls the forms of a share where it says what is wrong with one.
 BY_PART, BY_MEMORY, BY_GPUS = "<part>", "<memory>", "<gpus>"
+#: A file of the site's. Ansible reads every other as an inventory, but for those with a dot before.
+HIDDEN = r"^\.[^/\s.][^\s:]*$"

@@ -15,6 +15,8 @@ ALIKE = 0.7
 _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
 _EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
 _BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
+#: Files of a site that Ansible must not read.
+FILES = ("ca", "certificate")
 
 
 def fix(name: str, value: object, pattern: str | None) -> str | None:
@@ -28,6 +30,10 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
     if pattern is None:
         return None
     form = re.compile(pattern)
+    if name in FILES:
+        hidden = f".{value}"
+        begun = form.fullmatch(hidden) and "/" not in value
+        return f"rename the file, and write {hidden}" if begun else None
     return next((f"write {one}" for one in _forms(value) if form.fullmatch(one)), None)
 
 

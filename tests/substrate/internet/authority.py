@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ class Authority:
         signer = serialization.load_pem_private_key((self.folder / "ca.key").read_bytes(), None)
         assert isinstance(signer, ec.EllipticCurvePrivateKey)
         key = ec.generate_private_key(ec.SECP256R1())
-        alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in sorted(names)])
+        alternatives = x509.SubjectAlternativeName([_named(name) for name in sorted(names)])
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
         made = (
             _builder(_name("the vendors' hosts"), issuer.subject, key.public_key())
@@ -84,6 +85,13 @@ class Authority:
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _named(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
 
 
 def _builder(

@@ -2,16 +2,18 @@
 
 import configparser
 import os
+import urllib.parse
 from typing import List, NamedTuple, Optional
 
 from .. import owned
-from ..files import Change, File, ensure_files
+from ..files import Change, File, ensure_files, take_back
 from ..host import Host, shown
 from ..message import problem
 
 ROLE = "package_mirror"
 #: Read after every other file of apt's configuration.
 APT = "/etc/apt/apt.conf.d/99zz-bedplate-mirror"
+APT_LOGIN = "/etc/apt/auth.conf.d/bedplate-mirror.conf"
 APT_SOURCES = "/etc/apt/bedplate-mirror.d"
 DNF = "/etc/dnf/dnf.conf"
 DNF_REPOSITORIES = "/etc/bedplate/yum.repos.d"
@@ -21,10 +23,16 @@ MARK = f"Managed by Bedplate (role {ROLE})"
 
 
 class Mirror(NamedTuple):
-    """Where packages of the host's system lie, and the key that signs them, with armour."""
+    """Where packages of the host's system lie, and the key that signs them, with armour.
+
+    ``ca`` is a file of certificates, for a server of the site's own, and ``login`` is
+    ``user:password`` for it.
+    """
 
     url: str
     key: str
+    ca: str = ""
+    login: str = ""
 
 
 class Outcome(NamedTuple):
@@ -44,7 +52,10 @@ def in_force(host: Host) -> Optional[str]:
 def apt_files(mirror: Mirror) -> List[File]:
     """The files of a system with apt: the sources first, so that a run cut off leaves the old."""
     key = "".join(f" {line or '.'}\n" for line in mirror.key.strip().splitlines())
+    place = urllib.parse.urlsplit(mirror.url)
+    trusted = f'Acquire::https::{place.hostname}::CaInfo "{mirror.ca}";\n' if mirror.ca else ""
     return [
+        *_apt_login(mirror, place.netloc + place.path),
         File(
             f"{APT_SOURCES}/mirror.sources",
             f"# {MARK}.\nTypes: deb\nURIs: {mirror.url}\nSuites: /\nSigned-By:\n{key}",
@@ -53,9 +64,17 @@ def apt_files(mirror: Mirror) -> List[File]:
             APT,
             f"// {MARK}: packages come from the site's mirror alone.\n"
             'Dir::Etc::sourcelist "/dev/null";\n'
-            f'Dir::Etc::sourceparts "{APT_SOURCES}";\n',
+            f'Dir::Etc::sourceparts "{APT_SOURCES}";\n{trusted}',
         ),
     ]
+
+
+def _apt_login(mirror: Mirror, place: str) -> List[File]:
+    if not mirror.login:
+        return []
+    user, _, password = mirror.login.partition(":")
+    text = f"# {MARK}.\nmachine {place} login {user} password {password}\n"
+    return [File(APT_LOGIN, text, 0o600)]
 
 
 def rpm_files(mirror: Mirror) -> List[File]:
@@ -66,9 +85,18 @@ def rpm_files(mirror: Mirror) -> List[File]:
             f"{DNF_REPOSITORIES}/mirror.repo",
             f"# {MARK}.\n[bedplate-mirror]\nname=Packages of the site's mirror\n"
             f"baseurl={mirror.url}\nenabled=1\ngpgcheck=0\nrepo_gpgcheck=1\n"
-            f"gpgkey=file://{RPM_KEY}\n",
+            f"gpgkey=file://{RPM_KEY}\n" + _dnf_access(mirror),
+            0o600 if mirror.login else 0o644,
         ),
     ]
+
+
+def _dnf_access(mirror: Mirror) -> str:
+    lines = [f"sslcacert={mirror.ca}"] if mirror.ca else []
+    if mirror.login:
+        user, _, password = mirror.login.partition(":")
+        lines += [f"username={user}", f"password={password}"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def with_line(text: str) -> str:
@@ -98,8 +126,10 @@ def with_line(text: str) -> str:
 def use(host: Host, family: str, mirror: Mirror, check: bool = False) -> Outcome:
     """Have packages come from the mirror alone."""
     if family == "Debian":
-        done = ensure_files(host, apt_files(mirror), check=check)
-        return Outcome(done.changes, done.problems)
+        files = apt_files(mirror)
+        done = ensure_files(host, files, check=check)
+        gone = [] if done.problems else take_back(host, [APT_LOGIN], files, check)
+        return Outcome([*done.changes, *gone], done.problems)
     before = host.read(DNF) or ""
     try:
         after = with_line(before)
