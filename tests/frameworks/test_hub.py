@@ -388,14 +388,21 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     eventually(lambda: "No shares." in does("list"))
 
 
-@pytest.mark.prove
-def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub) -> None:
-    """Hub and Kueue die while 5 run and 45 wait: nobody is lost, doubled or early."""
+@pytest.mark.parametrize("through", [10, pytest.param(50, marks=pytest.mark.prove)])
+def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub, through: int) -> None:
+    """Hub and Kueue die while 5 run and 45 wait: nobody is lost, doubled or early.
+
+    The last test of the file: where not all are let through, the others are left waiting.
+    """
+
+    def crowd() -> dict[str, str]:
+        return {name: state for name, state in states(hub).items() if name in CROWD}
+
     hub.api("POST", "users", {"usernames": CROWD})
     for name in CROWD:
         hub.api("POST", f"users/{name}/server", {"profile": "crowd-jax"})
     wanted = {"ready": 5, "spawn": 45}
-    eventually(lambda: Counter(states(hub).values()) == wanted, 120)
+    eventually(lambda: Counter(crowd().values()) == wanted, 120)
     everybody = {f"jupyter-{name}" for name in CROWD}
     eventually(lambda: set(pods(hub, "crowd")) == everybody, 120)
     before = pods(hub, "crowd")
@@ -403,26 +410,29 @@ def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub) -> 
     hub.kueue.process.stop(signal.SIGKILL)
     hub.kueue.start(hub.kueue.lock)
     hub.start()
-    eventually(lambda: Counter(states(hub).values()) == wanted, 120)
+    eventually(lambda: Counter(crowd().values()) == wanted, 120)
     assert pods(hub, "crowd") == before
     admitted: dict[str, tuple[str, str]] = {}
-    while len(admitted) < len(CROWD):
+    while len(admitted) < through:
         left = len(CROWD) - len(admitted)
-        eventually(lambda left=left: list(states(hub).values()).count("ready") == min(5, left), 120)
+        eventually(lambda left=left: list(crowd().values()).count("ready") == min(5, left), 120)
         for work in hub.plane.api.get("workloads", API, "crowd"):
             if since := conditions(work).get("QuotaReserved"):
                 (owner,) = work["metadata"]["ownerReferences"]
                 admitted.setdefault(owner["name"], (work["metadata"]["creationTimestamp"], since))
-        for name in [name for name, state in states(hub).items() if state == "ready"]:
+        for name in [name for name, state in crowd().items() if state == "ready"]:
             hub.api("DELETE", f"users/{name}/server")
-    eventually(lambda: pods(hub, "crowd") == {})
-    assert set(admitted) == set(before)
+    if through == len(CROWD):
+        eventually(lambda: pods(hub, "crowd") == {})
+        assert set(admitted) == set(before)
     # Kueue orders by whole seconds: who came in an earlier one, was admitted no later.
     came = sorted(admitted.values())
     assert [since for _, since in came] == sorted(since for _, since in came)
     spans = hub.kubelets.spans.values()
     ran = [one for one in spans if one.namespace == "crowd" and one.name in before]
-    assert sorted(one.name for one in ran) == sorted(before), "a student had two pods"
+    names = [one.name for one in ran]
+    assert len(set(names)) == len(names), "a student had two pods"
+    assert set(admitted) <= set(names)
     assert all(sum(holds(one, other.start) for one in ran) <= 5 for other in ran)
 
 
