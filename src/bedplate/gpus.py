@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import Problem, SiteError
-from bedplate.nearest import models_like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bedplate.catalogue import Catalogue
     from bedplate.catalogue.hardware_facts import GpuModel
 
 HEAD = ("MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI")
@@ -18,8 +18,9 @@ HEAD = ("MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI")
 
 def run(word: str | None) -> int:
     """Print the models that *word* names, all without it. Raises SiteError if there is none."""
-    models = {name: fact.value for name, fact in load_catalogue().gpu_models.items()}
-    chosen = found(word, models)
+    catalogue = load_catalogue()
+    models = {name: fact.value for name, fact in catalogue.gpu_models.items()}
+    chosen = found(word, catalogue)
     if not chosen:
         problem = Problem(
             "no such GPU",
@@ -37,17 +38,17 @@ def run(word: str | None) -> int:
     return 0
 
 
-def found(word: str | None, models: dict[str, GpuModel]) -> Sequence[str]:
+def found(word: str | None, catalogue: Catalogue) -> Sequence[str]:
     """Return the names of the models that *word* means, in order."""
     if not word:
-        return sorted(models)
-    close = models_like(word, models)
+        return sorted(catalogue.gpu_models)
+    close = catalogue.gpus_like(word)
     text = word.lower()
-    has = [
-        name
-        for name, model in models.items()
-        if any(text in one for one in (name, model.name.lower(), model.architecture, *model.pci))
-    ]
+    has = []
+    for name, fact in catalogue.gpu_models.items():
+        model = fact.value
+        if any(text in one for one in (name, model.name.lower(), model.architecture, *model.pci)):
+            has.append(name)
     return close or sorted(has)
 
 

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from bedplate.versions import parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 #: Makers and lines that stand before a model's name on a box and in a quotation.
 MAKERS = {"nvidia", "geforce", "tesla"}
 #: Two spellings of one name are this much alike; `h100` and `h200` are not.
 SAME = 0.9
+#: Memory as people write it, where no letter is before the number: `a10g` is a model.
+MEMORY = re.compile(r"(?<![a-z0-9])(\d+)[\s_-]*g(?:i?b)?\b")
+#: Parts of a name with a number that is not the model's own.
+VARIANT = re.compile(r"\d+gb|(?:sxm|hbm|gddr|nvl|pcie)\d*[a-z]?")
 
 
 def nearest(word: str, known: Iterable[str], *, at_least: float = 0.5) -> str | None:
@@ -29,18 +33,30 @@ def same_digits(word: str, known: Iterable[str]) -> list[str]:
     return [name for name in known if re.findall(r"\d+", name) == digits]
 
 
-def models_like(word: str, models: Iterable[str]) -> list[str]:
-    """Return the models that *word* names or begins: `h100`, `H100 SXM`, `4090`, `a100-80gb`.
+def models_like(
+    word: str, models: Iterable[str], products: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the models that *word* names: `h100`, `H100 SXM`, `4090`, `a100-80gb`.
 
     Never other hardware: a model counts only if it has the word's own number.
+
+    Args:
+        word: what was written.
+        models: the names of all models.
+        products: what `nvidia-smi` calls models, by name. A word of one part is a series.
     """
-    parts = [part for part in re.split(r"[^a-z0-9]+", word.lower()) if part not in {"", *MAKERS}]
+    parts = _parts(word)
     split = {name: name.split("-") for name in models}
-    whole = _beginning(parts, split) or _containing(parts, split) or _run_together(parts, split)
-    while not whole and len(parts) > 1:
+    called = [name for name, product in (products or {}).items() if _parts(product) == parts]
+    if called and len(parts) > 1:
+        return sorted(called)
+    if "-".join(parts) in split:
+        return sorted(name for name, its in split.items() if its[: len(parts)] == parts)
+    while _numbered(parts):
+        if whole := _containing(parts, split) or _run_together(parts, split):
+            return sorted(whole)
         parts = parts[:-1]
-        whole = _beginning(parts, split)
-    return sorted(whole)
+    return []
 
 
 def meant(word: str, known: Sequence[str]) -> list[str]:
@@ -77,27 +93,36 @@ def _version(text: str) -> bool:
 
 def write_one(word: str, names: Sequence[str]) -> str:
     """Return what to write instead of *word*: the one name that it means, or one of several."""
-    close = difflib.get_close_matches(word, names, n=2, cutoff=SAME) if names[1:] else names
+    close = names
+    if names[1:]:
+        close = difflib.get_close_matches(word, same_digits(word, names), n=2, cutoff=SAME)
     return f"write {close[0]}" if len(close) == 1 else "write one of them"
 
 
-def _beginning(parts: Sequence[str], split: dict[str, list[str]]) -> list[str]:
-    if not _numbered(parts):
-        return []
-    return [name for name, its in split.items() if its[: len(parts)] == list(parts)]
+def _parts(word: str) -> list[str]:
+    """Split a name as people write it: without its maker, its memory as one part."""
+    plain = MEMORY.sub(r"\1gb", word.lower())
+    return [part for part in re.split(r"[^a-z0-9]+", plain) if part not in {"", *MAKERS}]
 
 
 def _containing(parts: Sequence[str], split: dict[str, list[str]]) -> list[str]:
-    if not _numbered(parts):
-        return []
-    return [name for name, its in split.items() if set(parts) <= set(its)]
+    return [
+        name
+        for name, its in split.items()
+        if all(any(_part(part, one) for one in its) for part in parts)
+    ]
+
+
+def _part(word: str, part: str) -> bool:
+    """Whether a word is a part of a name; letters may lack the number that follows them."""
+    return word == part or (
+        word.isalpha() and part.startswith(word) and part.removeprefix(word).isdigit()
+    )
 
 
 def _run_together(parts: Sequence[str], split: dict[str, list[str]]) -> list[str]:
     """Match `rtx4090` and `h100-sxm`; a number goes on to its end: `t4` is not `t400`."""
     word = "".join(parts)
-    if not _numbered(parts):
-        return []
     found = []
     for name, its in split.items():
         rest = "".join(its).partition(word)
@@ -108,4 +133,5 @@ def _run_together(parts: Sequence[str], split: dict[str, list[str]]) -> list[str
 
 
 def _numbered(parts: Sequence[str]) -> bool:
-    return any(sign.isdigit() for part in parts for sign in part)
+    """Whether a number of a model is among parts of a name."""
+    return any(re.search(r"\d", part) and not VARIANT.fullmatch(part) for part in parts)

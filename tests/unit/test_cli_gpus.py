@@ -32,6 +32,15 @@ H100 = ["h100-80gb-hbm2e", "h100-nvl-94gb", "h100-pcie-80gb", "h100-sxm5-80gb", 
         ("a100-80gb", ["a100-pcie-80gb", "a100-sxm4-80gb"]),
         ("NVIDIA L40S 48GB", ["l40s"]),
         ("rtx-6000-ada-48gb", ["rtx-6000-ada", "rtx-6000-ada-laptop"]),
+        ("a100-sxm-40gb", ["a100-sxm4-40gb"]),
+        ("A100 80 GB", ["a100-pcie-80gb", "a100-sxm4-80gb"]),
+        ("h100-80gb", ["h100-80gb-hbm2e", "h100-pcie-80gb", "h100-sxm5-80gb"]),
+        ("NVIDIA H100 80GB HBM3", ["h100-80gb-hbm2e", "h100-pcie-80gb", "h100-sxm5-80gb"]),
+        ("a800-40gb", ["a800-40gb-active", "a800-pcie-40gb", "a800-sxm4-40gb"]),
+        ("4090 24GB", ["rtx-4090", "rtx-4090-d", "rtx-4090-laptop"]),
+        ("a10g", ["a10g"]),
+        ("80gb", []),
+        ("sxm5-h300", []),
         ("k80", []),
         ("mi300x", []),
         ("rtx", []),
@@ -42,6 +51,22 @@ H100 = ["h100-80gb-hbm2e", "h100-nvl-94gb", "h100-pcie-80gb", "h100-sxm5-80gb", 
 def test_a_word_means_no_other_hardware(word: str, found: list[str]) -> None:
     known = [*load_catalogue().gpu_models, "rtx-6000-ada-laptop"]
     assert models_like(word, known) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("NVIDIA H100 80GB HBM3", ["h100-sxm5-80gb"]),
+        ("h100-80gb-hbm3", ["h100-sxm5-80gb"]),
+        ("NVIDIA H100 PCIe", ["h100-pcie-80gb"]),
+        ("NVIDIA-A100-SXM4-80GB", ["a100-sxm4-80gb"]),
+        ("Tesla V100-SXM2-16GB", ["v100-sxm2-16gb"]),
+        ("NVIDIA GeForce RTX 4090", ["rtx-4090"]),
+        ("NVIDIA H100", H100),
+    ],
+)
+def test_the_name_that_nvidia_smi_prints(word: str, found: list[str]) -> None:
+    assert load_catalogue().gpus_like(word) == found
 
 
 def test_every_model_is_found_by_its_own_name_and_no_other_number() -> None:
@@ -57,6 +82,7 @@ def test_every_model_is_found_by_its_own_name_and_no_other_number() -> None:
 def test_a_misspelt_variant_is_written_right() -> None:
     assert write_one("h100-pci-80gb", H100) == "write h100-pcie-80gb"
     assert write_one("h100", H100) == "write one of them"
+    assert write_one("h100-80gb-hbm3", H100) == "write one of them"
 
 
 @pytest.mark.parametrize(

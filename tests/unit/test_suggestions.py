@@ -6,7 +6,7 @@ import pytest
 
 from bedplate.nearest import meant, write_one
 from bedplate.site import suggestions
-from bedplate.site.model import VERSION
+from bedplate.site.model import NAME, VERSION
 from bedplate.site.patterns import NAMED
 
 RELEASES = ["1.33", "1.33.6", "1.33.13", "1.36", "1.36.2", "1.36.3"]
@@ -52,6 +52,11 @@ def test_of_two_that_are_as_near_none_is_proposed() -> None:
         ("bedplate_frameworks", "pytorch==2.8", NAMED, "write pytorch-2.8"),
         ("bedplate_frameworks", "jax[cuda]", NAMED, "write jax"),
         ("bedplate_frameworks", "Pytorch", NAMED, "write pytorch"),
+        ("model", "L40S", NAME, "write l40s"),
+        ("model", "RTX 4090", NAME, "write rtx-4090"),
+        ("model", "NVIDIA H100 80GB HBM3", NAME,
+         "look for it with `bedplate gpus 'NVIDIA H100 80GB HBM3'`"),
+        ("model", "Tesla_T4", NAME, "look for it with `bedplate gpus Tesla_T4`"),
         ("profile", "MIG 1g.5gb", None, "write 1g.5gb"),
         ("profile", ["1g.10gb", "3g.40gb"], None,
          "write profiles: {1g.10gb: 1, 3g.40gb: 1}, the instances of each GPU"),

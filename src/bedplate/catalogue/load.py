@@ -23,6 +23,7 @@ from bedplate.catalogue.check import check, fact_problem
 from bedplate.catalogue.compiled import kept
 from bedplate.catalogue.rows import Kind, rows_of
 from bedplate.errors import CatalogueError
+from bedplate.nearest import models_like
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,6 +125,11 @@ class Catalogue:
     def tables(self) -> dict[str, dict[str, Fact[Any]]]:
         """Return every table by the name of its file."""
         return {file: getattr(self, file.replace("-", "_")) for file in KINDS}
+
+    def gpus_like(self, word: str) -> list[str]:
+        """Return the GPU models that *word* means, as people or `nvidia-smi` write it."""
+        products = {name: fact.value.name for name, fact in self.gpu_models.items()}
+        return models_like(word, products, products)
 
     def fact(self, identifier: str) -> Fact[Any]:
         """Return a fact by its id. Raises KeyError if there is none."""

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from bedplate.discovery.identify import counted, flow, gpu_wish, hardware, kind_of, system_of
 from bedplate.discovery.propose import passthrough
 from bedplate.errors import Problem
-from bedplate.nearest import models_like, write_one
+from bedplate.nearest import write_one
 from bedplate.site.model import Accelerator, Gpu, Host, Passthrough
 from bedplate.site.places import Place, Places, spelt
 
@@ -82,7 +82,7 @@ class Comparison:
         models = self._catalogue.gpu_models
         for wish in wishes:
             if wish.model and wish.model not in models:
-                close = models_like(wish.model, models)
+                close = self._catalogue.gpus_like(wish.model)
                 fix = write_one(wish.model, close) if close else "look for it with `bedplate gpus`"
                 what = "the catalogue does not know the declared GPU"
                 allowed = ", ".join(close) or "a model of the catalogue"

@@ -161,7 +161,7 @@ def unknown_model(
     host: SiteHost, path: Sequence[str | int], got: str, catalogue: Catalogue
 ) -> Problem:
     """Return the refusal of a GPU that the catalogue does not have: never other hardware."""
-    close = models_like(got, catalogue.gpu_models)
+    close = catalogue.gpus_like(got)
     if close:
         return refused("gpu-known", host, path, got, ", ".join(close), write_one(got, close))
     if others := models_like(got, catalogue.accelerators):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
-from bedplate.nearest import nearest
+from bedplate.nearest import MAKERS, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
         return None
     if name == "branch":
         return _branch(value)
+    if name == "model" and MAKERS & set(re.split(r"[^a-z]+", value.lower())):
+        return f"look for it with `bedplate gpus {shlex.quote(value)}`"
     if pattern is None:
         return None
     form = re.compile(pattern)
@@ -53,7 +56,7 @@ def _forms(value: str) -> Iterator[str]:
         yield one.removeprefix("v")
         yield re.sub(r"(==|[:=@_\s])+", "-", one).strip("-")
         yield re.sub(r"[-\s]+", "_", one)
-        yield re.sub(r"^[A-Za-z]+[-_\s]?", "", one)
+    yield re.sub(r"^[A-Za-z]+[-_\s]?", "", bare)
 
 
 def _branch(value: str) -> str | None:

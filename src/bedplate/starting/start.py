@@ -10,7 +10,7 @@ import yaml
 
 from bedplate import shipped
 from bedplate.errors import BedplateError, Problem
-from bedplate.nearest import models_like, nearest, same_digits, write_one
+from bedplate.nearest import nearest, same_digits, write_one
 from bedplate.site.model import ENDPOINT
 from bedplate.starting import hosts
 
@@ -161,7 +161,7 @@ class _Reading:
             allowed = f"MODEL:COUNT, COUNT from 1 to {MOST_GPUS}"
             yield _problem("wrong GPUs", option, text, allowed, "write it like l40s:4")
         elif model not in models:
-            close = models_like(model, models)
+            close = self._catalogue.gpus_like(model)
             allowed = ", ".join(close) or "a model of the catalogue"
             fix = write_one(model, close) if close else "look for it with `bedplate gpus`"
             yield _problem("unknown GPU", option, model, allowed, fix)
