@@ -33,22 +33,40 @@ class Pods:
     def __init__(self, site: SiteCommands) -> None:
         self.site = site
 
-    def apply(self, *items: dict[str, Any]) -> None:
-        """Apply objects."""
+    def _kubectl(self, items: tuple[dict[str, Any], ...], *words: str) -> tuple[bool, str]:
         path = self.site.site / ".bedplate" / "tests.yml"
         path.write_text(yaml.safe_dump_all(items))
-        done = self.site.kubectl("apply", "-f", str(path))
-        assert done.returncode == 0, done.stdout
+        done = self.site.kubectl(*words, "-f", str(path))
+        return done.returncode == 0, unwrapped(done.stdout)
+
+    def apply(self, *items: dict[str, Any]) -> None:
+        """Apply objects."""
+        done, said = self._kubectl(items, "apply")
+        assert done, said
+
+    def refused(self, item: dict[str, Any]) -> str:
+        """Return why the cluster would not take an object; nothing where it would."""
+        done, said = self._kubectl((item,), "create", "--dry-run=server")
+        return "" if done else said
+
+    def withdraw(self, *items: dict[str, Any]) -> None:
+        """Delete objects that were applied."""
+        done, said = self._kubectl(items, "delete")
+        assert done, said
 
     def start(self, name: str, *templates: str, resource: str = GPU, **env: str) -> None:
         """Make a pod that has a claim by each template; without one it asks for a GPU or share."""
+        self.apply(self.made(name, *templates, resource=resource, **env))
+
+    def made(self, name: str, *templates: str, resource: str = GPU, **env: str) -> dict[str, Any]:
+        """Return the Pod object that `start` makes."""
         made = pod("default", name, *templates, **env)
         container = made["spec"]["containers"][0]
         container |= {"image": IMAGE, "command": ["sh", "-c", LOOK]}
         if not templates:
             container["resources"] = {"limits": {resource: "1"}}
         made["spec"]["terminationGracePeriodSeconds"] = 1
-        self.apply(made)
+        return made
 
     def get(self, name: str) -> dict[str, Any]:
         """Return a Pod object."""
@@ -108,11 +126,17 @@ def play(site: SiteCommands, role: str, entry: str) -> str:
     return unwrapped(site.playbook(str(path), check=False).stdout)
 
 
-def mode(site: SiteCommands, *parts: dict[str, Any], **sharing: Any) -> None:
-    """Have the site share its GPUs another way, all alike or some so, and decide it again."""
+def mode(site: SiteCommands, *parts: dict[str, Any], **sharing: Any) -> str:
+    """Have the site share its GPUs another way, all alike or some so, and decide it again.
+
+    Return what the plan says that this means for hosts.
+    """
     settings = site.site / "group_vars/pool_gpu.yml"
     content = yaml.safe_load(settings.read_text())
     settings.write_text(yaml.safe_dump(content | {"bedplate_sharing": list(parts) or sharing}))
-    if (site.site / ".bedplate.lock.yml").exists():
-        site.plan()
-        site.resolve()
+    if not (site.site / ".bedplate.lock.yml").exists():
+        return ""
+    changes = unwrapped(site.plan("--diff").stdout)
+    site.plan()
+    site.resolve()
+    return changes

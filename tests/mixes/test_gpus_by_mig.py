@@ -1,4 +1,4 @@
-"""MIG in real pods: two sizes on one GPU, and the other GPU left whole.
+"""MIG in real pods: two sizes on one GPU, and the other GPU left whole; then two other sizes.
 
 The device plugin is NVIDIA's own, on simulated GPUs; `tests/substrate/gpu/README.md` says what of
 the driver its pod is shown.
@@ -13,7 +13,7 @@ import pytest
 from tests.mixes.living import Mix, installed, living
 from tests.mixes.pods import Pods, mode
 from tests.schedulers.nodes import GPU
-from tests.site.cluster import node, wait_for
+from tests.site.cluster import node, unwrapped, wait_for
 from tests.site.hosts import on_host
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ MIG = Mix(
 )
 LARGE, SMALL = "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb"
 OFFERED = {LARGE: 1, SMALL: 2, GPU: 1}
+#: Another layout of the first GPU.
+MIDDLE = "nvidia.com/mig-2g.20gb"
+OFFERED_NEXT = {MIDDLE: 2, SMALL: 3, GPU: 1}
 
 
 def offered(site: SiteCommands) -> dict[str, int]:
@@ -70,6 +73,7 @@ def test_gpus_by_mig(tmp_path: Path) -> None:
         wait_for("each size and the whole GPU", lambda: offered(site) == OFFERED)
         site.playbook("playbooks/verify.yml")
         each_its_own(site, Pods(site))
+        another_layout(site, Pods(site))
 
 
 def each_its_own(site: SiteCommands, pods: Pods) -> None:
@@ -93,3 +97,48 @@ def each_its_own(site: SiteCommands, pods: Pods) -> None:
     pods.start("more", resource=LARGE)
     pods.waits("more", f"Insufficient {LARGE}")
     pods.delete("more", *wanted)
+
+
+def another_layout(site: SiteCommands, pods: Pods) -> None:
+    """A GPU keeps its layout while pods have it; the upgrade drains the node, and divides it."""
+    before = devices(site)
+    pods.start("small", resource=SMALL)
+    pods.start("whole")
+    pods.running("small", "whole")
+    cut = {"mode": "mig", "profiles": {"2g.20gb": 2, "1g.10gb": 3}, "cards": [0]}
+    said = mode(site, cut, {"mode": "none", "cards": [1]})
+    assert "change sharing" in said
+    assert "(drained)" in said
+    # Its evidence is of the layout that the node does not have yet.
+    told = unwrapped(site.playbook(check=False).stdout)
+    assert f"pending: sharing of GPUs — {HOST} — " in told
+    assert "run bedplate.gpu.upgrade, which drains it" in told
+    undisturbed(site, pods, before)
+    # Nothing makes these pods again: the upgrade evicts them only where that is allowed.
+    refused = site.playbook("playbooks/upgrade.yml", check=False)
+    assert refused.returncode != 0
+    assert "default/small" in unwrapped(refused.stdout)
+    undisturbed(site, pods, before)
+
+    bare = "-e upgrade_delete_bare_pods=true -e upgrade_failure_budget=0"
+    site.playbook("playbooks/upgrade.yml", *bare.split())
+    wait_for("the new sizes and the whole GPU", lambda: offered(site) == OFFERED_NEXT)
+    assert not node(site, HOST)["spec"].get("unschedulable")
+    site.playbook("playbooks/verify.yml")
+    there = devices(site)
+    pods.start("middle", resource=MIDDLE)
+    pods.start("small", resource=SMALL)
+    assert pods.seen("middle")[1] in there[MIDDLE]
+    assert pods.seen("small")[1] in there[SMALL]
+    pods.start("large", resource=LARGE)
+    pods.waits("large", f"Insufficient {LARGE}")
+
+
+def undisturbed(site: SiteCommands, pods: Pods, before: dict[str, set[str]]) -> None:
+    """The layout is as before, and the pods run with what they had."""
+    assert devices(site) == before
+    for name, those in {"small": before[SMALL], "whole": before[GPU]}.items():
+        (status,) = pods.get(name)["status"]["containerStatuses"]
+        assert ("running" in status["state"], status["restartCount"]) == (True, 0)
+        seen = site.kubectl("exec", name, "--", "nvidia-smi", "-L").stdout
+        assert any(uuid in seen for uuid in those), seen
