@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from bedplate.presets import load_presets
-from bedplate.schedulers import topology, volcano_objects
+from bedplate.schedulers import dra, topology, volcano_objects
+from tests.schedulers import dra as claims
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
@@ -381,3 +382,53 @@ def test_a_team_s_work_goes_into_the_team_s_queue_alone(training: Volcano, space
     api.create({**pod, "spec": pod_spec(0)})
     # Somebody else's namespace is not our business.
     api.create(gang("other", training.control_plane.namespace("nobody-s"), pods=1))
+
+
+def test_a_pod_with_claims_is_refused_because_volcano_would_leave_them_without_a_device(
+    training: Volcano, space: str
+) -> None:
+    api = training.api
+    add_nodes(api, [node("a")])
+    api.apply(dra.objects(limited=False)[1])
+    api.create(claims.resource_slice("a", 1))
+    api.create(claims.template(space, "share-2gi", "2Gi"))
+
+    def made(name: str) -> dict[str, Any]:
+        one = claims.pod(space, name, "share-2gi")
+        return {**one, "spec": {**one["spec"], "schedulerName": volcano_objects.SCHEDULER}}
+
+    api.create(made("before"))
+    eventually(lambda: training.nodes(space) == ["a"])
+    (claim,) = eventually(lambda: api.get("resourceclaims", claims.VERSION, space))
+    assert "allocation" not in claim.get("status", {}), "Volcano has learnt to allocate claims"
+
+    for one in volcano_objects.claims_guard():
+        api.apply(one)
+
+    def refused() -> str:
+        try:
+            api.create(made("after"))
+        except ApiError as error:
+            return str(error)
+        api.delete(api.path("pods", "v1", space, "after"), gracePeriodSeconds=0)
+        return ""
+
+    assert eventually(refused).endswith(
+        "pod with resource claims at a scheduler that allocates none — spec.schedulerName — got"
+        " volcano / allowed default-scheduler — leave schedulerName out, or ask for GPUs by"
+        " nvidia.com/gpu"
+    )
+    api.create(claims.pod(space, "by-default", "share-2gi"))
+    eventually(lambda: len(training.nodes(space)) == 2)
+    allocated = [
+        one
+        for one in api.get("resourceclaims", claims.VERSION, space)
+        if one.get("status", {}).get("allocation")
+    ]
+    assert [one["metadata"]["ownerReferences"][0]["name"] for one in allocated] == ["by-default"]
+    training.control_plane.clear(space, ("resourceclaims", claims.VERSION))
+    for path in (
+        api.path("resourceslices", claims.VERSION),
+        api.path("deviceclasses", claims.VERSION),
+    ):
+        api.delete(path)

@@ -260,7 +260,12 @@ def test_beside_kueue_volcano_has_no_queues() -> None:
 
     found = volcano.objects(lock, topology.places(lock, {}))
 
-    assert {one["kind"] for one in found} == {"HyperNode"}
+    assert [
+        (one["kind"], one["metadata"]["name"]) for one in found if one["kind"] != "HyperNode"
+    ] == [
+        ("ValidatingAdmissionPolicy", volcano.CLAIMS_GUARD),
+        ("ValidatingAdmissionPolicyBinding", volcano.CLAIMS_GUARD),
+    ]
 
 
 def test_members_are_users_and_groups() -> None:

@@ -32,6 +32,7 @@ ABOUT: Final = "bedplate.io/about"
 #: The label of a team's namespaces.
 TEAM_LABEL: Final = "bedplate.io/team"
 GUARD: Final = "bedplate-volcano-queues"
+CLAIMS_GUARD: Final = "bedplate-volcano-claims"
 #: Pods of a team reach nothing of the host but by Kubernetes' resources.
 SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -177,6 +178,7 @@ def objects(lock: Lock, known: Places) -> list[dict[str, Any]]:
         *namespaces(teams),
         *queues(teams, preset),
         *(guard(resources_of(lock)) if teams else []),
+        *claims_guard(),
         *hypernodes(known, with_gpus),
     ]
 
@@ -268,10 +270,39 @@ def guard(resources: Iterable[str]) -> list[dict[str, Any]]:
     ]
 
 
+def claims_guard() -> list[dict[str, Any]]:
+    """Return the policy by which pods with claims go to the scheduler that allocates them.
+
+    Volcano binds such a pod and leaves its claims without a device, so that it never starts.
+    """
+    own = f"object.spec.schedulerName == '{SCHEDULER}'"
+    return _policy(
+        CLAIMS_GUARD,
+        "Pods with resource claims are placed by the scheduler that allocates claims.",
+        [_rule("", "pods", "CREATE")],
+        f"!({own} && has(object.spec.resourceClaims) && size(object.spec.resourceClaims) > 0)",
+        cel.message(
+            "pod with resource claims at a scheduler that allocates none",
+            "spec.schedulerName",
+            SCHEDULER,
+            "default-scheduler",
+            "leave schedulerName out, or ask for GPUs by nvidia.com/gpu",
+        ),
+        everywhere=True,
+    )
+
+
 def _policy(
-    name: str, about: str, rules: list[dict[str, Any]], expression: str, message: str
+    name: str,
+    about: str,
+    rules: list[dict[str, Any]],
+    expression: str,
+    message: str,
+    *,
+    everywhere: bool = False,
 ) -> list[dict[str, Any]]:
     version = "admissionregistration.k8s.io/v1"
+    of_teams = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]}
     policy = {
         "apiVersion": version,
         "kind": "ValidatingAdmissionPolicy",
@@ -279,9 +310,7 @@ def _policy(
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {
-                "namespaceSelector": {
-                    "matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]
-                },
+                **({} if everywhere else {"namespaceSelector": of_teams}),
                 "resourceRules": rules,
             },
             "validations": [{"expression": expression, "messageExpression": message}],
@@ -337,11 +366,11 @@ def _subject(member: str) -> dict[str, str]:
     return {"apiGroup": RBAC, "kind": kind, "name": member.removeprefix("group:")}
 
 
-def _rule(group: str, plural: str) -> dict[str, Any]:
+def _rule(group: str, plural: str, *operations: str) -> dict[str, Any]:
     return {
         "apiGroups": [group],
         "apiVersions": ["*"],
-        "operations": ["CREATE", "UPDATE"],
+        "operations": list(operations or ("CREATE", "UPDATE")),
         "resources": [plural],
     }
 
