@@ -112,6 +112,17 @@ REFUSED = [
         ),
     ),
     (
+        "gang-of-claims",
+        choice("training"),
+        {"bedplate_sharing": {"mode": "dra"}},
+        "preset-gang",
+        (
+            "got gang: true with pools of mode dra alone, whose claims Volcano does not allocate / "
+            "allowed gang with a pool whose GPUs a device plugin offers — write gang: false, or "
+            "another mode for a pool"
+        ),
+    ),
+    (
         "topology-that-nobody-knows",
         choice("training", placement={"topology": "required"}),
         {},

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "preset-gang": "resolver/test_presets.py",
     "preset-queue": "resolver/test_presets.py",
     "preset-topology": "resolver/test_presets.py",
+    "team-claims": "resolver/test_teams.py",
     "team-guarantee": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",

@@ -121,6 +121,59 @@ def test_sizes_refused(teams: dict[str, Any], rule: str, words: str) -> None:
     assert words in str(refusal.problems[0])
 
 
+CLAIMS = {"bedplate_sharing": {"mode": "dra"}}
+SPREAD = {"name": "research", "placement": {"pods": "spread"}}
+
+
+def by_claim(teams: dict[str, Any], **more: Any) -> Any:
+    """Decide a site whose GPUs are whole in one pool, and offered by claim in another."""
+    everywhere = {"bedplate_teams": teams} | more
+    return decide(
+        host("cp1", ["control_plane"], everywhere),
+        host("n1", ["gpu_pools", "pool_a"], T4 | CLAIMS | everywhere),
+        host("n2", ["gpu_pools", "pool_b"], T4 | everywhere),
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            {"bedplate_schedulers": ["kueue"]},
+            (
+                "got pool_a of mode dra with placement.pods: binpack, where Kueue chooses nodes / "
+                "allowed placement.pods: spread, or another mode — write placement: {pods: spread} "
+                "in bedplate_preset, or leave the pool out"
+            ),
+        ),
+        (
+            {"bedplate_schedulers": ["volcano"]},
+            (
+                "got pool_a of mode dra with volcano / allowed pools whose GPUs a device plugin "
+                "offers, where Volcano places pods — leave the pool out, or remove volcano"
+            ),
+        ),
+        (
+            {"bedplate_schedulers": ["kueue", "volcano"], "bedplate_preset": SPREAD},
+            "got pool_a of mode dra with volcano",
+        ),
+    ],
+    ids=["packed-by-kueue", "volcano", "volcano-below-kueue"],
+)
+def test_a_quota_of_gpus_by_claim_is_refused_where_the_scheduler_sees_none(
+    more: dict[str, Any], words: str
+) -> None:
+    """`tests/schedulers` shows both: Kueue finds no node, Volcano binds without a device."""
+    refusal = by_claim({"a": team(1)}, **more)
+    assert rules(refusal) == ["team-claims"]
+    assert words in str(refusal.problems[0])
+    planned(by_claim({"a": {"gpus": {"pool_b": {"guaranteed": 1}}}}, **more))
+
+
+def test_a_quota_of_gpus_by_claim_is_planned_where_kueue_counts_alone() -> None:
+    planned(by_claim({"a": team(1)}, bedplate_preset=SPREAD))
+
+
 def test_a_part_that_is_too_large_names_one_that_fits() -> None:
     refusal = answer({"a": team(50), "b": team(31)})
     assert isinstance(refusal, Refusal)

@@ -9,9 +9,14 @@ import pytest
 import yaml
 
 from bedplate.schedulers.dra import LIMIT, SHARE, WHOLE, objects
+from bedplate.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import VERSION, claim, pod, resource_slice, template
-from tests.schedulers.nodes import add_nodes, node, remove_nodes
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kueue import condition, kueue_of, running
+from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.nodes import GPU, add_nodes, node, remove_nodes
+from tests.schedulers.workloads import job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -293,3 +298,40 @@ def test_a_node_publishes_its_own_gpus_and_no_others(
     mine = kubelet.call("GET", where, params={"fieldSelector": "spec.nodeName=gpu-b"})
     assert [one["metadata"]["name"] for one in mine["items"]] == ["gpu-b-gpus"]
     assert len(plane.api.get("resourceslices", VERSION)) == 2
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("pods", ["binpack", "spread"])
+def test_kueue_finds_whole_gpus_by_claim_where_it_does_not_choose_the_node(pods: str) -> None:
+    """Its topology counts what nodes offer, and these offer nothing. The plan refuses the first."""
+    placed = {"placement": {"pods": pods}}
+    lock = lock_of({"pool_a": [{}]}, {TEAM: {"gpus": {"pool_a": (1, 0)}}}, gpus=1, preset=placed)
+    with kueue_of(lock) as kueue, KubeletDouble(kueue.api):
+        api = kueue.api
+        for one in objects(limited=False):
+            api.apply(one)
+        (made,) = nodes_of(lock)
+        for offered in ("capacity", "allocatable"):
+            made["status"][offered].pop(GPU, None)
+        remove_nodes(api)
+        add_nodes(api, [made])
+        api.create(resource_slice(made["metadata"]["name"], 1))
+        api.create(job("whole", TEAM, labels={QUEUE_LABEL: QUEUE}))
+        if pods == "binpack":
+            none = "doesn't allow to fit any of 1 pod(s)"
+            eventually(
+                lambda: [
+                    one
+                    for one in kueue.workloads(TEAM)
+                    if none in condition(one, "QuotaReserved").get("message", "")
+                ]
+            )
+            return
+        eventually(lambda: running(api, TEAM) == ["whole"])
+        eventually(
+            lambda: [
+                one
+                for one in api.get("resourceclaims", VERSION, TEAM)
+                if one["status"].get("allocation")
+            ]
+        )

@@ -59,6 +59,12 @@ def _placement(site: Site, host: SiteHost, decided: Preset) -> Iterator[Problem]
         got = f"gang: true with {', '.join(sorted(schedulers(host)))} alone"
         allowed = f"gang with one of {', '.join(GANGS)}"
         yield refused("preset-gang", host, (*path, "gang"), got, allowed, fix)
+    modes = {one.wishes.bedplate_sharing.mode for one in site.nodes if one.pool}
+    if placement.gang and modes == {"dra"} and "volcano" in schedulers(host):
+        fix = "write gang: false, or another mode for a pool"
+        allowed = "gang with a pool whose GPUs a device plugin offers"
+        got = "gang: true with pools of mode dra alone, whose claims Volcano does not allocate"
+        yield refused("preset-gang", host, (*path, "gang"), got, allowed, fix)
     placed = [one.wishes.bedplate_topology for one in site.nodes if one.pool]
     if placement.topology == "required" and not any(placed):
         fix = "write bedplate_topology: {rack: …} for the hosts, or topology: preferred"

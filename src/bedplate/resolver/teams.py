@@ -82,6 +82,25 @@ def check(site: Site) -> Iterator[Problem]:
                 got = f"{pool}, which has no nodes of Kubernetes"
                 allowed = f"pools of nodes: {', '.join(sorted(nodes))}"
                 yield refused("team-pool", host, path, got, allowed, "leave it out")
+            elif site.pools[pool][0].wishes.bedplate_sharing.mode == "dra":
+                yield from _by_claim(host, path, pool)
+
+
+def _by_claim(host: SiteHost, path: KeyPath, pool: str) -> Iterator[Problem]:
+    """Yield a quota of GPUs that nodes offer as claims, where what places pods sees no claims.
+
+    Volcano allocates none, and Kueue looks on nodes for the resource where it chooses them.
+    """
+    decided = preset(host) or PLAIN
+    rule, got = "team-claims", f"{pool} of mode dra"
+    if "volcano" in schedulers(host):
+        allowed = "pools whose GPUs a device plugin offers, where Volcano places pods"
+        fix = "leave the pool out, or remove volcano"
+        yield refused(rule, host, path, f"{got} with volcano", allowed, fix)
+    elif decided.placement.pods == "binpack" and not decided.placement.extender:
+        got += " with placement.pods: binpack, where Kueue chooses nodes"
+        fix = "write placement: {pods: spread} in bedplate_preset, or leave the pool out"
+        yield refused(rule, host, path, got, "placement.pods: spread, or another mode", fix)
 
 
 def _written(host: SiteHost, path: KeyPath, quota: Quota) -> Iterator[Problem]:
