@@ -63,7 +63,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"address": "10.0.0.1", "port": 2222, "user": "ubuntu"},
-            id="A01-older-names",
+            id="older-names",
         ),
         pytest.param(
             "gpu-b: {ansible_host: 10.0.0.1, ansible_ssh_host: 10.0.0.2}",
@@ -71,7 +71,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"address": "10.0.0.2"},
-            id="A01-both-names",
+            id="both-names",
         ),
         pytest.param(
             OLD,
@@ -79,7 +79,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "[defaults]\nremote_user = ubuntu\nremote_port = 2200\n",
             {},
             {"user": "ubuntu", "port": 2200},
-            id="B08-ansible.cfg",
+            id="ansible.cfg",
         ),
         pytest.param(
             OLD,
@@ -87,7 +87,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "[defaults]\nremote_user = ubuntu\nremote_port = 2200\n",
             {"ANSIBLE_REMOTE_USER": "admin", "ANSIBLE_REMOTE_PORT": "2201"},
             {"user": "admin", "port": 2201},
-            id="B08-environment-wins",
+            id="environment-wins",
         ),
         pytest.param(
             "gpu-b: {ansible_host: 10.213.0.22, ansible_user: ops}",
@@ -95,7 +95,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "[defaults]\nremote_user = ubuntu\nremote_port = 2200\n",
             {"ANSIBLE_REMOTE_USER": "admin"},
             {"user": "ops", "port": 2202},
-            id="B08-variables-win",
+            id="variables-win",
         ),
         pytest.param(
             OLD,
@@ -103,7 +103,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"jump": ("bastion.example",)},
-            id="A18-proxy-jump",
+            id="proxy-jump",
         ),
         pytest.param(
             OLD,
@@ -111,7 +111,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"jump": ("ops@bastion.example:2222", "[fd00::1]")},
-            id="A18-two-hops",
+            id="two-hops",
         ),
         pytest.param(
             OLD,
@@ -119,7 +119,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "[ssh_connection]\nssh_args = -C -o ControlMaster=auto -J bastion.example\n",
             {},
             {"jump": ("bastion.example",)},
-            id="A18-ansible.cfg",
+            id="ansible.cfg",
         ),
         pytest.param(
             OLD,
@@ -130,7 +130,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"jump": ("ops@192.0.2.9",), "keys": ("keys/bastion",)},
-            id="A18-proxy-command",
+            id="proxy-command",
         ),
         pytest.param(
             OLD,
@@ -138,7 +138,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"jump": ("10.213.0.11",)},
-            id="A18-another-hosts-variable",
+            id="another-hosts-variable",
         ),
         pytest.param(
             "gpu-b: {ansible_host: 10.213.0.22, ansible_ssh_common_args: -o ProxyJump=none}",
@@ -146,7 +146,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {},
-            id="A18-none-for-one-host",
+            id="none-for-one-host",
         ),
         pytest.param(
             OLD,
@@ -186,7 +186,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"address": "fd00:0:0::22"},
-            id="B10-IPv6",
+            id="IPv6",
         ),
         pytest.param(
             OLD,
@@ -195,7 +195,7 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
             "",
             {},
             {"user": "ops"},
-            id="A17-a-password-is-not-looked-at",
+            id="a-password-is-not-looked-at",
         ),
     ],
 )
