@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -86,6 +87,10 @@ def test_the_plan_refuses_a_certificate_that_does_not_serve(
     assert notice.text == f"the hub has no certificate yet at {site / '.tls/hub.pem'}"
     pem = site / ".tls/hub.pem"
     pem.parent.mkdir()
+    os.mkfifo(pem)
+    with pytest.raises(RefusedError, match=f"got {pem}: a pipe, socket or device / allowed a PEM"):
+        with_certificate(planned, site, TODAY)
+    pem.unlink()
     pem.write_text("no certificate")
     with pytest.raises(RefusedError, match=f"got no certificate in {pem} / allowed a PEM file"):
         with_certificate(planned, site, TODAY)

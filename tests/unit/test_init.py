@@ -200,6 +200,11 @@ def test_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_command_to_paste_is_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(tmp_path / "my site", "--one-machine", "192.0.2.5") == 0
+    assert f"\n  cd '{tmp_path}/my site'\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["new", "empty"])
 def test_a_write_that_fails_leaves_nothing(
     there: bool,

@@ -11,6 +11,7 @@ import pytest
 from bedplate.accounting import command as usage
 from bedplate.bill import load_bill
 from bedplate.bill.partial import PLACE, Partial
+from bedplate.bill.repository import listed
 from bedplate.discovery import adopt, store
 from bedplate.errors import BedplateError
 from bedplate.kubeaccess import access_of
@@ -18,6 +19,8 @@ from bedplate.lock import load_lock
 from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store
 from bedplate.schedulers import nccl, node_labels
+from bedplate.share import command as share
+from bedplate.simulation.jobs import read_jobs
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
@@ -102,6 +105,33 @@ def test_what_is_odd_is_refused_or_made_again(
         read(site)
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def endless(path: Path) -> None:
+    """Make a link to what never ends."""
+    path.symlink_to("/dev/zero")
+
+
+#: What reads a file that a user names.
+NAMED: dict[str, Callable[[Path], object]] = {
+    "jobs": lambda path: read_jobs(path, [], []),
+    "key": share._key,
+    "index": lambda path: listed(path, ["x"]),
+}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, loop, endless, no_text])
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_file_that_is_odd_is_refused(
+    tmp_path: Path, name: str, make: Callable[[Path], Any]
+) -> None:
+    path = tmp_path / "Packages.gz"
+    make(path)
+    with pytest.raises(BedplateError) as caught:
+        NAMED[name](path)
+    (line,) = str(caught.value).splitlines()[:1]
+    assert str(path) in line
+    assert "Errno" not in line
 
 
 RECORD = {

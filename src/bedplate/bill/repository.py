@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from bedplate import reading
 from bedplate.bill.errors import refused
 from bedplate.bill.signatures import signed
 
@@ -237,7 +238,7 @@ def listed(path: Path, names: Collection[str]) -> dict[str, list[str]]:
         ResolveError: it cannot be read.
     """
     try:
-        content = path.read_bytes()
+        content = reading.content(path)
         if ".xml" in path.name:
             offered = primary(content, f"{path.parent}/", path.name, frozenset(names))
             pairs = [(offer.name, offer.version) for offer in offered]
@@ -247,7 +248,7 @@ def listed(path: Path, names: Collection[str]) -> dict[str, list[str]]:
             pairs = [(one["Package"], one["Version"]) for one in found]
     except BROKEN as error:
         what, allowed = "list of packages cannot be read", "a file named as the archive has it"
-        raise refused(what, str(path), str(error), allowed, "fetch it again") from error
+        raise refused(what, str(path), reading.why(error), allowed, "fetch it again") from error
     versions: dict[str, list[str]] = {}
     for name, version in pairs:
         versions.setdefault(name, []).append(version)

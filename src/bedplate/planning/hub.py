@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bedplate import reading
 from bedplate.errors import Problem, RefusedError
 from bedplate.resolver.courses import first
 from bedplate.resolver.outcome import Notice
@@ -38,10 +39,13 @@ def with_certificate(planned: Planned, folder: Path, today: date) -> Planned:
 
     path = folder / name
     try:
-        text = path.read_text(encoding="ascii", errors="replace")
-    except OSError:
+        text = reading.content(path).decode("ascii", errors="replace")
+    except FileNotFoundError:
         hint = "pulumi up refuses until it is there"
         return _noticed(planned, Notice(f"the hub has no certificate yet at {path}", hint=hint))
+    except OSError as error:
+        got = f"{path}: {reading.why(error)}"
+        raise RefusedError([_problem(planned.site, got, FORM, "put it there")]) from error
     try:
         problems = list(_problems(planned, text, today))
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from bedplate import reading
 from bedplate.errors import Problem
 from bedplate.hub import share_ssh, shares
 from bedplate.kubeaccess import AccessError, access_of, default_path
@@ -110,10 +111,11 @@ def _request(api: Api, namespace: str, options: Namespace) -> int:
 
 def _key(path: Path) -> str:
     try:
-        return share_ssh.public_key(path.read_text(encoding="utf-8"))
+        return share_ssh.public_key(reading.content(path).decode())
     except (OSError, UnicodeDecodeError) as error:
         fix = "name a file with a public key"
-        problem = Problem("no public key of SSH", str(path), got=str(error), fix=fix, rule="share")
+        got = reading.why(error)
+        problem = Problem("no public key of SSH", str(path), got=got, fix=fix, rule="share")
         raise AccessError([problem]) from error
 
 

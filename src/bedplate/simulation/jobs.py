@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from bedplate import reading
 from bedplate.errors import Problem, SiteError
 from bedplate.nearest import nearest
 
@@ -116,11 +117,11 @@ def read_jobs(path: Path, pools: Sequence[str], teams: Sequence[str]) -> tuple[R
         SiteError: the file cannot be read, or cells are wrong: all of them.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = reading.content(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        what, fix = "jobs cannot be read", "name a CSV file in UTF-8"
+        what, got, fix = "jobs cannot be read", reading.why(error), "name a CSV file in UTF-8"
         raise SiteError(
-            [Problem(what, str(path), got=str(error), allowed="a CSV file", fix=fix, rule="jobs")]
+            [Problem(what, str(path), got=got, allowed="a CSV file", fix=fix, rule="jobs")]
         ) from error
     return Reader(str(path), pools, teams).rows(text)
 

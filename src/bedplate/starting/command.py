@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
@@ -32,6 +33,6 @@ def run(options: Namespace) -> int:
         print(f"pool_{pool.name}: {pool.count} x {pool.model} in each host")
     print(f"all: {start.system}, endpoint {start.endpoint}, hosts: {len(machines)}")
     print(f"Wrote {len(texts)} files to {folder}. Next:")
-    print(f"  cd {folder}")
+    print(f"  cd {shlex.quote(str(folder))}")
     print("  bedplate plan inventory    # the other commands are in README.md")
     return 0
