@@ -5,11 +5,14 @@ are created in the namespace of one team, of four teams in turn, where Kueue adm
 their nodes, and in one that is no team's. The clock runs from the first job to the last binding;
 nothing is ever started. On a machine whose processors are all in use the pace is that of the CPU a
 job takes, which is counted too, by program.
-`python -m tests.benchmarks.queueing [JOBS]` prints the figures alone.
+`python -m tests.benchmarks.queueing` prints the figures. With `--own` controllers and scheduler
+have their own limits of requests, as in a cluster that the stack sets up; `--jobs 300` is far more
+than their burst. `--controllers 40` is the same with another limit of each controller.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -19,6 +22,7 @@ from typing import NamedTuple
 
 from tests.benchmarks import spent
 from tests.schedulers.api import eventually
+from tests.schedulers.control_plane import FAST, OWN, Limits
 from tests.schedulers.kueue import RunningKueue, holds, kueue_of
 from tests.schedulers.locks import lock_of
 from tests.schedulers.workloads import job
@@ -37,7 +41,7 @@ class Round(NamedTuple):
     cpu: dict[str, float]
 
 
-def once(kueue: RunningKueue, namespaces: tuple[str, ...], jobs: int) -> Round:
+def once(kueue: RunningKueue, namespaces: tuple[str, ...], jobs: int, pause: float = 0.2) -> Round:
     """Create jobs in these namespaces in turn, and wait until all are bound."""
     api = kueue.api
 
@@ -49,7 +53,7 @@ def once(kueue: RunningKueue, namespaces: tuple[str, ...], jobs: int) -> Round:
     api.create_all(
         job(f"job-{number:04}", namespaces[number % len(namespaces)]) for number in range(jobs)
     )
-    eventually(bound, 600, pause=0.2)
+    eventually(bound, 600, pause)
     took = time.monotonic() - started
     cpu = spent.since(kueue.plane, before, jobs)
     admitted = kueue.workloads(*namespaces)
@@ -59,18 +63,28 @@ def once(kueue: RunningKueue, namespaces: tuple[str, ...], jobs: int) -> Round:
     return Round(jobs / took, cpu)
 
 
-def measure(jobs: int = JOBS) -> tuple[dict[str, float], dict[str, float]]:
+def measure(
+    jobs: int = JOBS,
+    count: int = ROUNDS,
+    limits: Limits = FAST,
+    ways: tuple[str, ...] = tuple(WAYS),
+) -> tuple[dict[str, float], dict[str, float]]:
     """Return jobs a second of each way, their ratio, and the CPU that a job takes."""
     teams = {name: {"gpus": {"pool_a": (GPUS * NODES // len(TEAMS), None)}} for name in TEAMS}
     lock = lock_of({"pool_a": [{}] * NODES}, teams, gpus=GPUS)
-    found: dict[str, list[Round]] = {way: [] for way in WAYS}
-    with kueue_of(lock) as kueue:
+    found: dict[str, list[Round]] = {way: [] for way in ways}
+    # Looking is work of the API server too; where jobs take a minute, once a second is enough.
+    pause = 0.2 if limits is FAST else 1.0
+    with kueue_of(lock, limits=limits) as kueue:
         kueue.plane.namespace(*WAYS[BARE])
-        for namespaces in WAYS.values():
-            once(kueue, namespaces, 20)  # warms caches up, and is not counted
-        for _ in range(ROUNDS):
+        for way in ways:
+            once(kueue, WAYS[way], 20)  # warms caches up, and is not counted
+        for _ in range(count):
             for way, rounds in found.items():
-                rounds.append(once(kueue, WAYS[way], jobs))
+                rounds.append(once(kueue, WAYS[way], jobs, pause))
+                load, last = os.getloadavg()[0], rounds[-1]
+                spent_on = sum(last.cpu.values())
+                print(f"{way}: {last.pace:.2f} a second, {spent_on:.0f} ms of CPU, load {load:.1f}")
     paces = {way: median(one.pace for one in rounds) for way, rounds in found.items()}
     cpu = {
         way: {name: median(one.cpu[name] for one in rounds) for name in rounds[0].cpu}
@@ -94,7 +108,20 @@ def measure(jobs: int = JOBS) -> tuple[dict[str, float], dict[str, float]]:
 
 def main() -> int:
     """Measure and print."""
-    _, ratios = measure(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.queueing")
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--own", action="store_true", help="the programs' own limits; one team")
+    parser.add_argument("--controllers", type=int, help="the same, with requests a second")
+    given = parser.parse_args()
+    limits, ways = FAST, tuple(WAYS)
+    if given.own or given.controllers:
+        limits, ways = OWN, (BARE, ONE)
+    if given.controllers:
+        burst = given.controllers * 3 // 2  # as their own are, 20 and 30
+        flags = (f"--kube-api-qps={given.controllers}", f"--kube-api-burst={burst}")
+        limits = OWN._replace(controllers=flags)
+    _, ratios = measure(given.jobs, given.rounds, limits, ways)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores")
     for label, value in ratios.items():
         print(f"{label:60} {value:10.2f}")

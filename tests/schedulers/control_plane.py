@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import yaml
 
@@ -20,7 +20,30 @@ if TYPE_CHECKING:
 ADMINISTRATORS: Final = "system:masters"
 # There are no kubelets: nobody renews the nodes' leases or removes the taint of a new node.
 WITHOUT_KUBELETS: Final = ("node-ipam-controller", "node-lifecycle-controller")
-FAST: Final = {"qps": 2000, "burst": 4000}
+
+
+class Limits(NamedTuple):
+    """What bounds the requests of controllers and scheduler.
+
+    Attributes:
+        controllers: flags of kube-controller-manager.
+        scheduler: fields of the scheduler's connection.
+        api: flags of kube-apiserver.
+    """
+
+    controllers: tuple[str, ...] = ()
+    scheduler: Mapping[str, int] = {}
+    api: tuple[str, ...] = ()
+
+
+CONNECTION: Final = {"qps": 2000, "burst": 4000}
+FAST: Final = Limits(
+    ("--kube-api-qps=2000", "--kube-api-burst=4000"),
+    CONNECTION,
+    ("--enable-priority-and-fairness=false",),
+)
+#: The programs' own limits: what kubeadm leaves, and the cluster stack with it.
+OWN: Final = Limits()
 
 
 def tool(name: str) -> Path:
@@ -41,6 +64,8 @@ class ControlPlane:
             connection and leader election are set here.
         gates: feature gates of all programs.
         aggregates: whether other API servers, such as Kueue's, learn who asks them.
+        limits: how many requests controllers and scheduler may send, and whether the API server
+            puts them in order.
         api: an administrator's client.
         kubeconfig: an administrator's kubeconfig.
     """
@@ -53,8 +78,10 @@ class ControlPlane:
         api_flags: Sequence[str] = (),
         *,
         aggregates: bool = False,
+        limits: Limits = FAST,
     ) -> None:
         self.folder = folder
+        self._limits = limits
         self.scheduler_config = dict(scheduler_config or {})
         self.gates = dict(gates or {})
         self.authority = Authority(folder)
@@ -176,8 +203,8 @@ class ControlPlane:
                 f"--service-account-signing-key-file={tokens}",
                 "--authorization-mode=Node,RBAC",
                 "--disable-admission-plugins=TaintNodesByCondition",
-                "--enable-priority-and-fairness=false",
                 "--allow-privileged=true",
+                *self._limits.api,
                 *self._gates(),
                 *self._api_flags,
             ],
@@ -203,8 +230,7 @@ class ControlPlane:
                 f"--root-ca-file={self.authority.path}",
                 f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
                 f"--controllers={','.join(['*', *(f'-{name}' for name in WITHOUT_KUBELETS)])}",
-                f"--kube-api-qps={FAST['qps']}",
-                f"--kube-api-burst={FAST['burst']}",
+                *self._limits.controllers,
                 "--leader-elect=false",
                 "--use-service-account-credentials=true",
                 *self._gates(),
@@ -227,10 +253,11 @@ class ControlPlane:
         if config is not None:
             self.scheduler_config = dict(config)
         path = self.folder / "scheduler.yml"
+        kubeconfig = str(self._kubeconfig_of("kube-scheduler"))
         whole = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self._kubeconfig_of("kube-scheduler")), **FAST},
+            "clientConnection": {"kubeconfig": kubeconfig, **self._limits.scheduler},
             "leaderElection": {"leaderElect": False},
             **self.scheduler_config,
         }

@@ -18,7 +18,7 @@ from bedplate.schedulers.kueue import policies, queues, tenancy, webhooks
 from bedplate.schedulers.kueue.configuration import configuration, values
 from bedplate.schedulers.kueue.objects import CONTROLLER, NAMESPACE
 from tests.schedulers.api import APPLY, Api, ApiError, eventually
-from tests.schedulers.control_plane import ControlPlane, tool
+from tests.schedulers.control_plane import FAST, ControlPlane, Limits, tool
 from tests.schedulers.locks import nodes_of
 from tests.schedulers.nodes import add_nodes
 from tests.schedulers.processes import free_port
@@ -230,14 +230,17 @@ class RunningKueue(Controller):
 
 
 @contextlib.contextmanager
-def kueue_of(lock: Lock, *, jobsets: bool = False, places: bool = False) -> Iterator[RunningKueue]:
+def kueue_of(
+    lock: Lock, *, jobsets: bool = False, places: bool = False, limits: Limits = FAST
+) -> Iterator[RunningKueue]:
     """Start a control plane with a lock's nodes, Kueue, and the queues of the lock's teams.
 
-    `jobsets`: the API server has JobSets too; `places`: Kueue serves places in its queues.
+    `jobsets`: the API server has JobSets too; `places`: Kueue serves places in its queues;
+    `limits`: those of the control plane's own programs.
     """
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-kueue-") as folder,
-        ControlPlane(Path(folder), aggregates=places) as plane,
+        ControlPlane(Path(folder), aggregates=places, limits=limits) as plane,
     ):
         started = RunningKueue(plane, lock, places=places)
         if jobsets:

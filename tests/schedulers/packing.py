@@ -15,7 +15,7 @@ from bedplate.packing.state import LABEL
 from bedplate.schedulers.packing_config import NAME, NAMESPACE, configuration
 from bedplate.schedulers.packing_objects import ARCHIVE, archive, objects
 from tests.schedulers.api import Api, eventually
-from tests.schedulers.control_plane import FAST, tool
+from tests.schedulers.control_plane import CONNECTION, tool
 from tests.schedulers.nodes import node
 from tests.schedulers.processes import free_port
 from tests.schedulers.workloads import IMAGE
@@ -47,7 +47,7 @@ class Packing:
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self._kubeconfig()), **FAST},
+            "clientConnection": {"kubeconfig": str(self._kubeconfig()), **CONNECTION},
             **configuration(port=self.port),
         }
         config["leaderElection"] = {**config["leaderElection"], **self.lease}
