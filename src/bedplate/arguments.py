@@ -20,11 +20,19 @@ def path_of(text: str) -> Path:
     return Path(text)
 
 
+def file_of(text: str) -> Path:
+    """Return the path of a file that is there."""
+    path = path_of(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"no such file: {text}")
+    return path
+
+
 def add_authorities(parser: argparse.ArgumentParser) -> None:
     """Add `--ca`, which every command has that asks servers over TLS."""
     parser.add_argument(
         "--ca",
-        type=path_of,
+        type=file_of,
         metavar="FILE",
         help="certificates of the authorities to trust instead of the system's, in PEM",
     )

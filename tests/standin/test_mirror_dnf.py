@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,12 +26,13 @@ from bedplate.bill.web import Web
 from bedplate.lock import load_lock
 from bedplate.mirror import MirrorError, check
 from bedplate.mirror.carry import Carrying
-from bedplate.mirror.packages import filling, held, keys, place, rpm
+from bedplate.mirror.packages import filling, held, keys, place, rpm, running
 from bedplate.mirror.packages.dnf_root import DnfRoot, end_agents
 from bedplate.mirror.packages.wanted import Source, System, Wanted
 from bedplate.mirror.store import Store
 from bedplate.portable.packages import mirror, openpgp
-from tests.substrate.served import served
+from tests.substrate.internet.authority import Authority
+from tests.substrate.served import served, silent
 from tests.substrate.standin import StandIn
 from tests.substrate.standin import rpm as building
 from tests.substrate.standin.signing import PUBLIC, Key
@@ -189,6 +191,38 @@ def agents(root: Path) -> list[str]:
     done = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     return [line for line in lines if line.startswith("gpg-agent ") and f" {root}/" in line]
+
+
+def moved(vendor: Vendor, url: str) -> System:
+    """Return a system that reads the vendor's repository at another address."""
+    system = vendor.system()
+    one = replace(system.sources[0].repository, index=f"{url}/vendor/")
+    return replace(system, sources=(Source(one),))
+
+
+def test_a_repository_behind_an_authority_of_the_sites_own(vendor: Vendor, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    trusted = {vendor.key.fingerprint: openpgp.binary(vendor.key.public)}
+    for name in ("system", "own"):
+        (tmp_path / name).mkdir()
+    with served(vendor.web, authority.context(["127.0.0.1"])) as url:
+        system = moved(vendor, url)
+        with pytest.raises(MirrorError, match="repositories of packages cannot be read"):
+            DnfRoot(tmp_path / "system").prepare(system, trusted)
+        root = DnfRoot(tmp_path / "own", authority.certificate)
+        root.prepare(system, trusted)
+        assert sorted(one.name for one in fetched(root, system)) == FILES
+
+
+def test_a_repository_that_does_not_answer_is_named(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOOK_SECONDS", 1)
+    with silent() as url, pytest.raises(MirrorError) as refused:
+        prepared(tmp_path / "root", vendor, moved(vendor, url))
+    assert str(refused.value).startswith(
+        "packages take too long — rocky-9 — got dnf without an end after 1 s / allowed "
+    )
 
 
 def test_a_stream_that_hosts_do_not_enable_is_not_taken(vendor: Vendor, tmp_path: Path) -> None:

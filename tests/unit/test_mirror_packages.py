@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,13 +26,14 @@ from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.mirror import MirrorError, check, listing
-from bedplate.mirror.packages import deb, filling, held, keys, place
+from bedplate.mirror.packages import deb, filling, held, keys, place, running
 from bedplate.mirror.packages import listed as listed_packages
 from bedplate.mirror.packages.apt_root import AptRoot
 from bedplate.mirror.packages.wanted import Source, System, Wanted, systems
 from bedplate.mirror.store import Store
 from bedplate.portable.packages import openpgp
-from tests.substrate.served import served
+from tests.substrate.internet.authority import Authority
+from tests.substrate.served import served, silent
 from tests.substrate.standin import StandIn
 from tests.substrate.standin import deb as building
 from tests.substrate.standin.signing import PUBLIC, Key
@@ -254,6 +256,26 @@ def test_a_version_that_is_gone_is_named(root: AptRoot, archive: tuple[System, b
     assert "'1:9.0-1' for 'driver' was not found" in text
 
 
+def moved(system: System, url: str) -> System:
+    """Return a system that reads the same archive at another address."""
+    one = replace(system.sources[0].repository, index=url)
+    return replace(system, sources=(Source(one),))
+
+
+def test_an_archive_that_does_not_answer_is_named(
+    archive: tuple[System, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOOK_SECONDS", 1)
+    system, public = archive
+    with silent() as url, pytest.raises(MirrorError) as refused:
+        AptRoot(tmp_path / "debian-12").prepare(
+            moved(system, f"{url}/"), {system.sources[0].repository.fingerprint: public}
+        )
+    assert str(refused.value).startswith(
+        "packages take too long — debian-12 — got apt-get without an end after 1 s / allowed "
+    )
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site, with caches and keys of its own."""
@@ -264,16 +286,51 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def fill(site: Path, store: Store, system: System, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def fill(
+    site: Path,
+    store: Store,
+    system: System,
+    monkeypatch: pytest.MonkeyPatch,
+    ca: Path | None = None,
+) -> list[Any]:
     """Fill a mirror for a site whose lock asks for one system."""
     from bedplate.bill.web import Web
 
     monkeypatch.setattr(filling, "systems", lambda *_: [system])
     client = Web()
     try:
-        return list(filling.fill(site, load_lock(ROOT / "inventories/demo"), store, client))
+        return list(filling.fill(site, load_lock(ROOT / "inventories/demo"), store, client, ca=ca))
     finally:
         client.close()
+
+
+def test_an_archive_behind_an_authority_of_the_sites_own(
+    site: Path,
+    web: tuple[Path, str],
+    archive: tuple[System, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    authority, store = Authority(tmp_path / "tls"), Store(tmp_path / "mirror")
+    with served(web[0], authority.context(["127.0.0.1"])) as url:
+        there = moved(archive[0], f"{url}/archive/")
+        with pytest.raises(MirrorError, match="archives of packages cannot be read"):
+            fill(site, store, there, monkeypatch)
+        assert not (tmp_path / "keys").exists()
+        (one,) = fill(site, store, there, monkeypatch, authority.certificate)
+    assert (one.packages, one.changed) == (3, True)
+
+
+def test_sites_of_one_name_have_a_key_each(
+    site: Path, archive: tuple[System, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `bedplate init` makes them: every inventory has the same name."""
+    other = tmp_path / "other" / site.name
+    other.mkdir(parents=True)
+    for one in (site, other):
+        fill(one, Store(tmp_path / "mirror"), archive[0], monkeypatch)
+    known = [place.load(one) for one in (site, other)]
+    assert len({one.fingerprint for one in known if one}) == 2
 
 
 def test_the_first_fill_makes_a_key_that_the_next_one_uses(

@@ -81,8 +81,6 @@ def run(options: Namespace) -> int:
     Raises:
         BedplateError: the lock cannot be used, or something could not be looked up.
     """
-    if options.ca is not None and not options.ca.is_file():
-        options.usage_error(f"no such file: {options.ca}")
     if options.check_catalogue:
         if options.site is not None:
             options.usage_error("--check-catalogue takes no SITE")

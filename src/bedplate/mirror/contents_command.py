@@ -84,8 +84,6 @@ def run_fill(options: Namespace) -> int:
     Raises:
         BedplateError: the bill cannot be used, something could not be fetched, the disk is full.
     """
-    if options.ca is not None and not options.ca.is_file():
-        options.usage_error(f"no such file: {options.ca}")
     if options.jobs < 1:
         options.usage_error("--jobs must be at least 1")
     site: Path = options.site

@@ -6,7 +6,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import file_of, path_of
 from bedplate.bill import Places, checked_bill
 from bedplate.bill.own import own_of
 from bedplate.bill.web import Own, Web
@@ -43,7 +43,7 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
     parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument(
         "--ca",
-        type=path_of,
+        type=file_of,
         metavar="FILE",
         help="certificates of the authorities to trust for makers' registries, in PEM",
     )
@@ -56,8 +56,6 @@ def run(options: Namespace) -> int:
     Raises:
         BedplateError: the site has no servers of its own, or something did not come there.
     """
-    if options.ca is not None and not options.ca.is_file():
-        options.usage_error(f"no such file: {options.ca}")
     site: Path = options.site
     lock, catalogue = load_lock(site), catalogue_of(site)
     sources = lock.sources

@@ -6,7 +6,6 @@ Nothing of this machine's own packages or sources is looked at, but for its way 
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.packages import pool
+from bedplate.mirror.packages import pool, running
 from bedplate.mirror.packages.pool import Package
 from bedplate.portable.host import Host
 from bedplate.portable.packages import debian
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from bedplate.mirror.packages.wanted import Source, System, Wanted
 
 ARCHITECTURE = "amd64"
-#: How long apt may look at its indexes, and how long it may fetch packages, in seconds.
-LOOK_SECONDS, FETCH_SECONDS = 900, 4 * 3600
 #: Only packages that are asked for at an exact version come from a vendor, as on hosts.
 BEHIND = 1
 #: What of this machine's apt holds here too: how it gets out.
@@ -53,9 +50,15 @@ Dir::Cache "cache";
 
 @dataclass(frozen=True)
 class AptRoot:
-    """A folder in which apt keeps indexes and packages of one system."""
+    """A folder in which apt keeps indexes and packages of one system.
+
+    Attributes:
+        root: the folder.
+        ca: certificates of the authorities to trust instead of this machine's.
+    """
 
     root: Path
+    ca: Path | None = None
 
     @property
     def archives(self) -> Path:
@@ -80,7 +83,8 @@ class AptRoot:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         (self.root / "status").write_text("")
         text = CONFIGURATION.format(root=self.root, architecture=ARCHITECTURE)
-        (self.root / "apt.conf").write_text(text + _way_out())
+        trusted = f'Acquire::https::CAInfo "{self.ca.absolute()}";\n' if self.ca else ""
+        (self.root / "apt.conf").write_text(text + _way_out() + trusted)
         for number, source in enumerate(system.sources):
             one = source.repository
             (etc / f"trusted.gpg.d/{one.fingerprint}.gpg").write_bytes(keys[one.fingerprint])
@@ -88,7 +92,9 @@ class AptRoot:
             if source.origin:
                 pin = f"Package: *\nPin: release o={source.origin}\nPin-Priority: {BEHIND}\n"
                 (etc / f"preferences.d/{number}").write_text(pin)
-        done = self._apt("update", seconds=LOOK_SECONDS, options=("APT::Update::Error-Mode=any",))
+        done = self._apt(
+            "update", seconds=running.LOOK_SECONDS, options=("APT::Update::Error-Mode=any",)
+        )
         if done.returncode:
             raise MirrorError(
                 "archives of packages cannot be read",
@@ -108,7 +114,7 @@ class AptRoot:
         nothing = self.root / "cache/nothing"
         (nothing / "partial").mkdir(parents=True, exist_ok=True)
         where = f"Dir::Cache::archives={nothing}/"
-        done = self._install(wanted, "--print-uris", LOOK_SECONDS, options=(where,))
+        done = self._install(wanted, "--print-uris", running.LOOK_SECONDS, options=(where,))
         if done.returncode:
             raise MirrorError(
                 "packages cannot be had",
@@ -129,7 +135,7 @@ class AptRoot:
         """
         if not pool.lacking(self.archives, debs):
             return
-        done = self._install(wanted, "--download-only", FETCH_SECONDS, quiet=False)
+        done = self._install(wanted, "--download-only", running.FETCH_SECONDS, quiet=False)
         wrong = pool.lacking(self.archives, debs)
         if done.returncode or wrong:
             raise MirrorError(
@@ -167,14 +173,9 @@ class AptRoot:
                 "fill the mirror on a machine with Debian or Ubuntu",
             )
         settings = [part for option in options for part in ("-o", option)]
-        return subprocess.run(
-            [program, "-q", *settings, *words],
-            env={**os.environ, "APT_CONFIG": str(self.root / "apt.conf"), "LC_ALL": "C.UTF-8"},
-            stdout=subprocess.PIPE if quiet else None,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=seconds,
+        own = {"APT_CONFIG": str(self.root / "apt.conf"), "LC_ALL": "C.UTF-8"}
+        return running.run(
+            [program, "-q", *settings, *words], own, self.root.name, seconds, quiet=quiet
         )
 
 

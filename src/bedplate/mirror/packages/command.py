@@ -87,7 +87,7 @@ def fill_and_show(
     """
     web = Web(ca)
     try:
-        for one in fill(site, lock, store, web, more=systems):
+        for one in fill(site, lock, store, web, more=systems, ca=ca):
             state = "written" if one.changed else "up to date"
             print(f"{one.system}: {one.packages} packages, {sized(one.size)}, {state}")
     finally:

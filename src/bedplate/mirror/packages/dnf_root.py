@@ -12,24 +12,22 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.packages import pool
+from bedplate.mirror.packages import pool, running
 from bedplate.mirror.packages.pool import Package
 from bedplate.portable.packages import dnf, openpgp
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
 
     from bedplate.mirror.packages.wanted import System, Wanted
 
-#: How long dnf may look at its indexes, and how long it may fetch packages, in seconds.
-LOOK_SECONDS, FETCH_SECONDS = 900, 4 * 3600
 PLUGIN = Path(__file__).with_name("dnf_listing.py")
 #: dnf verifies packages by this one, and goes without it as far as their signatures.
 PROGRAMS = ("dnf", "rpmkeys")
@@ -54,9 +52,15 @@ best=True
 
 @dataclass(frozen=True)
 class DnfRoot:
-    """A folder in which dnf keeps indexes and packages of one system."""
+    """A folder in which dnf keeps indexes and packages of one system.
+
+    Attributes:
+        root: the folder.
+        ca: certificates of the authorities to trust instead of this machine's.
+    """
 
     root: Path
+    ca: Path | None = None
 
     @property
     def archives(self) -> Path:
@@ -87,7 +91,8 @@ class DnfRoot:
         shutil.copyfile(PLUGIN, self.root / "plugins" / PLUGIN.name)
         release = _release(system)
         text = CONFIGURATION.format(root=self.root, release=release)
-        (self.root / "dnf.conf").write_text(text)
+        authorities = f"sslcacert={self.ca.absolute()}\n" if self.ca else ""
+        (self.root / "dnf.conf").write_text(text + authorities)
         for number, source in enumerate(system.sources):
             one = source.repository
             key = self.root / f"keys/{one.fingerprint}"
@@ -98,7 +103,7 @@ class DnfRoot:
                 f"[source-{number}]\nname={one.index}\nbaseurl={one.index}\n"
                 f"gpgkey=file://{key}\nrepo_gpgcheck={one.signed_index}\n"
             )
-        done = self._dnf(system, "--assumeyes", "makecache", seconds=LOOK_SECONDS)
+        done = self._dnf(system, "--assumeyes", "makecache", seconds=running.LOOK_SECONDS)
         if done.returncode:
             raise MirrorError(
                 "repositories of packages cannot be read",
@@ -117,7 +122,7 @@ class DnfRoot:
         self._enable(system, wanted)
         listed = self._system / "packages.json"
         listed.unlink(missing_ok=True)
-        done = self._install(system, wanted, "--assumeno", seconds=LOOK_SECONDS)
+        done = self._install(system, wanted, "--assumeno", seconds=running.LOOK_SECONDS)
         if dnf.NOTHING_DONE not in done.stdout + done.stderr or not listed.is_file():
             raise _not_had(system, wanted, done)
         rows = json.loads(listed.read_text())
@@ -139,7 +144,7 @@ class DnfRoot:
         """
         pool.lacking(self.archives, packages)
         words = ("--assumeyes", "--downloadonly", f"--downloaddir={self.archives}")
-        done = self._install(system, wanted, *words, seconds=FETCH_SECONDS, quiet=False)
+        done = self._install(system, wanted, *words, seconds=running.FETCH_SECONDS, quiet=False)
         wrong = pool.lacking(self.archives, packages)
         if done.returncode or wrong:
             raise MirrorError(
@@ -161,7 +166,7 @@ class DnfRoot:
         if not streams:
             return
         words = ("--assumeyes", "module", "enable", *streams)
-        done = self._dnf(system, *words, seconds=LOOK_SECONDS)
+        done = self._dnf(system, *words, seconds=running.LOOK_SECONDS)
         if done.returncode:
             raise _not_had(system, wanted, done)
 
@@ -193,15 +198,8 @@ class DnfRoot:
         options += [f"--releasever={_release(system)}", "--color=never"]
         own = {"LC_ALL": "C.UTF-8", "DNF_DISABLE_ALIASES": "1", "TMPDIR": str(self.root / "tmp")}
         try:
-            return subprocess.run(
-                [*alone, "dnf", *options, *words],
-                env={**os.environ, **own},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if quiet else None,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-                timeout=seconds,
+            return running.run(
+                [*alone, "dnf", *options, *words], own, system.name, seconds, quiet=quiet
             )
         finally:
             end_agents(self.root)

@@ -37,11 +37,18 @@ class Filled:
 
 
 def fill(
-    site: Path, lock: Lock, store: Store, web: Web, *, more: Sequence[str] = ()
+    site: Path,
+    lock: Lock,
+    store: Store,
+    web: Web,
+    *,
+    more: Sequence[str] = (),
+    ca: Path | None = None,
 ) -> Iterator[Filled]:
     """Have the mirror hold what the hosts of a site install, and yield each system when it does.
 
     The key is made with the first fill, and `SITE/.bedplate.packages.yml` has its public half.
+    Archives are asked with the authorities in *ca*, or with this machine's.
 
     Raises:
         MirrorError: a system's packages can't be had here, or not whole.
@@ -49,10 +56,12 @@ def fill(
     """
     found = systems(lock, catalogue_of(site), more)
     refuse_others(site, found)
-    key, known = _key(site)
+    held = _kept(site)
     try:
         for system in found:
-            packages = _fetched(system, web)
+            packages = _fetched(_root(system, ca), system, web)
+            held = held or _made(site)
+            key, known = held
             with store.filling():
                 folder = store.place(f"{known.address}/{system.name}")
                 pool.clean(folder)
@@ -60,11 +69,13 @@ def fill(
                 _record(store, f"{known.address}/{system.name}/", folder)
             names = sorted({*known.systems, system.name})
             known = known.model_copy(update={"systems": names})
+            held = key, known
             place.write(site, known)
             size = sum(one.size for one in packages)
             yield Filled(system.name, len(packages), size, changed)
     finally:
-        key.close()
+        if held:
+            held[0].close()
 
 
 def refuse_others(site: Path, found: Sequence[System]) -> None:
@@ -90,9 +101,9 @@ def refuse_others(site: Path, found: Sequence[System]) -> None:
             )
 
 
-def _root(system: System) -> AptRoot | DnfRoot:
+def _root(system: System, ca: Path | None = None) -> AptRoot | DnfRoot:
     root = cache() / "packages" / system.name
-    return DnfRoot(root) if system.format == "rpm" else AptRoot(root)
+    return DnfRoot(root, ca) if system.format == "rpm" else AptRoot(root, ca)
 
 
 def _published(
@@ -104,9 +115,8 @@ def _published(
     return deb.publish(folder, root.archives, packages, key)
 
 
-def _fetched(system: System, web: Web) -> list[Package]:
+def _fetched(root: AptRoot | DnfRoot, system: System, web: Web) -> list[Package]:
     """Fetch all that a system's hosts install, and return it, each once."""
-    root = _root(system)
     root.root.mkdir(parents=True, exist_ok=True)
     with (root.root / "lock").open("w") as lock:
         # A package manager takes one at a time, and another run may be here.
@@ -130,13 +140,17 @@ def _fetched_into(root: AptRoot | DnfRoot, system: System, web: Web) -> list[Pac
     return found
 
 
-def _key(site: Path) -> tuple[keys.SigningKey, place.Place]:
-    """Return the site's key, made where it has none, and what the site says of it."""
-    home = keys.home()
+def _kept(site: Path) -> tuple[keys.SigningKey, place.Place] | None:
+    """Return the site's key and what the site says of it, None before the first fill."""
     known = place.load(site)
-    if known is not None:
-        return keys.SigningKey.kept(home, known.fingerprint, place.path_of(site)), known
-    key = keys.SigningKey.made(home, site.resolve().name)
+    if known is None:
+        return None
+    return keys.SigningKey.kept(keys.home(), known.fingerprint, place.path_of(site)), known
+
+
+def _made(site: Path) -> tuple[keys.SigningKey, place.Place]:
+    """Make the site's key: once packages are there, so that a run that fails before leaves none."""
+    key = keys.SigningKey.made(keys.home(), site.resolve().name)
     return key, place.Place(fingerprint=key.fingerprint, key=key.public())
 
 

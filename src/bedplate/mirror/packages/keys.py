@@ -79,7 +79,8 @@ class SigningKey:
             MirrorError: GnuPG is missing or refuses.
         """
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        words = ["--passphrase", "", "--status-fd", "1", "--quick-generate-key"]
+        # `--yes`: another site of the same name may have its key here too.
+        words = ["--yes", "--passphrase", "", "--status-fd", "1", "--quick-generate-key"]
         said = _gpg(home, *words, f"Bedplate packages of {name}", ALGORITHM, "sign", "never")
         made = [line.split() for line in said.decode().splitlines() if " KEY_CREATED " in line]
         return cls(home, made[0][3])
