@@ -80,6 +80,15 @@ def in_order(problems: Sequence[Problem]) -> list[Problem]:
     )
 
 
+@dataclass(frozen=True)
+class Wrong:
+    """What does not do: the parts of a message that are not about its place."""
+
+    got: str
+    allowed: str
+    fix: str
+
+
 class BedplateError(Exception):
     """Something that the user can put right: all problems at once, sorted by file and line."""
 

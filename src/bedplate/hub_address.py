@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from cryptography import x509
+
+from bedplate.errors import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,15 +21,6 @@ CERTIFICATE: Final = "bedplate_hub.certificate"
 HTTPS: Final = 443
 #: A certificate that ends within this time is reported.
 SOON: Final = timedelta(days=30)
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """Why a certificate does not serve: parts of a message."""
-
-    got: str
-    allowed: str
-    fix: str
 
 
 def state_host(lock: Lock) -> str:

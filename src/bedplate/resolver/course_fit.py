@@ -9,9 +9,9 @@ from bedplate.courses import packing
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Answer, Kind, Places
 from bedplate.courses.sizes import FINEST
+from bedplate.errors import Wrong
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_shares import (
-    Wrong,
     asked_of,
     gpus_of,
     share_of,

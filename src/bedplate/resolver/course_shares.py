@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from bedplate.courses.sizes import Asked, Gpus
+from bedplate.errors import Wrong
 from bedplate.lock.courses import Share
 from bedplate.lock.offers import offers
 from bedplate.resolver.mig_layouts import shapes_of
@@ -28,15 +28,6 @@ SLICES = 7
 OF_GPU, OF_PROCESS = "gpu", "cuda"
 #: Modes that make equal shares of a GPU, all of one size on a host.
 EQUAL = ("time-slicing", "mps", "hami")
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """Why a pool has no such share: as in a refusal."""
-
-    got: str
-    allowed: str
-    fix: str
 
 
 def mebibytes(text: str) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem
+from bedplate.errors import Problem, Wrong
 from bedplate.lock import courses as locked
 from bedplate.lock.model import Quota, Team
 from bedplate.lock.offers import offers
-from bedplate.resolver.course_shares import Wrong, gpus_of, mebibytes, share_of
+from bedplate.resolver.course_shares import gpus_of, mebibytes, share_of
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.site.places import spelt
 
