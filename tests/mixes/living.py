@@ -31,10 +31,12 @@ class Mix:
         subnet: the network's, with its prefix length.
         gateway: this machine's address on it.
         hosts: addresses by name.
-        gpus: hosts with GPUs: those of the one pool.
+        gpus: hosts with GPUs: those of the pool `pool_gpu`.
         groups: further groups with their hosts.
         kubernetes: settings of the cluster beside the demo's.
         gpu: model and count of each host with GPUs.
+        pools: further pools, each with its hosts; they have the same GPUs.
+        settings: of the whole site, beside the demo's.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Mix:
     groups: Mapping[str, Sequence[str]]
     kubernetes: Mapping[str, Any]
     gpu: Mapping[str, Any] = field(default_factory=lambda: GPU)
+    pools: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> SiteCommands:
         """Write inventory, settings and the description of the hardware; return its commands."""
@@ -53,7 +57,9 @@ class Mix:
         members = {
             group: {"hosts": {name: {} for name in names}} for group, names in self.groups.items()
         }
-        pool = {"pool_gpu": {"hosts": {name: {} for name in self.gpus}}}
+        pools = {"pool_gpu": self.gpus, **self.pools}
+        with_gpus = {name for names in pools.values() for name in names}
+        pool = {group: {"hosts": {name: {} for name in names}} for group, names in pools.items()}
         inventory = {
             "hosts": {name: {"ansible_host": address} for name, address in self.hosts.items()},
             "children": {**members, "gpu_pools": {"children": pool}},
@@ -67,11 +73,12 @@ class Mix:
         # The demo's teams have parts of the demo's pools.
         for key in ("bedplate_teams", "bedplate_preset", "bedplate_schedulers"):
             settings.pop(key, None)
-        _dump(site / "group_vars/all.yml", settings)
-        _dump(site / "group_vars/pool_gpu.yml", {"bedplate_gpu": dict(self.gpu)})
+        _dump(site / "group_vars/all.yml", settings | dict(self.settings))
+        for group in pools:
+            _dump(site / f"group_vars/{group}.yml", {"bedplate_gpu": dict(self.gpu)})
         hardware = {
             name: {"address": address, "os": OS}
-            | ({"gpus": dict(self.gpu)} if name in self.gpus else {})
+            | ({"gpus": dict(self.gpu)} if name in with_gpus else {})
             for name, address in self.hosts.items()
         }
         description = folder / f"{self.name}.yml"

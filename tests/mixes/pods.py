@@ -126,12 +126,12 @@ def play(site: SiteCommands, role: str, entry: str) -> str:
     return unwrapped(site.playbook(str(path), check=False).stdout)
 
 
-def mode(site: SiteCommands, *parts: dict[str, Any], **sharing: Any) -> str:
-    """Have the site share its GPUs another way, all alike or some so, and decide it again.
+def mode(site: SiteCommands, *parts: dict[str, Any], pool: str = "pool_gpu", **sharing: Any) -> str:
+    """Have a pool share its GPUs another way, all alike or some so, and decide the site again.
 
     Return what the plan says that this means for hosts.
     """
-    settings = site.site / "group_vars/pool_gpu.yml"
+    settings = site.site / f"group_vars/{pool}.yml"
     content = yaml.safe_load(settings.read_text())
     settings.write_text(yaml.safe_dump(content | {"bedplate_sharing": list(parts) or sharing}))
     if not (site.site / ".bedplate.lock.yml").exists():
