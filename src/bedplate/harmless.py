@@ -16,12 +16,24 @@ _CONTROL: Final = re.compile(
 )
 #: User and password of an address, up to the last @, since a password may have `/` and `#` in it.
 #: The @ before an image's digest is none of them.
-_USER: Final = r"(?<=://)[^\s\"'<>]+(?=@(?!sha256:))"
-#: The value of a setting whose name says that it is secret: in a query, an option, an assignment.
+_USER: Final = r"(?<=://)[^\s\"'<>]{1,1000}(?=@(?!sha256:))"
+_WORD: Final = r"(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key|access[_-]?key)"
+#: What stands before a secret and names it: in a query or an assignment, in JSON or a dictionary,
+#: in a line of a log, an option, a header, and for programs that take user and password in one.
+#: Names have an end, so that no text of a host takes longer than its length is worth.
+_BEFORE: Final = (
+    rf"(?<![\w-])[\w-]{{0,99}}{_WORD}[\w-]{{0,99}}(?:=(?!=)| = )",
+    rf"[\"'][\w-]{{0,99}}{_WORD}[\"'] ?: ?(?!null)",
+    r"(?<!\w)(?:passw(?:or)?d|passphrase): ?",
+    r"[?&](?:sig|signature|key|auth)=",
+    r"(?<![\w-])--[\w-]{0,99}(?:token|passw(?:or)?d|passphrase|api-key) (?!-)",
+    r"(?<![\w-])(?:[\w-]{1,99}-token|x-api-key|(?:set-)?cookie): ?(?=\S*[=\d])",
+    r"(?<!\w)sshpass -p ?",
+    r"(?<!\w)curl [^\n]{0,200}?(?<=\s)(?:-u|--user) ?[^\s:]+:",
+)
 _NAMED: Final = (
-    r"(?i)((?<![\w-])[\w-]*(?:token|passw(?:or)?d|passphrase|secret|api[_-]?key|access[_-]?key)"
-    r"[\w-]*=|(?<!\w)passw(?:or)?d: ?|[?&](?:sig|signature|key|auth)=|(?<!\w)sshpass -p ?)"
-    r"(?:'[^']*'|\"[^\"]*\"|[^\s&\"',;]+)"
+    rf"(?i)({'|'.join(_BEFORE)})"
+    r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s&\"',;}]+)"
 )
 _HEADER: Final = r"(?i)(authorization: ?[a-z]+ |bearer (?=\S{20}))\S+"
 _KEY: Final = r"(?s)-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)"
