@@ -273,7 +273,7 @@ def guard(resources: Iterable[str]) -> list[dict[str, Any]]:
 def claims_guard() -> list[dict[str, Any]]:
     """Return the policy by which pods with claims go to the scheduler that allocates them.
 
-    Volcano binds such a pod and leaves its claims without a device, so that it never starts.
+    Volcano binds such a pod and leaves its claims without a device.
     """
     own = f"object.spec.schedulerName == '{SCHEDULER}'"
     return _policy(
