@@ -22,6 +22,7 @@ import yaml
 
 from bedplate.frameworks import hub_objects
 from tests.environments import python
+from tests.frameworks.claims import asking, publish, with_claims
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import RunningKueue
@@ -255,10 +256,18 @@ def hub_of(
     courses: dict[str, Any],
     gpus: int = 8,
     kubelets_of: Callable[[ControlPlane], KubeletDouble] = doubled,
+    by_claim: dict[str, tuple[int, int]] | None = None,
 ) -> Iterator[RunningHub]:
-    """Run control plane, Kueue and kubelets on one node; yield a hub that is to be started."""
+    """Run control plane, Kueue and kubelets on one node; yield a hub that is to be started.
+
+    `by_claim` are courses whose students claim memory: students and MiB of each, on another node
+    that has one GPU. They are added to the teams and to the courses.
+    """
     order = {"queue": {"order": "StrictFIFO"}}
     lock = lock_of({"pool_class": [{}]}, teams, gpus=gpus, preset=order)
+    if by_claim:
+        lock = with_claims(lock, by_claim)
+        courses |= {name: asking(lock, name) for name in by_claim}
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-hub-") as folder,
         ControlPlane(Path(folder), aggregates=True) as plane,
@@ -267,6 +276,8 @@ def hub_of(
     ):
         kueue = RunningKueue(plane, lock, places=True)
         add_nodes(plane.api, nodes_of(lock))
+        if by_claim:
+            publish(plane.api)
         kueue.configure(lock)
         plane.namespace(hub_objects.NAMESPACE)
         settings = {"zone": "UTC", "sign_in": "native", "admins": ["ada"], "courses": courses}

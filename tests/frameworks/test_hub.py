@@ -9,9 +9,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 
 from bedplate.frameworks import hub_images, hub_objects
 from bedplate.hub import magic
+from bedplate.lock.claims import RESOURCE
+from tests.frameworks.claims import (
+    claimed,
+    counted,
+    refuses_others,
+    takes_a_share,
+    unguarded,
+)
 from tests.frameworks.hub import (
     ACCOUNT,
     PASSWORD,
@@ -38,6 +47,8 @@ TEAMS = {
     "lab": {"gpus": {"pool_class": (1, 0)}, "members": ["bea"]},
     "crowd": {"gpus": {"pool_class": (5, 0)}, "members": ["ada"]},
 }
+#: Students and MiB of each: of the first two one GPU of 15 GiB has room for all, or of one whole.
+BY_CLAIM = {"seminar": (2, 6144), "studio": (1, 3072), "thesis": (1, 0)}
 CROWD = [f"s{number:02}" for number in range(1, 51)]
 
 
@@ -58,7 +69,7 @@ def hub() -> Iterator[RunningHub]:
         "lab": course("lab", members=["bea"]),
         "crowd": course("crowd", members=CROWD),
     }
-    with hub_of(TEAMS, courses) as found:
+    with hub_of(TEAMS, courses, by_claim=BY_CLAIM) as found:
         found.secret("code-intro", CODE)
         found.secret("account-ada", "a-password-of-ada")
         found.secret("account-bea", "a-password-of-bea")
@@ -306,6 +317,63 @@ def test_environments_are_prepared_before_a_lesson(hub: RunningHub) -> None:
     eventually(lambda: states(hub).get("bea") == "ready")
     hub.api("DELETE", "users/bea/server")
     eventually(lambda: "bea" not in hub.servers() and pods(hub, "lab") == {})
+
+
+def test_a_class_by_claims_is_queued_as_any_other(hub: RunningHub) -> None:
+    """Shares of two sizes lie on one GPU; who comes next has a place, and the first that is free.
+
+    The end of the class takes the claims with it.
+    """
+    api, names = hub.plane.api, ("carla", "dan", "erik")
+    hub.api("POST", "users", {"usernames": list(names)})
+    hub.api("POST", "groups/course-seminar")
+    hub.api("POST", "groups/course-seminar/users", {"users": list(names)})
+    hub.api("POST", "users/ada/server", {"profile": "studio-jax"})
+    for count, name in enumerate(names, 1):
+        hub.api("POST", f"users/{name}/server", {"profile": "seminar-jax"})
+        eventually(lambda count=count: len(api.get("workloads", API, "seminar")) == count)
+    wanted = {"ada": "ready", "carla": "ready", "dan": "ready", "erik": "spawn"}
+    eventually(lambda: wanted.items() <= states(hub).items())
+    share = ("gpu-0", "6Gi")
+    assert claimed(api, "seminar") == {"jupyter-carla": share, "jupyter-dan": share}
+    assert claimed(api, "studio") == {"jupyter-ada": ("gpu-0", "3Gi")}
+    shown(hub, "erik", "place 1 of 1")
+    assert (
+        counted(api, hub.kueue.lock, "seminar")
+        == [("pool-claims.claims.seminar", RESOURCE, 1, 0.375)] * 2
+    )
+    hub.api("DELETE", "users/carla/server")
+    eventually(lambda: states(hub).get("erik") == "ready")
+    assert claimed(api, "seminar") == {"jupyter-dan": share, "jupyter-erik": share}
+    hub.settings["courses"]["seminar"]["hours"] = lesson(-timedelta(hours=1), -timedelta(minutes=5))
+    hub.stop(signal.SIGTERM)
+    hub.start()
+    eventually(lambda: pods(hub, "seminar") == {} and claimed(api, "seminar") == {})
+    assert claimed(api, "studio") == {"jupyter-ada": ("gpu-0", "3Gi")}, "another course goes on"
+    # With her notebook gone, its share is to be had on request: by a claim, through the queue.
+    hub.api("DELETE", "users/ada/server")
+    eventually(lambda: pods(hub, "studio") == {})
+    token = hub.api("POST", "users/ada/tokens", {"scopes": ["access:services!service=shares"]})
+    address = f"{hub.settings['service']['shares_url']}/services/shares/studio"
+    headers = {"Authorization": f"token {token['token']}"}
+    asked = {"share": "3Gi", "time": "1h"}
+    told = requests.post(address, json=asked, headers=headers, timeout=60).json()
+    assert told["gets"] == f"1 {RESOURCE}, 0.1875 of a GPU, 3Gi"
+    eventually(lambda: list(claimed(api, "studio").values()) == [("gpu-0", "3Gi")])
+    requests.delete(f"{address}/{told['name']}", headers=headers, timeout=60).raise_for_status()
+    eventually(lambda: claimed(api, "studio") == {})
+    hub.api("POST", "users/ada/server", {"profile": "thesis-jax"})
+    eventually(lambda: claimed(api, "thesis") == {"jupyter-ada": ("gpu-0", "15Gi")})
+    eventually(lambda: states(hub).get("ada") == "ready")
+    hub.api("DELETE", "users/ada/server")
+    eventually(lambda: claimed(api, "thesis") == {})
+
+
+def test_who_is_not_the_hub_claims_nothing(hub: RunningHub) -> None:
+    """Neither a teacher nor the hub itself in another way; without the policies a teacher does."""
+    refuses_others(hub.plane.api, "ada", ACCOUNT)
+    with unguarded(hub.plane.api, hub.kueue.lock):
+        takes_a_share(hub.plane.api, "ada")
 
 
 def test_images_are_kept_on_the_nodes_of_a_pool(hub: RunningHub) -> None:

@@ -124,24 +124,12 @@ def test_claims_have_the_frameworks_memory_in_them() -> None:
     assert quota.guaranteed == 0
 
 
-def test_the_hub_makes_no_claims_yet() -> None:
-    """The proof is there; the plan says that such a course cannot be installed."""
-    plan = planned(answer(T4, {"mode": "dra"}, course(10, 0.1)))
-    (told,) = [str(one) for one in plan.not_installable if "claims" in str(one)]
-    assert (
-        "bedplate_courses[0].share — got claims of 1507Mi for intro: the hub makes none / allowed "
-        "equal shares (time-slicing, mps), MIG instances, or whole GPUs — write mode: "
-        "time-slicing, replicas: 10 in bedplate_sharing of pool_a, or share: {gpus: 1}"
-    ) in told
-    followed = {"mode": "time-slicing", "replicas": 10}
-    assert not planned(answer(T4, followed, course(10, 0.1))).not_installable
-    whole = course(1, {"gpus": 1}, "whole")
-    plan = planned(answer(T4, {"mode": "dra"}, whole))
-    assert not [one for one in plan.not_installable if "bedplate_courses" in (one.key or "")]
+def test_courses_by_claims_are_installable() -> None:
+    """In what is not installable of mode dra here, no course is named."""
     small, large = course(4, {"memory": "1Gi"}), course(2, {"memory": "6Gi"}, "large")
-    plan = planned(answer(T4, {"mode": "dra"}, small, whole, large))
-    keys = [one.key for one in plan.not_installable if one.key and "courses" in one.key]
-    assert keys == ["bedplate_courses[0].share", "bedplate_courses[2].share"]
+    for asked in ([course(10, 0.1)], [small, course(1, {"gpus": 1}, "whole"), large]):
+        plan = planned(answer(T4, {"mode": "dra"}, *asked))
+        assert not [one for one in plan.not_installable if "bedplate_courses" in (one.key or "")]
 
 
 def test_claims_of_several_sizes() -> None:
@@ -321,6 +309,11 @@ def test_the_plan_says_where_the_order_of_students_matters() -> None:
     assert "give each size a pool of its own" in text
     few = [one | {"students": 1} for one in (small, large)]
     assert told(answer(T4, {"mode": "dra"}, *few)) == []
+    lab = {"lab": {"gpus": {"pool_a": {"guaranteed": 2, "borrow": 0}}}}
+    spread = {"name": "classroom", "placement": {"pods": "spread"}}
+    beside = {"bedplate_teams": lab, "bedplate_preset": spread}
+    (text,) = told(answer(T4, {"mode": "dra"}, small, **beside))
+    assert "pool_a: intro, teams fit together (always), but not in every order" in text
     assert told(answer(T4, slicing(0.1), course(20, 0.1), course(20, 0.1, "other"))) == []
 
 

@@ -132,10 +132,13 @@ def test_notebooks_install_from_the_sites_package_mirrors() -> None:
     assert f":env:.index-url='{index}'" in told.stdout
 
 
-def test_shares_by_claim_are_refused() -> None:
-    share = Share(resource="gpu", count=1, memory_mib=2048)
-    with pytest.raises(StackError, match="a course's shares are claims — course intro — got 2048"):
-        hub_settings.settings(lock(share=share), str)
+def test_a_share_by_claim_has_its_template_and_what_the_queue_counts() -> None:
+    share = Share(resource="gpu", count=1, memory_mib=2448, user_mib=2048, user_part=0.125)
+    found = hub_settings.settings(lock(share=share), str)["courses"]["intro"]
+    assert (found["limits"], found["claim"]) == ({"bedplate.io/gpu-share": "1"}, "share-2448mi")
+    (profile,) = found["profiles"]
+    assert profile["about"].startswith("Jax on 2448 MiB of a ")
+    assert profile["environment"]["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.125"
 
 
 def test_oauth_wants_its_secret_from_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from bedplate.lock.claims import RESOURCE
 from bedplate.schedulers.kueue import policies, queues, tenancy
 from bedplate.schedulers.kueue.configuration import configuration, values
+from tests.frameworks.claims import with_claims
 from tests.schedulers.locks import lock_of
 
 GPU = "nvidia.com/gpu"
@@ -18,6 +20,7 @@ TEAMS: dict[str, Any] = {
 }
 #: The flavour of the pool that has racks.
 POOL_A = "pool-a.rack-nvlink-domain"
+TEAMS_OF_CLASS: dict[str, Any] = {"lab": {"gpus": {"pool_class": (1, 0)}}}
 HOSTS = [{"rack": "r1", "nvlink_domain": "d1"}, {"rack": "r1", "nvlink_domain": "d2"}]
 
 
@@ -64,6 +67,28 @@ def test_what_is_guaranteed_to_none_can_be_borrowed() -> None:
     (cohort,) = by_name(queues.objects(lock()), "Cohort").values()
     (group,) = cohort["spec"]["resourceGroups"]
     assert group["flavors"] == [{"name": POOL_A, "resources": [{"name": GPU, "nominalQuota": "4"}]}]
+
+
+def test_a_class_by_claims_is_a_quota_of_claims() -> None:
+    of = with_claims(lock_of({"pool_class": [{}]}, TEAMS_OF_CLASS), {"seminar": (2, 6144)})
+    objects = queues.objects(of)
+    (group,) = by_name(objects, "ClusterQueue")["seminar"]["spec"]["resourceGroups"]
+    (only,) = group["flavors"]
+    assert only["name"] == "pool-claims.claims.seminar"
+    quotas = {one["name"]: one["nominalQuota"] for one in only["resources"]}
+    assert quotas == {RESOURCE: "2", GPU: "0"}
+    assert all(one["borrowingLimit"] == "0" for one in only["resources"])
+    flavor = by_name(objects, "ResourceFlavor")["pool-claims.claims.seminar"]
+    assert flavor["spec"] == {"nodeLabels": {"bedplate.io/pool": "pool_claims"}}, "no topology"
+    (made,) = by_name(objects, "ResourceClaimTemplate")
+    assert made == "seminar/share-6144mi"
+    assert configuration(of)["resources"]["deviceClassMappings"] == [
+        {"name": RESOURCE, "deviceClassNames": ["gpu-memory.nvidia.com"]}
+    ]
+    assert "deviceClassMappings" not in configuration(lock())["resources"]
+    # Nothing of the pool's whole GPUs is lent to teams: claims may be on any of them.
+    (cohort,) = by_name(objects, "Cohort").values()
+    assert "pool-claims" not in str(cohort["spec"])
 
 
 def test_each_namespace_of_a_team_has_the_same_queue() -> None:

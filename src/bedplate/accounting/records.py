@@ -23,6 +23,9 @@ USER: Final = "bedplate.io/user"
 HUB: Final = "system:serviceaccount:bedplate-hub:"
 STUDENT: Final = "hub.jupyter.org/username"
 
+#: In the name of a flavour, between its pool and the course whose claims it is of.
+CLAIMS: Final = ".claims."
+
 #: GPUs that one unit of a resource is, by pool (as flavours are named) and resource.
 Units = dict[str, dict[str, float]]
 
@@ -209,6 +212,7 @@ def _amounts(workload: Mapping[str, Any], units: Units) -> list[Amount]:
                     if "/" in resource:
                         asked = int(parse(quantity)) * int(group.get("count", 1))
                         counts["", resource] = counts.get(("", resource), 0) + asked
+            counts |= _claimed(workload, group, units)
     return [
         Amount(flavor, resource, count, round(count * _unit(units, flavor, resource), 6))
         for (flavor, resource), count in sorted(counts.items())
@@ -216,12 +220,29 @@ def _amounts(workload: Mapping[str, Any], units: Units) -> list[Amount]:
     ]
 
 
+def _claimed(
+    workload: Mapping[str, Any], group: Mapping[str, Any], units: Units
+) -> dict[tuple[str, str], int]:
+    """Return the shares that students of a course claim; its namespace has the course's name."""
+    claims = [
+        one
+        for one in group["template"]["spec"].get("resourceClaims") or []
+        if "resourceClaimTemplateName" in one
+    ]
+    course = f"{CLAIMS}{workload['metadata']['namespace']}"
+    flavor = next((name for name in units if name.endswith(course)), None)
+    if not claims or flavor is None:
+        return {}
+    (resource,) = units[flavor]
+    return {(flavor, resource): len(claims) * int(group.get("count", 1))}
+
+
 def _unit(units: Units, flavor: str, resource: str) -> float:
     """Return the GPUs of a unit; of a flavour that is not known the first that has the resource.
 
     A pool's flavours have its name, with a point and more behind it where its placement changed.
     """
-    pool = flavor.partition(".")[0]
+    pool = flavor if flavor in units else flavor.partition(".")[0]
     if resource in units.get(pool, {}):
         return units[pool][resource]
     return next((of[resource] for of in units.values() if resource in of), 1.0)

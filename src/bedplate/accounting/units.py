@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.lock.claims import RESOURCE, by_claim, flavor, template
 from bedplate.lock.offers import offered, offers
 from bedplate.simulation.of_lock import instances
 
@@ -13,18 +14,36 @@ if TYPE_CHECKING:
     from bedplate.accounting.records import Units
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
+    from bedplate.lock.courses import Course
     from bedplate.lock.model import Pool
 
 PROFILE: Final = re.compile(r"\.(?P<gib>[0-9]+)gb")
 
 
 def units(lock: Lock, catalogue: Catalogue) -> Units:
-    """Return GPUs by unit, by pool and resource. A share is its part of the GPU."""
-    return {
+    """Return GPUs by unit, by pool and resource. A share is its part of the GPU.
+
+    Shares by claim are of one course's size, and by that course's flavour.
+    """
+    found = {
         flavored(name): {resource: _unit(pool, resource, catalogue) for resource in offers(pool)}
         for name, pool in sorted(lock.pools.items())
         if offers(pool) and pool.expects is not None and pool.expects.by != "slurm"
     }
+    for name, course in by_claim(lock).items():
+        gpus = float(claimed(lock, course, catalogue)["gpus"])
+        found[flavor(name, course.pool)] = {RESOURCE: gpus}
+    return found
+
+
+def claimed(lock: Lock, course: Course, catalogue: Catalogue) -> dict[str, Any]:
+    """Return what a student's claim is, as `annotation` does, with the template to claim by.
+
+    Its part of the GPU is that of the memory.
+    """
+    whole, memory = _memory(lock.pools[course.pool], "", 1, catalogue), course.share.memory_mib
+    gpus = round((memory or 0) / whole, 6) if whole else 1.0
+    return {"gpus": gpus, "most": 1, "memory_mib": memory, "claim": template(course)}
 
 
 def flavored(pool: str) -> str:

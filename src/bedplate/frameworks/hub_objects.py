@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import bedplate.hub
 from bedplate import cel
 from bedplate.hub import magic
-from bedplate.schedulers.kueue.objects import ABOUT, TEAM_LABEL
+from bedplate.schedulers.kueue.objects import ABOUT, HUB_ACCOUNT, TEAM_LABEL
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PROXY: Final = "proxy"
 PUBLIC: Final = "proxy-public"
 SECRETS: Final = "hub"
 #: The hub's account as the API server names it; only it makes students' pods.
-ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{HUB}"
+ACCOUNT: Final = HUB_ACCOUNT
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 ADMISSION: Final = "admissionregistration.k8s.io/v1"
 HUB_PORT: Final = 8081

@@ -8,8 +8,7 @@ import hmac
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.frameworks import hub_objects, volumes
-from bedplate.portable.message import problem
-from bedplate.stackconfig import StackError
+from bedplate.lock import claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,11 +34,7 @@ def courses_of(lock: Lock) -> dict[str, Course]:
 
 
 def settings(lock: Lock, image: Callable[[str], str]) -> dict[str, Any]:
-    """Return the content of the hub's file; `image` finds an image by the catalogue's name.
-
-    Raises:
-        StackError: a course's shares are claims, which the hub does not ask for yet.
-    """
+    """Return the content of the hub's file; `image` finds an image by the catalogue's name."""
     hub = _hub(lock)
     given = {"oauth": hub.oauth, "lti": hub.lti}.get(hub.sign_in)
     told = given.model_dump() if given else {}
@@ -68,20 +63,10 @@ def _hub(lock: Lock) -> Hub:
 
 
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
-    if course.share.memory_mib is not None:
-        raise StackError(
-            problem(
-                "a course's shares are claims",
-                f"course {name}",
-                f"{course.share.memory_mib} MiB by claim",
-                "shares by resource",
-                f"choose another sharing mode for {course.pool}, or a whole GPU each",
-            )
-        )
     data = volumes.of_course(lock, name)
     frameworks = [one.partition("-")[0] for one in course.frameworks] or [BASE]
     return {
-        "limits": {course.share.resource: str(course.share.count)},
+        **asked(course),
         "hours": course.hours,
         "idle_timeout": course.idle_timeout_s,
         "students": course.students,
@@ -108,6 +93,13 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
     }
 
 
+def asked(course: Course) -> dict[str, Any]:
+    """Return what a student's pod asks for, as the hub's file has it."""
+    if course.share.memory_mib is None:
+        return {"limits": {course.share.resource: str(course.share.count)}}
+    return {"limits": {claims.RESOURCE: "1"}, "claim": claims.template(course)}
+
+
 def about(lock: Lock, course: Course, framework: str) -> str:
     """Return what a student gets, with the numbers."""
     pool, count = lock.pools[course.pool], course.share.count
@@ -116,6 +108,8 @@ def about(lock: Lock, course: Course, framework: str) -> str:
     each = (
         f"{count} x {model}" if replicas is None else f"{count} of {replicas} shares of a {model}"
     )
+    if course.share.memory_mib is not None:
+        each = f"{course.share.memory_mib} MiB of a {model}"
     memory = f", {course.share.user_mib} MiB for your program" if course.share.user_mib else ""
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
     return f"{framework.capitalize()} on {each}{memory}{home}."

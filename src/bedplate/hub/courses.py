@@ -36,14 +36,17 @@ class Profile:
 class Course:
     """A course of the site; `name` is also that of its namespace and ClusterQueue.
 
-    `limits` are the extended resources of a student's pod by name, `volumes` and `mounts` are as
-    Kubernetes has them, with `{username}` for who it is. `material` is the command that fetches it.
+    `limits` are the extended resources of a student's pod by name. With a `claim`, the name of a
+    template, the pod claims by that, and `limits` are what its queue counts. `volumes` and `mounts`
+    are as Kubernetes has them, with `{username}` for who it is. `material` is the command that
+    fetches it.
     """
 
     name: str
     zone: str
     profiles: list[Profile]
     limits: dict[str, str]
+    claim: str = ""
     hours: list[str] = field(default_factory=list)
     idle_timeout: float = 1800
     members: list[str] = field(default_factory=list)

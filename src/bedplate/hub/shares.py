@@ -69,6 +69,7 @@ class Offer:
         memory_mib: of one unit; None where it is not known.
         most: units that one container can have.
         labels: of the pool's nodes.
+        claim: the template by which a container claims it; empty where it is a resource.
     """
 
     resource: str
@@ -76,6 +77,7 @@ class Offer:
     memory_mib: int | None
     most: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    claim: str = ""
 
     def __str__(self) -> str:
         memory = f" ({_memory(self.memory_mib)})" if self.memory_mib else ""
@@ -138,7 +140,14 @@ def _offers(flavor: Mapping[str, Any], resources: list[str]) -> list[Offer]:
     units = json.loads(_annotation(flavor, UNITS) or "{}")
     labels = flavor["spec"].get("nodeLabels") or {}
     return [
-        Offer(name, float(one["gpus"]), one.get("memory_mib"), int(one["most"]), labels)
+        Offer(
+            name,
+            float(one["gpus"]),
+            one.get("memory_mib"),
+            int(one["most"]),
+            labels,
+            one.get("claim", ""),
+        )
         for name, one in units.items()
         if name in resources
     ]
@@ -204,11 +213,15 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
     labels = {LABEL: "asked"}
     annotations = {ASKED: request.text, **({STUDENT: request.user} if request.user else {})}
     amount = {offer.resource: str(count)}
+    resources: Object = {"requests": amount, "limits": amount}
+    claims = [{"name": "gpu", "resourceClaimTemplateName": offer.claim}] if offer.claim else []
+    if claims:
+        resources = {"claims": [{"name": "gpu"}]}
     container: Object = {
         "name": "share",
         "image": request.image,
         "command": list(request.command) or ["sleep", str(request.length)],
-        "resources": {"requests": amount, "limits": amount},
+        "resources": resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -254,6 +267,7 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
                     "terminationGracePeriodSeconds": 5,
                     "nodeSelector": dict(offer.labels),
                     "containers": [container],
+                    **({"resourceClaims": claims} if claims else {}),
                 },
             },
         },

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 COURSE: Final = "bedplate.io/course"
 #: The profile, for a hub that takes the pod up.
 CHOSEN: Final = "bedplate.io/profile"
+#: A claim of a pod, by its own name for it.
+GPU: Final = "gpu"
 IDENTITY: Final = "JUPYTERHUB_API_TOKEN"
 #: From admission to a notebook that answers: images of 20 GB take their time.
 START_WITHIN: Final = 1800
@@ -111,14 +113,15 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return found
 
     def _override(self, course: Course, profile: Any) -> dict[str, Any]:
+        limits = {} if course.claim else course.limits
         return {
             "namespace": course.name,
             "image": profile.image,
             "environment": profile.environment,
             "extra_labels": {COURSE: course.name},
             "extra_annotations": {CHOSEN: profile.slug},
-            "extra_resource_limits": course.limits,
-            "extra_resource_guarantees": course.limits,
+            "extra_resource_limits": limits,
+            "extra_resource_guarantees": limits,
             "volumes": course.volumes,
             "volume_mounts": course.mounts,
             "lifecycle_hooks": prepare.at_start(course),
@@ -150,14 +153,14 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
 
     async def _start(self) -> str:
         """Make the pod or take up the one that is there, wait for it, and return its address."""
-        await self._chosen()
+        course = await self._chosen()
         # Whatever happens to the hub from here on, the next one looks in the right namespace.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
         await asyncio.gather(self._start_watching_pods(), self._start_watching_events())
         if events := self.events:
             self._last_event = events[-1]["metadata"]["uid"]
-        pod = await self.get_pod_manifest()
+        pod = claiming(await self.get_pod_manifest(), course.claim)
         await exponential_backoff(
             lambda: self._make_create_pod_request(pod, self.k8s_api_request_timeout),
             f"pod {self.namespace}/{self.pod_name} was not made",
@@ -313,6 +316,18 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             if pod is not None and pod["status"].get("phase") == "Pending":
                 return 0
         return status
+
+
+def claiming(pod: Any, template: str) -> Any:
+    """Return a pod whose notebook claims by a template; without one as it is.
+
+    KubeSpawner's `extra_container_config` would replace what the notebook has of CPU and memory.
+    """
+    if template:
+        pod.spec.resource_claims = [{"name": GPU, "resourceClaimTemplateName": template}]
+        (notebook,) = (one for one in pod.spec.containers if one.name == "notebook")
+        notebook.resources.claims = [{"name": GPU}]
+    return pod
 
 
 def waits(pod: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.courses.hours import together
-from bedplate.courses.packing import Kind, in_any_order
+from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_fit import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS
@@ -60,12 +60,16 @@ def _order(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Ite
             its, size = sizes.setdefault(course.share.resource, {}), room.size(course.share)
             its[size] = its.get(size, 0) + course.students
         for resource, numbers in sizes.items():
-            if room.gpus.mode == "none" and (own := room.teams.get(resource)):
-                numbers[1] = numbers.get(1, 0) + own
+            places, among = room.places(resource), list(names)
+            if own := room.teams.get(resource):
+                each = (room.gpus.memory or 0) if room.gpus.mode == "dra" else 1
+                numbers[each] = numbers.get(each, 0) + own
+                if room.gpus.mode == "dra":  # nothing keeps claims off the GPUs that are a team's
+                    places, among = Places(room.gpus.count, places.has), [*among, "teams"]
             kinds = [Kind(number, (size,)) for size, number in sorted(numbers.items())]
-            if len(kinds) < 2 or in_any_order([room.places(resource)], kinds):
+            if len(kinds) < 2 or in_any_order([places], kinds):
                 continue
-            text = f"{', '.join(names)} fit together ({when}), but not in every order"
+            text = f"{', '.join(among)} fit together ({when}), but not in every order"
             hint = "give each size a pool of its own, or leave more room: nothing moves a share"
             yield Notice(text, pool, hint=hint)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem, Wrong
+from bedplate.errors import Wrong
 from bedplate.lock import courses as locked
 from bedplate.lock.model import Quota, Team
 from bedplate.lock.offers import offers
 from bedplate.resolver.course_shares import gpus_of, mebibytes, share_of
 from bedplate.resolver.explanations import refused, unknown
-from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.errors import Problem
     from bedplate.lock.model import Pool
     from bedplate.site import Site, SiteHost
     from bedplate.site.courses import Course
@@ -99,38 +98,12 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
     )
 
 
-def claims(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
-    """Yield a problem for each course whose shares are claims, which the hub does not make yet."""
-    host = first(site)
-    for index, course in enumerate(of(site)):
-        share = lock.cluster.courses[course.name].share if lock.cluster else None
-        if share is None or share.memory_mib is None:
-            continue
-        path: KeyPath = (KEY, index, "share")
-        place, pool = host.places.of(path), course.pool
-        gpus = gpus_of(lock.pools[pool], len(site.pools[pool]), catalogue)
-        equal = (gpus.memory or 0) // share.memory_mib
-        sliced = f"mode: time-slicing, replicas: {equal}"
-        other = f"{sliced} in bedplate_sharing of {pool}, or " if equal > 1 else ""
-        yield Problem(
-            "not installable by this version",
-            place.file,
-            place.line,
-            place.column,
-            spelt(path),
-            f"claims of {share.memory_mib}Mi for {course.name}: the hub makes none",
-            "equal shares (time-slicing, mps), MIG instances, or whole GPUs",
-            f"write {other}share: {{gpus: 1}}",
-            "installable",
-        )
-
-
 def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
     """Return the team of each course: its quota is the whole class, and it borrows nothing.
 
     Only teachers may do in its namespace what members of teams may: who may open a shell in any pod
     there would read the home of every student. Students come by the hub.
-    Claims by memory are no quota of Kueue's: what a course claims so is counted by the scheduler.
+    What a course claims by memory is no quota of whole GPUs: the queue counts its claims.
     """
     return {
         name: Team(

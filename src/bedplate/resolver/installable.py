@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, in_order
-from bedplate.resolver import courses
 from bedplate.resolver.wishes import named, schedulers
 from bedplate.site.places import spelt
 
@@ -49,8 +48,6 @@ PARTS: dict[str, KeyPath] = {
 }
 #: A driver that nobody named, whose packages may not exist under their names.
 UNCONFIRMED = "unconfirmed"
-#: The part that each course has its own problem for.
-CLAIMS = "course_claims"
 #: Dimensions whose values are the setting's own.
 PLAIN = {"os", "kind", "source", "sharing", "runtime", "cni", "sources", "addon", "part"}
 
@@ -72,9 +69,6 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
         dimension, _, value = part.partition(" ")
         if dimension == UNCONFIRMED:
             yield _unconfirmed(site.pools[name][0], lock.pools[name], value)
-            continue
-        if value == CLAIMS:
-            yield from courses.claims(site, lock, catalogue)
             continue
         host = _host(site, name, dimension, value)
         path = _path(dimension, value)

@@ -194,8 +194,6 @@ def _plan(
         further = []
         if part.preset and part.preset.placement.extender:  # no pool's GPUs are the extender's yet
             further.append("part extender")
-        if any(course.share.memory_mib is not None for course in classes.values()):
-            further.append("part course_claims")  # the hub makes no claims yet
         part = part.model_copy(update={"not_yet": [*part.not_yet, *further]})
     wished = cluster.host.wishes.bedplate_sources
     url = wished.url.rstrip("/") if wished.url else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
+from bedplate.schedulers.kueue import claims
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object
 from bedplate.schedulers.kueue.queues import places_nodes, preset_of
 from bedplate.site.load import NODES
@@ -55,6 +56,8 @@ def configuration(lock: Lock) -> Object:
         # Teams have quotas of GPUs. Processors and memory are the nodes' matter.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
     }
+    if mapped := claims.mappings(lock):
+        found["resources"]["deviceClassMappings"] = mapped
     if preset_of(lock).queue.fair_sharing:
         found["fairSharing"] = {"preemptionStrategies": [STRATEGY]}
     if not places_nodes(lock):

@@ -11,11 +11,13 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from bedplate import cel
+from bedplate.lock.claims import by_claim
 from bedplate.lock.offers import offers
 from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue import classes, users
+from bedplate.schedulers.kueue import claims, classes, users
 from bedplate.schedulers.kueue.objects import (
     CONTROLLER,
+    HUB_ACCOUNT,
     QUEUE,
     QUEUE_LABEL,
     TEAM_LABEL,
@@ -27,6 +29,7 @@ from bedplate.schedulers.kueue.queues import pools_of, teams_of
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
+    from bedplate.schedulers.kueue.users import Kinds
 
 VERSION: Final = "admissionregistration.k8s.io/v1"
 GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
@@ -51,7 +54,6 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
     """Return the policies with their bindings; none where there are no teams."""
     if not teams_of(lock):
         return []
-    domains = sorted({resource.partition("/")[0] for resource in _resources(lock)})
     return [
         *_policy(
             "bedplate-own-queue",
@@ -96,7 +98,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
                 f"label it {QUEUE_LABEL}: {QUEUE}, and give it no owner and no node",
             ),
             variables={
-                "gpus": gpus("object.spec", domains),
+                "gpus": gpus("object.spec", lock),
                 "held": "has(object.spec.schedulingGates) && "
                 f"object.spec.schedulingGates.exists(g, g.name == '{GATES[0]}')",
             },
@@ -115,7 +117,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
                 "jobs that wait for their quota",
                 f"label it {QUEUE_LABEL}: {QUEUE}",
             ),
-            variables={"gpus": gpus("object.spec.template.spec", domains)},
+            variables={"gpus": gpus("object.spec.template.spec", lock)},
         ),
         *_policy(
             "bedplate-queue-starts-jobs",
@@ -138,22 +140,44 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
             "object.spec.schedulingGates.exists(g, g.name == gate)))",
             _by_hand("pod {object.metadata.name}", "a hold lifted by"),
         ),
-        *_policy(
-            "bedplate-counted-claims",
-            "GPUs are asked for by the resource that the queue counts.",
-            [("", "v1", ("pods",))],
-            CREATE,
-            "!has(object.spec.resourceClaims) || size(object.spec.resourceClaims) == 0",
-            cel.message(
-                "pod with resource claims",
-                NAMESPACE,
-                "{object.spec.resourceClaims[0].name}",
-                ", ".join(_resources(lock)),
-                "ask for GPUs by the resource: the queue does not count claims",
-            ),
-        ),
+        *_claims(lock),
         *classes.objects(lock, catalogue),
         *users.objects(lock, catalogue),
+    ]
+
+
+def _claims(lock: Lock) -> list[Object]:
+    """Return who may claim: where courses do, the hub for their students, and nothing else.
+
+    Pods of the hub's Jobs are made by the controller, which makes those of anybody's: so Jobs with
+    claims are the hub's alone.
+    """
+    courses = bool(by_claim(lock))
+    fix = "ask for GPUs by the resource: the queue does not count claims"
+    if courses:
+        fix = "ask for GPUs by the resource, or in the hub: it alone claims, for its students"
+
+    def policy(name: str, about: str, noun: str, spec: str, *excepted: str) -> list[Object]:
+        expression = " || ".join([f"!{claims.asks(spec)}", *excepted])
+        got, allowed = f"{{{spec}.resourceClaims[0].name}}", ", ".join(_resources(lock))
+        kinds: Kinds = (("batch", "v1", ("jobs",)),) if noun == "job" else (("", "v1", ("pods",)),)
+        said = cel.message(f"{noun} with resource claims", NAMESPACE, got, allowed, fix)
+        operations = BOTH if noun == "job" else CREATE
+        return _policy(name, about, kinds, operations, expression, said)
+
+    about = "GPUs are asked for by the resource that the queue counts."
+    if not courses:
+        return policy("bedplate-counted-claims", about, "pod", "object.spec")
+    makers = _list([HUB_ACCOUNT, JOB_CONTROLLER])
+    right = claims.by_template(lock, "object.spec")
+    pods = f"(request.userInfo.username in {makers} && {right})"
+    spec = "object.spec.template.spec"
+    before = "oldObject != null && oldObject.spec.template.spec"
+    same = f"({before}.?resourceClaims == {spec}.?resourceClaims)"
+    jobs = f"({claims.of_hub()} && {claims.by_template(lock, spec)})"
+    return [
+        *policy("bedplate-counted-claims", about, "pod", "object.spec", pods),
+        *policy("bedplate-counted-claims-of-jobs", about, "job", spec, same, jobs),
     ]
 
 
@@ -176,12 +200,17 @@ def _list(names: list[str] | tuple[str, ...]) -> str:
     return json.dumps(list(names))
 
 
-def gpus(spec: str, domains: list[str]) -> str:
-    """Return the expression that says whether a pod's specification asks for GPUs."""
+def gpus(spec: str, lock: Lock) -> str:
+    """Return the expression that says whether a pod's specification asks for GPUs.
+
+    Claims count where courses have some; elsewhere they are refused.
+    """
+    domains = sorted({resource.partition("/")[0] for resource in _resources(lock)})
     one = " || ".join(f"r.startsWith('{domain}/')" for domain in domains) or "false"
     asks = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(r, {one})"
     first = f"has({spec}.initContainers) && {spec}.initContainers.exists(c, {asks})"
-    return f"({spec}.containers.exists(c, {asks})) || ({first})"
+    claimed = f" || {claims.asks(spec)}" if by_claim(lock) else ""
+    return f"({spec}.containers.exists(c, {asks})) || ({first}){claimed}"
 
 
 def _policy(

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from bedplate.accounting.units import annotation
 from bedplate.catalogue import load_catalogue
 from bedplate.hub.shares import UNITS
+from bedplate.lock.claims import by_claim, in_pools_of_claims
 from bedplate.lock.model import Quota
 from bedplate.lock.offers import offered, offers
 from bedplate.presets.model import PLAIN, Preset
+from bedplate.schedulers.kueue import claims
 from bedplate.schedulers.kueue.objects import (
     COHORT,
     QUEUE,
@@ -66,7 +68,7 @@ def places_nodes(lock: Lock) -> bool:
 
 
 def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
-    """Return everything that lies in Kueue's API, in the order in which it is needed."""
+    """Return everything that queues are, in the order in which it is needed."""
     return [
         *topologies(lock),
         *flavors(lock, catalogue),
@@ -74,6 +76,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
         *cohort(lock),
         *(cluster_queue(lock, name) for name in teams_of(lock)),
         *local_queues(lock),
+        *claims.templates(lock),
     ]
 
 
@@ -122,6 +125,7 @@ def flavors(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
         flavor = made("ResourceFlavor", flavor_name(lock, pool), about, labels=labels, spec=spec)
         flavor["metadata"]["annotations"][UNITS] = annotation(lock, pool, catalogue)
         yield flavor
+    yield from claims.flavors(lock, catalogue)
 
 
 def priority_classes(lock: Lock) -> Iterator[Object]:
@@ -182,7 +186,9 @@ def cohort(lock: Lock) -> Iterator[Object]:
     if not teams:
         return
     free: dict[str, dict[str, Object]] = {}
-    for pool in pools_of(lock):
+    # Whole GPUs that are lent would be missing for claims, which are counted by themselves.
+    claimed = {one.pool for one in by_claim(lock).values()}
+    for pool in [one for one in pools_of(lock) if one not in claimed]:
         for resource, total in offered(lock, pool).items():
             parts = [team.gpus[pool] for team in teams.values() if _has(team, pool)]
             quotas = [part[resource] for part in parts if resource in part]
@@ -199,6 +205,7 @@ def _has(team: Team, pool: str) -> bool:
 
 def cluster_queue(lock: Lock, name: str) -> Object:
     """Return the queue of a team: its guarantee, what it may borrow, and whom it may stop."""
+    course = in_pools_of_claims(lock).get(name)
     team, preset = teams_of(lock)[name], preset_of(lock)
     # All pools are named: what a queue doesn't name, Kueue doesn't count.
     nothing = Quota(guaranteed=0, borrow=0)
@@ -209,11 +216,12 @@ def cluster_queue(lock: Lock, name: str) -> Object:
         }
         for pool in pools_of(lock)
     }
+    resources = sorted({one for of in quotas.values() for one in of})
     spec: Object = {
         "cohortName": COHORT,
         "queueingStrategy": preset.queue.order,
         "namespaceSelector": {"matchLabels": {TEAM_LABEL: name}},
-        "resourceGroups": groups(quotas),
+        "resourceGroups": claims.groups(lock, name, resources) if course else groups(quotas),
         "preemption": {
             "reclaimWithinCohort": preset.queue.reclaim,
             "withinClusterQueue": preset.queue.preemption,
@@ -223,7 +231,8 @@ def cluster_queue(lock: Lock, name: str) -> Object:
         "fairSharing": {"weight": format(team.weight, "g")},
     }
     labels = {TEAM_LABEL: name}
-    return made("ClusterQueue", name, _about(name, team), labels=labels, spec=spec)
+    about = claims.about(name, course) if course else _about(name, team)
+    return made("ClusterQueue", name, about, labels=labels, spec=spec)
 
 
 def _quota(quota: Quota) -> Object:

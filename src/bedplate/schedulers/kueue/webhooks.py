@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bedplate.lock.offers import offers
 from bedplate.schedulers.kueue.objects import QUEUE_LABEL, Object
 from bedplate.schedulers.kueue.policies import gpus
-from bedplate.schedulers.kueue.queues import pools_of
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -30,8 +28,6 @@ HOOKS: Final = {
 
 def patch(lock: Lock) -> Object:
     """Return the fields that the chart's object gets in addition."""
-    resources = {name for pool in pools_of(lock) for name in offers(lock.pools[pool])}
-    domains = sorted({name.partition("/")[0] for name in resources})
     named = f"(has(object.metadata.labels) && '{QUEUE_LABEL}' in object.metadata.labels)"
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -43,7 +39,7 @@ def patch(lock: Lock) -> Object:
                 "matchConditions": [
                     {
                         "name": "asks-for-gpus-or-names-a-queue",
-                        "expression": f"{named} || {gpus(where, domains)}",
+                        "expression": f"{named} || {gpus(where, lock)}",
                     }
                 ],
             }

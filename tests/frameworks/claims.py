@@ -1,0 +1,148 @@
+"""A pool of mode dra for the hub: one node with one GPU of 15 GiB, and courses that claim of it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.accounting.records import seen
+from bedplate.accounting.units import units
+from bedplate.catalogue import load_catalogue
+from bedplate.frameworks import hub_settings
+from bedplate.lock.model import Lock
+from bedplate.resolver import courses as decided
+from bedplate.schedulers import dra
+from bedplate.schedulers.kueue import policies
+from tests.schedulers.api import Api, ApiError, eventually
+from tests.schedulers.dra import VERSION, claim, pod, resource_slice, template
+from tests.schedulers.kueue import API as KUEUE
+from tests.schedulers.nodes import GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+POOL, NODE = "pool_claims", "pool-claims-0"
+MODEL = "t4-16gb"
+
+
+def with_claims(lock: Lock, courses: Mapping[str, tuple[int, int]]) -> Lock:
+    """Return a lock with the pool, and courses of students and MiB each; without, a whole GPU."""
+    host = lock.hosts["pool-class-0"].model_copy(update={"pool": POOL, "groups": [POOL]})
+    content = lock.model_dump()
+    content["hosts"][NODE] = host.model_dump()
+    content["pools"][POOL] = {
+        "os": "debian-12",
+        "kind": "bare-metal",
+        "gpu": [{"model": MODEL, "pci": ["10de:1eb8"], "count": 1}],
+        "sharing": {"mode": "dra"},
+        "expects": {"resource": GPU, "count": 1, "by": "dra"},
+    }
+    content["cluster"]["courses"] = {
+        name: {
+            "students": students,
+            "share": {"resource": GPU, "count": 1, "memory_mib": mib or None},
+            "pool": POOL,
+            "idle_timeout_s": 1800,
+            "teachers": ["ada"],
+        }
+        for name, (students, mib) in courses.items()
+    }
+    found = Lock.model_validate(content)
+    assert found.cluster is not None
+    teams = found.cluster.teams | decided.teams(found.cluster.courses)
+    return found.model_copy(update={"cluster": found.cluster.model_copy(update={"teams": teams})})
+
+
+def asking(lock: Lock, name: str) -> dict[str, Any]:
+    """Return such a course as the hub's settings have it."""
+    assert lock.cluster is not None
+    profile = {"slug": f"{name}-jax", "title": name, "about": "Memory.", "image": "x/y:1"}
+    asked = hub_settings.asked(lock.cluster.courses[name])
+    return {**asked, "teachers": ["ada"], "profiles": [profile]}
+
+
+def publish(api: Api) -> None:
+    """Make the device classes, and the slice of the node; whole GPUs are no resource of it."""
+    for one in dra.objects(limited=False):
+        api.apply(one)
+    api.create(resource_slice(NODE, 1, "15Gi"))
+    path = api.path("nodes", "v1", None, NODE)
+    api.patch(path, {"status": {"capacity": {GPU: None}, "allocatable": {GPU: None}}}, "status")
+
+
+def claimed(api: Api, course: str) -> dict[str, tuple[str, str]]:
+    """Return by pod the GPU that it has a share of, and how much of the memory that is."""
+    found = {}
+    for one in api.get("resourceclaims", VERSION, course):
+        devices = one.get("status", {}).get("allocation", {}).get("devices", {})
+        for of in devices.get("results", []):
+            pod = one["metadata"]["ownerReferences"][0]["name"]
+            found[pod] = (of["device"], of["consumedCapacity"]["memory"])
+    return found
+
+
+def counted(api: Api, lock: Lock, course: str) -> list[tuple[str, str, int, float]]:
+    """Return what usage counts of a course's workloads that are admitted."""
+    of = units(lock, load_catalogue())
+    found = [seen(one, of) for one in api.get("workloads", KUEUE, course)]
+    return [
+        (amount.flavor, amount.resource, amount.count, amount.gpus)
+        for one in found
+        for amount in one.amounts
+        if one.admitted
+    ]
+
+
+def claiming(namespace: str, of: str, kind: str = "Pod") -> dict[str, Any]:
+    """Return a pod, or a job of one, that claims by a template outside of the hub."""
+    made = pod(namespace, "mine", of)
+    if kind == "Job":
+        inside = {"spec": {**made["spec"], "restartPolicy": "Never"}}
+        made |= {"apiVersion": "batch/v1", "kind": kind, "spec": {"template": inside}}
+    return made
+
+
+def refuses_others(api: Api, teacher: str, hub: str) -> None:
+    """Make claims in the course `studio` as a teacher, and elsewhere as the hub: none is taken."""
+    theirs, hubs = api.acting_as(teacher), api.acting_as(hub)
+    for kind in ("Pod", "Job"):
+        with pytest.raises(ApiError, match=f"{kind.lower()} with resource claims — namespace stud"):
+            theirs.create(claiming("studio", "share-3072mi", kind))
+    whole = template("studio", "share-3072mi", "15Gi")
+    for one in (whole, claim(whole)):
+        with pytest.raises(ApiError, match=f'User "{teacher}" cannot create resource'):
+            theirs.create(one)
+    for namespace, of in (("studio", "share-6144mi"), ("lab", "share-3072mi")):
+        with pytest.raises(ApiError, match="pod with resource claims"):
+            hubs.create(claiming(namespace, of))
+    named = claiming("lab", "share-3072mi")
+    named["spec"]["resourceClaims"] = [{"name": "gpu0", "resourceClaimName": "mine"}]
+    with pytest.raises(ApiError, match="pod with resource claims"):
+        hubs.create(named)
+
+
+@contextlib.contextmanager
+def unguarded(api: Api, lock: Lock) -> Iterator[None]:
+    """Be without the policies of claims for a time."""
+    off = [one for one in policies.objects(lock) if "-claims" in one["metadata"]["name"]]
+    for one in off:
+        api.delete(api.path_of(one))
+    yield
+    for one in off:
+        api.apply(one)
+
+
+def takes_a_share(api: Api, teacher: str) -> None:
+    """Claim in the course `studio` as a teacher, until it is taken, and release it."""
+
+    def taken() -> bool:
+        with contextlib.suppress(ApiError):
+            return bool(api.acting_as(teacher).create(claiming("studio", "share-3072mi")))
+        return False
+
+    eventually(taken)
+    eventually(lambda: claimed(api, "studio") == {"mine": ("gpu-0", "3Gi")})
+    api.delete(api.path("pods", "v1", "studio", "mine"))
+    eventually(lambda: claimed(api, "studio") == {})
