@@ -220,6 +220,17 @@ def test_one_step_away_it_goes(everywhere: dict[str, Any], more: dict[str, Any])
     planned(answer(everywhere, **more))
 
 
+@pytest.mark.parametrize("pair", list(combinations(("dra", "jobset", "kueue", "volcano"), 2)))
+def test_parts_that_can_be_had_go_together(pair: tuple[str, str]) -> None:
+    """All of them at once, on hosts: `tests/mixes/test_every_part.py`."""
+    pool = {"bedplate_sharing": {"mode": "dra"}} if "dra" in pair else {}
+    addons = [name for name in pair if name != "dra"]
+    lock = planned(answer({"bedplate_schedulers": addons}, pool, slurm=False)).lock
+    assert lock.cluster is not None
+    assert [addon.name for addon in lock.cluster.addons] == addons
+    assert ("nvidia_dra_driver" in lock.cluster.model_dump(exclude_none=True)) == bool(pool)
+
+
 @pytest.mark.parametrize(("one", "other"), list(combinations(PLACING, 2)))
 def test_one_scheduler_places_gpus(one: str, other: str) -> None:
     refusal = answer({"bedplate_schedulers": [one, other]})
