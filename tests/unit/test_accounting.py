@@ -21,6 +21,8 @@ from bedplate.accounting.usage import Window, over_time, path_in, rows
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.lock import write_lock
+from bedplate.lock.claims import RESOURCE
+from tests.frameworks.claims import with_claims
 from tests.schedulers.locks import lock_of
 
 if TYPE_CHECKING:
@@ -261,6 +263,24 @@ def test_units_follow_the_pools_mode() -> None:
     catalogue = load_catalogue()
     assert units(lock, catalogue) == {"pool-a": {GPU: 1.0}, "pool-b": {GPU: 0.25}}
     assert capacity(lock, catalogue) == 16 + 2
+
+
+def test_a_claim_without_admission_counts_by_its_course() -> None:
+    """As after an eviction: the pod names a template, and courses differ in size."""
+    courses = {"seminar": (2, 6144), "studio": (1, 3072), "thesis": (1, 0)}
+    of = units(with_claims(lock_of({"pool_class": [{}]}, {}), courses), load_catalogue())
+    assert of["pool-claims.claims.seminar"] == {RESOURCE: 0.375}
+    assert of["pool-claims"] == {GPU: 1.0}
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "share-3072mi"}]
+    group: dict[str, Any] = {"name": "main", "count": 1}
+    group["template"] = {"spec": {"containers": [{"name": "notebook"}], "resourceClaims": claims}}
+    work: dict[str, Any] = {"metadata": {"uid": "u", "name": "w", "namespace": "studio"}}
+    work["spec"] = {"podSets": [group]}
+    (amount,) = seen(work, of).amounts
+    assert (amount.flavor, amount.resource) == ("pool-claims.claims.studio", RESOURCE)
+    assert (amount.count, amount.gpus, amount.shared) == (1, 0.1875, True)
+    work["metadata"]["namespace"] = "vision"
+    assert seen(work, of).amounts == (), "claims of a team are counted nowhere"
 
 
 def test_the_command_reads_what_the_site_keeps(
