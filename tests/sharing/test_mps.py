@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bedplate.frameworks.hub_objects import USER
 from bedplate.portable.evidence import checks, sharing
 from bedplate.portable.evidence.area import Collected, Wishes
 from tests.sharing.conftest import NOBODY
@@ -36,6 +37,14 @@ def test_limits_that_were_set_are_read_back(daemon: Daemon) -> None:
     assert results(daemon) == ["fail", "fail"]  # a daemon without limits is no limited one
     daemon.limit(REPLICAS)
     assert results(daemon) == ["pass", "pass"]
+
+
+def test_the_user_of_notebooks_reads_the_limit_of_the_gpu(daemon: Daemon) -> None:
+    """By the pipe that the device plugin gives a container, and without any right."""
+    questions = ("get_default_device_pinned_mem_limit 0", "get_default_active_thread_percentage")
+    assert [daemon.ask(one, USER) for one in questions] != ["320M", "2.0"]
+    daemon.limit(REPLICAS)
+    assert [daemon.ask(one, USER) for one in questions] == ["320M", "2.0"]
 
 
 def test_a_wrong_gpu_number_leaves_a_gpu_without_limit_and_it_is_named(daemon: Daemon) -> None:
