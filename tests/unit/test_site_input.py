@@ -72,6 +72,37 @@ def test_what_is_no_file(make: Callable[[Path], None], message: str, tmp_path: P
     assert said(site).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://[fd00::1",
+        "http://[1:2]:5080",
+        "http://[::1]x:5080",
+        "http://m.example:0",
+        "http://m.example:99999",
+        "http://m.example:abc",
+        "http://:5080",
+        "m.example:5080",
+    ],
+)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "bedplate_sources: {{mode: mirror, url: '{}'}}",
+        "bedplate_sources: {{pip: '{}'}}",
+        "bedplate_proxy: {{url: '{}'}}",
+        "bedplate_hub: {{url: '{}'}}",
+    ],
+)
+def test_an_address_without_a_host_or_with_an_odd_port(
+    setting: str, address: str, tmp_path: Path
+) -> None:
+    site = broken(tmp_path, {"write": {"group_vars/gpu_pools.yml": setting.format(address) + "\n"}})
+    line = said(site)
+    assert line.startswith("site/group_vars/gpu_pools.yml:1:")
+    assert "wrong value — bedplate_" in line
+
+
 def test_folders_may_be_links_and_circles(tmp_path: Path) -> None:
     site = broken(tmp_path, {})
     (site / "group_vars").rename(tmp_path / "shared")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from bedplate.site.patterns import (
     BY_GPUS,
@@ -16,6 +16,7 @@ from bedplate.site.patterns import (
     NAMED,
     NAMESPACE,
     POOL,
+    address,
 )
 
 #: A weekly lesson in the site's local time; a day's end may be written 24:00.
@@ -32,7 +33,7 @@ Named = Annotated[str, Field(pattern=NAMED)]
 Name = Annotated[str, Field(pattern=NAMESPACE)]
 Member = Annotated[str, Field(pattern=MEMBER)]
 Folder = Annotated[str, Field(pattern=FOLDER)]
-Address = Annotated[str, Field(pattern=ADDRESS)]
+Address = Annotated[str, Field(pattern=ADDRESS), AfterValidator(address)]
 
 
 class Wish(BaseModel):

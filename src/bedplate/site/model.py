@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+)
 
 from bedplate.presets.model import (  # noqa: TC001 - types of fields
     ClassName,
@@ -26,6 +34,7 @@ from bedplate.site.patterns import (
     NAMED,
     NAMESPACE,
     POOL,
+    address,
 )
 
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
@@ -308,12 +317,12 @@ class Sources(Wish):
     """
 
     mode: Literal["upstream", "mirror"] = "upstream"
-    url: Annotated[str, Field(pattern=PLACE)] | None = None
-    files: Annotated[str, Field(pattern=PLACE)] | None = None
+    url: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
+    files: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
     registry: Annotated[str, Field(pattern=REGISTRY)] | None = None
     ca: Annotated[str, Field(pattern=HIDDEN)] | None = None
-    pip: Annotated[str, Field(pattern=PLACE)] | None = None
-    conda: Annotated[str, Field(pattern=PLACE)] | None = None
+    pip: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
+    conda: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
     packages: Literal["mirror", "hosts"] = "mirror"
     keys: dict[Annotated[str, Field(pattern=HOST)], Annotated[str, Field(pattern=KEY)]] | None = (
         None
@@ -340,7 +349,7 @@ class Proxy(Wish):
 
     secret: ClassVar[bool] = True
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/\"'\\]+/?$")]
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/\"'\\]+/?$"), AfterValidator(address)]
     direct: list[Annotated[str, Field(pattern=r"^[0-9A-Za-z.:/*_-]+$")]] = []
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import urlsplit
+
+from pydantic_core import PydanticCustomError
+
 MEMORY = r"^[1-9][0-9]*(Mi|Gi)$"
 #: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
 NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
@@ -15,3 +20,22 @@ POOL = r"^pool_[A-Za-z0-9_]+$"
 BY_PART, BY_MEMORY, BY_GPUS = "<part>", "<memory>", "<gpus>"
 #: A file of the site's. Ansible reads every other as an inventory, but for those with a dot before.
 HIDDEN = r"^\.[^/\s.][^\s:]*$"
+
+_HOST_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]+)(:[0-9]*)?")
+
+
+def address(text: str) -> str:
+    """Return an address that has a host, and no port or one that can be: no pattern says that.
+
+    Raises:
+        PydanticCustomError: it has not, as of a text of another form.
+    """
+    try:
+        parts = urlsplit(text)
+        place = parts.netloc.rpartition("@")[2]
+        sound = bool(_HOST_AND_PORT.fullmatch(place) and parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address in them, or a port that is none
+        sound = False
+    if not sound:
+        raise PydanticCustomError("string_pattern_mismatch", "no address", {"pattern": "http://"})
+    return text
