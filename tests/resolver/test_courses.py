@@ -66,6 +66,19 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
     assert team.gpus["pool_a"]["nvidia.com/gpu"].model_dump() == {"guaranteed": 36, "borrow": 0}
 
 
+@pytest.mark.parametrize(("model", "reserve"), [("a100-pcie-80gb", 400), ("h100-pcie-80gb", 704)])
+def test_a_framework_takes_what_was_measured_on_the_architecture(model: str, reserve: int) -> None:
+    """A context grows with the GPU: an H100's takes half as much again as older figures say."""
+    gpus = SHARED | {"bedplate_gpu": [{"model": model, "count": 4}]}
+    everywhere = {"bedplate_courses": [course(frameworks=["pytorch"])]}
+    everywhere["bedplate_schedulers"] = ["kueue"]
+    control_plane = host("cp1", ["control_plane"], everywhere)
+    node = host("n1", ["gpu_pools", "pool_a"], gpus | everywhere)
+    found = planned(decide(control_plane, node)).lock.cluster
+    assert found is not None
+    assert found.courses["intro"].share.user_mib == 80 * 1024 * 92 // 100 // 10 - reserve
+
+
 def test_the_hub_is_there_where_courses_are() -> None:
     assert cluster().hub is None
     hub = cluster(course()).hub

@@ -28,7 +28,8 @@ class MpsLimit(Value):
 class MemoryReserve(Value):
     """GPU memory that no program has: `percent` of a GPU, or `mebibytes` of each process.
 
-    `reserve` is `gpu`, `cuda` for a process that has loaded nothing else, or a framework.
+    `reserve` is `gpu`, `cuda` for a process that has loaded nothing else, or a framework; with a
+    dash and an architecture after it where that was measured, as in `cuda-hopper`.
     """
 
     reserve: str

@@ -22,6 +22,7 @@ class Gpus:
         shares: how many equal shares of a GPU the pool's mode makes; None where it makes none.
         mode: the pool's sharing mode.
         model: its name, for the words.
+        architectures: of the models.
     """
 
     count: int
@@ -32,6 +33,7 @@ class Gpus:
     shares: int | None
     mode: str
     model: str
+    architectures: tuple[str, ...] = ()
 
     def part(self, memory: int | None) -> float | None:
         """Return how much of the whole memory some MiB are, rounded down."""

@@ -206,7 +206,7 @@ def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:
 
 def _binding(room: Room, blamed: Class, catalogue: Catalogue) -> tuple[str, int]:
     """Return what limits the shares of a GPU, and how many there are; 0 for whole GPUs."""
-    gpus, asked = room.gpus, asked_of(blamed.course, catalogue)
+    gpus, asked = room.gpus, asked_of(blamed.course, room.gpus, catalogue)
     if gpus.mode == "mig":
         return f"instances of the pool, {room.capacity.get(blamed.share.resource, 0)} in all", 0
     if gpus.mode == "dra" and blamed.share.memory_mib:
@@ -226,7 +226,7 @@ def _smaller(
     room: Room, blamed: Class, others: Sequence[Class], catalogue: Catalogue
 ) -> Iterator[str]:
     """Yield the largest share at which the whole class fits."""
-    gpus, asked = room.gpus, asked_of(blamed.course, catalogue)
+    gpus, asked = room.gpus, asked_of(blamed.course, room.gpus, catalogue)
     if gpus.shares is not None:
         need = sum(one.course.students for one in [blamed, *others])
         need += sum(room.teams.values())
@@ -236,7 +236,7 @@ def _smaller(
             return
         # With several courses all of them have to live with shares of that size.
         for one in others:
-            other = asked_of(one.course, catalogue)
+            other = asked_of(one.course, gpus, catalogue)
             if other.most(gpus, gpus.mode) < each:
                 return
         if size is None:
@@ -253,7 +253,7 @@ def _smaller_claim(
     room: Room, blamed: Class, others: Sequence[Class], catalogue: Catalogue
 ) -> Iterator[str]:
     """Yield the largest claim at which the whole class fits, by bisection."""
-    asked, memory = asked_of(blamed.course, catalogue), room.gpus.memory or 0
+    asked, memory = asked_of(blamed.course, room.gpus, catalogue), room.gpus.memory or 0
 
     def fits(claim: int) -> bool:
         share = blamed.share.model_copy(update={"memory_mib": claim})
@@ -281,7 +281,7 @@ def _other_mode(
     if gpus.shares is None:
         return
     need = sum(one.course.students for one in [blamed, *others]) + sum(room.teams.values())
-    asks = [asked_of(one.course, catalogue) for one in [blamed, *others]]
+    asks = [asked_of(one.course, gpus, catalogue) for one in [blamed, *others]]
     each = -(-need // gpus.count)
     would = [
         mode

@@ -8,7 +8,7 @@ from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_fit import rooms
-from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS
+from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserves
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.resolver.outcome import Notice
 from bedplate.resolver.wishes import split_named
@@ -30,20 +30,20 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
     if cluster is None or not cluster.courses:
         return
     for pool in sorted({course.pool for course in cluster.courses.values()}):
-        yield from _reserves(cluster, pool, catalogue)
+        yield from _reserves(lock, cluster, pool, catalogue)
         yield from _order(lock, cluster, pool, catalogue)
         yield from _lent(lock, cluster, pool)
         yield from _images(lock, cluster, pool, catalogue)
 
 
-def _reserves(cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
+def _reserves(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
     names = {OF_GPU, OF_PROCESS}
     for course in cluster.courses.values():
         if course.pool == pool and course.share.user_mib is not None:
             names |= {split_named(text)[0] for text in course.frameworks}
+    facts = reserves(sorted(names), rooms(lock, catalogue)[pool].gpus, catalogue)
     for grade, text in WEAK.items():
-        facts = [catalogue.memory_reserves.get(name) for name in sorted(names)]
-        if items := tuple(fact.id for fact in facts if fact and fact.sure == grade):
+        if items := tuple(fact.id for fact in facts if fact.sure == grade):
             yield Notice(text, pool, Of.WEAK, items)
 
 

@@ -15,9 +15,11 @@ from bedplate.resolver.wishes import split_named
 from bedplate.site.courses import StudentGpus, StudentMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.facts import Fact
+    from bedplate.catalogue.sharing_facts import MemoryReserve
     from bedplate.lock.model import Pool
     from bedplate.site.courses import Course
 
@@ -53,14 +55,26 @@ def gpus_of(pool: Pool, hosts: int, catalogue: Catalogue) -> Gpus:
     shares = pool.sharing.replicas if pool.sharing.mode in EQUAL else None
     model = " and ".join(dict.fromkeys(names))
     mode = pool.sharing.mode
-    return Gpus(per_host * hosts, per_host, memory, total, most, shares, mode, model)
+    built = tuple(sorted({fact.architecture for fact in facts}))
+    return Gpus(per_host * hosts, per_host, memory, total, most, shares, mode, model, built)
 
 
-def asked_of(course: Course, catalogue: Catalogue) -> Asked:
+def reserves(names: Iterable[str], gpus: Gpus, catalogue: Catalogue) -> list[Fact[MemoryReserve]]:
+    """Return what is reserved on these GPUs: of their architecture, where that was measured."""
+    known = catalogue.memory_reserves
+    found = [
+        known.get(f"{name}-{architecture}") or known.get(name)
+        for name in names
+        for architecture in gpus.architectures or ("",)
+    ]
+    return [fact for fact in found if fact]
+
+
+def asked_of(course: Course, gpus: Gpus, catalogue: Catalogue) -> Asked:
     """Return what a student of a course asks for, with the most that a framework of it reserves."""
     names = [OF_PROCESS, *(split_named(text)[0] for text in course.frameworks)]
-    facts = [catalogue.memory_reserves.get(name) for name in names]
-    reserve = max((fact.value.mebibytes or 0 for fact in facts if fact), default=0)
+    facts = reserves(names, gpus, catalogue)
+    reserve = max((fact.value.mebibytes or 0 for fact in facts), default=0)
     share = course.share
     if isinstance(share, StudentMemory):
         return Asked(None, mebibytes(share.memory), reserve)
@@ -81,7 +95,7 @@ def written(course: Course) -> str:
 
 def share_of(course: Course, pool: Pool, gpus: Gpus, catalogue: Catalogue) -> Share | Wrong:
     """Return what the pod of each student asks for."""
-    asked = asked_of(course, catalogue)
+    asked = asked_of(course, gpus, catalogue)
     resource = next(iter(offers(pool)), "")
     whole = course.share.gpus if isinstance(course.share, StudentGpus) else 0
     if asked.part == 1:
