@@ -6,7 +6,7 @@ import pytest
 
 from bedplate.nearest import meant, write_one
 from bedplate.site import suggestions
-from bedplate.site.model import NAME, VERSION
+from bedplate.site.model import ENDPOINT, NAME, REGISTRY, VERSION
 from bedplate.site.patterns import NAMED
 
 RELEASES = ["1.33", "1.33.6", "1.33.13", "1.36", "1.36.2", "1.36.3"]
@@ -52,6 +52,10 @@ def test_of_two_that_are_as_near_none_is_proposed() -> None:
         ("bedplate_frameworks", "pytorch==2.8", NAMED, "write pytorch-2.8"),
         ("bedplate_frameworks", "jax[cuda]", NAMED, "write jax"),
         ("bedplate_frameworks", "Pytorch", NAMED, "write pytorch"),
+        ("endpoint", "https://10.0.0.1:6443/", ENDPOINT, "write 10.0.0.1:6443"),
+        ("endpoint", "10.0.0.1:6443/", ENDPOINT, "write 10.0.0.1:6443"),
+        ("endpoint", "10.0.0.1", ENDPOINT, None),
+        ("registry", "https://r.example/gpu", REGISTRY, "write r.example/gpu"),
         ("model", "L40S", NAME, "write l40s"),
         ("model", "RTX 4090", NAME, "write rtx-4090"),
         ("model", "NVIDIA H100 80GB HBM3", NAME,
@@ -69,6 +73,19 @@ def test_a_value_is_written_as_it_was_meant(
     name: str, value: object, pattern: str | None, fix: str | None
 ) -> None:
     assert suggestions.fix(name, value, pattern) == fix
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ("4", "write 4, without quotes"),
+        ("0.25", "write 0.25, without quotes"),
+        ("many", None),
+        (None, None),
+    ],
+)
+def test_a_number_in_quotes(value: object, fix: str | None) -> None:
+    assert suggestions.number(value) == fix
 
 
 @pytest.mark.parametrize(

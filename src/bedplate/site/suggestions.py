@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ALIKE = 0.7
 _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
 _EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
 #: Files of a site that Ansible must not read.
 FILES = ("ca", "certificate")
@@ -40,6 +41,12 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
     return next((f"write {one}" for one in _forms(value) if form.fullmatch(one)), None)
 
 
+def number(value: object) -> str | None:
+    """Return how a number is written that stands in quotes."""
+    quoted = isinstance(value, str) and _NUMBER.fullmatch(value)
+    return f"write {value}, without quotes" if quoted else None
+
+
 def word(value: object, known: list[str]) -> str | None:
     """Return which of some words to write."""
     plain = str(value).lower().replace("_", "-")
@@ -49,7 +56,8 @@ def word(value: object, known: list[str]) -> str | None:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a text as it may be written here: without a v, with hyphens, in small letters."""
+    """Yield a text as it may be written here: without a scheme or a v, with hyphens, small."""
+    yield re.sub(r"^https?://", "", value).rstrip("/")
     bare = re.sub(r"\[.*\]", "", value.strip())
     for one in (bare, bare.lower()):
         yield one

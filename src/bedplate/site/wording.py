@@ -139,6 +139,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         fix = "set NVIDIA's GPUs by bedplate_gpu, without a vendor"
     elif kind == "literal_error":
         fix = suggestions.word(value, allowed.split(", ")) or fix
+    elif kind in {"int_type", "float_type"} and isinstance(value, str):
+        fix = suggestions.number(value) or fix
     elif value is not None and not _is_secret(path):
         pattern = detail.get("ctx", {}).get("pattern")
         fix = suggestions.fix(around, value, pattern) or fix
