@@ -23,15 +23,16 @@ from tests.schedulers.nodes import GPU
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-POOL, NODE = "pool_claims", "pool-claims-0"
+POOL, NODE = "pool_claims", "pool-claims-{}"
 MODEL = "t4-16gb"
 
 
-def with_claims(lock: Lock, courses: Mapping[str, tuple[int, int]]) -> Lock:
+def with_claims(lock: Lock, courses: Mapping[str, tuple[int, int]], nodes: int = 1) -> Lock:
     """Return a lock with the pool, and courses of students and MiB each; without, a whole GPU."""
     host = lock.hosts["pool-class-0"].model_copy(update={"pool": POOL, "groups": [POOL]})
     content = lock.model_dump()
-    content["hosts"][NODE] = host.model_dump()
+    for number in range(nodes):
+        content["hosts"][NODE.format(number)] = host.model_dump()
     content["pools"][POOL] = {
         "os": "debian-12",
         "kind": "bare-metal",
@@ -63,13 +64,14 @@ def asking(lock: Lock, name: str) -> dict[str, Any]:
     return {**asked, "teachers": ["ada"], "profiles": [profile]}
 
 
-def publish(api: Api) -> None:
-    """Make the device classes, and the slice of the node; whole GPUs are no resource of it."""
+def publish(api: Api, nodes: int = 1) -> None:
+    """Make the device classes, and the slice of each node; whole GPUs are no resource of it."""
     for one in dra.objects(limited=False):
         api.apply(one)
-    api.create(resource_slice(NODE, 1, "15Gi"))
-    path = api.path("nodes", "v1", None, NODE)
-    api.patch(path, {"status": {"capacity": {GPU: None}, "allocatable": {GPU: None}}}, "status")
+    for name in (NODE.format(number) for number in range(nodes)):
+        api.create(resource_slice(name, 1, "15Gi"))
+        path = api.path("nodes", "v1", None, name)
+        api.patch(path, {"status": {"capacity": {GPU: None}, "allocatable": {GPU: None}}}, "status")
 
 
 def claimed(api: Api, course: str) -> dict[str, tuple[str, str]]:

@@ -1,27 +1,31 @@
 """What Kueue's quota of GPU memory is today: alpha, and why no site can choose it.
 
 Kueue 0.19.2 charges claims by their memory behind a feature gate. The configuration of this test is
-not the product's: it shows what the gate counts, and what gets round it.
+not the product's: it shows what the gate counts, and what gets round it. The last test has the
+product's, which counts claims.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.frameworks import hub_objects
 from bedplate.portable.dra import DRIVER
 from bedplate.schedulers import dra
 from bedplate.schedulers.kueue import queues
 from bedplate.schedulers.kueue.configuration import configuration
 from bedplate.schedulers.kueue.objects import API, NAMESPACE, QUEUE, QUEUE_LABEL
+from tests.frameworks.claims import claimed, claiming, publish, with_claims
 from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.dra import VERSION, resource_slice, template
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, condition, holds
+from tests.schedulers.kueue import RunningKueue, condition, holds, kueue_of
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import GPU, add_nodes
 from tests.schedulers.workloads import job
@@ -164,3 +168,26 @@ def test_a_template_made_again_larger_is_charged_by_its_first_size(
     (usage,) = api.get("clusterqueues", API, None, TEAM)["status"]["flavorsUsage"]
     total = {one["name"]: one["total"] for one in usage["resources"]}[MEMORY]
     assert total == "20Gi", "of which 31Gi are given"
+
+
+def test_a_class_fills_the_gpus_of_two_nodes_and_the_next_waits_in_the_queue() -> None:
+    """What chooses the nodes has to see the memory that is left: Kueue does not."""
+    lock = lock_of({"pool_class": [{}]}, {"lab": {"gpus": {"pool_class": (1, 0)}}}, preset={})
+    with (
+        kueue_of(with_claims(lock, {"seminar": (4, 6144)}, nodes=2)) as started,
+        KubeletDouble(started.api) as kubelets,
+    ):
+        publish(started.api, nodes=2)
+        for one in (hub_objects.namespace(), *hub_objects.rights({"seminar": {}})):
+            started.api.apply(one)
+        hub = started.api.acting_as(hub_objects.ACCOUNT)
+        for number in range(5):
+            made = claiming("seminar", "share-6144mi", "Job")
+            made["metadata"] |= {"name": f"s{number}", "labels": {QUEUE_LABEL: QUEUE}}
+            hub.create(made)
+        eventually(lambda: len(claimed(started.api, "seminar")) == 4, 120)
+        eventually(lambda: len(kubelets.spans) == 4, 120)
+        nodes = Counter(span.node for span in kubelets.spans.values())
+        assert nodes == {"pool-claims-0": 2, "pool-claims-1": 2}
+        works = started.workloads("seminar")
+        assert sorted(holds(one, "Admitted") for one in works) == [False, True, True, True, True]
