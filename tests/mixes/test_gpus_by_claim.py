@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.portable.dra import DRIVER, UNIT
-from bedplate.schedulers.dra import SHARE, WHOLE, objects
+from bedplate.schedulers.dra import LIMIT, SHARE, WHOLE, objects
 from tests.mixes.living import Mix, installed, living
 from tests.mixes.pods import Pods, mode, play
 from tests.schedulers.dra import template
@@ -58,6 +58,7 @@ def test_gpus_by_claim(tmp_path: Path) -> None:
         site.playbook("playbooks/verify.yml")
         whole_gpus(pods)
         shares(pods)
+        guard(pods)
         what_restarts(site, pods)
         fault(site, pods)
         owners(site, pods)
@@ -96,6 +97,30 @@ def shares(pods: Pods) -> None:
     pods.delete("s5")
     assert pods.seen("s1") == pods.seen("s2")
     pods.delete("w1")
+
+
+def guard(pods: Pods) -> None:
+    """Where shares are limited, a pod has the limit of its share and cannot say another.
+
+    This driver's claims do not have the container start with the hook that sets the limit, which is
+    why the plan has limited shares and says that they cannot be installed.
+    """
+    policies = objects(limited=True)[2:]
+    pods.apply(*policies)
+    own = pods.made("own", "share-2gi", **{LIMIT: "15360"})
+    right = pods.made("right", "share-2gi")
+    wait_for("the limit is written", lambda: not pods.refused(right), 120)
+    wait_for("no other is taken", lambda: "says its own GPU memory limit" in pods.refused(own), 120)
+    pods.apply(right)
+    pods.running("right")
+    assert pods.site.kubectl("exec", "right", "--", "printenv", LIMIT).stdout.strip() == "2048"
+    hook = "apply-cuda-memory-limits"
+    assert hook in on_host(pods.site, HOST, "cat /etc/cdi/*.yaml"), "the toolkit has it"
+    of_claims = on_host(pods.site, HOST, "cat /var/run/cdi/*")
+    assert "nvidia-cdi-hook" in of_claims
+    assert hook not in of_claims
+    pods.delete("right")
+    pods.withdraw(*policies)
 
 
 def what_restarts(site: SiteCommands, pods: Pods) -> None:
