@@ -1,7 +1,7 @@
 """Packages in the mirror: apt itself finds what is needed, and installs from the mirror alone.
 
 The archive is one of stand-ins, over HTTP on the loopback; apt, apt-ftparchive, gpg and gpgv are
-the real ones.
+the real ones. That the catalogue names what the roles install is in `test_mirror_wanted.py`.
 """
 
 from __future__ import annotations
