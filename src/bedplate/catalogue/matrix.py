@@ -160,8 +160,7 @@ def addons(catalogue: Catalogue) -> str:
     ):
         one = fact.value
         span = f"{one.kubernetes_from} to {one.kubernetes_upto or 'now'}"
-        ours = one.addon in _installable(catalogue, "addon")
-        rows.append([one.addon, one.kind, one.version, span, "tested" if ours else grade([fact])])
+        rows.append([one.addon, one.kind, one.version, span, grade([fact])])
     return _table(["Add-on", "Kind", "Version", "Kubernetes", "Known by"], rows)
 
 
