@@ -65,12 +65,22 @@ def test_shares_by_mps(tmp_path: Path) -> None:
         seen = {tuple(pods.seen(name)) for name in names}
         assert len(seen) == 1, "one GPU, and each pod sees it alone"
         site.playbook("playbooks/verify.yml")
+        limits_read(site)
         attacked(site)
         pods.delete(*names)
         mode(site, mode="time-slicing", replicas=4)
         changed(site, {HOST: 4})
         mode(site, mode="none")
         changed(site, {HOST: 1})
+
+
+def limits_read(site: SiteCommands) -> None:
+    """The user of notebooks reads, in a share, what the daemon holds each client of its GPU to."""
+    questions = ("get_default_device_pinned_mem_limit 0", "get_default_active_thread_percentage")
+    asked = "; ".join(f"echo {one} | nvidia-cuda-mps-control" for one in questions)
+    script = f"exec setpriv --reuid 1000 --clear-groups sh -c '{asked}'"
+    told = site.kubectl("exec", "p0", "--", "sh", "-c", script).stdout.split()
+    assert told == [f"{15360 // MOST}M", f"{100 // MOST}.0"]
 
 
 def attacked(site: SiteCommands) -> None:
