@@ -13,6 +13,7 @@ import ssl
 import tempfile
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +34,7 @@ from tests.schedulers.processes import Process, free_port
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Iterator
+    from datetime import timedelta
 
 ROOT = Path(__file__).parents[2]
 #: The same packages as in the image of the hub.
@@ -43,6 +45,15 @@ VERSION = "5.5.4"
 SHARE = "nvidia.com/gpu"
 NO_CONTENT = 204
 PASSWORD = "correct horse battery"
+
+
+def lesson(begin: timedelta, end: timedelta) -> list[str]:
+    """Return hours that begin and end some time from now, in UTC; past midnight they are two."""
+    first, last = datetime.now(UTC) + begin, datetime.now(UTC) + end
+    if first.date() == last.date():
+        return [f"{first:%a %H:%M}-{last:%H:%M}"]
+    rest = [f"{last:%a} 00:00-{last:%H:%M}"] if (last.hour, last.minute) > (0, 0) else []
+    return [f"{first:%a %H:%M}-24:00", *rest]
 
 
 class Standin:

@@ -30,6 +30,7 @@ from tests.frameworks.hub import (
     RunningHub,
     course,
     hub_of,
+    lesson,
 )
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.kueue import API
@@ -50,15 +51,6 @@ TEAMS = {
 #: Students and MiB of each: of the first two one GPU of 15 GiB has room for all, or of one whole.
 BY_CLAIM = {"seminar": (2, 6144), "studio": (1, 3072), "thesis": (1, 0)}
 CROWD = [f"s{number:02}" for number in range(1, 51)]
-
-
-def lesson(begin: timedelta, end: timedelta) -> list[str]:
-    """Return hours that begin and end some time from now, in UTC; past midnight they are two."""
-    first, last = datetime.now(UTC) + begin, datetime.now(UTC) + end
-    if first.date() == last.date():
-        return [f"{first:%a %H:%M}-{last:%H:%M}"]
-    rest = [f"{last:%a} 00:00-{last:%H:%M}"] if (last.hour, last.minute) > (0, 0) else []
-    return [f"{first:%a %H:%M}-24:00", *rest]
 
 
 @pytest.fixture(scope="module")
@@ -471,8 +463,7 @@ def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub, thr
         hub.api("POST", f"users/{name}/server", {"profile": "crowd-jax"})
     wanted = {"ready": 5, "spawn": 45}
     eventually(lambda: Counter(crowd().values()) == wanted, 120)
-    everybody = {f"jupyter-{name}" for name in CROWD}
-    eventually(lambda: set(pods(hub, "crowd")) == everybody, 120)
+    eventually(lambda: set(pods(hub, "crowd")) == {f"jupyter-{one}" for one in CROWD}, 120)
     before = pods(hub, "crowd")
     hub.stop(signal.SIGKILL)
     hub.kueue.process.stop(signal.SIGKILL)
