@@ -280,6 +280,16 @@ def holds(workload: dict[str, Any], kind: str) -> bool:
     return condition(workload, kind).get("status") == "True"
 
 
+def reserved(api: Api, queue: str) -> tuple[str, str, str]:
+    """Return a queue's resource, what it holds of it, and what of that is borrowed, as of now.
+
+    Kueue writes this after it has admitted, in a pass of its own.
+    """
+    status = api.get("clusterqueues", API, None, queue)["status"]["flavorsReservation"]
+    (used,) = status[0]["resources"]
+    return used["name"], used["total"], used["borrowed"]
+
+
 def jobs(api: Api, *namespaces: str) -> list[dict[str, Any]]:
     """Return the Jobs of namespaces."""
     return [one for name in namespaces for one in api.get("jobs", "batch/v1", name)]

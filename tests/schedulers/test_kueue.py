@@ -18,6 +18,7 @@ from tests.schedulers.kueue import (
     holds,
     kueue_of,
     next_second,
+    reserved,
     running,
 )
 from tests.schedulers.locks import lock_of
@@ -40,6 +41,7 @@ PRIORITY = "kueue.x-k8s.io/priority-class"
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 DOMAIN = "topology.bedplate.io/nvlink-domain"
+FLAVOR = "pool-train.rack-leaf-nvlink-domain"
 
 
 def lock(**queue: Any) -> Any:
@@ -112,16 +114,15 @@ def domains_of(api: Api, namespace: str, name: str) -> set[str]:
 def test_idle_gpus_are_borrowed_up_to_the_limit(api: Api, kueue: RunningKueue) -> None:
     """Audio gets its 8 and 8 more; vision, which has no limit, all that is left."""
     submit(api, *[job(f"a{n}", "audio", gpus=4) for n in range(5)])
+    eventually(lambda: len(running(api, "audio")) == 4)
     submit(api, *[job(f"v{n}", "vision", gpus=4) for n in range(5)])
-    eventually(lambda: len(running(api, "audio", "vision")) == 8)
-    assert len(running(api, "audio")) == 4
-    status = api.get("clusterqueues", API, None, "audio")["status"]["flavorsReservation"]
-    (used,) = status[0]["resources"]
-    assert (used["name"], used["total"], used["borrowed"]) == (GPU, "16", "8")
+    eventually(lambda: len(running(api, "vision")) == 4)
+    eventually(lambda: reserved(api, "audio") == (GPU, "16", "8"))
+    eventually(lambda: reserved(api, "vision") == (GPU, "16", "0"))
     (waits,) = {f"a{n}" for n in range(5)} - set(running(api, "audio"))
-    told = reason(kueue, "audio", waits)
-    flavor = "pool-train.rack-leaf-nvlink-domain"
-    assert f"insufficient unused quota for {GPU} in flavor {flavor}, 4 more needed" in told
+    told = f"insufficient unused quota for {GPU} in flavor {FLAVOR}, 4 more needed"
+    eventually(lambda: told in said(kueue, "audio", waits))
+    assert (len(running(api, "audio")), len(running(api, "vision"))) == (4, 4)
 
 
 def test_a_guarantee_is_reclaimed_from_who_borrows(api: Api, kueue: RunningKueue) -> None:
