@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import ControlSideAction
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 
 if TYPE_CHECKING:
@@ -83,26 +83,15 @@ def problems(
     return found
 
 
-class ActionModule(ActionBase):
-    """Runs on the control side only; no host is contacted."""
+class ActionModule(ControlSideAction):
+    """Compares names; reads the collection's own files."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def answer(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Compare the host's variables with the roles' specs and the lock's names."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
         found = problems(
             (name for name in variables if isinstance(name, str)),
             known_variables(COLLECTION / "roles"),
             owned_variables(COLLECTION / "playbooks" / "vars"),
             variables["inventory_hostname"],
         )
-        result["changed"] = False
-        if found:
-            result["failed"] = True
-            result["msg"] = "\n".join(found)
-        return result
+        return {"failed": True, "msg": "\n".join(found)} if found else {}

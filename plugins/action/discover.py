@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import Action
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
@@ -17,21 +17,14 @@ Positions = package("site.positions").Positions
 WISHES = (*DECLARED, "bedplate_kubernetes")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Action):
     """Runs the module; whatever goes wrong with the host is its answer."""
 
-    _supports_check_mode = True
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def answer(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return facts or a reason, and the host's wishes."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        result |= {"changed": False, "groups": list(variables.get("group_names", ()))}
-        result |= self._wishes(variables)
+        result = {"groups": list(variables.get("group_names", ())), **self._wishes(variables)}
         try:
-            answer = self._execute_module(module_args={}, task_vars=task_vars)
+            answer = self._execute_module(module_args={}, task_vars=variables)
         except AnsibleConnectionFailure as error:
             answer = {"msg": str(error)}
         if "facts" in answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import ControlSideAction
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.evidence import (
     cleaned,
     now,
@@ -18,17 +18,11 @@ from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import packag
 evidence = package("portable.evidence.checks")
 
 
-class ActionModule(ActionBase):
-    """Writes on the control side only; no host is contacted."""
+class ActionModule(ControlSideAction):
+    """Writes evidence; the host is not asked."""
 
-    _supports_check_mode = True
-    _requires_connection = False
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def answer(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Replace the host's evidence by one failed check that gives the reason."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         wish = self._task.args
         playbook = wish.get("playbook") or "bedplate.gpu.site"
         check = evidence.failed(
@@ -44,13 +38,10 @@ class ActionModule(ActionBase):
             pool=wish.get("pool"),
             lock=wish.get("lock_digest") or "",
             checked=now(),
-            content=cleaned(self, {"checks": [check]}, task_vars),
+            content=cleaned(self, {"checks": [check]}, variables),
         )
         path = place(Path(wish["evidence_dir"]), "host", wish["name"])
         before = evidence.hardware(read(path))
         if before:
             document["facts"]["before"] = before
-        if not self._task.check_mode:
-            result["path"] = str(write(path, document))
-        result["changed"] = False
-        return result
+        return {} if self._task.check_mode else {"path": str(write(path, document))}

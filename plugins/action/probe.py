@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import Action
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
@@ -44,23 +44,18 @@ def parts() -> list[tuple[str, str]]:
     return [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in PARTS]
 
 
-class ActionModule(ActionBase):
+class ActionModule(Action):
     """Asks the host's Python directly where it is known; otherwise runs the module."""
 
-    _supports_check_mode = True
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def answer(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's answer."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         named = {"type": "dict", "default": {}}
         _, asked = self.validate_argument_spec({"commands": named, "files": named, "exists": named})
-        python = self._python(task_vars or {})
+        python = self._python(variables)
         found = self._asked(python, plain(asked)) if python else None
         if found is None:
-            found = self._execute_module(module_name="bedplate.gpu.probe", task_vars=task_vars)
-        return result | found
+            found = self._execute_module(module_name="bedplate.gpu.probe", task_vars=variables)
+        return found
 
     def _python(self, variables: dict[str, Any]) -> str:
         """The host's interpreter; empty where Ansible has yet to look for it."""
