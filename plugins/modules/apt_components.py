@@ -46,6 +46,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release, owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian, mirror
 
@@ -62,8 +63,7 @@ def main() -> None:
     changes = debian.extend_sources(host, codename, more)
     diff = []
     for path, (before, after) in sorted(changes.items()):
-        texts = {"before": shown(before), "after": shown(after)}
-        diff.append({"before_header": path, "after_header": path, **texts})
+        diff.append(Change(path, shown(before), shown(after)).diff)
         if module.check_mode:
             continue
         # The user's file, which only a reset puts back, and only as long as nobody has edited it.

@@ -47,6 +47,7 @@ devices:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.runtime.cdi import (
     CdiError,
@@ -71,12 +72,7 @@ def main() -> None:
     module.exit_json(
         changed=outcome.changed,
         devices=outcome.devices,
-        diff={
-            "before": outcome.before or "",
-            "after": outcome.after,
-            "before_header": path,
-            "after_header": path,
-        },
+        diff=Change(path, outcome.before, outcome.after).diff,
     )
 
 

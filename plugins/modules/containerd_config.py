@@ -85,6 +85,7 @@ pending:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.runtime.containerd import ensure
 
@@ -124,12 +125,7 @@ def main() -> None:
         changed=change is not None,
         adopted=outcome.adopted,
         pending=outcome.pending,
-        diff={
-            "before": (change.before or "") if change else "",
-            "after": change.after if change else "",
-            "before_header": wish["path"],
-            "after_header": wish["path"],
-        },
+        diff=(change or Change(wish["path"], "", "")).diff,
     )
 
 

@@ -118,6 +118,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
+    Change,
     File,
     ensure_files,
 )
@@ -265,12 +266,7 @@ def main() -> None:
         not_preserved=lacking,
         diff=[
             {"before": described(before, everything), "after": described(after, everything)},
-            {
-                "before_header": unattended,
-                "after_header": unattended,
-                "before": old,
-                "after": new,
-            },
+            Change(unattended, old, new).diff,
         ],
     )
 

@@ -83,15 +83,7 @@ def main() -> None:
         changed=bool(outcome.changes),
         pending=outcome.pending,
         now=outcome.now,
-        diff=[
-            {
-                "before": change.before or "",
-                "after": change.after,
-                "before_header": change.path,
-                "after_header": change.path,
-            }
-            for change in outcome.changes
-        ],
+        diff=[change.diff for change in outcome.changes],
     )
 
 

@@ -61,6 +61,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 MODE = re.compile(r"^0?[0-7]{3}$")
@@ -115,12 +116,7 @@ def main() -> None:
     module.exit_json(
         changed=before != wish,
         replaced=before.sha256,
-        diff={
-            "before": described(before),
-            "after": described(wish),
-            "before_header": path,
-            "after_header": path,
-        },
+        diff=Change(path, described(before), described(wish)).diff,
     )
 
 

@@ -211,15 +211,7 @@ def main() -> None:
         "pending": outcome.pending + [f"{unit}: runs since before its files" for unit in held],
         "spared": spared,
         "units": lacks.told,
-        "diff": [
-            {
-                "before": change.before or "",
-                "after": change.after,
-                "before_header": change.path,
-                "after_header": change.path,
-            }
-            for change in outcome.changes
-        ]
+        "diff": [change.diff for change in outcome.changes]
         + ([{"prepared": "".join(line + "\n" for line in lacks.told)}] if lacks.told else []),
     }
     if outcome.problems:

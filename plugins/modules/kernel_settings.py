@@ -84,6 +84,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import settings as kernel
@@ -185,8 +186,7 @@ def shown(host: Host, found: kernel.Differences, wish: kernel.Resolved) -> list[
     if found.stale_initramfs:
         diff.append({"before": "initramfs of old\n", "after": "initramfs refreshed\n"})
     for path, text in sorted(found.files.items()):
-        header = {"before_header": path, "after_header": path}
-        diff.append({**header, "before": host.read(path) or "", "after": text})
+        diff.append(Change(path, host.read(path), text).diff)
     diff += [{"before": "", "after": f"module {name} loaded\n"} for name in found.modules]
     running = [*found.sysctls.items(), *found.pools.items()]
     wanted = {**wish.sysctls, **wish.pools}

@@ -80,15 +80,7 @@ def main() -> None:
     result = {
         "changed": bool(done.changes),
         "changes": [change.path for change in done.changes],
-        "diff": [
-            {
-                "before_header": change.path,
-                "after_header": change.path,
-                "before": change.before or "",
-                "after": change.after,
-            }
-            for change in done.changes
-        ],
+        "diff": [change.diff for change in done.changes],
     }
     if done.problems:
         module.fail_json(msg="\n".join(done.problems), **result)

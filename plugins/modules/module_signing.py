@@ -55,6 +55,7 @@ to_do:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import secure_boot
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
@@ -116,12 +117,7 @@ def main() -> None:
         certificate=pair.certificate,
         enrolled=enrolled,
         to_do="" if enrolled else secure_boot.how_to_enrol(pair.certificate),
-        diff={
-            "before_header": secure_boot.DROP_IN,
-            "after_header": secure_boot.DROP_IN,
-            "before": before or "",
-            "after": after or "",
-        },
+        diff=Change(secure_boot.DROP_IN, before, after or "").diff,
     )
 
 

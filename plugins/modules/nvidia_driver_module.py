@@ -141,6 +141,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.record import Driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.state import Exchange
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
@@ -277,12 +278,7 @@ def main() -> None:
                 "after": f"loaded: {wished.version if switch else loaded}\n",
             },
             links.told,
-            {
-                "before_header": driver_record.PATH,
-                "after_header": driver_record.PATH,
-                "before": old,
-                "after": new,
-            },
+            Change(driver_record.PATH, old, new).diff,
         ],
     )
 

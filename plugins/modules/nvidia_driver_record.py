@@ -92,6 +92,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
     rollback as driver_rollback,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.record import Driver
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
@@ -162,12 +163,7 @@ def main() -> None:
         unfinished=record.changing is not None,
         remove=plan.remove,
         joined=host.joined,
-        diff={
-            "before_header": driver_record.PATH,
-            "after_header": driver_record.PATH,
-            "before": old,
-            "after": new,
-        },
+        diff=Change(driver_record.PATH, old, new).diff,
     )
 
 

@@ -116,6 +116,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     os_release,
     owned,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
@@ -221,7 +222,7 @@ def main() -> None:
     if (keyed and not known) or (not keyed and host.exists(path)):
         printed = f"{repository.fingerprint}\n"
         before, after = ("", printed) if keyed else (printed, "")
-        diff.append({"header": path, "before": before, "after": after})
+        diff.append(Change(path, before, after).diff)
         if not module.check_mode:
             key = openpgp.armoured(fetched(module, repository.fingerprint)) if keyed else ""
             put(host, wish["owner"], path, key)
@@ -233,7 +234,7 @@ def main() -> None:
             if text and not module.check_mode:
                 keep(host, wish["owner"], name, text)
             continue
-        diff.append({"header": name, "before": shown(before), "after": text})
+        diff.append(Change(name, shown(before), text).diff)
         if not module.check_mode:
             put(host, wish["owner"], name, text)
     name, _, stream = ("" if mirrored else wish["module_stream"]).partition(":")
@@ -241,16 +242,11 @@ def main() -> None:
     before = host.content(path)
     now = repositories.stream(host, name)
     if present and stream and now != stream:
-        diff.append(
-            {"header": f"module {name}", "before": f"{now or ''}\n", "after": f"{stream}\n"}
-        )
+        diff.append(Change(f"module {name}", f"{now or ''}\n", f"{stream}\n").diff)
         if not module.check_mode:
             enable(module, host, name, stream)
     if present and stream and not module.check_mode:
         keep(host, wish["owner"], path, host.content(path) or "", before)
-    for part in diff:
-        header = part.pop("header")
-        part.update(before_header=header, after_header=header)
     module.exit_json(
         changed=bool(diff),
         files=[part["after_header"] for part in diff],

@@ -130,15 +130,7 @@ def main() -> None:
         module.exit_json(**result)
     outcome = ensure_files(host, rdma_settings.files(host, wish), module.check_mode)
     gone = rdma_settings.gone(host, wish)
-    diff = [
-        {
-            "before_header": change.path,
-            "after_header": change.path,
-            "before": change.before or "",
-            "after": change.after,
-        }
-        for change in outcome.changes
-    ]
+    diff = [change.diff for change in outcome.changes]
     for path in gone:
         diff.append({"before_header": path, "before": host.read(path) or "", "after": ""})
         if not module.check_mode and not outcome.problems:

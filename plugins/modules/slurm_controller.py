@@ -313,15 +313,7 @@ def main() -> None:
         module.fail_json(msg="\n".join(outcome.problems))
     more = ensure_files(host, [File(RECORD, plan.record())], check=check)
     theirs = ensure_local(host, local, check)
-    diff = [
-        {
-            "before_header": c.path,
-            "after_header": c.path,
-            "before": c.before or "",
-            "after": c.after,
-        }
-        for c in outcome.changes + more.changes + theirs
-    ]
+    diff = [change.diff for change in outcome.changes + more.changes + theirs]
 
     texts = [f.content for f in files] + [host.read(local) or ""]
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest() + "\n"

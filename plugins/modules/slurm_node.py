@@ -82,6 +82,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
+    Change,
     File,
     ensure_files,
     is_ours,
@@ -159,15 +160,7 @@ def main() -> None:
         for f in module.params["files"]
     ]
     outcome = ensure_files(host, files, check=check)
-    diff = [
-        {
-            "before_header": c.path,
-            "after_header": c.path,
-            "before": c.before or "",
-            "after": c.after,
-        }
-        for c in outcome.changes
-    ]
+    diff = [change.diff for change in outcome.changes]
     links = slurm_gpus.Links([], {}, [], [])
     if module.params["gpus"]:
         links = gpu_links(module, host)
@@ -176,8 +169,7 @@ def main() -> None:
             slurm_gpus.apply(host.root, links)
         if relinked:
             before, after = ("\n".join(slots) + "\n" for slots in (links.recorded, links.slots))
-            header = {"before_header": slurm_gpus.RECORD, "after_header": slurm_gpus.RECORD}
-            diff.append({**header, "before": before, "after": after})
+            diff.append(Change(slurm_gpus.RECORD, before, after).diff)
 
     states = {unit: services.state(host, unit) for unit in units}
     disabled = [u for u, now in states.items() if now.get("UnitFileState") != "enabled"]

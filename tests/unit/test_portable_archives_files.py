@@ -64,6 +64,12 @@ def test_check_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_change_is_shown_under_its_files_name() -> None:
+    named = {"before_header": CONFIG, "after_header": CONFIG}
+    assert Change(CONFIG, None, OURS).diff == {**named, "before": "", "after": OURS}
+    assert Change(CONFIG, MIRROR, "").diff == {**named, "before": MIRROR, "after": ""}
+
+
 def test_hold_keeps_what_is_there_and_writes_what_is_absent(tmp_path: Path) -> None:
     path = place(tmp_path, "# Managed by Bedplate.\nold\n")
     files = [File(CONFIG, OURS), File("/etc/crictl.yaml", "new\n")]

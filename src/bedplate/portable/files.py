@@ -38,6 +38,12 @@ class Change(NamedTuple):
     before: Optional[str]
     after: str
 
+    @property
+    def diff(self) -> Dict[str, str]:
+        """The change as a module returns it for Ansible to show."""
+        texts = {"before": self.before or "", "after": self.after}
+        return {"before_header": self.path, "after_header": self.path, **texts}
+
 
 class Outcome(NamedTuple):
     """What was done (or would be, in check mode), held back, and refused."""

@@ -173,9 +173,7 @@ class Work:
             self.host.write(UNFINISHED, "\n".join(sorted(steps)) + "\n")
         if not self.check:
             kernel.release(self.host, self.wish.binding)
-        for change in changes:
-            header = {"before_header": change.path, "after_header": change.path}
-            self.diff.append(dict(header, before=change.before or "", after=change.after))
+        self.diff += [change.diff for change in changes]
         for group, watched in files:
             ensure_files(self.host, group, self.check, watched=watched)
         self._steps(steps, boot_loader)

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ..files import Change
 from ..host import Host
 from ..message import problem
 from . import functions as passthrough
@@ -229,11 +230,8 @@ def ensure(
         aim = domain.essence(wanted)
         different = domain.differences(domain.essence(have), aim) if have else ["not defined"]
         if different:
-            header = f"domain {name}"
             after = wanted if not have else "\n".join(different) + "\n"
-            diff.append(
-                {"before_header": header, "after_header": header, "before": "", "after": after}
-            )
+            diff.append(Change(f"domain {name}", "", after).diff)
             if not check:
                 problems += _define(virsh, name, wanted, aim)
         if have and not check and virsh.runs(name):

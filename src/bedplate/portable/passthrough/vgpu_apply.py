@@ -3,7 +3,7 @@
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
 from .. import owned, pci
-from ..files import File, ensure_files
+from ..files import Change, File, ensure_files
 from ..host import Host
 from ..message import command_problem, problem
 from . import libvirt_domain, vgpu
@@ -50,9 +50,7 @@ class Work:
             File(vgpu.UNIT_FILE, vgpu.UNIT_TEXT),
         ]
         outcome = ensure_files(self.host, files, self.check)
-        for change in outcome.changes if shown else ():
-            header = {"before_header": change.path, "after_header": change.path}
-            self.diff.append(dict(header, before=change.before or "", after=change.after))
+        self.diff += [change.diff for change in outcome.changes if shown]
         enabled = self.host.run(["systemctl", "is-enabled", vgpu.UNIT]).out.strip() == "enabled"
         changed = vgpu.UNIT_FILE in {change.path for change in outcome.changes}
         if enabled and not changed:
@@ -118,9 +116,7 @@ class Work:
                 if not self.check:
                     self._ran([vgpu.SRIOV, "-d", card], f"GPU {card} keeps its virtual functions")
         files = [path for path in FILES if self.host.exists(path)]
-        for path in files:
-            header = {"before_header": path, "after_header": path}
-            self.diff.append(dict(header, before=self.host.read(path) or "", after=""))
+        self.diff += [Change(path, self.host.read(path), "").diff for path in files]
         if files and not self.check and not self.problems:
             for argv in DISABLE:
                 self._ran(argv, "the unit that makes shares at boot is not disabled")
