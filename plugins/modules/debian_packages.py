@@ -114,7 +114,6 @@ not_preserved:
   elements: str
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
@@ -123,7 +122,6 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import
     ensure_files,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
     apt,
     debian,
@@ -136,6 +134,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.tra
     TransactionError,
     await_turn,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 UNATTENDED = "/etc/apt/apt.conf.d/52bedplate-{}"
 
@@ -247,9 +246,7 @@ def main() -> None:
         if unheld and not module.check_mode:
             hold(host, unheld, given["owner"], wish.lock_timeout)
     except TransactionError as error:
-        module.fail_json(
-            msg=problem(error.what, os.uname().nodename, error.got, error.allowed, error.fix)
-        )
+        refuse(module, *error.parts)
     after = {}
     for n in names:
         version = wish.packages[n]

@@ -88,11 +88,9 @@ repaired:
   type: bool
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
     dnf,
     rpm,
@@ -105,6 +103,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.tra
     TransactionError,
     await_turn,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 WHATEVER = "in the version that the repositories have"
 
@@ -156,8 +155,7 @@ def main() -> None:
         if waits and not module.check_mode:
             repaired, todo = apply(module, host, wish)
     except TransactionError as failure:
-        what, got, allowed, fix = failure.parts
-        module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+        refuse(module, *failure.parts)
     now = before if module.check_mode else rpm.versions(rpm.query(host, wish.present))
     after = {name: [WHATEVER] for name in wish.present if name in todo.install} | now
     after.update({name: [rpm.normal(evr)] for name, evr in wish.packages.items()})

@@ -58,10 +58,10 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import build_needs
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
     TransactionError,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def main() -> None:
@@ -82,8 +82,7 @@ def main() -> None:
             if found.install and build_needs.mended(host):
                 build_needs.install(host, found.install, module.tmpdir)
     except TransactionError as error:
-        what, got, allowed, fix = error.parts
-        module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+        refuse(module, *error.parts)
     module.exit_json(
         changed=bool(found.install),
         installed=found.install,

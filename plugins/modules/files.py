@@ -134,7 +134,6 @@ units:
   sample: ["systemd: reads its units again", "watch.path: enabled", "watch.path: started"]
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
@@ -144,7 +143,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import
     take_back,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def refuse_other_wishes(module: AnsibleModule, units: dict[str, str]) -> None:
@@ -218,14 +217,12 @@ def main() -> None:
         module.fail_json(msg="\n".join(outcome.problems), **result)
     refused = "" if module.check_mode else services.settle(host, lacks)
     if refused:
-        module.fail_json(
-            msg=problem(
-                "systemd does not do what the files are for",
-                os.uname().nodename,
-                refused,
-                ", ".join(f"{unit} {wish}" for unit, wish in sorted(units.items())),
-                "See 'journalctl --boot' of the unit on the host, and run the play again.",
-            ),
+        refuse(
+            module,
+            "systemd does not do what the files are for",
+            refused,
+            ", ".join(f"{unit} {wish}" for unit, wish in sorted(units.items())),
+            "See 'journalctl --boot' of the unit on the host, and run the play again.",
             **result,
         )
     module.exit_json(**result)

@@ -95,14 +95,12 @@ pending:
   elements: str
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import build_needs
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, Result
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
     debian,
     dnf,
@@ -112,6 +110,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages imp
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages.transaction import (
     TransactionError,
 )
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
 
@@ -149,8 +148,7 @@ def hold(host: Host, names: list[str]) -> Result:
 def succeed(module: AnsibleModule, what: str, answer: Result, names: list[str], fix: str) -> None:
     """Fail with what the package manager said, unless it ended well."""
     if answer.code != 0:
-        where = os.uname().nodename
-        module.fail_json(msg=problem(what, where, answer.said, ", ".join(names), fix))
+        refuse(module, what, answer.said, ", ".join(names), fix)
 
 
 def mend(module: AnsibleModule, host: Host) -> None:
@@ -158,8 +156,7 @@ def mend(module: AnsibleModule, host: Host) -> None:
     try:
         build_needs.mended(host, module.params["lock_timeout"])
     except TransactionError as error:
-        where = os.uname().nodename
-        module.fail_json(msg=problem(error.what, where, error.got, error.allowed, error.fix))
+        refuse(module, *error.parts)
 
 
 def shown(host: Host, names: list[str]) -> str:

@@ -79,7 +79,6 @@ blacklisted_loaded:
   elements: str
 """
 
-import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -88,11 +87,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import pin as kernel_pin
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.kernel import settings as kernel
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-
-
-def fail(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def write_files(module: AnsibleModule, host: Host, found: kernel.Differences) -> None:
@@ -109,7 +104,7 @@ def write_files(module: AnsibleModule, host: Host, found: kernel.Differences) ->
         return
     refused = kernel.refresh_initramfs(host)
     if refused:
-        fail(
+        refuse(
             module,
             "the initramfs could not be refreshed",
             refused,
@@ -130,7 +125,7 @@ def load(module: AnsibleModule, host: Host, name: str) -> None:
     """Load a module."""
     answer = host.run(["modprobe", name])
     if answer.code != 0 or not kernel.module_present(host, name):
-        fail(
+        refuse(
             module,
             f"kernel module {name} does not load",
             answer.said,
@@ -143,7 +138,7 @@ def put(module: AnsibleModule, host: Host, key: str, value: str) -> None:
     """Set a sysctl."""
     refused = kernel.set_sysctl(host, key, value)
     if refused:
-        fail(
+        refuse(
             module,
             f"sysctl {key} cannot be set",
             refused,
@@ -157,7 +152,7 @@ def reserve(module: AnsibleModule, host: Host, path: str, count: str) -> None:
     refused = kernel.put(host, path, count)
     now = (host.read(path) or "").strip()
     if refused or now != count:
-        fail(
+        refuse(
             module,
             "huge pages cannot be reserved",
             refused or f"{path} is {now}",
@@ -171,7 +166,7 @@ def let_go(module: AnsibleModule, host: Host, names: list[str]) -> None:
     """Let upgrades have the packages of a kernel that the site names no longer."""
     refused = kernel_pin.let_go(host, names)
     if refused:
-        fail(
+        refuse(
             module,
             "kernel packages stay held although no kernel is named",
             refused,
@@ -218,7 +213,7 @@ def main() -> None:
     found = kernel.compare(host, params["name"], wish)
     if found.outdone:
         wished = [f"{key} = {wish.sysctls[key]}" for key in sorted(wish.sysctls)]
-        fail(
+        refuse(
             module,
             "files that are read after ours at boot set kernel parameters to other values",
             ", ".join(found.outdone),

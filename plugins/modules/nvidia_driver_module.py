@@ -122,7 +122,6 @@ persistent:
 """
 
 import os
-from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import holders, nvidia, owned
@@ -143,12 +142,8 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.recor
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.state import Exchange
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
-
-
-def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> NoReturn:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def build(module: AnsibleModule, host: Host, wished: Driver, kernel: str) -> list[str]:
@@ -231,7 +226,7 @@ def main() -> None:
         driver_libraries.apply(host, links)
 
     old = host.read(driver_record.PATH) or ""
-    record = driver_record.parse(old)
+    record = driver_record.read_or_refuse(module, host)
     works = driver_record.works(record, wished)
     new = old
     whole = not driver.state(host, wished.packages).differing

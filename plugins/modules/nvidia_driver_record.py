@@ -94,7 +94,6 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver.record import Driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 
 
 def given(wish: dict[str, Any]) -> Driver:
@@ -122,18 +121,7 @@ def main() -> None:
     )
     host, state, driver = Host(), module.params["state"], given(module.params["driver"])
     old = host.read(driver_record.PATH) or ""
-    try:
-        record = driver_record.parse(old)
-    except ValueError as error:
-        module.fail_json(
-            msg=problem(
-                "the record of the drivers that worked cannot be read",
-                f"{os.uname().nodename}:{driver_record.PATH}",
-                str(error),
-                "what Bedplate has written there",
-                "Fix it, or remove it: then there is nothing to roll back to.",
-            )
-        )
+    record = driver_record.read_or_refuse(module, host)
     if state == "rollback":
         plan = driver_rollback.asked_for(host, record)
     else:

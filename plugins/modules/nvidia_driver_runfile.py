@@ -78,7 +78,6 @@ in_use:
   type: str
 """
 
-import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
@@ -88,11 +87,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
-
-
-def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> NoReturn:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def take_away(module: AnsibleModule, host: Host, before: str) -> None:

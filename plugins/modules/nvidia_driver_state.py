@@ -125,7 +125,6 @@ pending:
   elements: str
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import mig, nvidia, os_release
@@ -140,7 +139,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver impor
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 #: Where role nvidia_driver has module kernel_settings keep them.
 OPTIONS = "/etc/modprobe.d/bedplate-nvidia-options.conf"
@@ -169,28 +168,15 @@ def main() -> None:
     host = Host()
     users = mig.module_users(host) if wish["unheld"] else []
     if users:
-        module.fail_json(
-            msg=problem(
-                "the GPUs are in use, so that the driver stays",
-                os.uname().nodename,
-                ", ".join(users),
-                "no process that holds a GPU",
-                "End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
-                " and run bedplate.gpu.upgrade again.",
-            )
+        refuse(
+            module,
+            "the GPUs are in use, so that the driver stays",
+            ", ".join(users),
+            "no process that holds a GPU",
+            "End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
+            " and run bedplate.gpu.upgrade again.",
         )
-    try:
-        record = driver_record.read(host)
-    except ValueError as error:
-        module.fail_json(
-            msg=problem(
-                "the record of the drivers that worked cannot be read",
-                os.uname().nodename,
-                str(error),
-                "what Bedplate has written there",
-                "Fix it, or remove it: then there is nothing to roll back to.",
-            )
-        )
+    record = driver_record.read_or_refuse(module, host)
     now = driver.state(host, wish["packages"])
     by_runfile = any(one.source == "runfile" for one in record.drivers)
     # Just the wished driver, which somebody has installed by hand, is taken over as it is.

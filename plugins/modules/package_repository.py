@@ -107,7 +107,6 @@ offered_by:
   type: str
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
@@ -118,16 +117,12 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
     mirror,
     openpgp,
     repositories,
 )
-
-
-def fail(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
@@ -142,7 +137,7 @@ def fetched(module: AnsibleModule, fingerprint: str) -> bytes:
     except openpgp.KeyFileError as error:
         found = [str(error)]
     if found != [fingerprint]:
-        fail(
+        refuse(
             module,
             "the repository's key is another one",
             f"{addresses.shown(url)}: {', '.join(found)}",
@@ -172,7 +167,7 @@ def enable(module: AnsibleModule, host: Host, name: str, stream: str) -> None:
     for argv in (["reset", name], ["enable", f"{name}:{stream}"]):
         answer = host.run(["dnf", "--assumeyes", "--quiet", "module", *argv], timeout=600)
         if answer.code != 0:
-            fail(
+            refuse(
                 module,
                 f"the module stream {name}:{stream} cannot be enabled",
                 answer.said,

@@ -72,13 +72,12 @@ kept:
   sample: ["/etc/containerd/config.toml: edited since"]
 """
 
-import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import removal
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
 def remove(host: Host, wish: dict[str, Any], check: bool) -> removal.Outcome:
@@ -117,14 +116,12 @@ def main() -> None:
     try:
         outcome = remove(Host(), module.params, module.check_mode)
     except (removal.RemovalError, OSError) as error:
-        module.fail_json(
-            msg=problem(
-                "not everything could be taken away",
-                os.uname().nodename,
-                str(error),
-                "every command ends well",
-                "Fix what it says and run bedplate.gpu.reset again: it goes on where it ended.",
-            )
+        refuse(
+            module,
+            "not everything could be taken away",
+            str(error),
+            "every command ends well",
+            "Fix what it says and run bedplate.gpu.reset again: it goes on where it ended.",
         )
     module.exit_json(
         changed=bool(outcome.changes),

@@ -126,7 +126,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import
     ensure_files,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
     config as slurm_config,
 )
@@ -138,10 +138,6 @@ UNIT = "slurmctld.service"
 RECORD = "/etc/bedplate/slurm-nodes.json"
 #: Digest of the configuration that the nodes were last told to fetch.
 PUSHED = "/etc/bedplate/slurm-pushed"
-
-
-def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
 
 
 class Plan:

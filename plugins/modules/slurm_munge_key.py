@@ -38,21 +38,16 @@ present:
   type: bool
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
     munge as slurm_munge,
 )
 
 UNIT = "munge.service"
-
-
-def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
 
 
 def wished_key(module: AnsibleModule) -> bytes:

@@ -77,7 +77,6 @@ restarted:
   type: bool
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
@@ -88,15 +87,11 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import
     is_ours,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.message import problem
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import (
     config as slurm_config,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import gpus as slurm_gpus
-
-
-def refuse(module: AnsibleModule, what: str, got: str, allowed: str, fix: str) -> None:
-    module.fail_json(msg=problem(what, os.uname().nodename, got, allowed, fix))
 
 
 def refuse_foreign(module: AnsibleModule, host: Host) -> None:

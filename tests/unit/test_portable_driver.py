@@ -6,9 +6,14 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.bedplate.gpu.plugins.modules import nvidia_driver_module
+from ansible_collections.bedplate.gpu.plugins.modules import (
+    nvidia_driver_module,
+    nvidia_driver_record,
+    nvidia_driver_state,
+)
 
 from bedplate.portable import holders, nvidia, os_release
+from bedplate.portable.driver import record as driver_record
 from bedplate.portable.driver import state as driver
 from bedplate.portable.host import Host, Result
 from tests.unit.module_answers import answer
@@ -16,6 +21,7 @@ from tests.unit.module_answers import answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import ModuleType
 
 RELEASE = "6.1.0-37-amd64"
 ALL = {"nvidia-dcgm", "nvidia-fabricmanager", "nvidia-persistenced"}
@@ -277,3 +283,21 @@ def test_the_module_starts_what_a_killed_run_had_stopped(
     assert run(check=False)
     assert machine.services == ALL
     assert not run(check=False)
+
+
+@pytest.mark.parametrize(
+    ("module", "more"),
+    [
+        (nvidia_driver_module, {}),
+        (nvidia_driver_record, {"state": "rollback", "driver": {}}),
+        (nvidia_driver_state, {"unheld": False}),
+    ],
+)
+def test_a_damaged_record_is_refused_with_its_path(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, module: ModuleType, more: dict[str, object]
+) -> None:
+    machine.host.write(driver_record.PATH, "{")
+    said = answer(monkeypatch, module, machine.host, **{**WISH, **more})["msg"]
+    assert said.startswith("the record of the drivers that worked cannot be read — ")
+    assert f"got {driver_record.PATH} cannot be read: " in said
+    assert said.endswith(" — Fix it, or remove it: then there is nothing to roll back to.")

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .. import documents
 from ..host import Host
+from ..refusal import Module, refuse
 
 PATH = "/etc/bedplate/driver.json"
 FORMAT = 2
@@ -112,6 +113,20 @@ def read(host: Host) -> Record:
         return parse(host.read(PATH) or "")
     except ValueError as error:
         raise ValueError(f"{PATH} cannot be read: {error}") from error
+
+
+def read_or_refuse(module: Module, host: Host) -> Record:
+    """The host's record for a module, which fails where the file is none."""
+    try:
+        return read(host)
+    except ValueError as error:
+        refuse(
+            module,
+            "the record of the drivers that worked cannot be read",
+            str(error),
+            "what Bedplate has written there",
+            "Fix it, or remove it: then there is nothing to roll back to.",
+        )
 
 
 def begun(record: Record, driver: Driver) -> Record:
