@@ -1,19 +1,10 @@
-"""The component of the recorder, and the program that it carries."""
+"""The component of the recorder of usage."""
 
 from __future__ import annotations
 
-import base64
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING
-
 from bedplate.schedulers.accounting import Accounting
-from bedplate.schedulers.accounting_objects import archive, objects
+from bedplate.schedulers.accounting_objects import objects
 from tests.stacks.test_components import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNITS = {"pool-a": {"nvidia.com/gpu": 1.0}}
 
@@ -30,20 +21,6 @@ def test_the_records_stay_when_the_component_goes() -> None:
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
     (container,) = deployment["template"]["spec"]["containers"]
     assert container["image"] == "python:1"
-
-
-def test_the_program_needs_python_alone(tmp_path: Path) -> None:
-    (config,) = [one for one in objects("", UNITS) if one["kind"] == "ConfigMap"]
-    program = tmp_path / "accounting.pyz"
-    program.write_bytes(base64.b64decode(config["binaryData"]["accounting.pyz"]))
-    assert program.read_bytes() == archive(), "equal sources, equal bytes"
-    done = subprocess.run(
-        [os.path.realpath(sys.executable), "-I", "-S", "-B", str(program), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "usage: python -m bedplate.accounting" in done.stdout
 
 
 def test_pods_start_again_when_units_change() -> None:

@@ -1,19 +1,10 @@
-"""Packing's component, and the program that it carries."""
+"""Packing's component."""
 
 from __future__ import annotations
 
-import base64
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING
-
 from bedplate.schedulers.packing import Packing
-from bedplate.schedulers.packing_objects import archive, objects
+from bedplate.schedulers.packing_objects import objects
 from tests.stacks.test_components import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ARGS = {"scheduler_image": "scheduler:1", "python_image": "python:1", "nodes": {"b": 4, "a": 8}}
 
@@ -34,20 +25,6 @@ def test_the_component_makes_the_documents_and_labels_the_nodes() -> None:
     deployment = engine.one("kubernetes:apps/v1:Deployment").inputs["spec"]
     images = [one["image"] for one in deployment["template"]["spec"]["containers"]]
     assert (deployment["replicas"], images) == (2, ["scheduler:1", "python:1"])
-
-
-def test_the_program_needs_python_alone(tmp_path: Path) -> None:
-    (config,) = [one for one in objects("", "") if one["kind"] == "ConfigMap"]
-    program = tmp_path / "packing.pyz"
-    program.write_bytes(base64.b64decode(config["binaryData"]["packing.pyz"]))
-    assert program.read_bytes() == archive(), "equal sources, equal bytes"
-    done = subprocess.run(
-        [os.path.realpath(sys.executable), "-I", "-S", "-B", str(program), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "usage: python -m bedplate.packing" in done.stdout
 
 
 def test_pods_start_again_when_their_configuration_changes() -> None:
