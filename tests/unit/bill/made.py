@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+import shutil
+from pathlib import Path
+
+import yaml
 
 from bedplate.bill import Bill, File, Image, Known, Packages, needs_of, write_bill
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import main
 from bedplate.lock import load_lock
 
-if TYPE_CHECKING:
-    from pathlib import Path
+DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 
 
 def sha256_of(name: str) -> str:
     """Return a digest that is always the same for a name."""
     return hashlib.sha256(name.encode()).hexdigest()
+
+
+def mirrored_demo(copy: Path, mirror: str, **more: object) -> Path:
+    """Copy the demo's site with a mirror and further settings, and plan it."""
+    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
+    settings = copy / "group_vars/all/bedplate.yml"
+    content = yaml.safe_load(settings.read_text()) | more
+    content["bedplate_sources"] = {"mode": "mirror", "url": mirror}
+    settings.write_text(yaml.safe_dump(content))
+    assert main(["plan", str(copy)]) == 0
+    return copy
 
 
 def make(site: Path) -> Bill:

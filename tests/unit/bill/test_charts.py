@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from bedplate.cluster import artifact
 from bedplate.lock import load_lock
 from bedplate.stackconfig import StackError
 from tests.substrate.internet.faults import Fault
-from tests.unit.bill.made import make
+from tests.unit.bill.made import make, mirrored_demo
 from tests.unit.bill.vendors import put_chart, put_layer
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from tests.substrate.internet.fixtures import Served
 
-DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 KUEUE = "oci://registry.k8s.io/kueue/charts/kueue"
 VOLCANO = "https://volcano-sh.github.io/helm-charts/volcano"
 INDEX = "https://volcano-sh.github.io/helm-charts/index.yaml"
@@ -206,14 +204,7 @@ def test_what_is_no_index_of_the_chart_is_refused(web: Web, internet: Served, in
 @pytest.fixture
 def site(tmp_path: Path, internet: Served) -> Path:
     """The demo's site with Kueue, the stand-in as its mirror, and a bill whose chart is there."""
-    copy = tmp_path / "site"
-    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
-    settings = copy / "group_vars/all/bedplate.yml"
-    content = yaml.safe_load(settings.read_text())
-    content["bedplate_sources"] = {"mode": "mirror", "url": internet.url}
-    content["bedplate_schedulers"] = ["kueue"]
-    settings.write_text(yaml.safe_dump(content))
-    assert main(["plan", str(copy)]) == 0
+    copy = mirrored_demo(tmp_path / "site", internet.url, bedplate_schedulers=["kueue"])
     made = make(copy)
     version = made.files["kueue-chart"].version
     put_chart(internet.tree, KUEUE, version, b"archive")

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from bedplate.bill import load_bill, write_bill
-from bedplate.cli import main
 from bedplate.cluster import artifact
 from bedplate.lock import load_lock
 from bedplate.stackconfig import StackError
-from tests.unit.bill.made import make
+from tests.unit.bill.made import make, mirrored_demo
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.substrate.internet.fixtures import Served
 
-DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 NAME = "ghcr.io/flannel-io/flannel:v0.28.4"
 MANIFEST = f"spec:\n  containers:\n  - image: {NAME}\n    name: one\n  - image: '{NAME}'"
 
@@ -39,14 +37,7 @@ def put(site: Path, internet: Served, text: str) -> None:
 @pytest.fixture
 def site(tmp_path: Path, internet: Served) -> Path:
     """The demo's site with the stand-in as its mirror."""
-    copy = tmp_path / "site"
-    shutil.copytree(DEMO, copy, ignore=shutil.ignore_patterns(".bedplate*"))
-    settings = copy / "group_vars/all/bedplate.yml"
-    content = yaml.safe_load(settings.read_text())
-    content["bedplate_sources"] = {"mode": "mirror", "url": internet.url}
-    settings.write_text(yaml.safe_dump(content))
-    assert main(["plan", str(copy)]) == 0
-    return copy
+    return mirrored_demo(tmp_path / "site", internet.url)
 
 
 def test_each_image_has_its_digest_however_it_is_written(site: Path, internet: Served) -> None:

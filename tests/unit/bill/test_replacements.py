@@ -6,34 +6,25 @@ import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import pytest
-
 from bedplate.bill import load_bill
 from bedplate.bill.replacements import offered
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.lock import load_lock
-from tests.substrate.standin.signing import Key
 from tests.unit.bill.test_resolve import resolve
 from tests.unit.bill.vendors import planned, put_archive
 from tests.unit.test_site_facts import DRIVER, PATCH, REST, newer_driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
     from bedplate.catalogue.driver_facts import DriverPackages
     from tests.substrate.internet.fixtures import Served
+    from tests.substrate.standin.signing import Key
 
 NEW = "535.321.07"
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
-    """A key that signs what the vendors' keys sign elsewhere."""
-    made = Key(tmp_path_factory.mktemp("gpg") / "home")
-    yield made
-    made.close()
 
 
 def archives(internet: Served, key: Key, driver: DriverPackages) -> None:

@@ -16,13 +16,13 @@ from bedplate.bill.partial import Partial
 from bedplate.bill.repository import offers
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
-from tests.substrate.standin.signing import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.substrate.internet.fixtures import Served
+    from tests.substrate.standin.signing import Key
 
 INDEX = "https://archive.example.com/debian/"
 KEY = "https://archive.example.com/key.asc"
@@ -39,14 +39,6 @@ REPOMD = """<?xml version="1.0" encoding="UTF-8"?>
 <location href="repodata/primary.xml.gz"/></data>
 </repomd>
 """
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
-    """A key that signs what the vendors' keys sign elsewhere."""
-    made = Key(tmp_path_factory.mktemp("gpg") / "home")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -17,22 +17,12 @@ from tests.substrate.standin.signing import Key
 from tests.unit.bill.vendors import FLANNEL, planned, put_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.substrate.internet.fixtures import Served
 
 DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 TOOLKIT = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64/"
 CONTAINERD = "https://github.com/containerd/containerd/releases/download/v2.4.2"
 PAUSE = "*/pause/manifests/3.10.2"
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Key]:
-    """A key that signs what the vendors' keys sign elsewhere."""
-    made = Key(tmp_path_factory.mktemp("gpg") / "home")
-    yield made
-    made.close()
 
 
 @pytest.fixture
