@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -110,25 +110,43 @@ def root(archive: tuple[System, bytes], tmp_path: Path) -> AptRoot:
     return made
 
 
-def published(
-    web: tuple[Path, str], name: str, root: AptRoot, system: System, key: keys.SigningKey
-) -> tuple[Path, System]:
-    """Have the mirror hold the system's packages; the folder, and a system that reads it alone."""
-    debs = root.closure(system, system.wanted[0])
-    root.fetch(system, system.wanted[0], debs)
-    folder = web[0] / name
-    assert deb.publish(folder, root.archives, debs, key)
-    only = Source(Repository(f"{web[1]}/{name}/", "", key.fingerprint))
-    return folder, System("debian-12", "deb", (only,), system.wanted)
+class Mirror(NamedTuple):
+    """A mirror that is filled from the archive, and what it signs with."""
+
+    web: tuple[Path, str]
+    root: AptRoot
+    system: System
+    key: keys.SigningKey
+    folder: Path
+
+    def published(self, name: str) -> tuple[Path, System]:
+        """Have it hold the system's packages; the folder, and a system that reads it alone."""
+        debs = self.root.closure(self.system, self.system.wanted[0])
+        self.root.fetch(self.system, self.system.wanted[0], debs)
+        folder = self.web[0] / name
+        assert deb.publish(folder, self.root.archives, debs, self.key)
+        only = Source(Repository(f"{self.web[1]}/{name}/", "", self.key.fingerprint))
+        return folder, System("debian-12", "deb", (only,), self.system.wanted)
+
+    def on_host(self, system: System) -> list[str]:
+        """Have apt fetch what is wanted from the mirror alone, as a host does; what came."""
+        host = AptRoot(self.folder / "host")
+        host.prepare(system, {self.key.fingerprint: openpgp.binary(self.key.public().encode())})
+        debs = host.closure(system, system.wanted[0])
+        host.fetch(system, system.wanted[0], debs)
+        return sorted(path.name for path in host.archives.glob("*.deb"))
 
 
-def on_host(tmp_path: Path, system: System, key: keys.SigningKey) -> list[str]:
-    """Have apt fetch what is wanted from the mirror alone, as a host does; what came."""
-    host = AptRoot(tmp_path / "host")
-    host.prepare(system, {key.fingerprint: openpgp.binary(key.public().encode())})
-    debs = host.closure(system, system.wanted[0])
-    host.fetch(system, system.wanted[0], debs)
-    return sorted(path.name for path in host.archives.glob("*.deb"))
+@pytest.fixture
+def mirror(
+    web: tuple[Path, str],
+    root: AptRoot,
+    archive: tuple[System, bytes],
+    key: keys.SigningKey,
+    tmp_path: Path,
+) -> Mirror:
+    """An empty mirror."""
+    return Mirror(web, root, archive[0], key, tmp_path)
 
 
 def test_the_closure_is_what_apt_would_install(
@@ -140,22 +158,17 @@ def test_the_closure_is_what_apt_would_install(
     assert names["library"] == "library_1%3a2.0-1_amd64.deb"  # not the newest: the driver's own
 
 
-def test_a_host_installs_from_the_mirror_alone(
-    web: tuple[Path, str],
-    root: AptRoot,
-    archive: tuple[System, bytes],
-    key: keys.SigningKey,
-    tmp_path: Path,
-) -> None:
-    folder, only = published(web, "whole", root, archive[0], key)
+def test_a_host_installs_from_the_mirror_alone(mirror: Mirror) -> None:
+    folder, only = mirror.published("whole")
     for name in deb.INDEXES:  # a later fill may have replaced what the host's InRelease names
         (folder / name).unlink()
-    assert on_host(tmp_path, only, key) == [
+    assert mirror.on_host(only) == [
         "base_1.0_amd64.deb",
         "driver_1%3a2.0-1_amd64.deb",
         "library_1%3a2.0-1_amd64.deb",
     ]
     content = (folder / "InRelease").read_bytes()
+    key = mirror.key
     release = signed(content, key.public().encode(), key.fingerprint, "here").decode()
     assert "Acquire-By-Hash: yes" in release
     assert " Packages.xz" in release
@@ -164,15 +177,9 @@ def test_a_host_installs_from_the_mirror_alone(
     assert "MD5Sum" not in release
 
 
-def test_the_same_packages_change_nothing_and_others_replace_them(
-    web: tuple[Path, str],
-    root: AptRoot,
-    archive: tuple[System, bytes],
-    key: keys.SigningKey,
-    tmp_path: Path,
-) -> None:
-    system, _ = archive
-    folder, _ = published(web, "twice", root, system, key)
+def test_the_same_packages_change_nothing_and_others_replace_them(mirror: Mirror) -> None:
+    root, system, key = mirror.root, mirror.system, mirror.key
+    folder, _ = mirror.published("twice")
     before = (folder / "InRelease").read_bytes()
     debs = root.closure(system, system.wanted[0])
     assert not deb.publish(folder, root.archives, debs, key)
@@ -191,15 +198,8 @@ def test_the_same_packages_change_nothing_and_others_replace_them(
 
 
 @pytest.mark.parametrize("broken", ["package", "index", "signature"])
-def test_a_changed_byte_is_refused_by_apt(
-    web: tuple[Path, str],
-    root: AptRoot,
-    archive: tuple[System, bytes],
-    key: keys.SigningKey,
-    tmp_path: Path,
-    broken: str,
-) -> None:
-    folder, only = published(web, f"changed-{broken}", root, archive[0], key)
+def test_a_changed_byte_is_refused_by_apt(mirror: Mirror, broken: str) -> None:
+    folder, only = mirror.published(f"changed-{broken}")
     if broken == "package":
         path = folder / "pool/library_2.0-1_amd64.deb"
         content = bytearray(path.read_bytes())
@@ -213,7 +213,7 @@ def test_a_changed_byte_is_refused_by_apt(
         path = folder / "InRelease"
         path.write_bytes(path.read_bytes().replace(b"bedplate-mirror", b"bedplate-mirroR", 1))
     with pytest.raises(MirrorError) as refused:
-        on_host(tmp_path, only, key)
+        mirror.on_host(only)
     expected = {
         "package": "packages did not come",
         "index": "archives of packages cannot be read",
