@@ -138,7 +138,8 @@ units:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
-    File,
+    OPTIONS,
+    asked,
     ensure_files,
     take_back,
 )
@@ -162,9 +163,7 @@ def main() -> None:
                 "elements": "dict",
                 "required": True,
                 "options": {
-                    "path": {"type": "path", "required": True},
-                    "content": {"type": "str", "required": True},
-                    "mode": {"type": "str", "default": "0644"},
+                    **OPTIONS,
                     "refuse_foreign": {"type": "bool", "default": False},
                     "record": {"type": "bool", "default": True},
                 },
@@ -181,13 +180,7 @@ def main() -> None:
     units = module.params["units"]
     refuse_other_wishes(module, units)
     files = [
-        File(
-            path=wish["path"],
-            content=wish["content"] if wish["content"].endswith("\n") else wish["content"] + "\n",
-            mode=int(wish["mode"], 8),
-            refuse_foreign=wish["refuse_foreign"],
-            record=wish["record"],
-        )
+        asked(wish)._replace(refuse_foreign=wish["refuse_foreign"], record=wish["record"])
         for wish in module.params["files"]
     ]
     host = Host()

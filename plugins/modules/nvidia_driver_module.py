@@ -178,14 +178,7 @@ def build(module: AnsibleModule, host: Host, wished: Driver, kernel: str) -> lis
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "version": {"type": "str", "required": True},
-            "flavour": {
-                "type": "str",
-                "choices": ["open", "proprietary"],
-                "default": "proprietary",
-            },
-            "source": {"type": "str", "default": "distro"},
-            "packages": {"type": "dict", "required": True},
+            **driver_record.OPTIONS,
             "kernel": {"type": "str", "default": ""},
             "gpus": {"type": "int", "default": 0},
             "options": {"type": "dict", "default": {}},

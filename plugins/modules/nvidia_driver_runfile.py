@@ -83,6 +83,9 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import fetch, nvidia
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
+    record as driver_record,
+)
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     runfile as driver_runfile,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import state as driver
@@ -161,11 +164,7 @@ def main() -> None:
             "path": {"type": "path", "default": ""},
             "sha256": {"type": "str", "default": ""},
             "version": {"type": "str", "default": ""},
-            "flavour": {
-                "type": "str",
-                "choices": ["open", "proprietary"],
-                "default": "proprietary",
-            },
+            "flavour": driver_record.FLAVOUR,
             "kernel": {"type": "str", "default": ""},
             "known": {"type": "list", "elements": "dict", "default": []},
         },

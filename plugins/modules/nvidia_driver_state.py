@@ -148,14 +148,7 @@ OPTIONS = "/etc/modprobe.d/bedplate-nvidia-options.conf"
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "version": {"type": "str", "required": True},
-            "flavour": {
-                "type": "str",
-                "choices": ["open", "proprietary"],
-                "default": "proprietary",
-            },
-            "source": {"type": "str", "default": "distro"},
-            "packages": {"type": "dict", "required": True},
+            **driver_record.OPTIONS,
             "marks": {"type": "list", "elements": "str", "default": []},
             "module_options": {"type": "dict", "default": {}},
             "remove_foreign": {"type": "bool", "default": False},

@@ -81,8 +81,9 @@ restarted:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
+    OPTIONS,
     Change,
-    File,
+    asked,
     ensure_files,
     is_ours,
 )
@@ -135,11 +136,7 @@ def main() -> None:
                 "type": "list",
                 "elements": "dict",
                 "required": True,
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "content": {"type": "str", "required": True},
-                    "mode": {"type": "str", "default": "0644"},
-                },
+                "options": OPTIONS,
             },
             "gpus": {"type": "bool", "default": True},
             "units": {"type": "list", "elements": "str", "required": True},
@@ -150,10 +147,7 @@ def main() -> None:
     units = module.params["units"]
     daemon = units[-1]
     refuse_foreign(module, host)
-    files = [
-        File(f["path"], f["content"].rstrip("\n") + "\n", int(f["mode"], 8))
-        for f in module.params["files"]
-    ]
+    files = [asked(file) for file in module.params["files"]]
     outcome = ensure_files(host, files, check=check)
     diff = [change.diff for change in outcome.changes]
     links = slurm_gpus.Links([], {}, [], [])

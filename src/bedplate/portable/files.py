@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import owned
 from .host import Host, shown
@@ -14,6 +14,12 @@ MARK = "Managed by Bedplate"
 #: What is shown of a text that only its owner may read: it has a password.
 CONCEALED = "(not shown: only its owner may read it)\n"
 READABLE = stat.S_IRGRP | stat.S_IROTH
+#: What a module takes for one file, as Ansible's argument specs say it.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "path": {"type": "path", "required": True},
+    "content": {"type": "str", "required": True},
+    "mode": {"type": "str", "default": "0644"},
+}
 
 
 class File(NamedTuple):
@@ -29,6 +35,12 @@ class File(NamedTuple):
     refuse_foreign: bool = False
     record: bool = True
     added: Optional[Dict[str, Any]] = None
+
+
+def asked(given: Mapping[str, Any]) -> File:
+    """The file of a task's ``OPTIONS``; its text ends with a newline, whether it was given one."""
+    text = given["content"]
+    return File(given["path"], text if text.endswith("\n") else text + "\n", int(given["mode"], 8))
 
 
 class Change(NamedTuple):

@@ -11,6 +11,18 @@ PATH = "/etc/bedplate/driver.json"
 FORMAT = 2
 #: The last good driver and the one before it.
 DEPTH = 2
+FLAVOUR: Dict[str, Any] = {
+    "type": "str",
+    "choices": ["open", "proprietary"],
+    "default": "proprietary",
+}
+#: What modules take for a driver, as Ansible's argument specs say it.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "version": {"type": "str", "required": True},
+    "flavour": FLAVOUR,
+    "source": {"type": "str", "default": "distro"},
+    "packages": {"type": "dict", "required": True},
+}
 
 
 class Driver(NamedTuple):
