@@ -56,7 +56,22 @@ def lesson(begin: timedelta, end: timedelta) -> list[str]:
     return [f"{first:%a %H:%M}-24:00", *rest]
 
 
-class Standin:
+class Loopback:
+    """Answers on the loopback while it is entered."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Standin(Loopback):
     """Answers as the proxy's API and as every notebook; `kernels` is what notebooks run."""
 
     def __init__(self) -> None:
@@ -94,19 +109,11 @@ class Standin:
                 standin.routes.pop(self.path.removeprefix("/api/routes"), None)
                 self.answer({}, NO_CONTENT)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.port = self._server.server_address[1]
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class KubeletLogs:
+class KubeletLogs(Loopback):
     """The part of a node's kubelet that has logs: it answers for each container with its path."""
 
     def __init__(self, plane: ControlPlane, node: str) -> None:
@@ -121,7 +128,7 @@ class KubeletLogs:
                 self.end_headers()
                 self.wfile.write(text)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         trusted.load_cert_chain(*plane.authority.issue(f"system:node:{node}"))
         self._server.socket = trusted.wrap_socket(self._server.socket, server_side=True)
@@ -131,14 +138,6 @@ class KubeletLogs:
         }
         path = plane.api.path("nodes", "v1", None, node)
         plane.api.patch(path, {"status": status}, "status")
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 class RunningHub:
