@@ -7,7 +7,8 @@ nothing is ever started. On a machine whose processors are all in use the pace i
 job takes, which is counted too, by program.
 `python -m tests.benchmarks.queueing` prints the figures. With `--own` controllers and scheduler
 have their own limits of requests, as in a cluster that the stack sets up; `--jobs 300` is far more
-than their burst. `--controllers 40` is the same with another limit of each controller.
+than their burst. `--controllers 40` is the same with another limit of each controller. `--pods 8`
+makes each job a gang of eight pods: a queue's work is done once for a job, a scheduler's for a pod.
 """
 
 from __future__ import annotations
@@ -41,17 +42,24 @@ class Round(NamedTuple):
     cpu: dict[str, float]
 
 
-def once(kueue: RunningKueue, namespaces: tuple[str, ...], jobs: int, pause: float = 0.2) -> Round:
-    """Create jobs in these namespaces in turn, and wait until all are bound."""
+def once(
+    kueue: RunningKueue,
+    namespaces: tuple[str, ...],
+    jobs: int,
+    pause: float = 0.2,
+    pods: int = 1,
+) -> Round:
+    """Create jobs of so many pods in these namespaces in turn, and wait until all are bound."""
     api = kueue.api
 
     def bound() -> bool:
-        pods = [pod for name in namespaces for pod in api.get("pods", "v1", name)]
-        return len(pods) == jobs and all(one["spec"].get("nodeName") for one in pods)
+        found = [pod for name in namespaces for pod in api.get("pods", "v1", name)]
+        return len(found) == jobs * pods and all(one["spec"].get("nodeName") for one in found)
 
     before, started = spent.so_far(kueue.plane), time.monotonic()
     api.create_all(
-        job(f"job-{number:04}", namespaces[number % len(namespaces)]) for number in range(jobs)
+        job(f"job-{number:04}", namespaces[number % len(namespaces)], pods=pods)
+        for number in range(jobs)
     )
     eventually(bound, 600, pause)
     took = time.monotonic() - started
@@ -68,6 +76,7 @@ def measure(
     count: int = ROUNDS,
     limits: Limits = FAST,
     ways: tuple[str, ...] = tuple(WAYS),
+    pods: int = 1,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return jobs a second of each way, their ratio, and the CPU that a job takes."""
     teams = {name: {"gpus": {"pool_a": (GPUS * NODES // len(TEAMS), None)}} for name in TEAMS}
@@ -81,7 +90,7 @@ def measure(
             once(kueue, WAYS[way], 20)  # warms caches up, and is not counted
         for _ in range(count):
             for way, rounds in found.items():
-                rounds.append(once(kueue, WAYS[way], jobs, pause))
+                rounds.append(once(kueue, WAYS[way], jobs, pause, pods))
                 load, last = os.getloadavg()[0], rounds[-1]
                 spent_on = sum(last.cpu.values())
                 print(f"{way}: {last.pace:.2f} a second, {spent_on:.0f} ms of CPU, load {load:.1f}")
@@ -111,6 +120,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.queueing")
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--pods", type=int, default=1, help="of each job")
     parser.add_argument("--own", action="store_true", help="the programs' own limits; one team")
     parser.add_argument("--controllers", type=int, help="the same, with requests a second")
     given = parser.parse_args()
@@ -121,7 +131,9 @@ def main() -> int:
         burst = given.controllers * 3 // 2  # as their own are, 20 and 30
         flags = (f"--kube-api-qps={given.controllers}", f"--kube-api-burst={burst}")
         limits = OWN._replace(controllers=flags)
-    _, ratios = measure(given.jobs, given.rounds, limits, ways)
+    if given.jobs * given.pods > NODES * GPUS:
+        parser.error(f"{given.jobs} jobs of {given.pods} pods: {NODES * GPUS} have a GPU")
+    _, ratios = measure(given.jobs, given.rounds, limits, ways, given.pods)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores")
     for label, value in ratios.items():
         print(f"{label:60} {value:10.2f}")
