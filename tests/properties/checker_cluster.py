@@ -202,6 +202,11 @@ def written(facts: Facts, hosts: Mapping[str, Row], lock: Row) -> Iterator[Viola
     for key in kept:
         if cluster["kubernetes"][key] != wishes["bedplate_kubernetes"][key]:
             yield _violation("written", f"kubernetes {key}")
+    addons = [facts.one("addons", addon=a["name"], version=a["version"]) for a in cluster["addons"]]
+    needed = max((row.get("controller_requests") or 0 for row in addons if row), default=0)
+    wished = wishes["bedplate_kubernetes"]["controller_requests"] or needed or None
+    if cluster["kubernetes"]["controller_requests"] != wished:
+        yield _violation("written", f"requests of controllers, not {wished}")
     row = facts.one("kubernetes", version=cluster["kubernetes"]["version"]) or {}
     for key in ("etcd", "coredns", "pause"):
         if cluster[key] != row.get(key):

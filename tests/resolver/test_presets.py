@@ -42,6 +42,22 @@ def test_a_preset_alone_is_planned_and_brings_what_it_needs(name: str) -> None:
     assert [addon.name for addon in lock.cluster.addons] == sorted(load_presets()[name].schedulers)
 
 
+@pytest.mark.parametrize(
+    ("queued", "wished", "requests"),
+    [(True, None, 40), (True, 25, 25), (False, None, None), (False, 25, 25)],
+)
+def test_controllers_may_send_more_beside_kueue_and_what_the_site_says(
+    queued: bool, wished: int | None, requests: int | None
+) -> None:
+    """What is held until there is quota costs the Job controller requests; kubeadm's are few."""
+    site = choice("research") if queued else {}
+    endpoint = {"endpoint": "192.0.2.1:6443"}
+    own = {"bedplate_kubernetes": endpoint | ({"controller_requests": wished} if wished else {})}
+    lock = planned(answer(site | own, slurm=False)).lock
+    assert lock.cluster is not None
+    assert lock.cluster.kubernetes.controller_requests == requests
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_written_for_people_and_names_what_there_is(name: str) -> None:
     preset = load_presets()[name]

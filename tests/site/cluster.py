@@ -32,6 +32,14 @@ def node(site: SiteCommands, name: str) -> dict[str, Any]:
     return json.loads(site.kubectl("get", "node", name, "-o", "json").stdout)
 
 
+def limits_of_controllers(site: SiteCommands) -> list[str]:
+    """Return the flags of kube-controller-manager that limit its requests."""
+    named = ("-n", "kube-system", "-l", "component=kube-controller-manager", "-o", "json")
+    (pod,) = json.loads(site.kubectl("get", "pods", *named).stdout)["items"]
+    command = pod["spec"]["containers"][0]["command"]
+    return sorted(one for one in command if one.startswith("--kube-api-"))
+
+
 def joins(site: SiteCommands) -> list[str]:
     """Name the certificate requests that joining hosts made with a bootstrap token."""
     requests = json.loads(site.kubectl("get", "csr", "-o", "json").stdout)["items"]

@@ -133,6 +133,7 @@ def cluster() -> ClusterArgs:
             "service_subnet": "10.96.0.0/12",
             "kubelet": {"failSwapOn": False},
             "kube_proxy": {},
+            "controller_requests": 40,
             "ignore_preflight": ["SystemVerification"],
         },
         "etcd_image_tag": "3.6.8-0",
@@ -168,6 +169,7 @@ def test_cluster_registers_what_the_lock_says(cluster: ClusterArgs) -> None:
         "dnsImageTag": "v1.14.2",
         "kubelet": {"failSwapOn": False},
         "kubeProxy": {},
+        "controllerRequests": 40,
         "ignorePreflight": ["SystemVerification"],
         "taint": True,
     }

@@ -56,6 +56,18 @@ def test_init_says_what_the_lock_says() -> None:
     assert found["KubeletConfiguration"]["cgroupDriver"] == "systemd"
 
 
+def test_controllers_may_send_what_the_lock_says_and_half_as_much_more_at_once() -> None:
+    (document,) = [
+        one
+        for one in yaml.safe_load_all(kubeadm.init_config(inputs(controller_requests=40)))
+        if one["kind"] == "ClusterConfiguration"
+    ]
+    assert document["controllerManager"]["extraArgs"] == [
+        {"name": "kube-api-qps", "value": "40"},
+        {"name": "kube-api-burst", "value": "60"},
+    ]
+
+
 def test_the_sites_kubelet_and_proxy_fields_come_through() -> None:
     found = documents(
         kubeadm.init_config(

@@ -110,6 +110,8 @@ class Addon(Value):
     `owns_in_mode` only on nodes of pools with that sharing mode. `excludes` are the add-ons that
     cannot be beside it, `needs` those that must. `chart` ends with the chart's name: an OCI
     artefact, whose tag is the version where it names none, or a chart of a repository.
+    `controller_requests` are the requests a second that each of Kubernetes' controllers may send
+    beside it, where kubeadm's own limit is too low.
     """
 
     addon: str
@@ -123,3 +125,4 @@ class Addon(Value):
     needs: list[str] = []
     excludes: list[str] = []
     chart: Chart | None = None
+    controller_requests: int | None = None

@@ -180,7 +180,7 @@ def _network(args: ClusterArgs) -> list[dict[str, Any]]:
 def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:
     """Return what one control plane of the cluster is made from."""
     wished = args["kubernetes"]
-    return {
+    found: sdk.ControlPlaneArgs = {
         "host": host,
         "version": wished["version"],
         "endpoint": wished["endpoint"],
@@ -193,3 +193,6 @@ def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlP
         "ignorePreflight": wished.get("ignore_preflight") or [],
         "taint": host["name"] not in wished.get("untainted", ()),
     }
+    if requests := wished.get("controller_requests"):
+        found["controllerRequests"] = requests
+    return found

@@ -48,7 +48,8 @@ class Sources(Part):
 class Kubernetes(Part):
     """The cluster and its upstream configuration fields.
 
-    `untainted` are the control planes that take pods.
+    `untainted` are the control planes that take pods. `controller_requests` is a limit of requests
+    a second of each controller; None is kubeadm's own.
     """
 
     version: str
@@ -58,6 +59,7 @@ class Kubernetes(Part):
     kubelet: dict[str, Any]
     kube_proxy: dict[str, Any]
     ignore_preflight: list[str]
+    controller_requests: int | None = None
     untainted: list[str] = []
     endpoint_by: Literal["external", "keepalived", "haproxy"] = "external"
 

@@ -30,6 +30,7 @@ class ControlPlane(Resource):
             "dnsImageTag",
             "kubelet",
             "kubeProxy",
+            "controllerRequests",
             "ignorePreflight",
             "join",
         }

@@ -48,6 +48,7 @@ def init_config(inputs: ControlPlaneInputs) -> str:
             },
             "etcd": {"local": {"imageTag": inputs.etcd_image_tag}},
             "dns": {"imageTag": inputs.dns_image_tag},
+            **_controllers(inputs.controller_requests),
         },
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -113,6 +114,19 @@ def read_invitation(join_command: str, certificate_key: str | None = None) -> In
             )
         ) from None
     return Invitation(token, ca_hash, certificate_key)
+
+
+def _controllers(requests: int) -> dict[str, Any]:
+    """Return a limit of requests for each controller; 0 leaves kubeadm's own."""
+    if not requests:
+        return {}
+    # At once half as many more may leave, as by kubeadm's own limits of 20 and 30.
+    flags = {"kube-api-qps": requests, "kube-api-burst": requests * 3 // 2}
+    return {
+        "controllerManager": {
+            "extraArgs": [{"name": name, "value": str(value)} for name, value in flags.items()]
+        }
+    }
 
 
 def _registration(node: str, *, taint: bool) -> dict[str, Any]:

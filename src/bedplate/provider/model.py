@@ -124,6 +124,7 @@ class ControlPlaneInputs(Inputs):
     dns_image_tag: str
     kubelet: dict[str, Any] = Field(default_factory=dict)
     kube_proxy: dict[str, Any] = Field(default_factory=dict)
+    controller_requests: Annotated[int, Field(ge=0)] = 0
     ignore_preflight: list[str] = Field(default_factory=list)
     taint: bool = True
     join: Machine | None = None

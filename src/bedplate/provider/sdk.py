@@ -47,6 +47,8 @@ class ControlPlaneArgs(TypedDict):
     """Fields of KubeletConfiguration, as upstream spells them."""
     kubeProxy: NotRequired[pulumi.Input[dict[str, Any]]]
     """Fields of KubeProxyConfiguration, as upstream spells them."""
+    controllerRequests: NotRequired[pulumi.Input[int]]
+    """Requests a second of each controller, half as many more at once; 0 is kubeadm's own limit."""
     ignorePreflight: NotRequired[pulumi.Input[list[str]]]
     """Preflight checks of kubeadm whose errors become warnings."""
     taint: NotRequired[pulumi.Input[bool]]

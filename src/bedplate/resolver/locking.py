@@ -57,6 +57,9 @@ def cluster(
         facts[value].value for key, value in sorted(values.items()) if key.startswith("addon(")
     ]
     settings = wished.model_dump(mode="json", exclude={"cni", "control_plane_taint"})
+    if wished.controller_requests is None:
+        needed = [addon.controller_requests for addon in addons if addon.controller_requests]
+        settings["controller_requests"] = max(needed, default=None)
     return locked.Cluster.model_validate(
         {
             "kubernetes": settings | {"version": release.version, "untainted": sorted(untainted)},

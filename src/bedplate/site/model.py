@@ -161,6 +161,10 @@ class Kubernetes(Wish):
 
     `endpoint_by` is who brings the endpoint: the user (`external`), or a virtual address that
     `keepalived` moves between the control planes, with `haproxy` in front of their API servers.
+
+    `controller_requests` is how many requests a second each controller of kube-controller-manager
+    may send, half as many more at once. Left out, the catalogue's number for a chosen add-on that
+    needs more than kubeadm allows, else kubeadm's. A cluster keeps that of its first day.
     """
 
     version: Annotated[str, Field(pattern=r"^1\.[0-9]+(\.[0-9]+)?$")] | None = None
@@ -172,6 +176,7 @@ class Kubernetes(Wish):
     service_subnet: Annotated[str, Field(pattern=CIDR)] = "10.96.0.0/12"
     kubelet: dict[str, Any] = {}
     kube_proxy: dict[str, Any] = {}
+    controller_requests: Annotated[int, Field(ge=1, le=10_000)] | None = None
     ignore_preflight: list[str] = []
 
 
