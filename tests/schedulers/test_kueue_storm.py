@@ -65,8 +65,9 @@ def killed(kueue: RunningKueue) -> None:
     kueue.start(LOCK)
 
 
-@pytest.mark.prove
-@pytest.mark.parametrize(("count", "kills"), [(200, 3), (2000, 20)])
+@pytest.mark.parametrize(
+    ("count", "kills"), [(200, 3), pytest.param(2000, 20, marks=pytest.mark.prove)]
+)
 def test_a_storm_with_kueue_and_the_scheduler_killed_loses_nothing(
     kueue: RunningKueue,
     count: int,
