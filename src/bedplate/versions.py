@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
+#: Many more versions than a catalogue has: rules compare each of them thousands of times.
+KNOWN = 8192
 WIDTH = 3
 BASE = 1000
 LEADING_DIGITS = re.compile(r"\d+")
 
 
+@lru_cache(KNOWN)
 def parts(version: str) -> tuple[int, ...]:
     """Return the numeric parts of a version; a suffix such as `-rc.1` or `+deb13` is left out."""
     found = []
@@ -22,6 +26,7 @@ def parts(version: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+@lru_cache(KNOWN)
 def number(version: str) -> int:
     """Return the version's first three parts as one integer: `535.309.01` is 535309001.
 
@@ -30,6 +35,7 @@ def number(version: str) -> int:
     return _joined(parts(version), 0)
 
 
+@lru_cache(KNOWN)
 def last(version: str) -> int:
     """Return the number of the last version that begins so: of `1.36`, it is 1036999."""
     return _joined(parts(version), BASE - 1)

@@ -46,6 +46,7 @@ class Candidates:
         self.mirrored = False
         self.claims = False
         self.positions: dict[tuple[str, str], int] = {}
+        self._met: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def know(self, cluster: Subject, pools: Sequence[Subject]) -> None:
         """Learn what preferences depend on: policies, a mirror, the order of what is asked for."""
@@ -78,11 +79,15 @@ class Candidates:
                     found.setdefault(prefix, []).append((bad.id, index, condition))
         return found
 
-    def conditions_met(self, identifier: str) -> Iterator[tuple[str, int]]:
-        """Yield the conditions of known-bad combinations that a thing meets."""
-        for bad, index, condition in self._conditions.get(identifier.partition("/")[0], ()):
-            if meets(condition, self.facts[identifier].value):
-                yield bad, index
+    def conditions_met(self, identifier: str) -> tuple[tuple[str, int], ...]:
+        """Return the conditions of known-bad combinations that a thing meets."""
+        if identifier not in self._met:
+            value = self.facts[identifier].value
+            told = self._conditions.get(identifier.partition("/")[0], ())
+            self._met[identifier] = tuple(
+                (bad, index) for bad, index, condition in told if meets(condition, value)
+            )
+        return self._met[identifier]
 
     def words_met(self, condition: Condition) -> list[str]:
         """Return the words that meet a condition about something that is no fact."""
