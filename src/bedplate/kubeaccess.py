@@ -6,7 +6,6 @@ import base64
 import binascii
 import json
 import os
-import subprocess
 import tempfile
 import urllib.parse
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from bedplate import programs
 from bedplate.errors import BedplateError, Problem
 from bedplate.packing.api import Access
 from bedplate.reading import content
@@ -149,6 +149,7 @@ class _Files:
 
 def _from_plugin(path: Path, plugin: Mapping[str, Any]) -> dict[str, Any]:
     """Return the credentials that a plugin of the kubeconfig prints."""
+    allowed = "a plugin that prints credentials"
     try:
         version = str(plugin.get("apiVersion", "client.authentication.k8s.io/v1"))
         asked = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
@@ -157,26 +158,15 @@ def _from_plugin(path: Path, plugin: Mapping[str, Any]) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError) as error:
         raise _problem(path, "exec of another structure", "a command with its arguments") from error
     try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
-            stdout=subprocess.PIPE,
-            timeout=PATIENCE,
-            check=True,
-        )
-        return dict(json.loads(done.stdout)["status"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
-        raise _problem(
-            path, f"{command[0]}: {_why(error)}", "a plugin that prints credentials"
-        ) from (error)
-
-
-def _why(error: Exception) -> str:
-    """Return what was wrong with a plugin: its arguments and what it printed are not shown."""
-    if isinstance(error, subprocess.CalledProcessError):
-        return f"exit status {error.returncode}"
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"no answer within {PATIENCE:.0f} s"
-    if isinstance(error, OSError):
-        return str(error.strerror)
-    return "no ExecCredential with a status"
+        own = {**more, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+        # What it says is for the user who signs in; what it prints is a secret, never shown.
+        done = programs.run(command, PATIENCE, own=own, shown="errors", check=False)
+    except programs.ProgramError as error:
+        raise _problem(path, error.got, allowed) from error
+    if done.status:
+        raise _problem(path, f"{command[0]}: exit status {done.status}", allowed)
+    try:
+        return dict(json.loads(done.content)["status"])
+    except (ValueError, KeyError, TypeError) as error:
+        got = f"{command[0]}: no ExecCredential with a status"
+        raise _problem(path, got, allowed) from error

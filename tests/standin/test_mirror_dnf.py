@@ -221,7 +221,7 @@ def test_a_repository_that_does_not_answer_is_named(
     with silent() as url, pytest.raises(MirrorError) as refused:
         prepared(tmp_path / "root", vendor, moved(vendor, url))
     assert str(refused.value).startswith(
-        "packages take too long — rocky-9 — got dnf without an end after 1 s / allowed "
+        "packages cannot be fetched — rocky-9 — got dnf without an end after 1 s / allowed "
     )
 
 

@@ -271,7 +271,7 @@ def test_an_archive_that_does_not_answer_is_named(
             moved(system, f"{url}/"), {system.sources[0].repository.fingerprint: public}
         )
     assert str(refused.value).startswith(
-        "packages take too long — debian-12 — got apt-get without an end after 1 s / allowed "
+        "packages cannot be fetched — debian-12 — got apt-get without an end after 1 s / allowed "
     )
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from bedplate import programs
 from bedplate.bill.errors import refused
 from bedplate.bill.web import Own, Web
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedplate.bill.errors import ResolveError
     from bedplate.lock.model import Sources
 
 SECONDS = 300
@@ -46,24 +46,22 @@ def _login(site: Path) -> tuple[str, str] | None:
     """Ask Ansible for the login, which may lie in a vault, with the ansible.cfg nearest above."""
     place = site.absolute()
     home = next((one for one in (place, *place.parents) if (one / "ansible.cfg").is_file()), place)
-    done = subprocess.run(
-        [sys.executable, "-m", "bedplate.site.login", str(place)],
-        cwd=home,
-        env=os.environ | {"PYTHONSAFEPATH": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        timeout=SECONDS,
-    )
-    if done.returncode:
-        raise refused(
-            "login to the site's own servers cannot be read",
-            str(site),
-            done.stderr.strip()[-600:],
-            "a site that `bedplate plan` can read, with its vault password",
-            "correct it, or set ANSIBLE_VAULT_PASSWORD_FILE",
-        )
-    found = json.loads(done.stdout)
+    words = [sys.executable, "-m", "bedplate.site.login", str(place)]
+    try:
+        done = programs.run(words, SECONDS, own={"PYTHONSAFEPATH": "1"}, folder=home, check=False)
+    except programs.ProgramError as error:
+        raise _unread(site, error.got) from error
+    if done.status:
+        raise _unread(site, done.errors.strip()[-600:])
+    found = json.loads(done.content)
     return (found["user"], found["password"]) if found else None
+
+
+def _unread(site: Path, got: str) -> ResolveError:
+    return refused(
+        "login to the site's own servers cannot be read",
+        str(site),
+        got,
+        "a site that `bedplate plan` can read, with its vault password",
+        "correct it, or set ANSIBLE_VAULT_PASSWORD_FILE",
+    )

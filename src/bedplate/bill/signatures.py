@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
+from bedplate import programs
 from bedplate.bill.errors import refused
 from bedplate.portable.packages import openpgp
 
 GPGV = "gpgv"
+#: How long a signature may take, in seconds.
+SECONDS = 60
 VALID = "[GNUPG:] VALIDSIG "
 
 
@@ -29,15 +30,6 @@ def signed(
     Raises:
         ResolveError: gpgv is missing, the file has another key, or the signature is not that key's.
     """
-    program = shutil.which(GPGV)
-    if program is None:
-        raise refused(
-            "signatures cannot be checked",
-            "PATH",
-            f"no {GPGV}",
-            "GnuPG's verifier",
-            "install the package gpgv (Debian, Ubuntu) or gnupg2 (Red Hat), or GnuPG",
-        )
     try:
         found = openpgp.fingerprints(key)
         ring = openpgp.binary(key)
@@ -55,30 +47,28 @@ def signed(
         work = Path(folder)
         (work / "key").write_bytes(ring)
         (work / "content").write_bytes(content)
-        words = [program, "--status-fd", "1", "--keyring", str(work / "key")]
+        words = [GPGV, "--status-fd", "1", "--keyring", str(work / "key")]
         if detached is None:
             words += ["--output", str(work / "plain"), str(work / "content")]
         else:
             (work / "signature").write_bytes(detached)
             words += [str(work / "signature"), str(work / "content")]
         try:
-            # Names of keys are whatever their owners wrote.
-            done = subprocess.run(
-                words,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                check=False,
-                timeout=60,
-            )
-        except subprocess.TimeoutExpired as error:
-            got = f"no answer of {GPGV} within {error.timeout:.0f} s"
-            raise refused("signature cannot be checked", where, got) from error
-        valid = [line.split() for line in done.stdout.splitlines() if line.startswith(VALID)]
+            done = programs.run(words, SECONDS, check=False)
+        except programs.MissingError as error:
+            raise refused(
+                "signatures cannot be checked",
+                "PATH",
+                error.got,
+                "GnuPG's verifier",
+                "install the package gpgv (Debian, Ubuntu) or gnupg2 (Red Hat), or GnuPG",
+            ) from error
+        except programs.ProgramError as error:
+            raise refused("signature cannot be checked", where, error.got) from error
+        valid = [line.split() for line in done.text.splitlines() if line.startswith(VALID)]
         # The last word of the line is the primary key of the key that signed (GnuPG, doc/DETAILS).
         if not any(line[-1] == fingerprint for line in valid):
-            said = [line for line in done.stderr.splitlines() if line.strip()]
-            got = said[-1].removeprefix("gpgv: ") if said else "no signature"
+            got = done.said.removeprefix("gpgv: ") if done.errors.strip() else "no signature"
             raise refused(
                 "repository's index is not signed by its key",
                 where,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 
+from bedplate import programs
 from bedplate.mirror.errors import MirrorError
 
 SKOPEO = "skopeo"
@@ -31,20 +31,12 @@ def run(words: list[str], what: str, fix: str) -> None:
         MirrorError: it says no, or does not end.
     """
     try:
-        done = subprocess.run(
-            [SKOPEO, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _refused(what, f"no end within {SECONDS} s", fix) from error
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "level=fatal" in line]
-        text = (said or done.stderr.strip().splitlines() or ["no reason"])[-1]
+        done = programs.run([SKOPEO, *words], SECONDS, check=False)
+    except programs.ProgramError as error:
+        raise _refused(what, error.got, fix) from error
+    if done.status:
+        said = [line for line in done.errors.splitlines() if "level=fatal" in line]
+        text = (said or [done.said])[-1]
         raise _refused(what, text.partition("msg=")[2].strip('"') or text, fix)
 
 

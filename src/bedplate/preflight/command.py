@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 import time
 from contextlib import suppress
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate import programs
 from bedplate.errors import BedplateError, Problem
 from bedplate.evidence.model import Result, evidence_folder, load_evidence
 from bedplate.kubeaccess import access_of
@@ -34,8 +34,8 @@ PLURALS: Final = {
     "ConfigMap": "configmaps",
     "Job": "jobs",
 }
-#: For an answer of the API, and for a namespace to go.
-PATIENCE, GOING = 30.0, 120.0
+#: For an answer of the API, for a namespace to go, and for a key to be made.
+PATIENCE, GOING, MAKING = 30.0, 120.0, 60.0
 CONFLICT, MISSING = 409, 404
 
 
@@ -178,10 +178,11 @@ def _key() -> str:
         path = Path(folder) / "key"
         made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", NAME, "-f", str(path)]
         try:
-            subprocess.run(made, check=True, capture_output=True)
-        except subprocess.CalledProcessError as error:
-            what, got = "no key can be made for the job", f"exit status {error.returncode}"
-            raise PreflightError([Problem(what, made[0], got=got, fix="run it by hand")]) from error
+            programs.run(made, MAKING)
+        except programs.ProgramError as error:
+            what, fix = "no key can be made for the job", "install OpenSSH's client, or run it"
+            problem = Problem(what, made[0], got=error.got, fix=fix)
+            raise PreflightError([problem]) from error
         return path.read_text(encoding="utf-8")
 
 

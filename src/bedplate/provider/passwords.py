@@ -9,13 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bedplate.provider.errors import ProviderError, message
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: How long reading the site may take.
+SECONDS = 300
 
 
 class Passwords:
@@ -49,17 +54,29 @@ class Passwords:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # so that its children can be ended with it
         )
-        output, errors = await process.communicate()
+        try:
+            async with asyncio.timeout(SECONDS):
+                output, errors = await process.communicate()
+        except BaseException as error:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, TimeoutError):
+                raise self._unread(f"no end within {SECONDS} s") from error
+            raise
         if process.returncode:
-            raise ProviderError(
-                message(
-                    "sudo's password cannot be read",
-                    str(self._site),
-                    errors.decode(errors="replace").strip()[-600:],
-                    "a site that `bedplate plan` can read, with its vault password",
-                    "correct it, or set ANSIBLE_VAULT_PASSWORD_FILE",
-                )
-            )
+            raise self._unread(errors.decode(errors="replace").strip()[-600:])
         found: dict[str, Any] = json.loads(output)
         return found
+
+    def _unread(self, got: str) -> ProviderError:
+        return ProviderError(
+            message(
+                "sudo's password cannot be read",
+                str(self._site),
+                got,
+                "a site that `bedplate plan` can read, with its vault password",
+                "correct it, or set ANSIBLE_VAULT_PASSWORD_FILE",
+            )
+        )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bedplate import programs
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import pool, running
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ARCHITECTURE = "amd64"
 #: Only packages that are asked for at an exact version come from a vendor, as on hosts.
 BEHIND = 1
+#: How long apt may take to say how it is set up.
+CONFIG_SECONDS = 60
 #: What of this machine's apt holds here too: how it gets out.
 WAY_OUT = re.compile(r'^(?:Acquire::https?::[^\n]*) ".*";$')
 URI = re.compile(r"^'(?P<uri>[^']+)' (?P<name>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$")
@@ -95,7 +97,7 @@ class AptRoot:
         done = self._apt(
             "update", seconds=running.LOOK_SECONDS, options=("APT::Update::Error-Mode=any",)
         )
-        if done.returncode:
+        if done.status:
             raise MirrorError(
                 "archives of packages cannot be read",
                 system.name,
@@ -115,7 +117,7 @@ class AptRoot:
         (nothing / "partial").mkdir(parents=True, exist_ok=True)
         where = f"Dir::Cache::archives={nothing}/"
         done = self._install(wanted, "--print-uris", running.LOOK_SECONDS, options=(where,))
-        if done.returncode:
+        if done.status:
             raise MirrorError(
                 "packages cannot be had",
                 f"{system.name}, {wanted.name}",
@@ -124,7 +126,7 @@ class AptRoot:
                 "where a driver's version is gone, choose another one and plan again; "
                 "bedplate mirror resolve names what is still offered",
             )
-        found = [match for line in done.stdout.splitlines() if (match := URI.match(line))]
+        found = [match for line in done.text.splitlines() if (match := URI.match(line))]
         return [Package(one["name"], one["sha256"], int(one["size"])) for one in found]
 
     def fetch(self, system: System, wanted: Wanted, debs: Sequence[Package]) -> None:
@@ -137,7 +139,7 @@ class AptRoot:
             return
         done = self._install(wanted, "--download-only", running.FETCH_SECONDS, quiet=False)
         wrong = pool.lacking(self.archives, debs)
-        if done.returncode or wrong:
+        if done.status or wrong:
             raise MirrorError(
                 "packages did not come",
                 f"{system.name}, {wanted.name}",
@@ -154,7 +156,7 @@ class AptRoot:
         *,
         options: Sequence[str] = (),
         quiet: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> programs.Ended:
         pins = debian.preferences(Host(str(self.root)), wanted.packages)
         atomic.write(self.root / "etc/apt/preferences.d/exact.pref", pins)
         names = ["=".join(filter(None, item)) for item in sorted(wanted.packages.items())]
@@ -162,7 +164,7 @@ class AptRoot:
 
     def _apt(
         self, *words: str, seconds: int, options: Sequence[str] = (), quiet: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> programs.Ended:
         program = shutil.which("apt-get")
         if program is None:
             raise MirrorError(
@@ -189,16 +191,24 @@ def _stanza(source: Source) -> str:
 
 
 def _way_out() -> str:
-    program = shutil.which("apt-config")
-    if program is None:
+    try:
+        done = programs.run(["apt-config", "dump"], CONFIG_SECONDS)
+    except programs.MissingError:
         return ""
-    done = subprocess.run([program, "dump"], capture_output=True, text=True, check=False)
-    return "".join(f"{line}\n" for line in done.stdout.splitlines() if WAY_OUT.match(line))
+    except programs.ProgramError as error:
+        raise MirrorError(
+            "apt's configuration cannot be read",
+            "apt-config dump",
+            error.got,
+            "a list of its settings",
+            "correct what it says in /etc/apt",
+        ) from error
+    return "".join(f"{line}\n" for line in done.text.splitlines() if WAY_OUT.match(line))
 
 
-def _errors(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line.strip() for line in (done.stderr or "").splitlines()]
+def _errors(done: programs.Ended) -> str:
+    lines = [line.strip() for line in done.errors.splitlines()]
     said = [line for line in lines if line.startswith("E:")] or lines[-3:]
     # apt gives the reasons of what does not go together on its standard output.
-    depends = [line.strip() for line in (done.stdout or "").splitlines() if "Depends:" in line]
+    depends = [line.strip() for line in done.text.splitlines() if "Depends:" in line]
     return "; ".join([*depends[:5], *said])

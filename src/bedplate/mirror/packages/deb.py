@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import lzma
-import os
 import re
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate import programs
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages.apt_root import ARCHITECTURE
@@ -113,33 +111,25 @@ def _release(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _ftparchive(work: Path, *words: str) -> bytes:
-    program = shutil.which("apt-ftparchive")
-    if program is None:
+    command = ["apt-ftparchive", "-q", *words]
+    try:
+        return programs.run(command, SECONDS, own={"LC_ALL": "C.UTF-8"}, folder=work).content
+    except programs.MissingError as error:
         raise MirrorError(
             "an index of packages cannot be written",
             "PATH",
-            "no apt-ftparchive",
+            error.got,
             "apt's own program for archives",
             "run 'apt-get install apt-utils'",
-        )
-    done = subprocess.run(
-        [program, "-q", *words],
-        cwd=work,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        check=False,
-        timeout=SECONDS,
-    )
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        ) from error
+    except programs.ProgramError as error:
         raise MirrorError(
             "an index of packages cannot be written",
             str(work),
-            said[-1] if said else f"status {done.returncode}",
+            error.got,
             "an index",
             "see that the disk is not full",
-        )
-    return done.stdout
+        ) from error
 
 
 def _signed_by(folder: Path, key: SigningKey) -> bool:

@@ -23,9 +23,9 @@ from bedplate.mirror.packages.pool import Package
 from bedplate.portable.packages import dnf, openpgp
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
 
+    from bedplate import programs
     from bedplate.mirror.packages.wanted import System, Wanted
 
 PLUGIN = Path(__file__).with_name("dnf_listing.py")
@@ -104,7 +104,7 @@ class DnfRoot:
                 f"gpgkey=file://{key}\nrepo_gpgcheck={one.signed_index}\n"
             )
         done = self._dnf(system, "--assumeyes", "makecache", seconds=running.LOOK_SECONDS)
-        if done.returncode:
+        if done.status:
             raise MirrorError(
                 "repositories of packages cannot be read",
                 system.name,
@@ -123,7 +123,7 @@ class DnfRoot:
         listed = self._system / "packages.json"
         listed.unlink(missing_ok=True)
         done = self._install(system, wanted, "--assumeno", seconds=running.LOOK_SECONDS)
-        if dnf.NOTHING_DONE not in done.stdout + done.stderr or not listed.is_file():
+        if dnf.NOTHING_DONE not in done.text + done.errors or not listed.is_file():
             raise _not_had(system, wanted, done)
         rows = json.loads(listed.read_text())
         if strange := [name for name, (kind, _), _ in rows if kind != "sha256"]:
@@ -146,7 +146,7 @@ class DnfRoot:
         words = ("--assumeyes", "--downloadonly", f"--downloaddir={self.archives}")
         done = self._install(system, wanted, *words, seconds=running.FETCH_SECONDS, quiet=False)
         wrong = pool.lacking(self.archives, packages)
-        if done.returncode or wrong:
+        if done.status or wrong:
             raise MirrorError(
                 "packages did not come",
                 f"{system.name}, {wanted.name}",
@@ -167,21 +167,19 @@ class DnfRoot:
             return
         words = ("--assumeyes", "module", "enable", *streams)
         done = self._dnf(system, *words, seconds=running.LOOK_SECONDS)
-        if done.returncode:
+        if done.status:
             raise _not_had(system, wanted, done)
 
     def _install(
         self, system: System, wanted: Wanted, *words: str, seconds: int, quiet: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> programs.Ended:
         asked = [
             dnf.exact(name, version) if version else name
             for name, version in sorted(wanted.packages.items())
         ]
         return self._dnf(system, *words, "install", *asked, seconds=seconds, quiet=quiet)
 
-    def _dnf(
-        self, system: System, *words: str, seconds: int, quiet: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    def _dnf(self, system: System, *words: str, seconds: int, quiet: bool = True) -> programs.Ended:
         for name in PROGRAMS:
             if shutil.which(name) is None:
                 raise MirrorError(
@@ -220,7 +218,7 @@ def _release(system: System) -> str:
     return system.name.rpartition("-")[2]
 
 
-def _not_had(system: System, wanted: Wanted, done: subprocess.CompletedProcess[str]) -> MirrorError:
+def _not_had(system: System, wanted: Wanted, done: programs.Ended) -> MirrorError:
     return MirrorError(
         "packages cannot be had",
         f"{system.name}, {wanted.name}",
@@ -231,8 +229,8 @@ def _not_had(system: System, wanted: Wanted, done: subprocess.CompletedProcess[s
     )
 
 
-def _errors(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [*(done.stdout or "").splitlines(), *(done.stderr or "").splitlines()]
+def _errors(done: programs.Ended) -> str:
+    lines = [*done.text.splitlines(), *done.errors.splitlines()]
     said = [line for line in lines if SAID.match(line) and line.strip() != "Error:"]
     last = [line for line in lines if line.strip()][-3:]
     return "; ".join(line.strip().removeprefix("Error: ") for line in said[:6] or last)

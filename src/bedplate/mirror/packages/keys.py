@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate import programs
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.signatures import signed
 from bedplate.mirror.errors import MirrorError
@@ -133,31 +133,27 @@ class SigningKey:
 
     def close(self) -> None:
         """End the agent that GnuPG started for this home."""
-        gpgconf = shutil.which("gpgconf")
-        if gpgconf:
-            words = [gpgconf, "--homedir", str(self.home), "--kill", "all"]
-            subprocess.run(words, check=False, timeout=SECONDS)
+        with suppress(programs.ProgramError):
+            programs.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], SECONDS)
 
 
 def _gpg(home: Path, *words: str, given: bytes = b"") -> bytes:
-    program = shutil.which("gpg")
-    if program is None:
+    command = ["gpg", "--batch", "--quiet", "--homedir", str(home), *words]
+    try:
+        return programs.run(command, SECONDS, given=given).content
+    except programs.MissingError as error:
         raise MirrorError(
             "packages cannot be signed",
             "PATH",
-            "no gpg",
+            error.got,
             "GnuPG",
             "install the package gnupg (Debian, Ubuntu) or gnupg2 (Red Hat)",
-        )
-    command = [program, "--batch", "--quiet", "--homedir", str(home), *words]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=SECONDS)
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        ) from error
+    except programs.ProgramError as error:
         raise MirrorError(
             "GnuPG refuses",
             str(home),
-            said[-1] if said else f"status {done.returncode}",
+            error.got,
             "a key and a signature",
             f"try: gpg --homedir {home} --list-secret-keys",
-        )
-    return done.stdout
+        ) from error

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate import programs
 from bedplate.bill.repository import parts_of_index
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
@@ -102,23 +101,21 @@ def _signed_by(folder: Path, key: SigningKey) -> bool:
 
 
 def _run(program: str, *words: str) -> None:
-    if shutil.which(program) is None:
+    try:
+        programs.run([program, *words], SECONDS)
+    except programs.MissingError as error:
         raise MirrorError(
             "an index of packages cannot be written",
             "PATH",
-            f"no {program}",
+            error.got,
             "the programs of createrepo_c",
             "install the package createrepo-c (Debian, Ubuntu) or createrepo_c (Red Hat's family)",
-        )
-    done = subprocess.run(
-        [program, *words], capture_output=True, check=False, text=True, timeout=SECONDS
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
+        ) from error
+    except programs.ProgramError as error:
         raise MirrorError(
             "an index of packages cannot be written",
             words[-1],
-            said[-1] if said else f"status {done.returncode}",
+            error.got,
             "an index",
             "see that the disk is not full",
-        )
+        ) from error

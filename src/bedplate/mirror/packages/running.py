@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from bedplate import programs
 from bedplate.mirror.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ LOOK_SECONDS, FETCH_SECONDS = 900, 4 * 3600
 
 def run(
     words: Sequence[str], own: Mapping[str, str], where: str, seconds: float, *, quiet: bool = True
-) -> subprocess.CompletedProcess[str]:
+) -> programs.Ended:
     """Run a package manager to its end.
 
     Args:
@@ -28,26 +27,17 @@ def run(
         quiet: keep what it prints; else the user sees its progress.
 
     Raises:
-        MirrorError: it takes longer.
+        MirrorError: it takes longer, or cannot be started.
     """
     try:
-        return subprocess.run(
-            words,
-            env={**os.environ, **own},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if quiet else None,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired as error:
+        shown: Literal["", "output"] = "" if quiet else "output"
+        return programs.run(words, seconds, own=own, shown=shown, check=False)
+    except programs.ProgramError as error:
         raise MirrorError(
-            "packages take too long",
+            "packages cannot be fetched",
             where,
-            f"{os.path.basename(words[0])} without an end after {seconds:.0f} s",  # noqa: PTH119
-            "archives that answer",
+            error.got,
+            "a package manager that runs, and archives that answer",
             "see that this machine reaches them, and run the same command again: it goes on where "
             "it stopped",
         ) from error
