@@ -32,17 +32,29 @@ TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+#: What is allowed, by the name of a setting, or by its whole path where the name says too little.
 PATTERNS = {
+    "bedplate_sources.url": "the mirror's http:// or https:// address, without user, password and "
+    "query",
+    "bedplate_proxy.url": "the outbound proxy's address, like http://proxy.example:3128, without a "
+    "path; a user and a password may be in it",
+    "bedplate_hub.url": "the http:// or https:// address at which users reach the hub, without a "
+    "user and a password",
     "version": "a version like 1.36 or 1.36.3",
     "endpoint": "host:port",
-    "url": "an http:// or https:// address, of a mirror without user, password and query",
-    "files": "an http:// or https:// address without user, password and query",
+    "url": "the http:// or https:// address of the data, without user and password",
+    "issuer": "the learning platform's http:// or https:// address, as it names itself",
+    "authorize_url": "the identity provider's http:// or https:// address, as it names it",
+    "token_url": "the identity provider's http:// or https:// address, as it names it",
+    "userdata_url": "the identity provider's http:// or https:// address, as it names it",
+    "keys_url": "the identity provider's http:// or https:// address, as it names it",
+    "files": "the file server's http:// or https:// address, without user, password and query",
     "registry": "HOST or HOST/NAME in lower case, without https:// and a tag",
     "ca": "a path in the site that begins with a dot, like .ca.pem",
     "user": "a name without spaces, colons, quotes, # and backslashes",
     "password": "a text without spaces, quotes, # and backslashes",
-    "pip": "an http:// or https:// address without user, password and query",
-    "conda": "an http:// or https:// address without user, password and query",
+    "pip": "the package index's http:// or https:// address, without user, password and query",
+    "conda": "the channels' http:// or https:// address, without user, password and query",
     "pci": "an identifier like 10de:2331",
     "subsystem": "an identifier like 10de:1249",
     "devices": "an address like 0000:3b:00.0",
@@ -104,12 +116,14 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     what, got = "wrong value", HIDDEN if _is_secret(path) else _shown(value)
     # The form of a list's items and of a mapping's values is named by what they are in.
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
-    allowed, fix = _allowed(detail, around), "correct it"
+    whole = ".".join(str(part) for part in path)
+    form = whole if whole in PATTERNS else around
+    allowed, fix = _allowed(detail, form), "correct it"
     if as_key and around == "bedplate_pins":
         allowed = "a component's name like nvidia_driver"
     if kind == "missing":
         what, got = "setting is missing", "nothing"
-        allowed = PATTERNS.get(name, "a value")
+        allowed = PATTERNS.get(whole, PATTERNS.get(name, "a value"))
         fix = f"set {key} in group_vars" if len(path) == 1 else f"add {name}"
         if len(path) == 1:
             allowed = "what only you can know"
