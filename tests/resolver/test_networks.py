@@ -10,7 +10,7 @@ import pytest
 
 from bedplate.catalogue import load_catalogue
 from bedplate.connection import Connection
-from bedplate.resolver import configuration, networks
+from bedplate.resolver import configuration, networks, ports
 from bedplate.resolver.control_planes import check as control_planes
 from bedplate.site.load import Site
 from tests.resolver.test_whole_sites import T4, decide, host, planned
@@ -39,7 +39,13 @@ def refused(asked: Site) -> list[tuple[str, str]]:
     """Return the rules that refuse a site, each with its setting."""
     facts = load_catalogue()
     found = [*networks.check(asked, facts), *configuration.check(asked, facts)]
+    found += ports.check(asked)
     return [(one.rule, str(one.key).removeprefix("bedplate_")) for one in found]
+
+
+def at(url: str, key: str = "url", **settings: Any) -> Site:
+    """Return a site with a server of its own."""
+    return site(also={"bedplate_sources": {"mode": "mirror", key: url}}, **settings)
 
 
 GOOD: dict[str, Site] = {
@@ -55,6 +61,14 @@ GOOD: dict[str, Site] = {
     "kubelet": site(kubelet={"maxPods": 200, "systemReserved": {"cpu": "500m"},
                              "failSwapOn": False, "cgroupDriver": "systemd"}),
     "kube-proxy": site(kube_proxy={"mode": "ipvs", "conntrack": {"maxPerCore": 0}}),
+    "kubelet-ports": site(kubelet={"port": 10350, "healthzPort": 0, "readOnlyPort": 10255}),
+    "kubelet-least": site(kubelet={"maxPods": 1, "nodeStatusMaxImages": -1, "oomScoreAdj": -999,
+                                   "memoryThrottlingFactor": 0.5}),
+    "mirror-on-a-control-plane": at("http://10.0.0.1:5080"),
+    "mirror-by-https-on-a-control-plane": at("https://10.0.0.1"),
+    "mirror-on-a-worker-at-a-control-plane's-port": at("http://10.0.0.2:6443"),
+    "mirror-in-the-cluster": at("http://10.0.0.2:30500"),
+    "mirror-where-the-API-server-was": at("http://10.0.0.1:6443", endpoint="10.0.0.1:7443"),
 }  # fmt: skip
 
 
@@ -64,6 +78,7 @@ def test_sound_networks_are_taken(name: str) -> None:
 
 
 ENDPOINT = ("endpoint-address", "kubernetes.endpoint")
+HAPROXY = {"endpoint": "10.0.0.9:8443", "endpoint_by": "haproxy"}
 PODS, SERVICES = "kubernetes.pod_subnet", "kubernetes.service_subnet"
 BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
     "endpoint-localhost": (site(endpoint="localhost:6443"), [ENDPOINT]),
@@ -162,6 +177,46 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
         site(kubelet={"maxPods": True}),
         [("configuration-field", "kubernetes.kubelet.maxPods")],
     ),
+    **{
+        f"kubelet-{name}-{value}": (
+            site(kubelet={name: value}),
+            [("configuration-field", f"kubernetes.kubelet.{name}")],
+        )
+        for name, value in (
+            ("maxPods", -1), ("maxPods", 0), ("maxPods", 110.5), ("port", 0), ("port", 65536),
+            ("imageGCHighThresholdPercent", 101), ("oomScoreAdj", -1001), ("maxOpenFiles", -1),
+            ("maxParallelImagePulls", 0), ("healthzPort", -1),
+        )
+    },
+    **{
+        f"kubelet-{name}-{value}": (
+            site(kubelet={name: value}, endpoint_by=by, endpoint="10.0.0.9:8443"),
+            [("port-taken", f"kubernetes.kubelet.{name}")],
+        )
+        for name, value, by in (
+            ("port", 6443, "external"), ("port", 22, "external"), ("port", 10248, "external"),
+            ("healthzPort", 2381, "external"), ("readOnlyPort", 10250, "external"),
+            ("readOnlyPort", 8443, "haproxy"), ("port", 31000, "external"),
+        )
+    },
+    **{
+        f"{key}-{url}": (at(url, key, **more), [("port-taken", f"sources.{key}")])
+        for url, key, more in (
+            ("http://10.0.0.1:6443", "url", {}),
+            ("https://10.0.0.1:2379/x", "files", {}),
+            ("10.0.0.1:10250/x", "registry", {}),
+            ("http://10.0.0.2:10250", "pip", {}),
+            ("http://10.0.0.2:22", "conda", {}),
+            ("http://k8s.example:6443", "url", {"endpoint": "k8s.example:6443"}),
+            ("http://10.0.0.1:7443", "url", {"endpoint": "10.0.0.1:7443"}),
+            ("http://10.0.0.1:8443", "url", HAPROXY),
+            ("http://10.0.0.1:10350", "url", {"kubelet": {"port": 10350}}),
+        )
+    },
+    "proxy-on-the-API-server's-port": (
+        site(also={"bedplate_proxy": {"url": "http://u:p@10.0.0.1:6443"}}),
+        [("port-taken", "proxy.url")],
+    ),
     "kubelet-cgroupfs": (
         site(kubelet={"cgroupDriver": "cgroupfs"}),
         [("configuration-field", "kubernetes.kubelet.cgroupDriver")],
@@ -188,6 +243,24 @@ def test_the_fix_has_room_for_every_node() -> None:
     assert problem.fix == "write 10.244.0.0/20"
     (problem,) = networks.check(site(nodes=300), load_catalogue())
     assert problem.fix == "write 10.244.0.0/15, or another subnet of that size"
+
+
+def test_a_port_that_is_taken_is_said_with_whose_it_is() -> None:
+    (problem,) = ports.check(at("http://10.0.0.1:6443"))
+    assert str(problem) == (
+        "group_vars/control_plane.yml:1:1: port is another program's — bedplate_sources.url — got "
+        "port 6443 of cp1, which the API server has / allowed a port that no part of Kubernetes "
+        "has — let it listen on another port, and write that"
+    )
+    (problem,) = configuration.check(site(kubelet={"maxPods": 0}), load_catalogue())
+    assert (problem.got, problem.allowed) == ("0", "1 or more")
+
+
+@pytest.mark.parametrize("port", [10248, 10256, 10250, 2381, 22, 31000])
+def test_haproxy_has_a_port_of_its_own(port: int) -> None:
+    asked = site(endpoint=f"10.0.0.9:{port}", endpoint_by="haproxy")
+    (problem,) = control_planes(asked)
+    assert (problem.rule, problem.key) == (ENDPOINT[0], f"bedplate_{ENDPOINT[1]}")
 
 
 @pytest.mark.parametrize("port", [10250, 2379, 31000, 22])

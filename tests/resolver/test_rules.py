@@ -38,6 +38,7 @@ ELSEWHERE = {
     "team-size": "resolver/test_teams.py",
     "topology-nested": "resolver/test_topology.py",
     "node-address": "resolver/test_networks.py",
+    "port-taken": "resolver/test_networks.py",
     "guests": "unit/passthrough/test_hypervisor_guests.py",
     "vgpu-driver": "unit/passthrough/test_hypervisor_guests.py",
     "vgpu-manager": "unit/passthrough/test_hypervisor_guests.py",

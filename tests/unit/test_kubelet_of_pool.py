@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.schedulers.control_plane import tool
@@ -74,3 +75,24 @@ def test_kubelet_reads_the_pools_file(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert 'topologyManagerPolicy (--topology-manager-policy) \\"single-numa-nod\\"' in done.stderr
+
+
+@pytest.mark.parametrize("pods", ["-1", "0", "110.5", '"110"', "true", "110", None])
+def test_a_number_of_pods_of_a_pool_is_one(pods: str | None, tmp_path: Path) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/validate.yml").read_text())
+    (task,) = [one for one in tasks if "number of pods" in one["name"]]
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [task]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    fields = "{}" if pods is None else f'{{"maxPods": {pods}}}'
+    done = subprocess.run(
+        [
+            *(PLAY, "-i", "localhost,", "-c", "local", tmp_path / "play.yml"),
+            *("-e", f'{{"kubernetes_node_kubelet": {fields}}}'),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode == 0) is (pods in ("110", None))
+    refused = "no number of pods — localhost, kubernetes_node_kubelet.maxPods — got"
+    assert (refused in done.stdout + done.stderr) is (pods not in ("110", None))

@@ -9,7 +9,7 @@ from pydantic import Field
 from bedplate.catalogue.facts import Value, Version
 
 Prefix = Annotated[int, Field(ge=0, le=128)]
-Form = Literal["text", "number", "truth", "list", "mapping", "texts", "truths"]
+Form = Literal["text", "number", "whole", "truth", "list", "mapping", "texts", "truths"]
 
 
 class SubnetLimit(Value):
@@ -30,10 +30,12 @@ class SubnetLimit(Value):
 class ConfigurationFields(Value):
     """The fields of a configuration document, by the form of their values; it refuses any other.
 
-    They are those of releases from `kubernetes_from` on, up to the next such fact's. `texts` and
-    `truths` are mappings whose values are text, or true or false.
+    They are those of releases from `kubernetes_from` on, up to the next such fact's. `whole` are
+    whole numbers; `texts` and `truths` are mappings whose values are text, or true or false.
+    `ranges` are the least and the most of numbers, where the program names them.
     """
 
     document: Literal["kubelet", "kube_proxy"]
     kubernetes_from: Version
     fields: dict[Form, Annotated[list[str], Field(min_length=1)]]
+    ranges: dict[str, tuple[int, int | None]] = {}

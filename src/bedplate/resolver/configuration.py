@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.kubernetes_facts import ConfigurationFields
     from bedplate.errors import Problem
     from bedplate.lock import Lock
     from bedplate.site import Site, SiteHost
@@ -23,6 +24,7 @@ OURS = {"cgroupDriver": "systemd"}
 FORMS: dict[str, tuple[type, ...]] = {
     "text": (str,),
     "number": (int, float),
+    "whole": (int,),
     "truth": (bool,),
     "list": (list,),
     "mapping": (dict,),
@@ -32,6 +34,7 @@ FORMS: dict[str, tuple[type, ...]] = {
 WORDS = {
     "text": "text",
     "number": "a number",
+    "whole": "a whole number",
     "truth": "true or false",
     "list": "a list",
     "mapping": "a mapping",
@@ -63,19 +66,25 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> list[Problem]:
 
 def known(document: str, version: str, catalogue: Catalogue) -> dict[str, str]:
     """Return the fields of a document with the forms of their values; none of an unknown one."""
+    newest = _newest(document, version, catalogue)
+    if newest is None:
+        return {}
+    return {name: form for form, names in newest.fields.items() for name in names}
+
+
+def _newest(document: str, version: str, catalogue: Catalogue) -> ConfigurationFields | None:
     facts = [fact.value for fact in catalogue.configuration_fields.values()]
     old = [one for one in facts if one.document == document]
     old = [one for one in old if number(one.kubernetes_from) <= number(version)]
-    if not old:
-        return {}
-    newest = max(old, key=lambda one: number(one.kubernetes_from))
-    return {name: form for form, names in newest.fields.items() for name in names}
+    return max(old, key=lambda one: number(one.kubernetes_from), default=None)
 
 
 def _checked(host: SiteHost, version: str, catalogue: Catalogue) -> Iterator[Problem]:
     settings = host.wishes.bedplate_kubernetes
     for document in DOCUMENTS if settings is not None else ():
         fields = known(document, version, catalogue)
+        newest = _newest(document, version, catalogue)
+        ranges = newest.ranges if newest is not None else {}
         for name, value in getattr(settings, document).items() if fields else ():
             path = (SETTING, document, name)
             if name not in fields:
@@ -87,7 +96,8 @@ def _checked(host: SiteHost, version: str, catalogue: Catalogue) -> Iterator[Pro
                 allowed = f"{OURS[name]}, as the container runtime is configured"
                 yield refused(RULE, host, path, str(value), allowed, "remove it")
             elif value is not None:
-                yield from _form(host, path, value, fields[name])
+                wrong = list(_form(host, path, value, fields[name]))
+                yield from wrong or _range(host, path, value, ranges.get(name))
 
 
 def _form(host: SiteHost, path: tuple[str, ...], value: object, form: str) -> Iterator[Problem]:
@@ -98,6 +108,18 @@ def _form(host: SiteHost, path: tuple[str, ...], value: object, form: str) -> It
             yield from _form(host, (*path, str(key)), one, INSIDE[form])
 
 
+def _range(
+    host: SiteHost, path: tuple[str, ...], value: object, limits: tuple[int, int | None] | None
+) -> Iterator[Problem]:
+    if limits is None or not isinstance(value, int | float):
+        return
+    least, most = limits
+    if value < least or (most is not None and value > most):
+        allowed = f"{least} or more" if most is None else f"{least} to {most}"
+        fix = "correct it, or remove it for its default"
+        yield refused(RULE, host, path, _shown(value), allowed, fix)
+
+
 def _is(value: object, form: str) -> bool:
     # For Python, true and false are numbers.
     return isinstance(value, FORMS[form]) and isinstance(value, bool) <= (form == "truth")
@@ -106,7 +128,7 @@ def _is(value: object, form: str) -> bool:
 def _fix(value: object, form: str) -> str:
     if form == "text" and isinstance(value, int | float) and not isinstance(value, bool):
         return f'quote it: "{value}"'
-    if form in ("number", "truth") and isinstance(value, str):
+    if form in ("number", "whole", "truth") and isinstance(value, str):
         return "write it without quotes" if value else "remove it"
     return "correct it"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.resolver import ports
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.networks import address, of_endpoint
 from bedplate.resolver.outcome import Notice, Reason
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from bedplate.site import Site, SiteHost
     from bedplate.site.model import Kubernetes
 
-#: kubeadm's defaults: the API servers' port, and what else control planes listen on.
-API_PORT = 6443
-PORTS = {API_PORT, 2379, 2380, 10250, 10257, 10259}
-NODE_PORTS = range(30000, 32768)
 SETTING = "bedplate_kubernetes.control_plane_taint"
 
 
@@ -59,10 +56,10 @@ def _listening(host: SiteHost, settings: Kubernetes, members: list[SiteHost]) ->
     """Yield that an API server could not listen where a control plane is the endpoint itself."""
     name, port = of_endpoint(settings), int(settings.endpoint.rpartition(":")[2])
     itself = next((one for one in members if one.connection.address == name), None)
-    if itself is None or settings.endpoint_by != "external" or port == API_PORT:
+    if itself is None or settings.endpoint_by != "external" or port == ports.API_PORT:
         return
-    if port in PORTS or port in NODE_PORTS or port == itself.connection.port:
-        got, fix = f"port {port} of {itself.name}", f"write port {API_PORT}"
+    if port in ports.taken(itself, settings) or port in ports.NODE_PORTS:
+        got, fix = f"port {port} of {itself.name}", f"write port {ports.API_PORT}"
         allowed = "a port that nothing else has on a control plane"
         path = ("bedplate_kubernetes", "endpoint")
         yield refused("endpoint-address", host, path, got, allowed, fix)
@@ -90,12 +87,14 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
             fix = "write an unused address of that network, or endpoint_by: external"
             got = f"{name}, the address of {other.name}"
             yield refused("endpoint-address", host, path, got, "an address of no host", fix)
-    if by == "keepalived" and int(port) != API_PORT:
-        fix = f"write {name}:{API_PORT}, or endpoint_by: haproxy"
+    if by == "keepalived" and int(port) != ports.API_PORT:
+        fix = f"write {name}:{ports.API_PORT}, or endpoint_by: haproxy"
         got = f"port {port} with keepalived"
-        allowed = f"{API_PORT}, where the API servers listen"
+        allowed = f"{ports.API_PORT}, where the API servers listen"
         yield refused("endpoint-address", host, path, got, allowed, fix)
-    if by == "haproxy" and (int(port) in PORTS or int(port) in NODE_PORTS):
+    alone = settings.model_copy(update={"endpoint_by": "external"})
+    taken = {one for member in members for one in ports.taken(member, alone)}
+    if by == "haproxy" and (int(port) in taken or int(port) in ports.NODE_PORTS):
         fix = f"write another port, for example {name}:8443, or endpoint_by: keepalived"
         got = f"port {port} with haproxy"
         allowed = "a port that Kubernetes leaves free on its control planes"

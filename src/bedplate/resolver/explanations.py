@@ -73,6 +73,7 @@ WHAT = {
     "node-address": "control plane cannot listen at its address",
     "own-runtime": "container runtime cannot use servers of the site's own",
     "pin-known": "pin of nothing that is known here",
+    "port-taken": "port is another program's",
     "preset-cluster": "preset is for another kind of site",
     "preset-extender": "two parts would place shares of GPUs",
     "preset-gang": "no scheduler starts the pods of a workload together",

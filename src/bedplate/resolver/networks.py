@@ -212,18 +212,22 @@ def _hosts_inside(site: Site, networks: dict[KeyPath, Network]) -> Iterator[Prob
         yield refused("subnet-overlap", site.nodes[0], path, got, allowed, fix)
 
 
+def served(host: SiteHost) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the servers that hosts reach by an address, with or without its scheme."""
+    for key in ("url", "files", "registry", "pip", "conda"):
+        if url := getattr(host.wishes.bedplate_sources, key):
+            yield ("bedplate_sources", key), url
+    if host.wishes.bedplate_proxy is not None:
+        yield ("bedplate_proxy", "url"), host.wishes.bedplate_proxy.url
+
+
 def _others(site: Site, settings: Kubernetes) -> Iterator[tuple[KeyPath, str]]:
     """Yield what nodes or pods reach by an address, with its setting: the endpoint first."""
     host = site.nodes[0]
-    sources, storage = host.wishes.bedplate_sources, host.wishes.bedplate_storage
+    storage = host.wishes.bedplate_storage
     yield ENDPOINT, of_endpoint(settings)
-    for key in ("url", "files", "registry", "pip", "conda"):
-        if url := getattr(sources, key):
-            whole = url if "://" in url else f"//{url}"
-            yield ("bedplate_sources", key), urlsplit(whole).hostname or ""
-    if host.wishes.bedplate_proxy is not None:
-        url = host.wishes.bedplate_proxy.url
-        yield ("bedplate_proxy", "url"), urlsplit(url).hostname or ""
+    for path, url in served(host):
+        yield path, urlsplit(url if "://" in url else f"//{url}").hostname or ""
     volumes: dict[KeyPath, Volume | None] = {}
     if storage is not None:
         volumes[("bedplate_storage", "homes")] = storage.homes

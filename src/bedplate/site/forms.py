@@ -48,10 +48,13 @@ def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
     kubernetes = wishes.bedplate_kubernetes
     if kubernetes is None:
         return
-    port = int(kubernetes.endpoint.rpartition(":")[2])
-    if not 0 < port <= PORTS:
-        path: Path = ("bedplate_kubernetes", "endpoint")
+    name, _, port = kubernetes.endpoint.rpartition(":")
+    path: Path = ("bedplate_kubernetes", "endpoint")
+    if not 0 < int(port) <= PORTS:
         yield path, "no port", kubernetes.endpoint, f"a port from 1 to {PORTS}", "correct it"
+    elif port.startswith("0"):
+        allowed, fix = "a port without zeros before it", f"write {name}:{int(port)}"
+        yield path, "no port", kubernetes.endpoint, allowed, fix
     subnets = {}
     for key in ("pod_subnet", "service_subnet"):
         path = ("bedplate_kubernetes", key)
