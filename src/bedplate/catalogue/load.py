@@ -66,6 +66,7 @@ KINDS: dict[str, Kind] = {
     "kubernetes": Kind("kubernetes", cluster.KubernetesRelease, ("version",)),
     "memory-reserves": Kind("reserve", sharing.MemoryReserve, ("reserve",)),
     "mig-geometries": Kind("mig", sharing.MigGeometry, ("geometry",)),
+    "mps-effects": Kind("mps-effect", sharing.MpsEffect, ("effect",)),
     "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
     "rdma-paths": Kind("rdma", driver.RdmaPath, ("path",)),
     "registries": Kind("registry", published.Registry, ("registry",)),
@@ -109,6 +110,7 @@ class Catalogue:
     kubernetes: dict[str, Fact[cluster.KubernetesRelease]]
     memory_reserves: dict[str, Fact[sharing.MemoryReserve]]
     mig_geometries: dict[str, Fact[sharing.MigGeometry]]
+    mps_effects: dict[str, Fact[sharing.MpsEffect]]
     mps_limits: dict[str, Fact[sharing.MpsLimit]]
     rdma_paths: dict[str, Fact[driver.RdmaPath]]
     registries: dict[str, Fact[published.Registry]]

@@ -25,6 +25,15 @@ class MpsLimit(Value):
     clients: int
 
 
+class MpsEffect(Value):
+    """What clients of MPS on one GPU do to each other, whatever their limits.
+
+    `one-user`: those of another user wait. `shared-faults`: a fault of one ends all.
+    """
+
+    effect: Literal["one-user", "shared-faults"]
+
+
 class MemoryReserve(Value):
     """GPU memory that no program has: `percent` of a GPU, or `mebibytes` of each process.
 

@@ -21,13 +21,31 @@ LIFTED = {
     "root": "a program that is root and reaches {of} gets round the limits of all shares",
 }
 OF = {"mps": "MPS's pipe", "hami": "the GPU without HAMi's library"}
+#: What docs/sharing.md says in the same words.
+EFFECTS = {
+    "one-user": "programs of one user at a time have a GPU; one of another user waits, without a "
+    "word, until the last of the first has ended",
+    "shared-faults": "a program that faults, as by writing where it has no memory, ends the others "
+    "on its GPU",
+}
+ONE_USER = "give all pods of the pool one runAsUser"
+#: The user of notebooks is the hub's.
+OF_NOTEBOOKS = (
+    "notebooks of courses are all user 1000 and run side by side: give other pods of the pool "
+    "runAsUser: 1000"
+)
 STRONGER = "where users are not trusted, take mig or whole GPUs"
 
 
 def of(
-    name: str, pool: Pool, shared: Mapping[str, str], candidates: Candidates
+    name: str,
+    pool: Pool,
+    shared: Mapping[str, str],
+    candidates: Candidates,
+    *,
+    courses: bool,
 ) -> Iterator[Notice]:
-    """Yield the notices about a pool's sharing mode."""
+    """Yield the notices about a pool's sharing mode; *courses* are taught in it."""
     driver, sharing = pool.nvidia_driver, pool.sharing
     if driver is None:
         return
@@ -46,6 +64,11 @@ def of(
     if sharing.mode == "mps":
         text = "mps limits each client process: a share with two of them has twice its memory"
         yield Notice(text, name)
+        hints = {"one-user": OF_NOTEBOOKS if courses else ONE_USER, "shared-faults": STRONGER}
+        for one in candidates.catalogue.mps_effects.values():
+            found, effect = one.source.url, one.value.effect
+            web = found if found.startswith("http") else ""
+            yield Notice(f"mps: {EFFECTS[effect]}", name, hint=hints[effect], source=web)
     if limits:
         text = "dra, memory limited: memory that CUDA manages (cudaMallocManaged) is not held back"
         yield Notice(text, name, hint=STRONGER, source=source)

@@ -45,10 +45,12 @@ def of(
 ) -> Iterator[Notice]:
     """Yield the notices of a plan."""
     shared, pools = decided
+    courses = lock.cluster.courses.values() if lock.cluster is not None else ()
+    taught = {course.pool for course in courses}
     for name, pool in lock.pools.items():
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)
-        yield from sharing_notices.of(name, pool, shared, candidates)
+        yield from sharing_notices.of(name, pool, shared, candidates, courses=name in taught)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
