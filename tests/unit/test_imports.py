@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
@@ -52,6 +53,34 @@ PARTS = {
     "site",
 }
 READING = {"ansible", "jinja2", "pydantic", "yaml"}
+
+
+#: What a part may import, in the direction of docs/map.md.
+BELOW = {"presets", "portable"}
+FACTS = {"catalogue", "lock", "site"}
+ALLOWED = {
+    "portable": set(),
+    "presets": set(),
+    **dict.fromkeys(sorted(FACTS), FACTS | BELOW),
+    "bill": FACTS | BELOW,
+    "courses": FACTS | BELOW,
+    "resolver": FACTS | BELOW | {"bill", "courses"},
+}
+
+
+@pytest.mark.parametrize("part", ALLOWED)
+def test_dependencies_point_one_way(part: str) -> None:
+    sources = DEMO.parents[1] / "src/bedplate"
+    parts = {folder.name for folder in sources.iterdir() if folder.is_dir()} - {part}
+    found = {
+        name.split(".")[1]
+        for path in (sources / part).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in (f"{node.module}.{one.name}" for one in node.names)
+        if name.startswith("bedplate.")
+    }
+    assert found & parts <= ALLOWED[part]
 
 
 @pytest.fixture

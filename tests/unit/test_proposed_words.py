@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from bedplate.catalogue import load_catalogue
-from bedplate.site.model import Component, Exact, Gpu, Named
+from bedplate.site.model import Component, Exact, Gpu
+from bedplate.site.patterns import Named
 from bedplate.versions import minor
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.lock.claims import RESOURCE, by_claim, flavor, template
+from bedplate.accounting.records import CLAIMS
+from bedplate.lock.claims import RESOURCE, by_claim, template
 from bedplate.lock.offers import offered, offers
 from bedplate.simulation.of_lock import instances
 
@@ -49,6 +50,14 @@ def claimed(lock: Lock, course: Course, catalogue: Catalogue) -> dict[str, Any]:
 def flavored(pool: str) -> str:
     """Return what the flavours of a pool begin with: its name as Kubernetes writes names."""
     return pool.replace("_", "-").lower()
+
+
+def flavor(course: str, pool: str) -> str:
+    """Return the name of the flavour of a course by claims, of its pool up to the first point.
+
+    Shares of two courses differ in size, so that each has a flavour of its own.
+    """
+    return f"{flavored(pool)}{CLAIMS}{course}"
 
 
 def annotation(lock: Lock, pool: str, catalogue: Catalogue) -> str:

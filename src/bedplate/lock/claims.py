@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bedplate.accounting.records import CLAIMS
-
 if TYPE_CHECKING:
     from bedplate.lock.courses import Course
     from bedplate.lock.model import Lock
@@ -33,11 +31,3 @@ def in_pools_of_claims(lock: Lock) -> dict[str, Course]:
 def template(course: Course) -> str:
     """Return the name of the template of a course's claims: its size is in it."""
     return f"share-{course.share.memory_mib}mi"
-
-
-def flavor(course: str, pool: str) -> str:
-    """Return the name of the flavour of a course by claims, of its pool up to the first point.
-
-    Shares of two courses differ in size, so that each has a flavour of its own.
-    """
-    return f"{pool.replace('_', '-').lower()}{CLAIMS}{course}"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from bedplate.site.patterns import (
     BY_GPUS,
     BY_MEMORY,
     BY_PART,
-    HIDDEN,
-    MEMBER,
-    MEMORY,
-    NAMED,
-    NAMESPACE,
-    POOL,
+    Member,
+    Memory,
+    Name,
+    Named,
+    OwnFile,
+    PoolName,
+    Wish,
     address,
 )
 
@@ -29,23 +30,14 @@ SERVER = r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$"
 ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
 ADDRESS = r"^https?://[^\s/@]+(/\S*)?$"
 
-Named = Annotated[str, Field(pattern=NAMED)]
-Name = Annotated[str, Field(pattern=NAMESPACE)]
-Member = Annotated[str, Field(pattern=MEMBER)]
 Folder = Annotated[str, Field(pattern=FOLDER)]
 Address = Annotated[str, Field(pattern=ADDRESS), AfterValidator(address)]
-
-
-class Wish(BaseModel):
-    """Base of these settings: immutable, nothing unknown, no silent conversion."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class StudentMemory(Wish):
     """GPU memory for each student, to which that of the framework itself is added."""
 
-    memory: Annotated[str, Field(pattern=MEMORY)]
+    memory: Memory
 
 
 class StudentGpus(Wish):
@@ -80,11 +72,11 @@ class Course(Wish):
     name: Name
     students: Annotated[int, Field(ge=1, le=100_000)]
     share: Share
-    pool: Annotated[str, Field(pattern=POOL)]
+    pool: PoolName
     frameworks: list[Named] = []
     hours: list[Annotated[str, Field(pattern=HOURS)]] = []
     idle_timeout: Annotated[str, Field(pattern=IDLE)] = "30m"
-    storage: Annotated[str, Field(pattern=MEMORY)] | None = None
+    storage: Memory | None = None
     teachers: list[Member] = []
     members: list[Member] = []
     datasets: list[Name] = []
@@ -127,8 +119,8 @@ class Hub(Wish):
     sign_in: Literal["native", "oauth", "lti"] = "native"
     url: Address | None = None
     timezone: Annotated[str, Field(pattern=ZONE)] = "UTC"
-    admins: list[Annotated[str, Field(pattern=MEMBER)]] = []
-    certificate: Annotated[str, Field(pattern=HIDDEN)] | None = None
+    admins: list[Member] = []
+    certificate: OwnFile | None = None
     oauth: OAuth | None = None
     lti: Lti | None = None
 
@@ -150,7 +142,7 @@ class Volume(Wish):
     path: Folder | None = None
     nfs: Nfs | None = None
     url: Address | None = None
-    cache: Annotated[str, Field(pattern=MEMORY)] = "50Gi"
+    cache: Memory = "50Gi"
     shared: bool = False
 
 

@@ -6,9 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -28,12 +26,13 @@ from bedplate.site.courses import Course, Hub, Storage  # noqa: TC001 - types of
 from bedplate.site.patterns import (
     BY_MEMORY,
     BY_PART,
-    HIDDEN,
-    MEMBER,
-    MEMORY,
-    NAMED,
-    NAMESPACE,
-    POOL,
+    Member,
+    Memory,
+    Name,
+    Named,
+    OwnFile,
+    PoolName,
+    Wish,
     address,
 )
 
@@ -64,12 +63,6 @@ USER, PASSWORD = r"^[!$-9;-\[\]-~]+$", r"^[!$-\[\]-~]+$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
-
-
-class Wish(BaseModel):
-    """Base of all wishes: immutable, nothing unknown, no silent conversion."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Gpu(Wish):
@@ -183,7 +176,7 @@ class Kubernetes(Wish):
 class MemoryShare(Wish):
     """The size of a share by its memory."""
 
-    memory: Annotated[str, Field(pattern=MEMORY)]
+    memory: Memory
 
 
 def _form_of_share(value: object) -> str:
@@ -265,9 +258,9 @@ class Quota(Wish):
 class Team(Wish):
     """Who shares a quota; the namespaces are its own, and by default one of the team's name."""
 
-    namespaces: list[Annotated[str, Field(pattern=NAMESPACE)]] = []
-    members: list[Annotated[str, Field(pattern=MEMBER)]] = []
-    gpus: dict[Annotated[str, Field(pattern=POOL)], Quota]
+    namespaces: list[Name] = []
+    members: list[Member] = []
+    gpus: dict[PoolName, Quota]
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     priority: Priority = 0
 
@@ -304,7 +297,7 @@ class Rdma(Wish):
     """The RDMA stack and who owns it."""
 
     stack: Literal["inbox", "doca"]
-    operator: Annotated[str, Field(pattern=NAMED)] | None = None
+    operator: Named | None = None
 
 
 class Sources(Wish):
@@ -325,7 +318,7 @@ class Sources(Wish):
     url: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
     files: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
     registry: Annotated[str, Field(pattern=REGISTRY)] | None = None
-    ca: Annotated[str, Field(pattern=HIDDEN)] | None = None
+    ca: OwnFile | None = None
     pip: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
     conda: Annotated[str, Field(pattern=PLACE), AfterValidator(address)] | None = None
     packages: Literal["mirror", "hosts"] = "mirror"
@@ -358,7 +351,6 @@ class Proxy(Wish):
     direct: list[Annotated[str, Field(pattern=r"^[0-9A-Za-z.:/*_-]+$")]] = []
 
 
-Named = Annotated[str, Field(pattern=NAMED)]
 Component = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Exact = Annotated[str, Field(pattern=VERSION)]
 
@@ -371,7 +363,7 @@ class TeamImage(Wish):
     """
 
     image: Annotated[str, Field(pattern=r"^[^\s@/]+(/[^\s@]+)+@sha256:[0-9a-f]{64}$")]
-    pool: Annotated[str, Field(pattern=POOL)]
+    pool: PoolName
     cuda: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] | None = None
     built_for: list[Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]$")]] = []
     ptx: bool = False
@@ -415,11 +407,11 @@ class Wishes(Wish):
     bedplate_hpc_tools: bool = True
     bedplate_schedulers: list[Named] = []
     bedplate_preset: Annotated[PresetChoice | None, BeforeValidator(_as_choice)] = None
-    bedplate_teams: dict[Annotated[str, Field(pattern=NAMESPACE)], Team] = {}
+    bedplate_teams: dict[Name, Team] = {}
     bedplate_courses: list[Course] = []
     bedplate_hub: Hub | None = None
     bedplate_storage: Storage | None = None
-    bedplate_images: dict[Annotated[str, Field(pattern=NAMESPACE)], TeamImage] = {}
+    bedplate_images: dict[Name, TeamImage] = {}
     bedplate_topology: Topology | None = None
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []

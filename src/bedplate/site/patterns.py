@@ -1,10 +1,12 @@
-"""The forms of names and sizes that settings of several kinds share."""
+"""What settings of several kinds share: their base, and the forms of names and sizes."""
 
 from __future__ import annotations
 
 import re
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 MEMORY = r"^[1-9][0-9]*(Mi|Gi)$"
@@ -39,3 +41,17 @@ def address(text: str) -> str:
     if not sound:
         raise PydanticCustomError("string_pattern_mismatch", "no address", {"pattern": "http://"})
     return text
+
+
+class Wish(BaseModel):
+    """Base of all settings: immutable, nothing unknown, no silent conversion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+Memory = Annotated[str, Field(pattern=MEMORY)]
+Named = Annotated[str, Field(pattern=NAMED)]
+Name = Annotated[str, Field(pattern=NAMESPACE)]
+Member = Annotated[str, Field(pattern=MEMBER)]
+PoolName = Annotated[str, Field(pattern=POOL)]
+OwnFile = Annotated[str, Field(pattern=HIDDEN)]

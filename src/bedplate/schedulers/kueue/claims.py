@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from bedplate.accounting.units import annotation, claimed
+from bedplate.accounting.units import annotation, claimed, flavor
 from bedplate.hub.shares import UNITS
-from bedplate.lock.claims import RESOURCE, by_claim, flavor, in_pools_of_claims, template
+from bedplate.lock.claims import RESOURCE, by_claim, in_pools_of_claims, template
 from bedplate.schedulers.dra import SHARE
 from bedplate.schedulers.kueue.objects import HUB_ACCOUNT, TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import POOL_LABEL
