@@ -39,10 +39,10 @@ def git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _told(case: ElementTree.Element) -> str:
+def told(case: ElementTree.Element) -> str:
     """Return what a test recorded for the proof, such as a score with the names of survivors."""
-    told = [one.get("value", "") for one in case.findall("./properties/property[@name='told']")]
-    return "".join(f"\n\n```text\n{text}\n```\n" for text in told)
+    found = [one.get("value", "") for one in case.findall("./properties/property[@name='told']")]
+    return "".join(f"\n\n```text\n{text}\n```\n" for text in found)
 
 
 def main(arguments: list[str]) -> int:
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     assert suite is not None
     counts = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
     changed = " (with uncommitted changes)" if git("status", "--porcelain") else ""
-    names = "\n".join(f"- `{case.get('name')}`{_told(case)}" for case in suite.findall("testcase"))
+    names = "\n".join(f"- `{case.get('name')}`{told(case)}" for case in suite.findall("testcase"))
     page = (
         f"# Proof: {area}\n\n"
         f"Date {datetime.now(UTC):%Y-%m-%d}, commit {git('rev-parse', 'HEAD')}{changed},"
