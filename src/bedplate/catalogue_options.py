@@ -18,11 +18,14 @@ EPILOG = (
     "system count together. A driver of which they have no package by name is not compared. "
     "Exit status: 0 nothing found, 2 rows to read again, 3 refused, 1 internal error."
 )
+#: A day that is longer ago than so many digits of days may be none.
+DIGITS = 5
 
 
 def _days(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"got {text!r}, allowed a number of days")
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
+        allowed = f"a number of days, of {DIGITS} digits at most"
+        raise argparse.ArgumentTypeError(f"got {text!r}, allowed {allowed}")
     return int(text)
 
 

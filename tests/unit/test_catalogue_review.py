@@ -99,7 +99,12 @@ def test_what_cannot_be_compared_is_refused(
     ):
         assert cli.main(["catalogue", "check", *words]) == 3
         assert told in capsys.readouterr().err
-    for words in (["--index", "debian-12"], ["--older-than", "soon"]):
+    for words in (
+        ["--index", "debian-12"],
+        ["--older-than", "soon"],
+        ["--older-than", "800000"],
+        ["--older-than", "9" * 5000],
+    ):
         with pytest.raises(SystemExit) as ended:
             cli.main(["catalogue", "check", *words])
         assert ended.value.code == 3
