@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate import reading
 from bedplate.arguments import path_of
 from bedplate.bill import Image, Known, needs_of
 from bedplate.bill.places import split
@@ -76,11 +76,17 @@ def add(store: Store, name: str, source: str) -> str:
         folder = Path(made)
         words = ["copy", "--quiet", "--multi-arch=system", source, f"oci:{folder}:{LAYOUT}"]
         skopeo.run(words, f"image {name} cannot be read from {source}", f"name it as {FORMS}")
-        index = json.loads((folder / "index.json").read_text())
-        digest = str(index["manifests"][0]["digest"])
-        manifest = json.loads(_blob(folder, digest).read_text())
-        config = json.loads(_blob(folder, str(manifest["config"]["digest"])).read_text())
-        if (platform := {key: config.get(key) for key in PLATFORM}) != PLATFORM:
+        try:
+            digest, blobs, platform = _parts(folder)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise MirrorError(
+                f"image {name} is of another structure",
+                source,
+                "a manifest or a configuration without what an image's has",
+                "an image of the OCI's or of docker's, with configuration and layers",
+                "build it again, or name another one",
+            ) from error
+        if platform != PLATFORM:
             raise MirrorError(
                 f"image {name} is for another platform",
                 source,
@@ -88,12 +94,21 @@ def add(store: Store, name: str, source: str) -> str:
                 "/".join(PLATFORM.values()),
                 "build it on such a machine",
             )
-        blobs = [str(one["digest"]) for one in (manifest["config"], *manifest["layers"])]
         for one in (*blobs, digest):
             _take(store, folder, one)
     repository, tag = split(name)
     store.images.name(repository, tag, (digest,), blobs)
     return digest
+
+
+def _parts(folder: Path) -> tuple[str, list[str], dict[str, Any]]:
+    """Return an image's digest, those of its blobs, and its platform, as whoever built it says."""
+    index = reading.document(folder / "index.json")
+    digest = str(index["manifests"][0]["digest"])
+    manifest = reading.document(_blob(folder, digest))
+    blobs = [str(one["digest"]) for one in (manifest["config"], *manifest["layers"])]
+    config = reading.document(_blob(folder, blobs[0]))
+    return digest, blobs, {key: config.get(key) for key in PLATFORM}
 
 
 def found(name: str, needed_by: str) -> Image | None:

@@ -31,8 +31,13 @@ def needed(site: Path) -> tuple[str, NeededImage]:
     return next(item for item in sorted(images.items()) if item[1].built)
 
 
-def layout(folder: Path, architecture: str = "amd64") -> str:
-    """Write an image as a build leaves it, and return how skopeo names it."""
+def layout(
+    folder: Path, architecture: str = "amd64", raw: bytes | None = None, **changes: Any
+) -> str:
+    """Write an image as a build leaves it, and return how skopeo names it.
+
+    *raw* is another configuration; *changes* are those of the manifest, without what is None.
+    """
     blobs = folder / "blobs/sha256"
     blobs.mkdir(parents=True)
 
@@ -51,9 +56,10 @@ def layout(folder: Path, architecture: str = "amd64") -> str:
     manifest = {
         "schemaVersion": 2,
         "mediaType": oci.MANIFEST,
-        "config": add(json.dumps(config).encode(), oci.CONFIG),
+        "config": add(json.dumps(config).encode() if raw is None else raw, oci.CONFIG),
         "layers": [add(layer.path.read_bytes(), oci.LAYER)],
     }
+    manifest = {key: one for key, one in (manifest | changes).items() if one is not None}
     described = add(json.dumps(manifest).encode(), oci.MANIFEST)
     named = {"annotations": {"org.opencontainers.image.ref.name": "built"}}
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
@@ -96,3 +102,36 @@ def test_other_names_and_platforms_are_refused(
     assert main(["mirror", "add", str(site), needed[0], f"oci:{tmp_path}/nowhere:x"]) == 3
     said = capsys.readouterr().err
     assert f"image {needed[0]} cannot be read from oci:{tmp_path}/nowhere:x" in said
+
+
+@pytest.mark.parametrize(
+    ("raw", "changes"),
+    [
+        (b"[]", {}),
+        (b"\xff", {}),
+        (b"[" * 100_000 + b"]" * 100_000, {}),
+        (None, {"layers": None}),
+        (None, {"layers": 7}),
+        (None, {"config": None}),
+    ],
+    ids=["a-list", "no-text", "deep", "no-layers", "a-number-of-layers", "no-configuration"],
+)
+def test_what_is_no_image_is_refused_in_one_line(
+    raw: bytes | None,
+    changes: dict[str, Any],
+    site: Path,
+    needed: tuple[str, NeededImage],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """skopeo copies most of them: it looks into no configuration."""
+    source = layout(tmp_path / "built", raw=raw, **changes)
+    assert main(["mirror", "add", str(site), needed[0], source]) == 3
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(
+        (
+            f"image {needed[0]} is of another structure — {source} — got ",
+            f"image {needed[0]} cannot be read from {source} — ",
+        )
+    )
+    assert list((cache() / "mirror").glob(".w-*")) == []
