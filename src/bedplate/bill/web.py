@@ -41,6 +41,8 @@ LATER = (429, 500, 502, 503, 504)
 OK, PARTIAL, UNAUTHORISED = 200, 206, 401
 #: No small file is larger: a whole index of packages has a few megabytes.
 LARGEST = 64 * 1024 * 1024
+#: Of a length: more than any file has, and than Python reads as a number.
+LENGTH = re.compile("[0-9]{1,18}")
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -143,10 +145,10 @@ class Web:
             ResolveError: there is nothing, or the server does not say how much.
         """
         answer = self._ask("HEAD", url, None)
-        length = answer.headers.get("Content-Length", "")
-        if answer.failure or not length.isdecimal():
+        length = declared(answer.headers)
+        if answer.failure or length is None:
             raise refused(what, url, answer.failure or "an answer without its length")
-        return int(length)
+        return length
 
     def length(self, url: str) -> int | None:
         """Return how many bytes an address would give; None where there is nothing.
@@ -155,8 +157,7 @@ class Web:
             ResolveError: no server answered.
         """
         answer = self._ask("HEAD", url, None)
-        length = answer.headers.get("Content-Length", "")
-        return None if answer.failure or not length.isdecimal() else int(length)
+        return None if answer.failure else declared(answer.headers)
 
     def put(self, url: str, file: Path) -> int:
         """Put a file at an address of the site's own, and return the server's status.
@@ -320,6 +321,12 @@ class Web:
             raise _unanswered(
                 url, error, "bedplate_sources.ca" if authorities else "--ca"
             ) from error
+
+
+def declared(headers: Mapping[str, str]) -> int | None:
+    """Return the length that an answer's headers name; None where they name none."""
+    length = headers.get("Content-Length", "")
+    return int(length) if LENGTH.fullmatch(length) else None
 
 
 def _pieces(answer: requests.Response) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from bedplate.bill.errors import refused
-from bedplate.bill.web import reason_of
+from bedplate.bill.web import declared, reason_of
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 
@@ -190,12 +190,12 @@ class Downloads:
 
     @staticmethod
     def _expect_size(part: Part, offset: int, answer: requests.Response) -> None:
-        length = answer.headers.get("Content-Length", "")
-        if length.isdecimal() and int(length) != part.size - offset:
+        length = declared(answer.headers)
+        if length is not None and length != part.size - offset:
             raise refused(
                 f"{part.name} has another size than the bill",
                 part.url,
-                f"{int(length) + offset} bytes",
+                f"{length + offset} bytes",
                 f"{part.size} bytes",
                 "find out why its publisher changed it",
             )

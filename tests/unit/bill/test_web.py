@@ -56,3 +56,22 @@ def test_a_server_that_drips_is_left(drip: str, monkeypatch: pytest.MonkeyPatch)
         client.read(drip)
     assert time.monotonic() - begun < 90
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "length"),
+    [("12", 12), ("", None), ("-1", None), ("x", None), ("\u00b2", None), ("9" * 5000, None)],
+)
+def test_a_length_that_is_none_is_taken_for_none(said: str, length: int | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(HEAD + f"Content-Length: {said}\r\n\r\n".encode("latin-1"))
+
+        threading.Thread(target=serve, daemon=True).start()
+        client = web.Web()
+        assert client.length(f"http://127.0.0.1:{listener.getsockname()[1]}/file") == length
+        client.close()
