@@ -37,13 +37,13 @@ from bedplate.mirror.store import Store
 from bedplate.portable import fetch, sources
 from bedplate.portable.host import Host
 from bedplate.portable.packages.mirror import Mirror, use
+from tests.schedulers.processes import free_port
 from tests.substrate.images import recipes
 from tests.substrate.internet.authority import Authority
 from tests.substrate.internet.fixtures import serving
 from tests.substrate.internet.own import PASSWORD, USER, OwnServers, running
 from tests.substrate.standin.signing import Key
 from tests.unit.bill.vendors import planned
-from tests.unit.mirror.test_serve import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -137,12 +137,22 @@ class Api:
                     yield json.loads(line)
 
 
-def eventually[T](look: Callable[[], T], patience: float = 120, pause: float = 0.1) -> T:
-    """Return the first true answer of `look`. Raises AssertionError with the last one."""
+def eventually[T](
+    look: Callable[[], T],
+    patience: float = 240,
+    pause: float = 0.1,
+    *,
+    until: Callable[[T], object] = bool,
+) -> T:
+    """Return the first answer of `look` that is true, or that `until` takes.
+
+    Raises AssertionError with the last one. What a controller writes it may write again: wait for
+    what is asserted, not for the first that is there.
+    """
     deadline = time.monotonic() + patience
     while True:
         found = look()
-        if found:
+        if until(found):
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {patience} s; last seen: {found!r}")

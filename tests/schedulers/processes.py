@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
+import os
+import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+#: Ports that tests share out among themselves: as many before those of the kernel.
+PORTS, LEAST = 8000, 10_000
+GIVEN_BY_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_own: set[int] = set()
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that nobody listens on, and that no other test of this machine is given.
+
+    It is this process' until that ends, and lies below those that the kernel gives to whoever asks
+    for any: between now and the start of the program that is to listen there nobody takes it.
+    """
+    first = max(int(GIVEN_BY_THE_KERNEL.read_text().split()[0]) - PORTS, LEAST)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in random.sample(range(first, first + PORTS), PORTS):
+        with contextlib.suppress(OSError), socket.socket(family) as probe:
+            if port not in _own:  # who locks a byte again has it already
+                fcntl.lockf(_marks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+                _own.add(port)
+                probe.bind((host, port))
+                return port
+    raise RuntimeError(f"none of {PORTS} ports from {first} on is free")
+
+
+@cache
+def _marks() -> IO[bytes]:
+    """Open the file whose bytes are locked by those who have the ports of these numbers."""
+    return Path(tempfile.gettempdir(), f"bedplate-tests-ports-{os.getuid()}").open("ab")
 
 
 def _ends_with_parent() -> None:
@@ -77,7 +104,7 @@ class Process:
         """Kill it as a crash would, without any chance to tidy up."""
         self.stop(signal.SIGKILL)
 
-    def until(self, ready: Callable[[], bool], patience: float = 180) -> None:
+    def until(self, ready: Callable[[], bool], patience: float = 300) -> None:
         """Wait until it is ready. Raises RuntimeError with the log's end if it ends or is late."""
         deadline = time.monotonic() + patience
         while not ready():

@@ -12,7 +12,6 @@ import resource
 import socket
 import ssl
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,8 @@ from bedplate.bill.web import Web
 from bedplate.cli import main
 from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store, cache
+from tests.schedulers.api import eventually
+from tests.schedulers.processes import free_port
 from tests.substrate.internet.authority import Authority
 from tests.substrate.internet.tree import Tree
 from tests.unit.mirror.child import start
@@ -37,13 +38,6 @@ DEMO = Path(__file__).parents[3] / "inventories" / "demo"
 FILE = "dl.k8s.io/v1/node.tar.gz"
 IMAGE = "registry.k8s.io/pause:3.10.2"
 CONTENT = b"content of a file" * 100
-
-
-def free_port(family: socket.AddressFamily = socket.AF_INET) -> int:
-    with socket.socket(family) as listener:
-        listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def make_site(folder: Path, url: str) -> Path:
@@ -127,16 +121,6 @@ def test_files_and_images_are_served_by_nginx_alone(tmp_path: Path, store: Store
         get(url)
 
 
-def eventually(true: Callable[[], bool], seconds: float = 120.0) -> bool:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def test_over_tls_with_the_sites_certificate(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +143,7 @@ def test_over_tls_with_the_sites_certificate(
 
 
 def test_on_an_address_of_ipv6(tmp_path: Path, store: Store) -> None:
-    url = f"http://[::1]:{free_port(socket.AF_INET6)}"
+    url = f"http://[::1]:{free_port('::1')}"
     site = make_site(tmp_path / "site", url)
     assert main(["mirror", "serve", str(site)]) == 0
     assert get(f"{url}/files/{FILE}")[2] == CONTENT
