@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 
 from bedplate.packing.quantities import parse
-from tests.schedulers.api import THREADS, Api, ApiError
+from tests.schedulers.api import THREADS, Api, ApiError, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS = "tests.bedplate/seconds"
+JOB = "batch.kubernetes.io/job-name"
 
 
 def now() -> str:
@@ -139,6 +140,21 @@ class KubeletDouble:
         self._ended(pod["metadata"]["uid"])
         self._status(pod, "Succeeded", ready=False)
 
+    def finish(self, namespace: str, job: str) -> None:
+        """Let the pods of a job succeed that run until they are deleted, once all of them run."""
+        wanted = self._api.get("jobs", "batch/v1", namespace, job)["spec"]["parallelism"]
+
+        def running() -> list[dict[str, Any]]:
+            return [
+                one
+                for one in self._api.get("pods", "v1", namespace)
+                if one["metadata"].get("labels", {}).get(JOB) == job
+                and one["status"]["phase"] == "Running"
+            ]
+
+        for pod in eventually(running, until=lambda found: len(found) == wanted):
+            self._succeed(pod)
+
     def _ended(self, uid: str, *, stopped: bool = False) -> None:
         if uid in self.spans and self.spans[uid].end is None:
             self.spans[uid].end, self.spans[uid].stopped = time.monotonic(), stopped
@@ -197,7 +213,7 @@ def span(pod: dict[str, Any]) -> Span:
     meta = pod["metadata"]
     limits = [one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"]]
     devices = sum(int(parse(n)) for one in limits for name, n in one.items() if "/" in name)
-    job = meta.get("labels", {}).get("batch.kubernetes.io/job-name")
+    job = meta.get("labels", {}).get(JOB)
     return Span(
         meta["namespace"], meta["name"], job, pod["spec"]["nodeName"], devices, time.monotonic()
     )

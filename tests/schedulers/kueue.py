@@ -115,7 +115,7 @@ class Controller:
         command += [f"--kubeconfig={kubeconfig}", "--zap-log-level=2"]
         self.process = self.plane.add(self.name, command)
         probe = f"http://127.0.0.1:{self.health}/readyz"
-        self.process.until(lambda: self._mounted() and answers(probe), 120)
+        self.process.until(lambda: self._mounted() and answers(probe), 240)
 
 
 class RunningKueue(Controller):
@@ -157,14 +157,14 @@ class RunningKueue(Controller):
         self.ask(webhooks.patch(lock))
         wanted = [*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)]
         for one in wanted:
-            eventually(lambda one=one: self._apply(one), 120, pause=0.3)
+            eventually(lambda one=one: self._apply(one), pause=0.3)
         paths = {self.api.path_of(one) for one in wanted}
         for one in self._applied:
             if self.api.path_of(one) not in paths:
                 self.api.delete(self.api.path_of(one))
         self._applied = wanted
         names = [one["metadata"]["name"] for one in wanted if one["kind"] == "ClusterQueue"]
-        eventually(lambda: all(self.active(name) for name in names), 120)
+        eventually(lambda: all(self.active(name) for name in names))
 
     def forget(self) -> None:
         """Delete what `configure` has applied; what lies in the namespaces stays, with them."""
@@ -216,7 +216,7 @@ class RunningKueue(Controller):
             for plural, version in makers:
                 self.api.delete(self.api.path(plural, version, name))
             self.plane.clear(name)
-            eventually(lambda name=name: self._forgotten(name), 60, pause=0.5)
+            eventually(lambda name=name: self._forgotten(name), pause=0.5)
 
     def _forgotten(self, namespace: str) -> bool:
         """Tell whether no Workload is left; what waits for a garbage collector is let go here."""
@@ -264,7 +264,7 @@ def evictions(workload: dict[str, Any]) -> int:
 def answers(url: str) -> bool:
     """Tell whether an address answers with success."""
     try:
-        return requests.get(url, timeout=2).ok
+        return requests.get(url, timeout=10).ok
     except requests.RequestException:
         return False
 
@@ -278,6 +278,27 @@ def condition(workload: dict[str, Any], kind: str) -> dict[str, Any]:
 def holds(workload: dict[str, Any], kind: str) -> bool:
     """Tell whether a condition of a Workload is true."""
     return condition(workload, kind).get("status") == "True"
+
+
+def workload_of(kueue: RunningKueue, namespace: str, name: str) -> dict[str, Any]:
+    """Return the Workload of a job or pod, empty while there is none."""
+    for one in kueue.workloads(namespace):
+        if one["metadata"]["ownerReferences"][0]["name"] == name:
+            return one
+    return {}
+
+
+def said(kueue: RunningKueue, namespace: str, name: str) -> str:
+    """Return what Kueue says about a job's quota now."""
+    return str(condition(workload_of(kueue, namespace, name), "QuotaReserved").get("message", ""))
+
+
+def reason(kueue: RunningKueue, namespace: str, name: str, words: str) -> str:
+    """Wait until Kueue says, in these words, why a job has no quota; return all that it says.
+
+    What it said before may be about another moment, such as a race for a node that was lost.
+    """
+    return eventually(lambda: said(kueue, namespace, name), until=lambda told: words in told)
 
 
 def reserved(api: Api, queue: str) -> tuple[str, str, str]:

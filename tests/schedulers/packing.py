@@ -98,7 +98,7 @@ class Packing:
 
     def leads(self) -> None:
         """Wait until it decides."""
-        eventually(lambda: self.page("/readyz") == "ok\n", 120)
+        eventually(lambda: self.page("/readyz") == "ok\n")
 
     def page(self, path: str) -> str:
         """Return a page of the extender, also with an error's status; empty while there is none."""

@@ -64,7 +64,8 @@ def test_a_pod_that_fits_nowhere_says_why(control_plane: ControlPlane, two_nodes
         conditions = found[0]["status"].get("conditions", []) if found else []
         return next((one["message"] for one in conditions if one["status"] == "False"), "")
 
-    assert f"2 Insufficient {GPU}" in eventually(waits)
+    # A node that has only just come is not counted yet.
+    eventually(waits, until=lambda said: f"2 Insufficient {GPU}" in said)
     bound = eventually(
         lambda: [
             one["spec"]["nodeName"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.schedulers.control_plane import ControlPlane
 
 COURSE = "intro-homes"
-PATIENCE = 180
+PATIENCE = 240
 FOLDER = {"path": "/srv/mnist"}
 POLICIES = ("validatingadmissionpolicybindings", volumes.POLICY)
 

@@ -135,10 +135,10 @@ def test_three_teams_settle_at_their_weights(
 
     with KubeletDouble(api):
         api.create_all([job(f"job-{n}", "one", gpus=2) for n in range(32)])
-        eventually(lambda: runs()["one"] == 64, 120, pause=0.5)
+        eventually(lambda: runs()["one"] == 64, pause=0.5)
         late = [job(f"job-{n}", team, gpus=2) for n in range(20) for team in ("two", "double")]
         api.create_all(late)
-        eventually(lambda: runs() == {"one": 16, "two": 16, "double": 32}, 120, pause=0.5)
+        eventually(lambda: runs() == {"one": 16, "two": 16, "double": 32}, pause=0.5)
         told = [evictions(one) for one in kueue.workloads("one")]
         assert sorted(told) == [0] * 8 + [1] * 24
         assert not any(evictions(one) for one in kueue.workloads("two", "double"))

@@ -25,7 +25,7 @@ from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.dra import VERSION, resource_slice, template
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, condition, holds, kueue_of
+from tests.schedulers.kueue import RunningKueue, holds, kueue_of, reason
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import GPU, add_nodes
 from tests.schedulers.workloads import job
@@ -85,8 +85,8 @@ def kueue() -> Iterator[RunningKueue]:
                 group["coveredResources"].append(MEMORY)
                 quota_of = {"name": MEMORY, "nominalQuota": "20Gi", "borrowingLimit": "0"}
                 group["flavors"][0]["resources"].append(quota_of)
-            eventually(lambda one=one: started._apply(one), 120, pause=0.3)
-        eventually(lambda: started.active(TEAM), 120)
+            eventually(lambda one=one: started._apply(one), pause=0.3)
+        eventually(lambda: started.active(TEAM))
         yield started
 
 
@@ -113,28 +113,18 @@ def admitted(kueue: RunningKueue) -> list[str]:
     return sorted(one["metadata"]["ownerReferences"][0]["name"] for one in found)
 
 
-def said(kueue: RunningKueue, name: str) -> str:
-    """Return what Kueue says of a job's quota."""
-    (found,) = [
-        one
-        for one in kueue.workloads(TEAM)
-        if one["metadata"]["ownerReferences"][0]["name"] == name
-    ] or [{}]
-    return str(condition(found, "QuotaReserved").get("message", ""))
-
-
 def test_claims_are_charged_by_their_memory(api: Api, kueue: RunningKueue) -> None:
     api.create(template(TEAM, "share-8gi", "8Gi"))
     api.create(template(TEAM, "share-40gi", "40Gi"))
     for name in ("a", "b"):
         api.create(claims(name, "share-8gi"))
-    eventually(lambda: admitted(kueue) == ["a", "b"], 120)
+    eventually(lambda: admitted(kueue) == ["a", "b"])
     api.create(claims("c", "share-8gi"))
     api.create(claims("d", "share-40gi"))
-    eventually(lambda: f"insufficient unused quota for {MEMORY}" in said(kueue, "c"), 120)
-    eventually(lambda: "cannot be satisfied by any matched device" in said(kueue, "d"), 120)
+    assert reason(kueue, TEAM, "c", f"insufficient unused quota for {MEMORY}")
+    assert reason(kueue, TEAM, "d", "cannot be satisfied by any matched device")
     api.delete(api.path("jobs", "batch/v1", TEAM, "a"))
-    eventually(lambda: admitted(kueue) == ["b", "c"], 120)
+    eventually(lambda: admitted(kueue) == ["b", "c"])
 
 
 def test_a_template_made_again_larger_is_charged_by_its_first_size(
@@ -144,17 +134,17 @@ def test_a_template_made_again_larger_is_charged_by_its_first_size(
     api.create(template(TEAM, "share-8gi", "8Gi"))
     for name in ("a", "b"):
         api.create(claims(name, "share-8gi"))
-    eventually(lambda: admitted(kueue) == ["a", "b"], 120)
+    eventually(lambda: admitted(kueue) == ["a", "b"])
     api.create(template(TEAM, "changing", "4Gi"))
     api.create(claims("first", "changing"))
-    eventually(lambda: "first" in admitted(kueue), 120)
+    eventually(lambda: "first" in admitted(kueue))
     api.create(claims("second", "changing"))
-    eventually(lambda: f"insufficient unused quota for {MEMORY}" in said(kueue, "second"), 120)
+    assert reason(kueue, TEAM, "second", f"insufficient unused quota for {MEMORY}")
     path = api.path("resourceclaimtemplates", VERSION, TEAM, "changing")
     api.delete(path)
     api.create(template(TEAM, "changing", "15Gi"))
     api.delete(api.path("jobs", "batch/v1", TEAM, "first"))
-    eventually(lambda: "second" in admitted(kueue), 120)
+    eventually(lambda: "second" in admitted(kueue))
 
     def claimed() -> list[str]:
         found = api.get("resourceclaims", VERSION, TEAM)
@@ -164,10 +154,14 @@ def test_a_template_made_again_larger_is_charged_by_its_first_size(
             if one["metadata"]["ownerReferences"][0]["name"].startswith("second")
         ]
 
-    eventually(lambda: claimed() == ["15Gi"], 120)
-    (usage,) = api.get("clusterqueues", API, None, TEAM)["status"]["flavorsUsage"]
-    total = {one["name"]: one["total"] for one in usage["resources"]}[MEMORY]
-    assert total == "20Gi", "of which 31Gi are given"
+    eventually(lambda: claimed() == ["15Gi"])
+
+    def total() -> str:
+        (usage,) = api.get("clusterqueues", API, None, TEAM)["status"]["flavorsUsage"]
+        return str({one["name"]: one["total"] for one in usage["resources"]}[MEMORY])
+
+    # Of which 31Gi are given.
+    eventually(total, until=lambda found: found == "20Gi")
 
 
 def test_a_class_fills_the_gpus_of_two_nodes_and_the_next_waits_in_the_queue() -> None:
@@ -185,9 +179,11 @@ def test_a_class_fills_the_gpus_of_two_nodes_and_the_next_waits_in_the_queue() -
             made = claiming("seminar", "share-6144mi", "Job")
             made["metadata"] |= {"name": f"s{number}", "labels": {QUEUE_LABEL: QUEUE}}
             hub.create(made)
-        eventually(lambda: len(claimed(started.api, "seminar")) == 4, 120)
-        eventually(lambda: len(kubelets.spans) == 4, 120)
+        eventually(lambda: len(claimed(started.api, "seminar")) == 4)
+        eventually(lambda: len(kubelets.spans) == 4)
         nodes = Counter(span.node for span in kubelets.spans.values())
         assert nodes == {"pool-claims-0": 2, "pool-claims-1": 2}
-        works = started.workloads("seminar")
-        assert sorted(holds(one, "Admitted") for one in works) == [False, True, True, True, True]
+        eventually(
+            lambda: sorted(holds(one, "Admitted") for one in started.workloads("seminar")),
+            until=lambda found: found == [False, True, True, True, True],
+        )

@@ -51,7 +51,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.clear(TEAM)
     for one in reversed(documents):
         api.delete(api.path_of(one))
-    eventually(lambda: not pods_of(api), 120)
+    eventually(lambda: not pods_of(api))
     remove_nodes(api)
 
 
@@ -73,7 +73,7 @@ def pods_of(api: Api) -> list[dict[str, Any]]:
 def test_the_manifest_makes_two_pods_of_its_account_that_the_service_finds(
     plane: ControlPlane,
 ) -> None:
-    made = eventually(lambda: len(pods_of(plane.api)) == 2 and pods_of(plane.api), 120)
+    made = eventually(lambda: len(pods_of(plane.api)) == 2 and pods_of(plane.api))
     for one in made:
         assert one["spec"]["serviceAccountName"] == NAME
         assert one["spec"]["priority"] == 2_000_000_000  # of system-cluster-critical
@@ -83,7 +83,6 @@ def test_the_manifest_makes_two_pods_of_its_account_that_the_service_finds(
         lambda: (
             all(one["spec"].get("nodeName") for one in pods_of(plane.api)) and pods_of(plane.api)
         ),
-        120,
     )
     assert {one["spec"]["nodeName"] for one in placed} == {"cp1", "cp2"}
     ready = {
@@ -106,7 +105,7 @@ def test_the_manifest_makes_two_pods_of_its_account_that_the_service_finds(
             for port in one["ports"]
         ]
 
-    eventually(lambda: found() == [("192.0.2.7", HEALTH)], 120)
+    eventually(lambda: found() == [("192.0.2.7", HEALTH)])
 
 
 def test_its_account_may_do_its_work_and_no_more(plane: ControlPlane) -> None:
@@ -134,7 +133,7 @@ def test_its_containers_take_their_lead_and_bind_by_the_account_alone(
     Kubelet and image are not there: the programs are this machine's, files lie where they do.
     """
     api = plane.api
-    (pod_spec, *_) = [one["spec"] for one in eventually(lambda: pods_of(api), 120)]
+    (pod_spec, *_) = [one["spec"] for one in eventually(lambda: pods_of(api))]
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     where = api.path("serviceaccounts", "v1", NAMESPACE, NAME)
     answer = api.call("POST", f"{where}/token", token)
@@ -160,11 +159,11 @@ def test_its_containers_take_their_lead_and_bind_by_the_account_alone(
         plane.add(f"pod-{container['name']}", unshared, **inside)
     extender = Packing(plane, "of-the-pod", health=HEALTH)
     try:
-        eventually(lambda: extender.page("/readyz") == "ok\n", 120)
+        eventually(lambda: extender.page("/readyz") == "ok\n")
         lease = api.get("leases", LEASES, NAMESPACE, NAME)
         assert re.match(r"of-the-pod_", lease["spec"]["holderIdentity"])
         api.create_all(pod(f"half-{number}", TEAM, 500) for number in range(4))
-        eventually(lambda: all(place(one) for one in api.get("pods", "v1", TEAM)), 120)
+        eventually(lambda: all(place(one) for one in api.get("pods", "v1", TEAM)))
         given = sorted(place(one) or () for one in api.get("pods", "v1", TEAM))
         assert given == [("gpus", "0")] * 2 + [("gpus", "1")] * 2
     finally:

@@ -12,13 +12,22 @@ from bedplate.presets import load_presets
 from tests.schedulers.api import eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, condition, evictions, holds, next_second, running
+from tests.schedulers.kueue import (
+    RunningKueue,
+    evictions,
+    holds,
+    next_second,
+    reason,
+    running,
+    said,
+    workload_of,
+)
 from tests.schedulers.locks import lock_of, nodes_of
 from tests.schedulers.nodes import add_nodes
 from tests.schedulers.workloads import job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bedplate.lock import Lock
     from bedplate.presets import Preset
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 PRESETS = load_presets()
 #: Two teams share a node of eight GPUs, half of them for each.
 TEAMS = {name: {"gpus": {"pool_a": (4, None)}} for name in ("one", "two")}
+LACKS = "insufficient unused quota"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 
 
@@ -92,13 +102,15 @@ def _order(kueue: RunningKueue, preset: Preset) -> None:
     _all(kueue, "two", {"two": 4})
     _all(kueue, "one", {"first": 1})
     kueue.api.create(job("large", "one", gpus=4))
-    _until(kueue, "one", "large", _refused)
+    assert reason(kueue, "one", "large", LACKS)
     next_second()
     kueue.api.create(job("small", "one", gpus=1))
     if preset.queue.order == "StrictFIFO":
         # The next to be judged is the large one, again: what comes after it is not even looked at.
+        eventually(lambda: workload_of(kueue, "one", "small"))
         kueue.api.create(job("later", "two", gpus=4))
-        _until(kueue, "two", "later", _refused)
+        assert reason(kueue, "two", "later", LACKS)
+        assert not said(kueue, "one", "small"), "it is not its turn"
         assert running(kueue.api, "one") == ["first"]
     else:
         eventually(lambda: running(kueue.api, "one") == ["first", "small"])
@@ -110,7 +122,7 @@ def _borrowing_and_reclaim(kueue: RunningKueue, preset: Preset) -> None:
     eventually(lambda: running(kueue.api, "one") == ["own"])
     kueue.api.create(job("beyond", "one", gpus=4))
     if not preset.queue.borrowing:
-        _until(kueue, "one", "beyond", _refused)
+        assert reason(kueue, "one", "beyond", LACKS)
         assert running(kueue.api, "one") == ["own"]
         return
     eventually(lambda: running(kueue.api, "one") == ["beyond", "own"])
@@ -118,10 +130,12 @@ def _borrowing_and_reclaim(kueue: RunningKueue, preset: Preset) -> None:
     if preset.queue.reclaim == "Any":
         eventually(lambda: running(kueue.api, "two") == ["back"])
         eventually(lambda: len(running(kueue.api, "one")) == 1)
-        counts = sorted(evictions(one) for one in kueue.workloads("one"))
-        assert counts == [0, 1]
+        eventually(
+            lambda: sorted(evictions(one) for one in kueue.workloads("one")),
+            until=lambda counts: counts == [0, 1],
+        )
     else:
-        _until(kueue, "two", "back", _refused)
+        assert reason(kueue, "two", "back", LACKS)
 
 
 def _priority(kueue: RunningKueue, *, low: str, high: str, stops: bool) -> None:
@@ -132,29 +146,12 @@ def _priority(kueue: RunningKueue, *, low: str, high: str, stops: bool) -> None:
     kueue.api.create(job("high", "one", gpus=4, labels={PRIORITY: high}))
     if stops:
         eventually(lambda: running(kueue.api, "one", "two") == ["high", "two"])
-        assert holds(_workload(kueue, "one", "low"), "Evicted")
+        eventually(lambda: holds(workload_of(kueue, "one", "low"), "Evicted"))
     else:
-        _until(kueue, "one", "high", _refused)
+        assert reason(kueue, "one", "high", LACKS)
 
 
 def _all(kueue: RunningKueue, team: str, jobs: dict[str, int]) -> None:
     for name, gpus in jobs.items():
         kueue.api.create(job(name, team, gpus=gpus))
     eventually(lambda: running(kueue.api, team) == sorted(jobs))
-
-
-def _workload(kueue: RunningKueue, team: str, name: str) -> dict[str, Any]:
-    for one in kueue.workloads(team):
-        if one["metadata"]["ownerReferences"][0]["name"] == name:
-            return one
-    return {}
-
-
-def _refused(workload: dict[str, Any]) -> bool:
-    return condition(workload, "QuotaReserved").get("status") == "False"
-
-
-def _until(
-    kueue: RunningKueue, team: str, name: str, told: Callable[[dict[str, Any]], bool]
-) -> None:
-    eventually(lambda: told(_workload(kueue, team, name)))

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bedplate.presets import Preset
 
 TRAINING = load_presets()["training"]
-#: How long something that must not happen is waited for: ten of the scheduler's cycles.
-CYCLES = 2.0
 PAGE = Path(__file__).parents[2] / "docs/sharing.md"
 
 
@@ -73,6 +71,13 @@ def space(volcano: Volcano, request: pytest.FixtureRequest) -> Iterator[str]:
             api.delete(api.path("queues", volcano_objects.BATCH, name=queue["metadata"]["name"]))
 
 
+def left(volcano: Volcano, space: str, job: str) -> list[dict[str, Any]]:
+    """Delete the pods of a job that is deleted, and return those that are still there."""
+    for one in volcano.pods(space, job):
+        volcano.api.delete(volcano.api.path("pods", "v1", space, one["metadata"]["name"]))
+    return volcano.pods(space, job)
+
+
 def done(volcano: Volcano, space: str) -> set[str]:
     """Return the jobs that are complete."""
     jobs = volcano.api.get("jobs", JOBS, space)
@@ -89,14 +94,14 @@ def test_a_gang_of_nine_on_eight_gpus_holds_nothing_and_starts_whole(
     add_nodes(training.api, [node("a", 4), node("b", 4)])
     training.api.create(gang("nine", space, pods=9))
 
-    said = eventually(lambda: training.reasons(space, "nine"))
-    assert said.startswith("9/9 tasks in gang unschedulable")
+    training.waits(space, "nine", "9/9 tasks in gang unschedulable")
     # All eight GPUs are still free for somebody else.
-    training.api.create(gang("eight", space, pods=8, seconds=CYCLES))
+    training.api.create(gang("eight", space, pods=8))
     eventually(lambda: training.running(space, "eight") == 8)
     assert training.nodes(space, "nine") == []
-    eventually(lambda: done(training, space) == {"eight"})
-    time.sleep(CYCLES)
+    training.api.delete(training.api.path("jobs", JOBS, space, "eight"))
+    eventually(lambda: left(training, space, "eight") == [])
+    training.cycles()
     assert training.nodes(space, "nine") == []
 
     add_nodes(training.api, [node("c", 1)])
@@ -120,7 +125,7 @@ def test_gangs_that_would_deadlock_run_one_after_the_other(
         eventually(lambda: done(training, space) == {"one", "other"})
         return
     eventually(lambda: len(training.nodes(space)) == 8)
-    time.sleep(CYCLES)
+    training.cycles()
     held = [len(training.nodes(space, name)) for name in ("one", "other")]
     assert sum(held) == 8
     assert max(held) <= 6  # neither is whole, or only one of them
@@ -155,6 +160,7 @@ def domains(volcano: Volcano, taken: Sequence[str], space: str) -> None:
     add_nodes(volcano.api, [node(name, 4, labels[name]) for name in DOMAINS])
     for one in volcano_objects.hypernodes(topology.places(lock, {}), DOMAINS):
         volcano.api.apply(one)
+    volcano.cycles()
     for name in taken:
         job = gang(f"on-{name}", space, pods=1, gpus=2)
         spec = job["spec"]["tasks"][0]["template"]["spec"]
@@ -183,9 +189,8 @@ def test_a_job_of_eight_gpus_is_in_one_nvlink_domain_or_says_why_not(
 
     # Twelve are free, but not in one domain.
     training.api.create(gang("second", space, pods=8, topology=ONE_DOMAIN))
-    said = eventually(lambda: training.reasons(space, "second"))
-    time.sleep(CYCLES)
-    assert "8/8 tasks in gang unschedulable" in said
+    training.waits(space, "second", "8/8 tasks in gang unschedulable")
+    training.cycles()
     assert training.nodes(space, "second") == []
 
     training.api.create(gang("leaf", space, pods=8, topology=ONE_LEAF))
@@ -233,13 +238,14 @@ def test_a_gang_of_higher_priority_takes_exactly_what_it_needs(
     before = {one["metadata"]["uid"] for one in training.pods(space, "spare")}
     # One of the same class makes nobody go.
     training.api.create(gang("peer", space, pods=4, priority="spare"))
-    eventually(lambda: training.reasons(space, "peer"))
-    time.sleep(CYCLES)
+    training.waits(space, "peer")
+    training.cycles()
     assert {one["metadata"]["uid"] for one in training.pods(space, "spare")} == before
 
     training.api.create(gang("urgent", space, pods=4, priority="urgent"))
 
     eventually(lambda: training.running(space, "urgent") == 4)
+    training.cycles()
     assert training.running(space, "spare") == 4
     left = {one["metadata"]["uid"] for one in training.pods(space, "spare")}
     assert len(before - left) == 4
@@ -276,17 +282,23 @@ def test_a_team_gets_its_guarantee_back_from_who_borrowed_it(
 
     volcano.api.create(gang("speech", space, pods=4, queue="speech"))
 
+    def kept() -> int:
+        return sum(volcano.running(space, f"vision-{number}") for number in range(4))
+
     if reclaim == "Never":
-        eventually(lambda: volcano.reasons(space, "speech"))
-        time.sleep(CYCLES)
+        volcano.waits(space, "speech")
+        volcano.cycles()
         assert volcano.nodes(space, "speech") == []
         return
     eventually(lambda: volcano.running(space, "speech") == 4)
+    # What was stopped is made again, whole gangs of it, and waits.
+    eventually(kept, until=lambda count: count == 4)
     # Its guarantee is all that it gets: what is vision's stays vision's.
     volcano.api.create(gang("more", space, pods=2, queue="speech"))
-    time.sleep(CYCLES)
+    volcano.waits(space, "more")
+    volcano.cycles()
     assert volcano.nodes(space, "more") == []
-    assert sum(volcano.running(space, f"vision-{number}") for number in range(4)) == 4
+    assert kept() == 4
 
 
 def test_who_uses_no_more_than_the_guarantee_is_left_alone(training: Volcano, space: str) -> None:
@@ -306,8 +318,8 @@ def test_who_uses_no_more_than_the_guarantee_is_left_alone(training: Volcano, sp
     pod = on_a["spec"]["tasks"][0]["template"]["spec"]
     pod["nodeSelector"] = {"kubernetes.io/hostname": "a"}
     training.api.create(on_a)
-    eventually(lambda: training.reasons(space, "on-a"))
-    time.sleep(CYCLES)
+    training.waits(space, "on-a")
+    training.cycles()
     training.api.create(gang("robots", space, pods=4, queue="robots"))
 
     eventually(lambda: training.running(space, "robots") == 4)

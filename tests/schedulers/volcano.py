@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.schedulers.control_plane import ControlPlane
 
 JOBS: Final = "batch.volcano.sh/v1alpha1"
+#: Counts the scheduler's cycles that have ended.
+CYCLES: Final = "volcano_e2e_scheduling_latency_milliseconds_count"
 CONFIG: Final = "volcano-scheduler.conf"
 
 
@@ -69,7 +71,9 @@ class Volcano:
             return False
         return True
 
-    def _start(self, name: str, *flags: str) -> None:
+    def _start(self, name: str, *flags: str) -> Api:
+        """Start a program of Volcano's; return the client of its metrics."""
+        port, metrics = free_port(), free_port()
         process = self.control_plane.add(
             name,
             [
@@ -79,8 +83,9 @@ class Volcano:
                 "--enable-healthz=true",
                 "--kube-api-qps=2000",
                 "--kube-api-burst=2000",
-                f"--healthz-address=127.0.0.1:{(port := free_port())}",
-                f"--listen-address=127.0.0.1:{free_port()}",
+                f"--healthz-address=127.0.0.1:{port}",
+                f"--listen-address=127.0.0.1:{metrics}",
+                "--enable-metrics=true",
                 "--logtostderr=true",
                 "-v=1",
                 *flags,
@@ -95,6 +100,7 @@ class Volcano:
                 return False
 
         process.until(healthy)
+        return Api(f"http://127.0.0.1:{metrics}", *self._trust())
 
     def _trust(self) -> tuple[Any, Any]:
         return self.control_plane.authority.path, self.control_plane.admin
@@ -115,7 +121,7 @@ class Volcano:
             self.control_plane.processes.pop("vc-scheduler").kill()
         path = self.control_plane.folder / CONFIG
         path.write_text(text)
-        self._start(
+        self._scheduler = self._start(
             "vc-scheduler",
             f"--scheduler-conf={path}",
             "--disable-default-scheduler-config=true",
@@ -123,6 +129,15 @@ class Volcano:
             f"--cache-dump-dir={self.control_plane.folder}",
         )
         eventually(lambda: self._queue("default") == "Open")
+
+    def cycles(self, count: int = 10) -> None:
+        """Wait until the scheduler has been through so many cycles, each begun from now on."""
+        began = self._cycles()
+        eventually(self._cycles, until=lambda ended: ended > began + count)
+
+    def _cycles(self) -> int:
+        lines = self._scheduler.call("GET", "/metrics").splitlines()
+        return next((int(float(one.split()[1])) for one in lines if one.startswith(CYCLES)), 0)
 
     def _queue(self, name: str) -> str:
         try:
@@ -166,6 +181,13 @@ class Volcano:
             if condition["type"] == "Unschedulable"
         ]
         return "; ".join(said)
+
+    def waits(self, namespace: str, job: str, words: str = "tasks in gang unschedulable") -> None:
+        """Wait until Volcano says of a job, in these words, that it does not start.
+
+        It says others before, of a gang whose pods are not all made yet.
+        """
+        eventually(lambda: self.reasons(namespace, job), until=lambda said: words in said)
 
 
 def gang(
