@@ -24,6 +24,7 @@ import yaml
 from bedplate.frameworks import hub_objects
 from tests.environments import python
 from tests.frameworks.claims import asking, publish, with_claims
+from tests.schedulers.api import eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import RunningKueue
@@ -205,7 +206,7 @@ class RunningHub:
         self.process = Process([*command, "--debug"], self.log, environment)
         self.plane.processes["hub"] = self.process
         self.process.start()
-        self.process.until(self.answers, 120)
+        self.process.until(self.answers, 240)
 
     def stop(self, how: signal.Signals) -> None:
         """End it."""
@@ -215,7 +216,7 @@ class RunningHub:
     def answers(self) -> bool:
         """Tell whether it is ready."""
         try:
-            return requests.get(f"{self.url}/health", timeout=2).ok
+            return requests.get(f"{self.url}/health", timeout=10).ok
         except requests.RequestException:
             return False
 
@@ -231,6 +232,16 @@ class RunningHub:
         """Return each user's default server, if it runs, starts or stops."""
         users = self.api("GET", "users?state=active&limit=200")
         return {one["name"]: one["servers"][""] for one in users if "" in one["servers"]}
+
+    def shows(self, user: str, place: str) -> None:
+        """Wait until the spawn page of a user shows a place."""
+        eventually(lambda: any(place in one for one in self.said(user)))
+
+    def refuses(self, user: str, profile: str, words: str) -> None:
+        """Ask for a server that is refused, and wait until the spawn page says these words."""
+        self.api("POST", f"users/{user}/server", {"profile": profile})
+        eventually(lambda: user not in self.servers())
+        eventually(lambda: " ".join(self.said(user)), until=lambda told: words in told)
 
     def said(self, user: str, seconds: float = 3) -> list[str]:
         """Return what the spawn page of a user shows within some seconds."""

@@ -47,7 +47,7 @@ def start(plane: ControlPlane) -> None:
     kubeconfig.write_text(yaml.safe_dump(plane.as_kubeconfig(user)))
     command = [str(tool("jobset") / "jobset"), f"--config={path}", f"--kubeconfig={kubeconfig}"]
     process = plane.add("jobset", command)
-    process.until(lambda: answers(f"http://127.0.0.1:{health}/readyz"), 120)
+    process.until(lambda: answers(f"http://127.0.0.1:{health}/readyz"), 240)
 
 
 def _adapted(one: dict[str, Any], server: str, trusted: str) -> dict[str, Any]:

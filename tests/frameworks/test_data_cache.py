@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bedplate.lock import Lock
 
-PATIENCE = 120
+PATIENCE = 240
 SIZE = 8 << 20
 
 

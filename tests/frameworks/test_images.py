@@ -102,13 +102,13 @@ def test_the_proxy_answers_by_tls_alone(proxy: oci.Layer, tmp_path: Path) -> Non
 
         def get(url: str, **more: Any) -> requests.Response | None:
             try:
-                return requests.get(url, timeout=10, **more)
+                return requests.get(url, timeout=60, **more)
             except requests.exceptions.ConnectionError:
                 return None
 
         trusted: dict[str, Any] = {"verify": str(authority.path)}
         address = f"127.0.0.1:{public}"
-        process.until(lambda: get(f"https://{address}/_chp_healthz", **trusted) is not None, 120)
+        process.until(lambda: get(f"https://{address}/_chp_healthz", **trusted) is not None, 240)
         answer = get(f"https://{address}/hub/login", **trusted)
         assert answer is not None
         assert answer.text == "https"

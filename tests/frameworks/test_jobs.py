@@ -20,7 +20,7 @@ from tests.frameworks.whole import PATIENCE, Site
 from tests.schedulers.api import eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import holds
+from tests.schedulers.kueue import holds, reason
 from tests.schedulers.volcano import JOBS
 from tests.schedulers.workloads import job
 
@@ -136,15 +136,7 @@ def test_a_gang_waits_and_starts_whole(site: Site) -> None:
 
     site.api.create_all(examples.objects("gang"))
 
-    def waits() -> bool:
-        return any(
-            one["metadata"]["name"].startswith("job-gang")
-            and not holds(one, "QuotaReserved")
-            and one.get("status", {}).get("conditions")
-            for one in site.kueue.workloads("vision")
-        )
-
-    eventually(waits, PATIENCE)
+    assert reason(site.kueue, "vision", "gang", "insufficient unused quota")
     assert site.placed() == 3
     site.api.delete(site.api.path("jobs", "batch/v1", "vision", "busy"))
     eventually(lambda: site.placed() == pods_of("gang"), PATIENCE)
@@ -170,7 +162,8 @@ def test_volcano_alone_starts_a_gang_whole_in_the_team_s_queue(site: Site) -> No
 
     site.api.create(found)
 
-    eventually(lambda: site.volcano.reasons(space, "gang"), PATIENCE)
+    site.volcano.waits(space, "gang")
+    site.volcano.cycles()
     assert site.volcano.nodes(space, "gang") == []
     site.api.delete(site.api.path("jobs", "batch/v1", space, "busy-0"))
     for pod in site.api.get("pods", "v1", space):

@@ -91,7 +91,7 @@ def login(sshd: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]
             [*words, f"{share_ssh.USER}@127.0.0.1", command],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert mine.exists()

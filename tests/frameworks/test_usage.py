@@ -31,7 +31,7 @@ from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth
 from tests.schedulers.api import Api, eventually
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, holds, kueue_of, running
+from tests.schedulers.kueue import RunningKueue, holds, kueue_of, next_second, running, workload_of
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
 from tests.schedulers.workloads import job, pod_spec
@@ -140,7 +140,8 @@ def test_sums_are_the_queues_own(
         time.sleep(SECOND)
         # Audio takes its guarantee: one of vision is stopped, and comes back when audio is done.
         bob.create(job("a0", "audio", gpus=2, pods=2, seconds=2))
-        eventually(lambda: running(api, "audio") == ["a0"])
+        # To be admitted it has stopped one of vision, which runs again only once it is done.
+        eventually(lambda: holds(workload_of(kueue, "audio", "a0"), "Admitted"))
         eventually(lambda: len(running(api, "vision")) == 2)
         time.sleep(SECOND)
         first.kill()
@@ -310,7 +311,7 @@ def test_a_share_waits_runs_and_is_released(
     for name in ("third", "fourth"):
         assert share("bob", "request", "0.1", *made, "--name", name, "--no-wait")[0] == 0
         eventually(lambda name=name: name in share("bob", "list")[1])
-        time.sleep(1.1)  # who came in the same second is ordered by name
+        next_second()  # who came in the same second is ordered by name
     eventually(lambda: "fourth: waiting, place 2 of 2" in share("alice", "list")[1])
     assert "third: waiting, place 1 of 2" in share("alice", "list")[1]
     assert "[0.25, alice]" in share("bob", "list")[1], "who has it is what the API server wrote"
@@ -337,7 +338,7 @@ def test_a_share_ends_by_itself_and_is_counted(
     (one,) = book
     assert (one.user, one.queue, one.why) == ("alice", "intro", "finished")
     assert [(of.resource, of.count, of.gpus) for of in one.amounts] == [(SHARED, 1, 0.25)]
-    assert 3 <= (one.end or 0) - one.start < 60
+    assert 3 <= (one.end or 0) - one.start < 300
     assert share("alice", "release", "brief")[0] == 0
 
 
@@ -442,7 +443,7 @@ def test_the_service_answers_only_whom_it_should(
     api: Api, service: str, token: str, course: str, status: int, said: str
 ) -> None:
     address = urllib.parse.urlsplit(service)
-    connection = http.client.HTTPConnection(address.netloc, timeout=30)
+    connection = http.client.HTTPConnection(address.netloc, timeout=120)
     headers = {"Authorization": f"token {token}"} if token else {}
     connection.request("GET", f"/services/shares/{course}", headers=headers)
     answer = connection.getresponse()

@@ -14,7 +14,7 @@ from tests.schedulers.volcano import JOBS, Volcano
 if TYPE_CHECKING:
     from tests.schedulers.control_plane import ControlPlane
 
-PATIENCE = 120
+PATIENCE = 240
 
 
 class Site:
