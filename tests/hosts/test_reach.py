@@ -95,7 +95,7 @@ def by_ansible(site: Path) -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -106,7 +106,7 @@ def by_provider(site: Path, host: Connection) -> tuple[str, bool]:
 
     async def ask() -> tuple[str, bool]:
         transport = SshTransport(ssh / "id_ed25519", ssh / "known_hosts", site)
-        hosts, deadline = Hosts(transport), Deadline("the test", 60)
+        hosts, deadline = Hosts(transport), Deadline("the test", 300)
         try:
             name = await hosts.run(host, ["id", "-un"], deadline)
             found = await hosts.ask(host, {"action": "access"}, deadline)

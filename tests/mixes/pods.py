@@ -93,7 +93,7 @@ class Pods:
             said[:] = self.site.kubectl("logs", name).stdout.splitlines()
             return any(LAST.fullmatch(line) for line in said)
 
-        wait_for(f"pod {name} says what it sees", told, 60)
+        wait_for(f"pod {name} says what it sees", told)
         parts = [line.partition("(UUID: ")[2].rstrip(")") for line in said if "UUID" in line]
         return [*parts, *(line for line in said if line.startswith("nvidia"))]
 
@@ -106,7 +106,7 @@ class Pods:
             reason[:] = [one.get("message", "") for one in of if one["type"] == "PodScheduled"]
             return bool(reason) and why in reason[0]
 
-        wait_for(f"pod {name} waits with a reason", told, 60)
+        wait_for(f"pod {name} waits with a reason", told)
         return reason[0]
 
     def delete(self, *names: str) -> None:

@@ -69,4 +69,4 @@ def test_a_bare_machine_becomes_a_cluster_that_runs_gpu_pods(tmp_path: Path) -> 
 
         site.pulumi("cluster", "destroy", "--yes", "--skip-preview")
         left = "find /etc/kubernetes -name '*.conf' -o -path '*/manifests/kube-*'"
-        wait_for("the machine has left its cluster", lambda: not on_host(site, "one", left), 30)
+        wait_for("the machine has left its cluster", lambda: not on_host(site, "one", left))

@@ -12,6 +12,7 @@ import pytest
 
 from bedplate.portable.host import Host, Result
 from tests.packages import unpacked
+from tests.schedulers.api import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +46,7 @@ class Daemon:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=120,
         )
         return (done.stdout or done.stderr).strip()
 
@@ -119,9 +120,7 @@ def daemon(
         [found.program, "-f"], env=found.environment(), stdout=subprocess.DEVNULL
     )
     try:
-        for _ in range(100):
-            if found.ask("get_default_active_thread_percentage") == "100.0":
-                break
+        eventually(lambda: found.ask("get_default_active_thread_percentage") == "100.0")
         yield found
     finally:
         process.kill()

@@ -161,7 +161,7 @@ def _kubelet(member: Member, inside: tuple[str, ...]) -> None:
     try:
         theirs = member.ask("create", "token", "trusted", "-n", OPEN).strip()
         look = [*inside, "python3", "-c", KUBELET, address, "", ours, theirs]
-        wait_for("kubelet sees the right", lambda: member.told(*look)[2] == 200, 120, 5)
+        wait_for("kubelet sees the right", lambda: member.told(*look)[2] == 200, 300, 5)
         assert member.told(*look) == [401, 403, 200]
     finally:
         member.ask("delete", kind, OPEN)

@@ -17,7 +17,7 @@ from tests.stacks.world import ENVIRONMENT, World
 from tests.substrate.pulumi import LANGUAGE_HOST, environment, official
 
 PROGRAM = Path(__file__).with_name("program")
-SECONDS = 120
+SECONDS = 600
 
 
 class Stack:

@@ -52,7 +52,7 @@ TOOLS = [
     StandIn("tool-five", "1.0-1"),
 ]
 TOOL = StandIn("somebodys-tool", "1.0-1", needs={OPEN: pins(SYSTEM, OLD, "open")[OPEN]})
-DEADLINE_S = 120
+DEADLINE_S = 600
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
 

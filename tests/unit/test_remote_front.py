@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HOST = "claim-1.remote-vision.svc"
 CLAIM = "11111111-aaaa"
-PATIENCE = 60
+PATIENCE = 240
 NO_CHECK_TIME = 0x200000  # of OpenSSL; the ssl module has no name for it
 
 
