@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 THREADS = 8
+LATE = 504
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
@@ -58,9 +59,14 @@ class Api:
         """Make one request and return its answer. Raises ApiError."""
         headers = {"Content-Type": options.pop("content_type", "application/json")}
         data = None if body is None else json.dumps(body)
-        answer = self._session.request(
-            method, self.server + path, data=data, headers=headers, timeout=60, **options
-        )
+
+        def asked() -> requests.Response:
+            return self._session.request(
+                method, self.server + path, data=data, headers=headers, timeout=300, **options
+            )
+
+        # A busy API server gives a request up after half a minute: what may be repeated is.
+        answer = eventually(asked, until=lambda it: method == "POST" or it.status_code != LATE)
         if not answer.ok:
             try:
                 message = answer.json()["message"]
