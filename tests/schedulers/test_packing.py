@@ -35,6 +35,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "annotation bedplate.io/gpus is written by the binding alone": {"gpus": "0"},
     "comes from annotation bedplate.io/gpus": {"env": "all"},
 }
+#: More than kube-scheduler's own: who cannot renew it in time ends, and no kubelet is here to start
+#: the program again. The takeover waits for all of it.
+LEASE = {"leaseDuration": "30s", "renewDeadline": "25s", "retryPeriod": "2s"}
 AMOUNTS = [100, 250, 250, 333, 460, 500, 500, 500, 810, 1000, 1000, 2000]
 
 
@@ -44,7 +47,7 @@ def packing(control_plane: ControlPlane) -> Iterator[Packing]:
     runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": RUNTIME_CLASS}
     documents.append({**runtime, "metadata": {"name": RUNTIME_CLASS}})
     control_plane.api.apply(documents[-1])
-    one = Packing(control_plane, "first", token)
+    one = Packing(control_plane, "first", token, LEASE)
     one.start()
     one.leads()
     control_plane.namespace(NAMESPACE)
@@ -355,7 +358,7 @@ def test_what_is_taken_is_rebuilt_from_the_api(
 def test_one_instance_decides_and_the_other_takes_over(
     control_plane: ControlPlane, packing: Packing, nodes: list[str]
 ) -> None:
-    second = Packing(control_plane, "second", packing.token)
+    second = Packing(control_plane, "second", packing.token, LEASE)
     second.start()
     eventually(lambda: "lease is held by first_" in second.page("/readyz"))
     question = {"Pod": pod("asked", NAMESPACE, 500), "NodeNames": nodes}
