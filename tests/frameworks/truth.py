@@ -43,7 +43,7 @@ class Truth:
 
     def _watch(self, version: str) -> None:
         with contextlib.suppress(requests.RequestException):
-            for event in self._api.watch(self._api.path("workloads", API), version, 120):
+            for event in self._api.watch(self._api.path("workloads", API), version):
                 if self._stopped.is_set():
                     return
                 self._see(event["object"], deleted=event["type"] == "DELETED")
