@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 THREADS = 8
 LATE = 504
+#: A kept connection may be closed just as it is used again: what may be repeated is, some times.
+CLOSED = Retry(3, connect=0, status=0, allowed_methods={"GET", "PATCH", "PUT", "DELETE"})
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
@@ -42,7 +45,8 @@ class Api:
         self._session.verify = str(authority)
         self._session.cert = tuple(map(str, certificate))
         self._session.headers.update(headers)
-        self._session.mount("https://", HTTPAdapter(pool_maxsize=THREADS * 4))
+        adapter = HTTPAdapter(pool_maxsize=THREADS * 4, max_retries=CLOSED)
+        self._session.mount("https://", adapter)
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def acting_as(self, user: str, *groups: str) -> Api:
