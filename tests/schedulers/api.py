@@ -19,7 +19,13 @@ Object = dict[str, Any]
 THREADS = 8
 LATE = 504
 #: A kept connection may be closed just as it is used again: what may be repeated is, some times.
-CLOSED = Retry(3, connect=0, status=0, allowed_methods={"GET", "PATCH", "PUT", "DELETE"})
+CLOSED = Retry(
+    3,
+    connect=0,
+    status=0,
+    allowed_methods={"GET", "PATCH", "PUT", "DELETE"},
+    respect_retry_after_header=False,  # a busy server's 429 is an answer, for the test to see
+)
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
