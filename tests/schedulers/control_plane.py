@@ -204,6 +204,7 @@ class ControlPlane:
                 "--authorization-mode=Node,RBAC",
                 "--disable-admission-plugins=TaintNodesByCondition",
                 "--allow-privileged=true",
+                "--request-timeout=10m",  # a busy machine's lists end in the middle after one
                 *self._limits.api,
                 *self._gates(),
                 *self._api_flags,
