@@ -66,7 +66,12 @@ def killed(kueue: RunningKueue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "kills"), [(200, 3), pytest.param(2000, 20, marks=pytest.mark.prove)]
+    ("count", "kills"),
+    [
+        (60, 2),
+        pytest.param(200, 3, marks=pytest.mark.prove),
+        pytest.param(2000, 20, marks=pytest.mark.prove),
+    ],
 )
 def test_a_storm_with_kueue_and_the_scheduler_killed_loses_nothing(
     kueue: RunningKueue,
