@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 TEAM = "dra-team"
 CARDS, GIB = 4, 15
 SIZES = (1, 2, 8, 40)
+#: Seconds until kube-scheduler must have found a share's room. While it writes an allocation it may
+#: count it twice, so that the pod with a GPU's last share is refused; it looks again 5 to 5.5
+#: minutes later (seen with 1.36.3, 3 times of 200 with two busy cores).
+SECOND_LOOK = 400
 EXAMPLES = Path(__file__).parents[2] / "examples/shares-by-memory.yml"
 
 
@@ -56,10 +60,14 @@ def empty(cluster: ControlPlane) -> Iterator[None]:
     cluster.clear(TEAM, ("resourceclaims", VERSION))
 
 
-def bound(cluster: ControlPlane, count: int, namespace: str = TEAM) -> bool:
-    """Tell whether so many pods have a node."""
-    pods = cluster.api.get("pods", "v1", namespace)
-    return sum("nodeName" in one["spec"] for one in pods) == count
+def bound(cluster: ControlPlane, count: int, namespace: str = TEAM, patience: float = 240) -> None:
+    """Wait until so many pods have a node."""
+
+    def placed() -> int:
+        pods = cluster.api.get("pods", "v1", namespace)
+        return sum("nodeName" in one["spec"] for one in pods)
+
+    eventually(placed, patience, until=lambda many: many == count)
 
 
 def allocated(
@@ -94,9 +102,11 @@ def waits(cluster: ControlPlane, name: str) -> None:
 def test_two_shares_lie_on_one_gpu_and_one_that_is_too_large_says_why(
     cluster: ControlPlane,
 ) -> None:
-    for size in (2, 8, 40):
+    # One after the other: while 8 Gi are written twice over, 2 Gi would go to the next GPU.
+    for number, size in enumerate((2, 8)):
         cluster.api.create(pod(TEAM, f"p{size}", f"share-{size}gi"))
-    eventually(lambda: bound(cluster, 2))
+        bound(cluster, number + 1)
+    cluster.api.create(pod(TEAM, "p40", "share-40gi"))
     found = cards(cluster)
     assert found["p2"] == found["p8"]
     assert len(found["p2"]) == 1
@@ -114,7 +124,7 @@ def test_shares_fill_every_gpu_and_the_next_waits_until_one_is_released(
 ) -> None:
     full = CARDS * GIB
     cluster.api.create_all(pod(TEAM, f"p{n}", "share-1gi") for n in range(full))
-    eventually(lambda: bound(cluster, full))
+    bound(cluster, full, patience=SECOND_LOOK)
     on = [of[0] for of in cards(cluster).values()]
     assert {card: on.count(card) for card in on} == {f"gpu-{n}": GIB for n in range(CARDS)}
     cluster.api.create(pod(TEAM, "last", "share-1gi"))
@@ -132,7 +142,7 @@ def test_whole_gpus_are_given_once_by_claim_and_by_the_extended_resource(
     cluster.api.create(plain)
     for number in range(CARDS - 1):
         cluster.api.create(pod(TEAM, f"whole{number}", "whole"))
-    eventually(lambda: bound(cluster, CARDS))
+    bound(cluster, CARDS)
     given = sorted(card for of in cards(cluster).values() for card in of)
     assert given == [f"gpu-{number}" for number in range(CARDS)]
     cluster.api.create(pod(TEAM, "small", "share-1gi"))
@@ -141,9 +151,12 @@ def test_whole_gpus_are_given_once_by_claim_and_by_the_extended_resource(
 
 def test_the_documents_examples_run_as_they_are(cluster: ControlPlane) -> None:
     examples = cluster.namespace("dra-examples")
+    pods = 0
     for one in yaml.safe_load_all(EXAMPLES.read_text()):
         cluster.api.create({**one, "metadata": {**one["metadata"], "namespace": examples}})
-    eventually(lambda: bound(cluster, 3, examples))
+        pods += one["kind"] == "Pod"
+        bound(cluster, pods, examples)
+    assert pods == 3
     found = cards(cluster, examples)
     assert found["notebook"] == found["inference"]
     assert found["training"] != found["inference"]
@@ -278,7 +291,7 @@ def test_claims_that_the_cluster_makes_for_pods_pass(guarded: ControlPlane) -> N
     plain["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     guarded.api.create(plain)
     guarded.api.create(pod(TEAM, "p2", "share-2gi"))
-    eventually(lambda: bound(guarded, 2))
+    bound(guarded, 2)
 
 
 def test_a_node_publishes_its_own_gpus_and_no_others(
