@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mixes.living import Mix, installed, living
+from tests.mixes.moves import upgraded
 from tests.mixes.pods import Pods, mode
 from tests.site.cluster import allocatable, unwrapped, wait_for
 from tests.site.hosts import on_host
@@ -41,10 +42,8 @@ MPS = Mix(
 def changed(site: SiteCommands, offered: dict[str, int]) -> None:
     """Drain the node, share its GPUs as the lock has it now, and wait for what it offers."""
     site.playbook(check=False)  # its evidence is of the new mode, which the node doesn't have yet
-    bare = "-e upgrade_delete_bare_pods=true -e upgrade_failure_budget=0"
-    site.playbook("playbooks/upgrade.yml", *bare.split())
+    upgraded(site, HOST)
     wait_for("what the node offers", lambda: allocatable(site) == offered)
-    site.playbook("playbooks/verify.yml")
 
 
 @pytest.mark.prove
