@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.mixes.pods import Pods, mode
+from tests.schedulers.nodes import GPU
 from tests.site.cluster import node, unwrapped
 from tests.site.hosts import on_host
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 UPGRADE = "playbooks/upgrade.yml"
 #: Nothing makes the tests' pods again, and the one host is all that the budget could be of.
 ALLOWED = ("-e", "upgrade_delete_bare_pods=true", "-e", "upgrade_failure_budget=0")
+
+LARGE, SMALL = "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb"
+#: Of two A100 of 80 GB, one divided and the other whole, and what a node offers of them.
+SLICES = (
+    {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 2}, "cards": [0]},
+    {"mode": "none", "cards": [1]},
+)
+OFFERED = {LARGE: 1, SMALL: 2, GPU: 1}
 
 
 def left_pending(
@@ -63,7 +72,7 @@ def offered(site: SiteCommands, host: str) -> dict[str, int]:
 def devices(site: SiteCommands, host: str) -> dict[str, list[str]]:
     """Return the UUIDs of the host's GPUs and MIG devices, by the resource that has them.
 
-    The first GPU is divided or has shares; `nvidia.com/gpu` lists all of them.
+    `nvidia.com/gpu` has every GPU, divided ones too.
     """
     found: dict[str, list[str]] = {}
     for line in on_host(site, host, "nvidia-smi -L").splitlines():

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mixes.living import Mix, installed, living
-from tests.mixes.moves import devices, left_pending, offered, upgraded
+from tests.mixes.moves import (
+    LARGE,
+    OFFERED,
+    SLICES,
+    SMALL,
+    devices,
+    left_pending,
+    offered,
+    upgraded,
+)
 from tests.mixes.pods import Pods, mode
 from tests.schedulers.nodes import GPU
 from tests.site.cluster import wait_for
@@ -33,8 +42,6 @@ MIG = Mix(
     {"endpoint": f"{ADDRESS}:6443"},
     {"model": "a100-sxm4-80gb", "count": 2},
 )
-LARGE, SMALL = "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb"
-OFFERED = {LARGE: 1, SMALL: 2, GPU: 1}
 #: Another layout of the first GPU.
 MIDDLE = "nvidia.com/mig-2g.20gb"
 OFFERED_NEXT = {MIDDLE: 2, SMALL: 3, GPU: 1}
@@ -43,8 +50,7 @@ OFFERED_NEXT = {MIDDLE: 2, SMALL: 3, GPU: 1}
 @pytest.mark.prove
 def test_gpus_by_mig(tmp_path: Path) -> None:
     with living(MIG, tmp_path) as site:
-        cut = {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 2}, "cards": [0]}
-        mode(site, cut, {"mode": "none", "cards": [1]})
+        mode(site, *SLICES)
         installed(site)
         wait_for("each size and the whole GPU", lambda: offered(site, HOST) == OFFERED)
         site.playbook("playbooks/verify.yml")
