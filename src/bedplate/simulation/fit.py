@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
+from math import gcd
 from typing import TYPE_CHECKING
 
 import clingo
@@ -35,27 +36,31 @@ CHOICES = 20_000
 SETS = 10
 #: Stands in the program for a GPU's memory, where it has no fixed parts.
 MEMORY = -1
+#: The most that clingo adds up in one sum, a signed number of 32 bits: over it, it raises an error.
+LARGEST = 2**31 - 1
+#: on(K,C,P,X) and whole(K,N,X): at least X jobs of a kind are there. So each weight stands once for
+#: each job, and a sum holds no more than what the GPU or the node has of each kind.
 PROGRAM = """
-{ on(K,C,P,0..M) } = 1 :- most(K,C,P,M).
-{ whole(K,N,0..M) } = 1 :- most_whole(K,N,M).
-busy(C) :- on(K,C,-1,X), X > 0.
-:- part(C,P,R), #sum { X,K : on(K,C,P,X) } > R.
-:- most_jobs(C,R), #sum { X,K : on(K,C,-1,X) } > R.
-:- memory(C,R), #sum { X*S,K : on(K,C,-1,X), size(K,C,S) } > R.
-:- gpus(N,L,R), #sum { X*G,whole,K : whole(K,N,X), asks(K,G), needs(K,N,L);
+{ on(K,C,P,1..M) } :- most(K,C,P,M).
+:- on(K,C,P,X), X > 1, not on(K,C,P,X-1).
+{ whole(K,N,1..M) } :- most_whole(K,N,M).
+:- whole(K,N,X), X > 1, not whole(K,N,X-1).
+busy(C) :- on(_,C,-1,1).
+:- part(C,P,R), #sum { 1,K,X : on(K,C,P,X) } > R.
+:- most_jobs(C,R), #sum { 1,K,X : on(K,C,-1,X) } > R.
+:- memory(C,R), #sum { S,K,X : on(K,C,-1,X), size(K,C,S) } > R.
+:- gpus(N,L,R), #sum { G,whole,K,X : whole(K,N,X), asks(K,G), needs(K,N,L);
                        1,busy,C : busy(C), at(C,N), L == 0 } > R.
-:- cpu(N,R), #sum { X*S,K,N : whole(K,N,X), cpu_of(K,S);
-                    X*S,K,C,P : on(K,C,P,X), at(C,N), cpu_of(K,S) } > R.
-:- host(N,R), #sum { X*S,K,N : whole(K,N,X), host_of(K,S);
-                     X*S,K,C,P : on(K,C,P,X), at(C,N), host_of(K,S) } > R.
-:- kind(K,R), #sum { X,N : whole(K,N,X); X,C,P : on(K,C,P,X) } > R.
-:- quota(T,L,R), #sum { X*G,K,N : whole(K,N,X), in(N,L), of(K,T), asks(K,G);
-                        X,K,C,P : on(K,C,P,X), at(C,N), in(N,L), of(K,T) } > R.
-:- alike(C,D,K,P), on(K,C,P,X), on(K,D,P,Y), Y > X.
-:- alike_nodes(N,M,K), whole(K,N,X), whole(K,M,Y), Y > X.
-#maximize { X,K,N : whole(K,N,X); X,K,C,P : on(K,C,P,X) }.
-#show on/4.
-#show whole/3.
+:- cpu(N,R), #sum { S,K,N,X : whole(K,N,X), cpu_of(K,S);
+                    S,K,C,P,X : on(K,C,P,X), at(C,N), cpu_of(K,S) } > R.
+:- host(N,R), #sum { S,K,N,X : whole(K,N,X), host_of(K,S);
+                     S,K,C,P,X : on(K,C,P,X), at(C,N), host_of(K,S) } > R.
+:- kind(K,R), #sum { 1,N,X : whole(K,N,X); 1,C,P,X : on(K,C,P,X) } > R.
+:- quota(T,L,R), #sum { G,K,N,X : whole(K,N,X), in(N,L), of(K,T), asks(K,G);
+                        1,K,C,P,X : on(K,C,P,X), at(C,N), in(N,L), of(K,T) } > R.
+:- alike(C,D,K,P), on(K,D,P,X), not on(K,C,P,X).
+:- alike_nodes(N,M,K), whole(K,M,X), not whole(K,N,X).
+#maximize { 1,K,N,X : whole(K,N,X); 1,K,C,P,X : on(K,C,P,X) }.
 """
 
 
@@ -93,7 +98,7 @@ def best_fit(supply: Supply, rows: Sequence[Row], conflicts: int = CONFLICTS) ->
     most = _bound(supply, kinds)
     if least < most:
         asked = Program(supply, kinds)
-        if asked.choices <= CHOICES:
+        if asked.choices <= CHOICES and asked.largest <= LARGEST:
             found, proved = asked.best(conflicts)
             least = max(least, found)
             most = least if proved else most
@@ -215,12 +220,20 @@ def _together(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 
 class Program:
-    """The packing as a logic program: how many of each kind are on each GPU and each node."""
+    """The packing as a logic program: how many of each kind are on each GPU and each node.
+
+    `choices` is how many atoms the solver chooses from, `largest` the most that one of its sums
+    can come to.
+    """
 
     def __init__(self, supply: Supply, kinds: Sequence[tuple[Kind, int]]) -> None:
         self.supply, self.kinds = supply, kinds
         self.choices = 0
         self.facts: list[str] = []
+        #: Amounts are counted in the largest unit that divides them all: sums stay exact and small.
+        self.cpu_unit = gcd(*(request.cpu for (_, request), _ in kinds)) or 1
+        self.host_unit = gcd(*(request.memory_host for (_, request), _ in kinds)) or 1
+        self.sums: Counter[tuple[str, int]] = Counter()
         self._kinds()
         self.nodes = merged(supply.nodes, apart=any(kind[1].gpus > 1 for kind, _ in kinds))
         gpu = 0
@@ -232,6 +245,11 @@ class Program:
                 alike = here > 0 and one == node.gpus[here - 1]
                 self._gpu(gpu, index, one, alike=alike)
                 gpu += 1
+
+    @property
+    def largest(self) -> int:
+        """Return the most that one sum of the program can come to."""
+        return max(self.sums.values(), default=0)
 
     def best(self, conflicts: int) -> tuple[int, bool]:
         """Return the most jobs that were found to run at once, and whether that is proved."""
@@ -249,25 +267,42 @@ class Program:
         supply = self.supply
         teams = sorted({team for (team, _), _ in self.kinds})
         for number, ((team, request), count) in enumerate(self.kinds):
+            cpu, host = request.cpu // self.cpu_unit, request.memory_host // self.host_unit
             self.facts += [
                 f"kind({number},{count}). of({number},{teams.index(team)}).",
-                f"cpu_of({number},{request.cpu}). host_of({number},{request.memory_host}).",
+                f"cpu_of({number},{cpu}). host_of({number},{host}).",
                 f"asks({number},{request.gpus or int(request.on_gpu)}).",
             ]
         for team in teams:
             for index, pool in enumerate(supply.pools):
                 quota = supply.quota(team, pool)
                 if quota is not None and quota.most is not None:
-                    self.facts.append(f"quota({teams.index(team)},{index},{quota.most}).")
+                    most = min(quota.most, LARGEST)
+                    self.facts.append(f"quota({teams.index(team)},{index},{most}).")
+
+    def _most(self, node: int, request: Request, room: int) -> int:
+        """Return how many jobs of a kind a node's CPUs and memory allow, and count their sums."""
+        here = self.nodes[node]
+        asked = (
+            ("cpu", here.cpu, request.cpu, self.cpu_unit),
+            ("host", here.memory, request.memory_host, self.host_unit),
+        )
+        rooms = [have // takes for _, have, takes, _ in asked if have is not None and takes]
+        most = min([room, *rooms])
+        self.choices += most
+        for name, have, takes, unit in asked:
+            if have is not None:
+                self.sums[name, node] += most * takes // unit
+        return most
 
     def _node(self, index: int, node: Node, *, alike: bool) -> None:
         facts = self.facts
         if node.gpus:
             facts.append(f"in({index},{self.supply.pools.index(node.pool)}).")
         if node.cpu is not None:
-            facts.append(f"cpu({index},{node.cpu}).")
+            facts.append(f"cpu({index},{min(node.cpu // self.cpu_unit, LARGEST)}).")
         if node.memory is not None:
-            facts.append(f"host({index},{node.memory}).")
+            facts.append(f"host({index},{min(node.memory // self.host_unit, LARGEST)}).")
         wholes = [gpu for gpu in node.gpus if gpu.whole or gpu.sizes]
         # Where GPUs differ, what only the larger ones can give must find room among them.
         levels = sorted({0, *(gpu.memory for gpu in wholes)})
@@ -282,8 +317,7 @@ class Program:
                 most = min(count, len(able) // (request.gpus or 1))
                 needed = min((gpu.memory for gpu in able), default=0)
                 facts += [f"needs({number},{index},{one})." for one in levels if one <= needed]
-            if most:
-                self.choices += most + 1
+            if most := self._most(index, request, most):
                 facts.append(f"most_whole({number},{index},{most}).")
                 if alike:
                     # Which of two equal nodes has more of a kind does not matter: the first.
@@ -292,28 +326,32 @@ class Program:
 
     def _gpu(self, number: int, node: int, gpu: Gpu, *, alike: bool) -> None:
         self.facts.append(f"at({number},{node}).")
-        if gpu.sizes:
-            self.facts.append(f"memory({number},{gpu.memory}).")
         if gpu.most is not None:
             self.facts.append(f"most_jobs({number},{gpu.most}).")
         for part, one in enumerate(gpu.parts):
             self.facts.append(f"part({number},{part},{one.count}).")
-        first = True
-        for kind, ((_, request), count) in enumerate(self.kinds):
-            if request.pool not in {"", self.nodes[node].pool} or not request.on_gpu:
-                continue
-            use = use_of(gpu, request)
-            if use is None or use.gpus:
-                continue
+        uses = {
+            kind: use
+            for kind, ((_, request), _) in enumerate(self.kinds)
+            if request.pool in {"", self.nodes[node].pool}
+            and request.on_gpu
+            and (use := use_of(gpu, request)) is not None
+            and not use.gpus
+        }
+        unit = gcd(*(use.memory for use in uses.values())) or 1
+        if gpu.sizes:
+            self.facts.append(f"memory({number},{gpu.memory // unit}).")
+        for kind, use in uses.items():
+            (_, request), count = self.kinds[kind]
             takes = {part: gpu.parts[part].count for part in use.parts}
             if use.memory:
                 takes = {MEMORY: gpu.memory // use.memory}
-                self.facts.append(f"size({kind},{number},{use.memory}).")
+                self.facts.append(f"size({kind},{number},{use.memory // unit}).")
             for part, room in takes.items():
-                most = min(room, count)
-                self.choices += most + 1
+                most = self._most(node, request, min(room, count))
+                self.sums["memory", number] += most * use.memory // unit
                 self.facts.append(f"most({kind},{number},{part},{most}).")
-                if alike and first:
+                if alike:
                     # Which of two equal GPUs has more of a kind does not matter: the first.
                     self.facts.append(f"alike({number - 1},{number},{kind},{part}).")
-                    first = False
+                    alike = False

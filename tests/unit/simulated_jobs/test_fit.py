@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from itertools import combinations
 from math import ceil
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bedplate.simulation.fit import best_fit
+from bedplate.simulation.jobs import Request, Row
 from bedplate.simulation.supply import Gpu, Node, Policy, Quota, Supply, Team
 from tests.unit.simulated_jobs.made import (
     HALVES,
@@ -23,9 +23,6 @@ from tests.unit.simulated_jobs.made import (
     row,
     site,
 )
-
-if TYPE_CHECKING:
-    from bedplate.simulation.jobs import Request, Row
 
 TEAMS = {"a": Team("a", {"pool_none": Quota(1, 1), "pool_dra": Quota(2, 2)})}
 
@@ -198,3 +195,32 @@ def test_what_is_not_proved_is_a_range() -> None:
     fit = best_fit(site([SIZES] * 11), rows, conflicts=1)
     assert fit.least < fit.most
     assert str(fit) == f"{fit.least} to {fit.most}"
+
+
+def farm(nodes: int, *, cpus: int, memory: int) -> Supply:
+    """Return nodes of eight whole GPUs with so many CPUs and MiB of memory."""
+    gpu = Gpu("h100", "none", 80 * 1024, whole=True)
+    each = [
+        Node(f"n{number}", "pool_gpu", (gpu,) * 8, cpus * 1000, memory) for number in range(nodes)
+    ]
+    return Supply(tuple(each), {}, Policy())
+
+
+@given(
+    counts=st.lists(st.integers(1, 5_000), min_size=1, max_size=8),
+    sizes=st.lists(st.integers(1, 8 * 1024 * 1024), min_size=8, max_size=8),
+    memory=st.integers(1, 8 * 1024 * 1024),
+    nodes=st.integers(1, 20),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_count_and_size_has_an_answer(
+    counts: list[int], sizes: list[int], memory: int, nodes: int
+) -> None:
+    """Up to 40,000 jobs, in sizes of 1 MiB to 8 TiB that have no common unit."""
+    supply = farm(nodes, cpus=128, memory=memory)
+    rows = [
+        Row(f"r{number}", number, Request(cpu=1, memory_host=size), count)
+        for number, (count, size) in enumerate(zip(counts, sizes, strict=False))
+    ]
+    fit = best_fit(supply, rows, conflicts=50)
+    assert 0 <= fit.least <= fit.most <= fit.jobs - fit.impossible
