@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue.published_facts import Artifact
-from bedplate.site.load import NODES
+from bedplate.lock.offers import pools_of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -158,9 +158,8 @@ def _addons(lock: Lock) -> list[Addon]:
 
 
 def _gpu_nodes(lock: Lock) -> bool:
-    """Tell whether nodes of the cluster have GPUs: those of Slurm run no containers."""
-    pools = {host.pool for host in lock.hosts.values() if set(NODES) & set(host.groups)}
-    return any(lock.pools[pool].gpu for pool in pools if pool is not None)
+    """Tell whether nodes of the cluster have GPUs."""
+    return any(lock.pools[pool].gpu for pool in pools_of_nodes(lock))
 
 
 def _part(lock: Lock, component: str) -> Any:

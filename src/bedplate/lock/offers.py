@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.site.membership import NODES
+
 if TYPE_CHECKING:
     from bedplate.lock.model import Lock, Pool
 
@@ -25,3 +27,9 @@ def offered(lock: Lock, name: str) -> dict[str, int]:
     """Return what all hosts of a pool offer together, by resource."""
     hosts = sum(host.pool == name for host in lock.hosts.values())
     return {resource: count * hosts for resource, count in offers(lock.pools[name]).items()}
+
+
+def pools_of_nodes(lock: Lock) -> set[str]:
+    """Return the pools whose hosts are nodes of Kubernetes; those of Slurm run no pods."""
+    pools = {host.pool for host in lock.hosts.values() if set(NODES) & set(host.groups)}
+    return pools - {None}  # type: ignore[return-value]

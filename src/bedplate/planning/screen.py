@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.errors import LockError
 from bedplate.lock import content_of, lock_path
+from bedplate.lock.offers import pools_of_nodes
 from bedplate.lock.sharing_line import sharing_line
 from bedplate.planning.changes import host_changes, shown
 from bedplate.planning.plan import of_facts
@@ -154,9 +155,13 @@ def _rows(planned: Planned) -> list[str]:
         rows.append(("cluster", "preset", _preset(lock.cluster)))
     if lock.cluster and (names := lock.cluster.kubernetes.untainted):
         rows.append(("cluster", "pods on control planes", ", ".join(names)))
+    nodes = pools_of_nodes(lock)
     for name, pool in lock.pools.items():
         hosts = sum(host.pool == name for host in lock.hosts.values())
         rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
+        if pool.rdma is not None:
+            only = ", hosts only" if name in nodes else ""
+            rows.append((name, "rdma", f"{pool.rdma.stack}, {pool.rdma.method}{only}"))
     rows += [(pool, "course", text) for pool, text in course_fit.lines(lock, planned.catalogue)]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
@@ -199,6 +204,4 @@ def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:
     rows += [(one.name, f"{one.version} {one.variant}") for one in pool.frameworks]
     if pool.sharing.mode != "none" and (line := sharing_line(pool, hosts)):
         rows.append(("sharing", line))
-    if pool.rdma is not None:
-        rows.append(("rdma", f"{pool.rdma.stack}, {pool.rdma.method}"))
     return rows

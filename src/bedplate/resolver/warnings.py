@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.bill.needs import files_of, images_of
-from bedplate.resolver import control_planes, course_notices, locking, networks, sharing_notices
+from bedplate.resolver import (
+    control_planes,
+    course_notices,
+    locking,
+    networks,
+    rdma_pods,
+    sharing_notices,
+)
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice
 from bedplate.resolver.sharing_words import mode_fact
@@ -72,6 +79,7 @@ def of(
             )
         yield from control_planes.notices(site)
         yield from networks.notices(site, candidates.catalogue)
+        yield from rdma_pods.notices(lock)
         yield from course_notices.of(lock, candidates.catalogue)
         yield from _unmirrored(site, lock, lock.cluster)
     if users := sorted(host.name for host in site.hosts.values() if not host.root):
