@@ -41,6 +41,8 @@ SHARED_DEBIAN = """
   sure: tested
 """
 FACTS = Path(catalogue_of.__file__).with_name("facts")
+#: What is allowed where nothing can be shared.
+NO_SHARING = "mode none, which gives whole GPUs"
 BOTH = "gpu[0].model a100, gpu[1].model b200"
 
 
@@ -75,7 +77,7 @@ def test_fifty_students_on_four_real_cards() -> None:
     ("parent", "allowed", "fix"),
     [
         ("gpu_pools", "mps, none", "write mps"),
-        ("slurm", "none", "write mode: none, and remove replicas, share and profile"),
+        ("slurm", NO_SHARING, "write mode: none, and remove replicas"),
     ],
 )
 def test_slurm_is_proposed_no_mode_that_it_does_not_have(
@@ -92,6 +94,38 @@ def test_slurm_is_proposed_no_mode_that_it_does_not_have(
     assert (problem.rule, problem.key) == ("known-bad", "bedplate_sharing.mode")
     assert problem.allowed == allowed
     assert problem.fix == fix
+
+
+MIG_OF_4500 = "1g.16gb, 1g.16gb+gfx, 1g.16gb+me.all, 1g.16gb-me, 2g.32gb, 2g.32gb+gfx"
+WHOLE = "write mode: mps, time-slicing or none, and remove profile"
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "allowed", "fix"),
+    [
+        ("rtx-pro-4500-bse", "1g.17gb", MIG_OF_4500, "write 1g.16gb"),
+        ("rtx-pro-4500-bse", "1g.10gb", MIG_OF_4500, "write 1g.16gb"),
+        ("l40s", "1g.17gb", "none", WHOLE),
+        ("l40s", "1g.10gb", NO_SHARING, "write mode: none, and remove profile"),
+    ],
+)
+def test_a_wrong_profile_is_told_those_of_its_own_gpu(
+    model: str, profile: str, allowed: str, fix: str
+) -> None:
+    """Whether some other GPU has the profile or none: never a profile of another GPU."""
+    problem = refused(one(model, sharing=share("mig", profile=profile)), load_catalogue())
+    assert problem.rule == "mig-geometry"
+    assert model in str(problem.got)
+    assert (problem.allowed, problem.fix) == (allowed, fix)
+
+
+def test_claims_on_an_older_kubernetes_are_told_the_one_that_has_them() -> None:
+    """The release first, since that keeps the sharing; and no key that the file does not have."""
+    sharing = share("dra", share={"memory": "8Gi"})
+    problem = refused(one(kubernetes="1.35", sharing=sharing), world())
+    assert (problem.rule, problem.key) == ("component-kubernetes", "bedplate_sharing.mode")
+    wanted = "write 1.36 for bedplate_kubernetes.version, or mode: none, and remove share"
+    assert problem.fix == wanted
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bedplate.errors import CatalogueError, Problem
+from bedplate.nearest import nearest
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.solving import Model, Program, shrunk
 from bedplate.versions import parts
@@ -29,6 +31,8 @@ UNEQUAL_FABRIC = "fabric-packaged"
 STRUCTURAL = {"driver-packaged", "gpu-branch", "kernel-of-system", "sharing-scheduler"}
 #: Sharing modes, those that isolate users better first; none is the last resort.
 MODES = ("mig", "mps", "hami", "dra", "time-slicing", "none")
+#: Kinds of wish for another version of what stays the same.
+VERSIONS = ("kubernetes", "pin", "branch")
 #: How the rules about a kind of wish begin: of several rules, such a one names the conflict.
 ABOUT = {
     "addon": ("addon-", "resource-"),
@@ -135,10 +139,14 @@ class Search:
         wish = self.wishes[blamed]
         allowed, change = self._change(wish, kept, changes)
         elsewhere = None
-        if change is None:
-            # Nothing else can be written there: perhaps at another of the wishes.
+        unshared = wish.kind == "sharing" and change is not None and change.label == "none"
+        if change is None or unshared:
+            # Nothing else can be written there, or nothing that shares: perhaps at another of the
+            # wishes, to keep the sharing by another version alone.
             others = sorted(set(wishes) - {blamed}, key=lambda i: self.wishes[i].weight)
             for other in (i for i in others if i in kept):
+                if unshared and self.wishes[other].kind not in VERSIONS:
+                    continue
                 rest = [*(i for i in kept if i != other), blamed]
                 changed = self._change(self.wishes[other], rest, changes)[1]
                 if changed is not None:
@@ -203,6 +211,11 @@ class Search:
             return None
         if wish.kind == "sharing":
             return min(allowed, key=lambda one: MODES.index(one.label))
+        if wish.kind == "profile":
+            # One with other engines is another choice than the nearest size.
+            plain = [one.label for one in allowed if not re.search("[+-]", one.label)]
+            label = nearest(wish.label, plain)
+            return next((one for one in allowed if one.label == label), allowed[0])
         if wish.kind == "replicas":
             fewer = [one for one in allowed if one.number < wish.number]
             return max(fewer or allowed, key=lambda one: one.number)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.errors import Problem
 from bedplate.nearest import meant, models_like, nearest, same_digits, write_one
 from bedplate.resolver.conflicts import CONTRADICTION
+from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
@@ -208,8 +209,15 @@ def explained(conflict: Conflict, candidates: Candidates) -> Problem:
     others = [_told(other) for other in conflict.wishes if other != wish]
     got = wish.label + (f" with {', '.join(others)}" if others else "")
     facts = [candidates.facts[one] for one in conflict.facts if one in candidates.facts]
+    if conflict.rule == "mig-geometry":
+        # The GPU's own fact says nothing about MIG.
+        models = [other.model.value.model for other in conflict.wishes if other.model is not None]
+        shapes = [shapes_of(model, candidates.catalogue).values() for model in models]
+        facts = [shape for some in shapes for shape in some] or facts
     sources = dict.fromkeys(fact.source.url for fact in facts)
     shown = _short(conflict.allowed) or conflict.instead or "nothing next to the others"
+    if wish.kind == "sharing" and shown == "none":
+        shown = "mode none, which gives whole GPUs"
     return refused(conflict.rule, wish.host, wish.path, got, shown, _fix(conflict), sorted(sources))
 
 
@@ -222,13 +230,27 @@ def _told(wish: Wish) -> str:
     return f"{spelt(wish.path).removeprefix('bedplate_')} {wish.label}"
 
 
+def _without_sharing(host: SiteHost) -> str:
+    """Return how to have whole GPUs: the mode, and which of its settings it has no use for."""
+    sharing = host.wishes.bedplate_sharing
+    keys = ("replicas", "share", "profile", "profiles")
+    given = [key for key in keys if getattr(sharing, key) and not sharing.parts]
+    if not given:
+        return "write mode: none"
+    last_ = f"{', '.join(given[:-1])} and {given[-1]}" if given[1:] else given[0]
+    return f"write mode: none, and remove {last_}"
+
+
 def _fix(conflict: Conflict) -> str:
     wish, rule = conflict.blamed, conflict.rule
     beside = BESIDE.get(rule)
     if wish.kind == "gpu":
         return "give each model a pool of its own" if conflict.wishes[1:] else "remove it"
     if wish.kind == "sharing" and conflict.instead == "none":
-        main = "write mode: none, and remove replicas, share and profile"
+        main = _without_sharing(wish.host)
+        if conflict.elsewhere is not None:
+            other, label = conflict.elsewhere
+            main = f"write {label} for {spelt(other.path)}, or {main.removeprefix('write ')}"
     elif conflict.instead is not None:
         main = f"write {conflict.instead}"
     elif wish.kind == "secure_boot":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.nearest import meant, write_one
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.mig_layouts import fits, instances, places_known, shapes_of, shown
 from bedplate.resolver.sharing_words import asks_limits, at_least, mode_fact
@@ -111,9 +112,35 @@ def _profiles(
     lacking = [name for name in asked if name not in named]
     for name in lacking:
         path = (*at, key) if key == "profile" else (*at, key, name)
-        yield unknown("mig-geometry", host, path, name, named)
+        yield _no_profile(host, path, name, models, catalogue)
     if mode == "mig" and not lacking and (entry.profiles or at != (KEY,)):
         yield from _geometry(host, entry, (*at, key), models, catalogue)
+
+
+def _no_profile(
+    host: SiteHost,
+    path: KeyPath,
+    name: str,
+    models: Sequence[GpuModel],
+    catalogue: Catalogue,
+) -> Problem:
+    """Refuse a profile that no GPU has, with those that the GPUs of this pool have."""
+    shapes = [shapes_of(model.model, catalogue) for model in models]
+    if not shapes:
+        named = {fact.value.profile for fact in catalogue.mig_geometries.values()}
+        return unknown("mig-geometry", host, path, name, named)
+    got = f"{name} on {', '.join(model.model for model in models)}"
+    common = sorted(set.intersection(*(set(one) for one in shapes)))
+    sources = sorted({shape.source.url for one in shapes for shape in one.values()})
+    fix = write_one(name, meant(name, common) or common) if common else _undivided(host)
+    allowed = ", ".join(common) or "none"
+    return refused("mig-geometry", host, path, got, allowed, fix, sources)
+
+
+def _undivided(host: SiteHost) -> str:
+    """Return what to write for GPUs that MIG cannot divide."""
+    modes = "time-slicing or none" if SLURM in host.groups else "mps, time-slicing or none"
+    return f"write mode: {modes}, and remove profile"
 
 
 def _geometry(
@@ -132,7 +159,7 @@ def _geometry(
         strange = [name for name in cut if name not in shapes]
         if strange:
             got, fix = f"{', '.join(strange)} on {model.model}", "write some of these"
-            fix = fix if shapes else "write mode: mps, time-slicing or none"
+            fix = fix if shapes else _undivided(host)
             yield refused("mig-geometry", host, path, got, allowed, fix, sources)
             continue
         suffixed = [name for name in cut if "+" in name or "-" in name]
