@@ -1,12 +1,19 @@
-"""Files that ship with the package and are no Python: templates and the Pulumi projects.
+"""What ships with the package for others to read: templates, the Pulumi projects, pods' programs.
 
-A wheel carries them below the package; in a checkout they are folders at its root.
+A wheel carries templates and projects below the package; in a checkout they are folders at its
+root.
 """
 
 from __future__ import annotations
 
+import io
+import zipfile
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PACKAGE = Path(str(files("bedplate")))
 
@@ -24,3 +31,28 @@ def templates(kind: str) -> Path:
 def stacks() -> Path:
     """Return the folder of the three Pulumi projects."""
     return _folder("stacks")
+
+
+def modules(package: str, *leave: str) -> list[str]:
+    """Return the modules of a package, but for those to leave out: `packing/api.py`."""
+    found = sorted((_PACKAGE / package).glob("*.py"))
+    return [f"{package}/{path.name}" for path in found if path.name not in leave]
+
+
+def program(package: str, files_of: Iterable[str]) -> bytes:
+    """Return a program for pods as one file that Python runs; equal sources give equal bytes.
+
+    Args:
+        package: the package whose `__main__` is started.
+        files_of: its modules and those it imports, as paths below `bedplate`.
+    """
+    content = io.BytesIO()
+    texts = {
+        "__main__.py": f"from bedplate.{package}.__main__ import main\n\nmain()\n",
+        "bedplate/__init__.py": "",
+    }
+    texts |= {f"bedplate/{path}": (_PACKAGE / path).read_text() for path in files_of}
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in texts.items():
+            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    return content.getvalue()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import requests
 
-from bedplate.packing.quantities import parse
+from bedplate.portable.quantities import parse
 from tests.schedulers.api import THREADS, Api, ApiError, eventually
 
 if TYPE_CHECKING:

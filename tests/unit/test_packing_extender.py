@@ -13,7 +13,7 @@ import pytest
 from bedplate.packing.api import Access, Api
 from bedplate.packing.extender import Extender
 from bedplate.packing.lease import VALID, Leadership
-from bedplate.packing.quantities import milli, of_pod, parse
+from bedplate.packing.quantities import milli, of_pod
 from bedplate.packing.shares import RESOURCE, ShareError, request
 from bedplate.packing.state import LABEL
 from bedplate.packing.watching import Watched
@@ -181,18 +181,6 @@ def test_a_host_name_that_only_begins_alike_is_another() -> None:
     leadership = Leadership("pod-a", lambda: 0.0)
     leadership.event("ADDED", lease("pod-ab_1", "t1"))
     assert not leadership.leading()
-
-
-@pytest.mark.parametrize(
-    ("text", "number"), [("1k", 1000), ("500", 500), ("2Ki", 2048), ("0.5", 0.5), ("100m", 0.1)]
-)
-def test_quantities(text: str, number: float) -> None:
-    assert float(parse(text)) == number
-
-
-def test_a_quantity_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
-        parse("many")
 
 
 def test_cpu_is_counted_as_the_scheduler_does() -> None:

@@ -178,13 +178,6 @@ def test_of_a_pool_its_newest_generation_counts_and_other_nodes_and_drivers_do_n
     assert [one.name for one in found] == ["gpu-0"]
 
 
-@pytest.mark.parametrize(
-    ("quantity", "mib"), [("15Gi", 15360), ("16106127360", 15360), ("80000Mi", 80000), ("x", 0)]
-)
-def test_memory_is_understood(quantity: str, mib: int) -> None:
-    assert dra.mebibytes(quantity) == mib
-
-
 def api(slices: list[dict[str, Any]], root: str = "/") -> Host:
     """A control plane whose node gpu-b is Ready, with these slices."""
     status = {

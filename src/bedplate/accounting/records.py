@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.packing.quantities import parse
+from bedplate.portable.quantities import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -63,10 +63,11 @@ def app(name: str) -> dict[str, str]:
 
 
 def files() -> dict[str, str]:
-    """Return what is mounted into the hub: by the path below the package, its text."""
-    folder = Path(bedplate.hub.__file__).parent
-    found = sorted([*folder.glob("*.py"), *folder.glob("pages/*.html")])
-    return {str(path.relative_to(folder)): path.read_text() for path in found}
+    """Return what is mounted into the hub: by the path below `bedplate`, its text."""
+    hub = Path(bedplate.hub.__file__).parent
+    found = sorted([*hub.glob("*.py"), *hub.glob("pages/*.html")])
+    found += [hub.parent / "portable" / name for name in ("__init__.py", "quantities.py")]
+    return {str(path.relative_to(hub.parent)): path.read_text() for path in found}
 
 
 def rights(courses: Mapping[str, Any]) -> list[Object]:
@@ -374,7 +375,7 @@ def hub_deployment(image: str, mark: str) -> Object:
     }
     program = f"{PYTHON}/bedplate/hub"
     items = [{"key": "package", "path": "bedplate/__init__.py"}]
-    items += [{"key": path.replace("/", "."), "path": f"bedplate/hub/{path}"} for path in files()]
+    items += [{"key": path.replace("/", "."), "path": f"bedplate/{path}"} for path in files()]
     health = {"httpGet": {"path": "/hub/health", "port": HUB_PORT}}
     return deployment(
         HUB,

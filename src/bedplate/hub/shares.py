@@ -7,6 +7,7 @@ the HTTP `status`. Nothing is remembered: the queue is Kueue's, the shares are t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -15,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
+
+from bedplate.portable import quantities
 
 Call = Callable[[str, str, "Mapping[str, Any] | None"], "dict[str, Any]"]
 #: Returns the text at a path of the API server; raises as `Call` does.
@@ -39,7 +42,8 @@ SHORTEST: Final = 1
 LONGEST: Final = 7 * 24 * 3600
 #: Bytes of a share's output that are shown.
 SHOWN: Final = 1024 * 1024
-MEMORY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,6})(?P<unit>[MG])i")
+#: More memory than a GPU has.
+MOST_MIB: Final = 2**31
 SPAN: Final = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
@@ -86,12 +90,14 @@ class Offer:
 
 def wanted(text: str) -> Wanted:
     """Return what a text asks for: `0.1`, `2`, `2Gi`. Raises ShareError."""
-    if found := MEMORY.fullmatch(text):
-        return Wanted(memory_mib=int(found["number"]) * (1024 if found["unit"] == "G" else 1))
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
+    number = 0.0
+    with contextlib.suppress(ValueError):
+        if text[-1:].isalpha():
+            mib = quantities.mebibytes(text)
+            if 0 < mib <= MOST_MIB:
+                return Wanted(memory_mib=mib)
+        else:
+            number = float(text)
     if not math.isfinite(number) or number <= 0 or (number > 1 and number != int(number)):
         raise ShareError(
             "no share of a GPU",
@@ -179,8 +185,7 @@ def _count(one: Offer, want: Wanted) -> int | None:
 
 
 def _memory(mib: int | None) -> str:
-    whole = mib is not None and mib % 1024 == 0
-    return f"{(mib or 0) // 1024}Gi" if whole else f"{mib}Mi"
+    return quantities.memory(mib or 0)
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,16 @@
-"""Amounts in Kubernetes' notation, and what a pod asks for in all."""
+"""What a pod asks for in all."""
 
 from __future__ import annotations
 
 import math
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bedplate.packing.shares import RESOURCE, Request, ShareError, request
+from bedplate.portable.quantities import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-_FACTORS = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("0.001"),
-    "": Decimal(1),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-}
-
-
-def parse(quantity: str | int) -> Decimal:
-    """Return the number that a quantity stands for. Raises ValueError."""
-    text = str(quantity)
-    number = text.rstrip("numkMGTPEKi") or text
-    try:
-        return Decimal(number) * _FACTORS[text[len(number) :]]
-    except (InvalidOperation, KeyError):
-        raise ValueError(f"{text} is no quantity") from None
 
 
 def milli(quantity: str | int) -> int:

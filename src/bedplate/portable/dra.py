@@ -8,6 +8,7 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from .host import Host
+from .quantities import MEBIBYTE, parse
 
 #: NVIDIA's driver for whole GPUs and shares of them, by its own name.
 DRIVER = "gpu.nvidia.com"
@@ -18,8 +19,6 @@ SOCKET = "/var/lib/kubelet/plugins_registry/gpu.nvidia.com-reg.sock"
 KUBELET = "/etc/kubernetes/kubelet.conf"
 SLICES = "resourceslices.resource.k8s.io"
 _NODE = re.compile(r"--node-name=(\S+)")
-_QUANTITY = re.compile(r"(\d+)(Ki|Mi|Gi|Ti)?")
-_UNITS = {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 class Device(NamedTuple):
@@ -38,12 +37,6 @@ def is_driver(resource: str) -> bool:
     Extended resources have a domain and a name; a driver is a domain alone.
     """
     return "/" not in resource
-
-
-def mebibytes(quantity: object) -> int:
-    """A quantity of Kubernetes in MiB, rounded down; 0 for one that is not understood."""
-    found = _QUANTITY.fullmatch(str(quantity))
-    return int(found.group(1)) * _UNITS[found.group(2)] // 2**20 if found else 0
 
 
 def devices(slices: Iterable[Mapping[str, Any]], node: str, driver: str = DRIVER) -> List[Device]:
@@ -72,7 +65,7 @@ def _device(one: Mapping[str, Any]) -> Device:
     return Device(
         name=one["name"],
         uuid=str((attributes.get("uuid") or {}).get("string", "")),
-        memory=mebibytes(capacity.get("value", "")),
+        memory=int(parse(capacity.get("value", 0)) // MEBIBYTE),
         shared=bool(one.get("allowMultipleAllocations", False)),
         taints=sorted(
             "{}={}:{}".format(taint["key"], taint.get("value", ""), taint["effect"])

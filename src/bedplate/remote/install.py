@@ -10,14 +10,9 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import io
 import json
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import bedplate.packing.api
-import bedplate.remote
 from bedplate.errors import BedplateError, Problem
 from bedplate.lock.offers import offers
 from bedplate.remote.claims import API, GROUP, PLURAL, USER, definition
@@ -32,6 +27,7 @@ from bedplate.remote.objects import (
 from bedplate.schedulers.kueue.objects import QUEUE, TEAM_LABEL, made
 from bedplate.schedulers.kueue.queues import pools_of, teams_of
 from bedplate.schedulers.kueue.tenancy import RBAC, SECURITY, subjects
+from bedplate.shipped import modules, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,21 +123,8 @@ def objects(lock: Lock, wanted: Settings) -> list[Object]:
 @functools.cache
 def archive() -> bytes:
     """Return front and controller as one file that Python runs; equal sources give equal bytes."""
-    folder = Path(bedplate.remote.__file__).parent
-    needed = [path for path in sorted(folder.glob("*.py")) if path.name != "install.py"]
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
-
-        def add(name: str, text: str) -> None:
-            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
-
-        add("__main__.py", "from bedplate.remote.__main__ import main\n\nmain()\n")
-        add("bedplate/__init__.py", "")
-        add("bedplate/packing/__init__.py", "")
-        add("bedplate/packing/api.py", Path(bedplate.packing.api.__file__).read_text())
-        for path in needed:
-            add(f"bedplate/remote/{path.name}", path.read_text())
-    return content.getvalue()
+    shared = ("packing/__init__.py", "packing/api.py")
+    return program("remote", [*modules("remote", "install.py"), *shared])
 
 
 def _rights(lock: Lock) -> Iterator[Object]:

@@ -9,6 +9,7 @@ from bedplate.courses.sizes import Asked, Gpus
 from bedplate.errors import Wrong
 from bedplate.lock.courses import Share
 from bedplate.lock.offers import offers
+from bedplate.portable.quantities import GIB, mebibytes
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.resolver.sharing_checks import clients
 from bedplate.resolver.wishes import split_named
@@ -23,18 +24,12 @@ if TYPE_CHECKING:
     from bedplate.lock.model import Pool
     from bedplate.site.courses import Course
 
-MEBIBYTES = {"Mi": 1, "Gi": 1024}
 #: MIG divides a GPU's compute in as many slices.
 SLICES = 7
 #: The reserves of the catalogue that are of no framework: a whole GPU's, and any process's.
 OF_GPU, OF_PROCESS = "gpu", "cuda"
 #: Modes that make equal shares of a GPU, all of one size on a host.
 EQUAL = ("time-slicing", "mps", "hami")
-
-
-def mebibytes(text: str) -> int:
-    """Return the number of `8Gi` or `512Mi`."""
-    return int(text[:-2]) * MEBIBYTES[text[-2:]]
 
 
 def gpus_of(pool: Pool, hosts: int, catalogue: Catalogue) -> Gpus:
@@ -48,7 +43,7 @@ def gpus_of(pool: Pool, hosts: int, catalogue: Catalogue) -> Gpus:
     reserve = catalogue.memory_reserves.get(OF_GPU)
     percent = (reserve.value.percent or 0) if reserve else 0
     whole = len(known) == len(sizes) > 0
-    total = min(known) * MEBIBYTES["Gi"] if whole else None
+    total = min(known) * GIB if whole else None
     memory = None if total is None else total * (100 - percent) // 100
     names = [gpu.model for gpu in pool.gpu] or [pool.accelerator.model if pool.accelerator else ""]
     most = min((clients(fact, catalogue) for fact in facts), default=0)

@@ -8,7 +8,8 @@ from bedplate.errors import Wrong
 from bedplate.lock import courses as locked
 from bedplate.lock.model import Quota, Team
 from bedplate.lock.offers import offers
-from bedplate.resolver.course_shares import gpus_of, mebibytes, share_of
+from bedplate.portable.quantities import mebibytes
+from bedplate.resolver.course_shares import gpus_of, share_of
 from bedplate.resolver.explanations import refused, unknown
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.nearest import meant, write_one
+from bedplate.portable import quantities
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.mig_layouts import fits, instances, places_known, shapes_of, shown
 from bedplate.resolver.sharing_words import asks_limits, at_least, mode_fact
@@ -28,7 +29,6 @@ KEY = "bedplate_sharing"
 NEEDS_SHARES = ("time-slicing", "mps", "hami")
 #: Modes that single GPUs of a host can have: all others count for the whole host.
 OF_CARDS = ("mig", "none")
-MEBIBYTES = {"Mi": 1, "Gi": 1024}
 
 
 def check(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
@@ -183,9 +183,9 @@ def _memory_for_others(
     host: SiteHost, entry: Sharing | CardSharing, models: Sequence[GpuModel]
 ) -> Problem:
     """Refuse a size by memory where a mode has parts of a GPU, with the part that would be it."""
-    asked = mebibytes(entry.share)
+    asked = _mib(entry.share)
     sizes = [model.memory_gib for model in models if model.memory_gib is not None]
-    shares = min(sizes) * MEBIBYTES["Gi"] // asked if sizes and asked else 0
+    shares = min(sizes) * quantities.GIB // asked if sizes and asked else 0
     fix = "write replicas:" + (f" {shares}" if shares >= 1 else "")
     got, allowed = f"share {_written(entry)} with mode {entry.mode}", "a part of a GPU, as 0.25"
     return refused("sharing-parameters", host, (KEY, "share"), got, allowed, f"{fix}, or mode: dra")
@@ -194,17 +194,17 @@ def _memory_for_others(
 def _too_large(host: SiteHost, share: MemoryShare, models: Sequence[GpuModel]) -> Iterator[Problem]:
     for model in models:
         size = model.memory_gib
-        if size is not None and mebibytes(share) > size * MEBIBYTES["Gi"]:
+        if size is not None and _mib(share) > size * quantities.GIB:
             path, got = (KEY, "share", "memory"), f"{share.memory} of {model.model}"
             fix = "write a smaller one"
             yield refused("share-divides", host, path, got, f"at most {size}Gi", fix)
 
 
-def mebibytes(share: object) -> int:
+def _mib(share: object) -> int:
     """Return the size of a share by memory; 0 of any other."""
     if not isinstance(share, MemoryShare):
         return 0
-    return int(share.memory[:-2]) * MEBIBYTES[share.memory[-2:]]
+    return quantities.mebibytes(share.memory)
 
 
 def _written(entry: Sharing | CardSharing) -> str:

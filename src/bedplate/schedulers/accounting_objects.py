@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import bedplate.accounting
-import bedplate.packing
 from bedplate.accounting.store import NAMESPACE
+from bedplate.shipped import program as program_of
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
@@ -26,8 +22,11 @@ APP: Final = {"app.kubernetes.io/name": NAME}
 ARCHIVE: Final = "accounting.pyz"
 #: What the recorder is made of; the rest of these packages is for the command line.
 FILES: Final = (
-    ("accounting", ("__init__", "__main__", "book", "recorder", "records", "store")),
-    ("packing", ("__init__", "api", "quantities", "shares")),
+    *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "recorder", "records")),
+    "accounting/store.py",
+    *(f"packing/{name}.py" for name in ("__init__", "api", "quantities", "shares")),
+    "portable/__init__.py",
+    "portable/quantities.py",
 )
 NOBODY: Final = 65532
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -35,23 +34,7 @@ RBAC: Final = "rbac.authorization.k8s.io"
 
 def archive() -> bytes:
     """Return the recorder as one file that Python runs; equal sources give equal bytes."""
-    places = {
-        "accounting": Path(bedplate.accounting.__file__).parent,
-        "packing": Path(bedplate.packing.__file__).parent,
-    }
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
-
-        def add(name: str, text: str) -> None:
-            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
-
-        add("__main__.py", "from bedplate.accounting.__main__ import main\n\nmain()\n")
-        add("bedplate/__init__.py", "")
-        for package, modules in FILES:
-            for module in modules:
-                text = (places[package] / f"{module}.py").read_text()
-                add(f"bedplate/{package}/{module}.py", text)
-    return content.getvalue()
+    return program_of("accounting", FILES)
 
 
 def objects(python: str, units: Units) -> list[Object]:

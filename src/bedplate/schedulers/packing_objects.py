@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-import bedplate.packing
 from bedplate.packing.shares import GPUS, RESOURCE, WHOLE
 from bedplate.schedulers.packing_config import NAME, NAMESPACE, configuration
+from bedplate.shipped import modules, program
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Object = dict[str, Any]
+#: What reads amounts, for hosts and pods alike.
+QUANTITIES: Final = ("portable/__init__.py", "portable/quantities.py")
 RUNTIME_CLASS: Final = "nvidia"
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 HEALTH: Final = 10271
@@ -57,18 +56,7 @@ def objects(scheduler: str, python: str, replicas: int = REPLICAS) -> list[Objec
 
 def archive() -> bytes:
     """Return the extender as one file that Python runs; equal sources give equal bytes."""
-    folder = Path(bedplate.packing.__file__).parent
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
-
-        def add(name: str, text: str) -> None:
-            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
-
-        add("__main__.py", "from bedplate.packing.__main__ import main\n\nmain()\n")
-        add("bedplate/__init__.py", "")
-        for path in sorted(folder.glob("*.py")):
-            add(f"bedplate/packing/{path.name}", path.read_text())
-    return content.getvalue()
+    return program("packing", [*modules("packing"), *QUANTITIES])
 
 
 def _object(version: str, kind: str, name: str, text: str, **more: Any) -> Object:

@@ -14,7 +14,7 @@ from bedplate.locked_site import checked_lock
 from bedplate.simulation import screen
 from bedplate.simulation.figures import Report, content
 from bedplate.simulation.fit import best_fit
-from bedplate.simulation.jobs import read_jobs
+from bedplate.simulation.jobs import mib, read_jobs
 from bedplate.simulation.modes import Asked, other_ways
 from bedplate.simulation.of_lock import supply_of
 from bedplate.simulation.run import simulate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 ALL_START, SOME_DO_NOT = 0, 2
-NODE = re.compile(r"(?P<pool>[^=]+)=(?P<cpus>[0-9]{1,5}):(?P<memory>[0-9]{1,6})Gi")
+NODE = re.compile(r"(?P<pool>[^=]+)=(?P<cpus>[0-9]{1,5}):(?P<memory>[^:=]+)")
 
 
 def run(options: Namespace) -> int:
@@ -78,7 +78,8 @@ def _sizes(nodes: Sequence[str], pools: Sequence[str]) -> dict[str, tuple[int, i
     found, problems = {}, []
     for text in nodes:
         match = NODE.fullmatch(text)
-        if match is None or match["pool"] not in pools:
+        memory = mib(match["memory"]) if match is not None else None
+        if match is None or memory is None or match["pool"] not in pools:
             problems.append(
                 Problem(
                     "no size of a pool's nodes",
@@ -90,7 +91,7 @@ def _sizes(nodes: Sequence[str], pools: Sequence[str]) -> dict[str, tuple[int, i
                 )
             )
         else:
-            found[match["pool"]] = (int(match["cpus"]) * 1000, int(match["memory"]) * 1024)
+            found[match["pool"]] = (int(match["cpus"]) * 1000, memory)
     if problems:
         raise SiteError(problems)
     return found

@@ -267,7 +267,9 @@ class Program:
         supply = self.supply
         teams = sorted({team for (team, _), _ in self.kinds})
         for number, ((team, request), count) in enumerate(self.kinds):
-            cpu, host = request.cpu // self.cpu_unit, request.memory_host // self.host_unit
+            # What is larger than any node stands in no sum that counts.
+            cpu = min(request.cpu // self.cpu_unit, LARGEST)
+            host = min(request.memory_host // self.host_unit, LARGEST)
             self.facts += [
                 f"kind({number},{count}). of({number},{teams.index(team)}).",
                 f"cpu_of({number},{cpu}). host_of({number},{host}).",

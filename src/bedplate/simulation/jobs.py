@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bedplate import reading
 from bedplate.errors import Problem, SiteError
 from bedplate.nearest import nearest
+from bedplate.portable import quantities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +36,6 @@ COLUMNS = (
 ASKS = ("gpus", "share", "memory")
 #: How many jobs a file may have in all: each is followed from its arrival to its end.
 MOST = 100_000
-SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[MGT]i)")
-MIB = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 TIME = re.compile(r"(?:(?P<h>[0-9]+)h)?(?:(?P<m>[0-9]+)m)?(?:(?P<s>[0-9]+)s?)?")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
@@ -70,7 +69,7 @@ class Request:
         if self.share:
             return f"{decimal(self.share)} of a GPU"
         if self.memory:
-            return f"{size(self.memory)} of a GPU"
+            return f"{quantities.memory(self.memory)} of a GPU"
         if self.gpus:
             return f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}"
         return "no GPU"
@@ -97,11 +96,6 @@ class Row:
 def decimal(share: Fraction) -> str:
     """Return a fraction as a short decimal number."""
     return f"{float(share):.3f}".rstrip("0").rstrip(".")
-
-
-def size(mib: int) -> str:
-    """Return MiB as the file has them: `8Gi`."""
-    return f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
 def span(seconds: int) -> str:
@@ -204,9 +198,9 @@ class Reader:
         request = Request(
             gpus=self._number(cells, "gpus", 0, 0, 100_000),
             share=self._of(cells, "share", _share, "a part from 0.001 to 1") or Fraction(0),
-            memory=self._of(cells, "memory", _size, "a size such as 8Gi or 500Mi") or 0,
+            memory=self._of(cells, "memory", mib, "a size such as 8Gi or 500Mi") or 0,
             cpu=self._of(cells, "cpu", _cpu, "CPUs such as 4, 0.5 or 500m") or 0,
-            memory_host=self._of(cells, "memory_host", _size, "a size such as 64Gi or 500Mi") or 0,
+            memory_host=self._of(cells, "memory_host", mib, "a size such as 64Gi or 500Mi") or 0,
             pool=self._one_of(cells, "pool", self.pools, "pools of the site"),
         )
         return Row(
@@ -282,12 +276,14 @@ def _share(text: str) -> Fraction | None:
     return value if SMALLEST <= value <= 1 else None
 
 
-def _size(text: str) -> int | None:
-    found = SIZE.fullmatch(text)
-    if found is None or len(text) > 12:
+def mib(text: str) -> int | None:
+    """Return memory as MiB, None for what is none: a number without a unit would be bytes."""
+    if NUMBER.fullmatch(text):
         return None
-    mib = Fraction(found["number"]) * MIB[found["unit"]]
-    return int(mib) if mib.denominator == 1 and mib > 0 else None
+    try:
+        return max(quantities.mebibytes(text), 0) or None
+    except ValueError:
+        return None
 
 
 def _cpu(text: str) -> int | None:

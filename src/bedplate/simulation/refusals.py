@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.simulation.jobs import size
+from bedplate.portable import quantities
 from bedplate.simulation.supply import use_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _no_room(rooms: Rooms, request: Request, pool: str, use: Use) -> Why:
     if use.gpus:
         return Why("no-gpu", f"no GPU of {pool} is free")
     if use.memory:
-        return Why("no-gpu", f"no GPU of {pool} has {size(use.memory)} free")
+        return Why("no-gpu", f"no GPU of {pool} has {quantities.memory(use.memory)} free")
     return Why("no-gpu", f"no GPU of {pool} has such a share free")
 
 

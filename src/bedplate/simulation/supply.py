@@ -8,7 +8,7 @@ from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
 
-from bedplate.simulation.jobs import size
+from bedplate.portable.quantities import memory
 
 if TYPE_CHECKING:
     from bedplate.simulation.jobs import Request
@@ -48,12 +48,12 @@ class Gpu:
     def gives(self) -> str:
         """Return in words what a job can get of it."""
         if self.sizes:
-            return f"any memory up to {size(self.memory)} of a GPU, and whole GPUs"
+            return f"any memory up to {memory(self.memory)} of a GPU, and whole GPUs"
         if self.whole:
             return "whole GPUs"
         return " and ".join(
             f"{one.count} {TIMES} {one.name}"
-            + (f" ({size(one.memory)})" if one.memory and not one.name.endswith("gb") else "")
+            + (f" ({memory(one.memory)})" if one.memory and not one.name.endswith("gb") else "")
             for one in self.parts
         )
 

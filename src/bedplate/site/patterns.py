@@ -6,10 +6,12 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-MEMORY = r"^[1-9][0-9]*(Mi|Gi)$"
+from bedplate.portable import quantities
+
+MEMORY = r"^[0-9]{1,12}(\.[0-9]{1,9})?(Ki|Mi|Gi|Ti|k|M|G|T)$"
 #: A name, or a name with a version: `kueue`, `pytorch-2.8`, `gpu-operator-26.7.0`.
 NAMED = r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*(-[0-9]+(\.[0-9]+)*)?$"
 #: A namespace's name, and that of a team, whose queues are called by it.
@@ -43,13 +45,25 @@ def address(text: str) -> str:
     return text
 
 
+def memory(text: str) -> str:
+    """Return an amount of memory in whole MiB, rounded up: `2G` as `1908Mi`, `1Ti` as `1024Gi`.
+
+    Raises:
+        PydanticCustomError: it is nothing, as of a text of another form.
+    """
+    mib = quantities.mebibytes(text)
+    if not mib:
+        raise PydanticCustomError("string_pattern_mismatch", "no memory", {"pattern": MEMORY})
+    return quantities.memory(mib)
+
+
 class Wish(BaseModel):
     """Base of all settings: immutable, nothing unknown, no silent conversion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-Memory = Annotated[str, Field(pattern=MEMORY)]
+Memory = Annotated[str, Field(pattern=MEMORY), AfterValidator(memory)]
 Named = Annotated[str, Field(pattern=NAMED)]
 Name = Annotated[str, Field(pattern=NAMESPACE)]
 Member = Annotated[str, Field(pattern=MEMBER)]
