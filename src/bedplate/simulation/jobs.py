@@ -34,6 +34,8 @@ COLUMNS = (
 )
 #: A job asks for GPUs in one of these ways.
 ASKS = ("gpus", "share", "memory")
+#: What spreadsheets write between cells where a comma is the decimal mark.
+SEPARATORS = {";": "semicolons", "\t": "tabs"}
 #: How many jobs a file may have in all: each is followed from its arrival to its end.
 MOST = 100_000
 TIME = re.compile(r"(?:(?P<h>[0-9]+)h)?(?:(?P<m>[0-9]+)m)?(?:(?P<s>[0-9]+)s?)?")
@@ -143,7 +145,7 @@ class Reader:
                 if not any(cell.strip() for cell in cells):
                     continue
                 if head is None:
-                    head = [cell.strip() for cell in cells]
+                    head = [cell.strip().lower() for cell in cells]
                     self._head(head)
                 elif len(cells) > len(head):
                     allowed = f"{len(head)} cells, as the first line has"
@@ -168,6 +170,11 @@ class Reader:
         return tuple(found)
 
     def _head(self, head: Sequence[str]) -> None:
+        for mark, named in SEPARATORS.items():
+            if len(head) == 1 and mark in head[0]:
+                fix = "save the file with commas between cells"
+                self._wrong("cells are separated by another character", named, "commas", fix)
+                raise SiteError(self.problems)
         self.columns = {name: number for number, name in enumerate(head, 1)}
         for number, name in enumerate(head, 1):
             if name not in COLUMNS:

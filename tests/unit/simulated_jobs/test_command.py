@@ -142,7 +142,7 @@ def test_with_a_stale_lock(lab: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "run: bedplate plan lab" in told
 
 
-@pytest.mark.parametrize("name", ["cells", "columns", "empty", "units"])
+@pytest.mark.parametrize("name", ["cells", "columns", "empty", "semicolons", "tabs", "units"])
 def test_every_mistake_has_its_place(
     name: str, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,3 +193,8 @@ def test_a_share_below_what_a_site_may_set_is_refused(
     Path("tiny.csv").write_text("name,share\na,0.0000001\n")
     assert cli.main(["simulate", str(lab), "tiny.csv"]) == 3
     assert "share — got 0.0000001 / allowed a part from 0.001 to 1" in capsys.readouterr().err
+
+
+def test_the_first_line_may_have_capitals(lab: Path) -> None:
+    Path("bad.csv").write_text("Name,Team,GPUs,Count\nfit,vision,1,1\n")
+    assert cli.main(["simulate", str(lab), "bad.csv"]) == 0
