@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bedplate.catalogue import load_catalogue
+from bedplate.courses.packing import Answer
+from bedplate.courses.sizes import Gpus
 from bedplate.resolver import Refusal, course_fit
+from bedplate.resolver.course_room import Hosts, Room, Taken
 from bedplate.resolver.course_shares import Wrong, gpus_of, share_of
 from bedplate.site.courses import Course
 from bedplate.site.load import Site
@@ -365,3 +368,98 @@ def test_a_student_gets_what_is_asked_for_and_a_gpu_never_gives_more_than_it_has
         return
     assert found.user_mib is not None
     assert shares * (found.user_mib + reserve) <= memory
+
+
+MANY = {"mode": "time-slicing", "replicas": 50}
+
+
+def crowd(students: int, **kubelet: int) -> Any:
+    """Decide a class on two hosts of four GPUs that are each shared by fifty."""
+    asked = course(students, 0.02, hours=["Mon 10:00-12:00"])
+    cluster = {"version": "1.36", "endpoint": "192.0.2.1:6443", "kubelet": kubelet}
+    everywhere = {
+        "bedplate_preset": "classroom",
+        "bedplate_courses": [asked],
+        "bedplate_kubernetes": cluster,
+    }
+    gpus = board("l40s", 4) | {"bedplate_sharing": MANY} | everywhere
+    nodes = [host(name, ["gpu_pools", "pool_a"], gpus) for name in ("n1", "n2")]
+    return decide(host("cp1", ["control_plane"], everywhere), *nodes)
+
+
+def test_a_class_needs_places_for_its_pods() -> None:
+    """Of 220 pods on two nodes 15 are the cluster's own; on one node all that it has once.
+
+    On each node: kube-proxy, flannel, the device plugin, the notebooks' images. Once: CoreDNS (2),
+    Kueue (2), hub, proxy and the recorder of usage.
+    """
+    text = said(crowd(240))
+    assert f"got intro 240 {TIMES} 0.02 at once, Mon 10:00" in text
+    assert "allowed 205 students of intro on 8 l40s of pool_a: bound by pods: " in text
+    assert "a node takes 110, and 15 of them are the cluster's own" in text
+    fixes = text.partition(" own \N{EM DASH} ")[2]
+    assert fixes == "write students: 205; or write bedplate_kubernetes.kubelet.maxPods: 128"
+    planned(crowd(205))
+    assert "students: 239; or" in said(crowd(240, maxPods=127))
+    plan = planned(crowd(240, maxPods=128))
+    assert course_fit.lines(plan.lock, load_catalogue())[0][1].endswith("; 1 left")
+
+
+def test_one_node_has_all_that_the_cluster_has_once() -> None:
+    """Of 200 places of its GPUs 189 are left then, and 196 of the other's."""
+    text = said(crowd(392, maxPods=200))
+    assert "write students: 385; or write bedplate_kubernetes.kubelet.maxPods: 204" in text
+    # A node's subnet has 253 addresses, which is more than its GPUs have shares.
+    assert "bound by compute" in said(crowd(401, maxPods=253))
+
+
+class Pods:
+    """Pods on GPUs of hosts, tried out one after the other."""
+
+    def __init__(self, per_host: int, memory: int, pods: list[int]) -> None:
+        self.per_host, self.memory, self.pods = per_host, memory, pods
+
+    def fit(self, sizes: tuple[int, ...]) -> bool:
+        """Try every GPU for each pod."""
+
+        @cache
+        def rest(index: int, free: tuple[int, ...], pods: tuple[int, ...]) -> bool:
+            if index == len(sizes):
+                return True
+            for gpu, has in enumerate(free):
+                node = gpu // self.per_host
+                if has >= sizes[index] and pods[node]:
+                    left = (*free[:gpu], has - sizes[index], *free[gpu + 1 :])
+                    fewer = (*pods[:node], pods[node] - 1, *pods[node + 1 :])
+                    if rest(index + 1, left, fewer):
+                        return True
+            return False
+
+        return rest(0, (self.memory,) * (self.per_host * len(self.pods)), tuple(self.pods))
+
+
+@SAME
+@given(
+    st.integers(1, 3),
+    st.lists(st.integers(0, 5), min_size=1, max_size=3),
+    st.lists(st.integers(1, 6), min_size=1, max_size=9),
+)
+def test_claims_on_hosts_with_few_pods_are_never_judged_wrongly(
+    per_host: int, pods: list[int], sizes: list[int]
+) -> None:
+    gpus = Gpus(per_host * len(pods), per_host, 6, 6, 48, None, "dra", "t4")
+    hosts = tuple(Hosts(1, (many,)) for many in pods)
+    room = Room("pool_a", gpus, {"gpu": per_host * len(pods)}, {}, hosts)
+    taken = [Taken(sizes.count(size), "gpu", size) for size in sorted(set(sizes))]
+    found, truth = room.proved(taken), Pods(per_host, 6, pods).fit(tuple(sorted(sizes)))
+    assert found is not (Answer.TOO_MUCH if truth else Answer.FITS)
+
+
+def test_few_claims_with_whole_gpus_beside_them_need_no_proof_by_parts_of_a_host() -> None:
+    """Fifty claims on a GPU are more than its eighth of a node's pods, and not too many for it."""
+    gpus = Gpus(32, 8, 100, 100, 48, None, "dra", "t4")
+    hosts = (Hosts(4, (106,)),)
+    room = Room("pool_a", gpus, {"gpu": 32}, {}, hosts)
+    assert room.proved([Taken(200, "gpu", 2), Taken(28, "gpu", 100)]) is Answer.FITS
+    assert room.proved([Taken(200, "gpu", 2), Taken(29, "gpu", 100)]) is Answer.TOO_MUCH
+    assert room.proved([Taken(425, "gpu", 2)]) is Answer.TOO_MUCH

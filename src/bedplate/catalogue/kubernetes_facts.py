@@ -27,6 +27,24 @@ class SubnetLimit(Value):
     node_prefix: Prefix | None = None
 
 
+class NodeLimit(Value):
+    """The most that kubelet lets a node have, where a site does not say it: `most` pods."""
+
+    limit: str
+    most: Annotated[int, Field(ge=1)]
+
+
+class OwnPods(Value):
+    """Pods of a part of the cluster itself, which users' pods cannot take the places of.
+
+    `each` run on every node that has the part, `once` are in the whole cluster, on any node.
+    """
+
+    part: str
+    each: Annotated[int, Field(ge=0)] = 0
+    once: Annotated[int, Field(ge=0)] = 0
+
+
 class ConfigurationFields(Value):
     """The fields of a configuration document, by the form of their values; it refuses any other.
 

@@ -68,6 +68,8 @@ KINDS: dict[str, Kind] = {
     "mig-geometries": Kind("mig", sharing.MigGeometry, ("geometry",)),
     "mps-effects": Kind("mps-effect", sharing.MpsEffect, ("effect",)),
     "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
+    "node-limits": Kind("node-limit", settings.NodeLimit, ("limit",)),
+    "own-pods": Kind("own-pods", settings.OwnPods, ("part",)),
     "rdma-paths": Kind("rdma", driver.RdmaPath, ("path",)),
     "registries": Kind("registry", published.Registry, ("registry",)),
     "repositories": Kind("repository", driver.Repository, ("os", "source")),
@@ -112,6 +114,8 @@ class Catalogue:
     mig_geometries: dict[str, Fact[sharing.MigGeometry]]
     mps_effects: dict[str, Fact[sharing.MpsEffect]]
     mps_limits: dict[str, Fact[sharing.MpsLimit]]
+    node_limits: dict[str, Fact[settings.NodeLimit]]
+    own_pods: dict[str, Fact[settings.OwnPods]]
     rdma_paths: dict[str, Fact[driver.RdmaPath]]
     registries: dict[str, Fact[published.Registry]]
     repositories: dict[str, Fact[driver.Repository]]

@@ -71,7 +71,7 @@ def answer(places: Sequence[Places], kinds: Sequence[Kind], conflicts: int = CON
     asked = [kind for kind in kinds if kind.number]
     if any(alone(places, kind.takes) < kind.number for kind in asked):
         return Answer.TOO_MUCH
-    if len(asked) < 2 or any(_greedy(places, asked, order) for order in _orders(places, asked)):
+    if len(asked) < 2 or next(filled(places, asked), None) is not None:
         return Answer.FITS
     if _over(places, asked):
         return Answer.TOO_MUCH
@@ -81,6 +81,13 @@ def answer(places: Sequence[Places], kinds: Sequence[Kind], conflicts: int = CON
 def alone(places: Sequence[Places], takes: Sizes) -> int:
     """Return how many shares of one size have room where there are no others."""
     return sum(one.count * one.room(takes) for one in places)
+
+
+def filled(places: Sequence[Places], kinds: Sequence[Kind]) -> Iterator[list[Sizes]]:
+    """Yield packings that are found by filling places in turn: how many of each kind each has."""
+    for order in _orders(places, kinds):
+        if (found := _greedy(places, kinds, order)) is not None:
+            yield found
 
 
 def in_any_order(places: Sequence[Places], kinds: Sequence[Kind]) -> bool:
@@ -122,21 +129,28 @@ def _orders(places: Sequence[Places], kinds: Sequence[Kind]) -> Iterator[list[in
         yield sorted(numbers, key=lambda k: -parts[k][index])
 
 
-def _greedy(places: Sequence[Places], kinds: Sequence[Kind], order: Sequence[int]) -> bool:
-    """Fill one place after the other, each with the first sizes of the order that have room."""
+def _greedy(
+    places: Sequence[Places], kinds: Sequence[Kind], order: Sequence[int]
+) -> list[Sizes] | None:
+    """Fill one place after the other, each with the first sizes of the order that have room.
+
+    Returns what each place has that is not empty, None where something finds no room.
+    """
     left = [kind.number for kind in kinds]
+    contents = []
     for one in sorted(places, key=lambda p: p.has):
         for _ in range(one.count):
-            have = list(one.has)
+            have, content = list(one.has), [0] * len(kinds)
             for k in order:
                 takes = kinds[k].takes
                 many = min((h // t for h, t in zip(have, takes, strict=True) if t), default=0)
-                many = min(many, left[k])
-                left[k] -= many
-                have = [h - many * t for h, t in zip(have, takes, strict=True)]
+                content[k] = min(many, left[k])
+                left[k] -= content[k]
+                have = [h - content[k] * t for h, t in zip(have, takes, strict=True)]
+            contents.append(tuple(content))
             if not any(left):
-                return True
-    return False
+                return contents
+    return None
 
 
 def _over(places: Sequence[Places], kinds: Sequence[Kind]) -> bool:
@@ -189,7 +203,7 @@ def _searched(places: Sequence[Places], kinds: Sequence[Kind], conflicts: int) -
         for k, kind in enumerate(kinds):
             placed = sum(many * has[k] for many, (_, has) in zip(whole, patterns, strict=True))
             rest.append(Kind(max(kind.number - placed, 0), kind.takes))
-        if any(_greedy(left, rest, order) for order in _orders(places, kinds)):
+        if any(_greedy(left, rest, order) is not None for order in _orders(places, kinds)):
             return Answer.FITS
         all_of_it = not any(whole)
         found = _asked(left, rest, patterns, conflicts if all_of_it else conflicts // 10)

@@ -2,129 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bedplate.courses import packing
 from bedplate.courses.hours import together
-from bedplate.courses.packing import Answer, Kind, Places
+from bedplate.courses.packing import Answer
 from bedplate.courses.sizes import FINEST
 from bedplate.errors import Wrong
-from bedplate.lock.offers import offered
+from bedplate.lock.node_pods import kubelet_pods, node_pods
+from bedplate.resolver.course_room import Class, Hosts, Room, Taken, rooms
 from bedplate.resolver.course_shares import (
     asked_of,
-    gpus_of,
     share_of,
     written,
 )
 from bedplate.resolver.explanations import refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.courses.sizes import Gpus
     from bedplate.errors import Problem
     from bedplate.lock import Lock
-    from bedplate.lock.courses import Share
     from bedplate.site import Site, SiteHost
-    from bedplate.site.courses import Course
 
 KEY = "bedplate_courses"
 TIMES = "\N{MULTIPLICATION SIGN}"
 #: Modes that a refusal may name instead: what stacks and roles carry out, weakest words last.
 OTHERS = ("mps", "time-slicing", "dra")
-
-
-@dataclass(frozen=True)
-class Class:
-    """A course with its place in the list, and what each student's pod asks for."""
-
-    index: int
-    course: Course
-    share: Share
-
-    @property
-    def name(self) -> str:
-        """Return the course's name."""
-        return self.course.name
-
-
-@dataclass(frozen=True)
-class Room:
-    """What courses of a pool can have: its places, and how many GPUs or shares are a team's."""
-
-    pool: str
-    gpus: Gpus
-    capacity: Mapping[str, int]
-    teams: Mapping[str, int]
-
-    def places(self, resource: str) -> Places:
-        """Return where shares of a resource are: GPUs by memory, hosts, or all that there is."""
-        if self.gpus.mode == "dra":
-            # A team's GPUs are whole ones.
-            return Places(self.gpus.count - self.teams.get(resource, 0), (self.gpus.memory or 0,))
-        total = self.capacity.get(resource, 0)
-        if self.gpus.mode == "none" and total:
-            return Places(total // self.gpus.per_host, (self.gpus.per_host,))
-        return Places(total, (1,))
-
-    def kinds(self, classes: Sequence[Class], resource: str) -> list[Kind]:
-        """Return the shares of some courses, and those that teams are guaranteed."""
-        numbers: dict[int, int] = {}
-        if self.gpus.mode != "dra" and (own := self.teams.get(resource, 0)):
-            numbers[1] = own
-        for one in classes:
-            if one.share.resource == resource:
-                size = self.size(one.share)
-                numbers[size] = numbers.get(size, 0) + one.course.students
-        return [Kind(number, (size,)) for size, number in sorted(numbers.items())]
-
-    def size(self, share: Share) -> int:
-        """Return what a student takes of a place."""
-        if self.gpus.mode == "dra":
-            return share.memory_mib or (self.gpus.memory or 0) * share.count
-        return share.count
-
-    def answer(self, classes: Sequence[Class]) -> Answer:
-        """Tell whether all students of some courses have room at once."""
-        worst = Answer.FITS
-        for resource in {one.share.resource for one in classes}:
-            found = self.proved(self.kinds(classes, resource), resource)
-            if found is not Answer.FITS:
-                worst = found if worst is not Answer.TOO_MUCH else worst
-        return worst
-
-    def proved(self, kinds: Sequence[Kind], resource: str, more: int = 0) -> Answer:
-        """Tell whether shares have room, in *more* places than there are."""
-        place = self.places(resource)
-        place = Places(place.count + more, place.has)
-        if place.has == (1,) and all(kind.takes == (1,) for kind in kinds):
-            total = sum(kind.number for kind in kinds)
-            return Answer.FITS if total <= place.count else Answer.TOO_MUCH
-        if self.gpus.mode not in {"dra", "none"}:
-            # Instances of a host are counted: nothing else is known of where they are.
-            total = sum(kind.number * kind.takes[0] for kind in kinds)
-            return Answer.FITS if total <= place.count else Answer.TOO_MUCH
-        return packing.answer([place], kinds)
-
-
-def rooms(lock: Lock, catalogue: Catalogue) -> dict[str, Room]:
-    """Return what each pool of nodes has for courses; quotas of teams are not theirs."""
-    cluster = lock.cluster
-    found = {}
-    for name, pool in lock.pools.items():
-        if cluster is None or pool.expects is None or pool.expects.by == "slurm":
-            continue
-        hosts = sum(host.pool == name for host in lock.hosts.values())
-        teams: dict[str, int] = {}
-        for team, one in cluster.teams.items():
-            for resource, quota in one.gpus.get(name, {}).items():
-                if team not in cluster.courses:
-                    teams[resource] = teams.get(resource, 0) + quota.guaranteed
-        gpus = gpus_of(pool, hosts, catalogue)
-        found[name] = Room(name, gpus, offered(lock, name), teams)
-    return found
 
 
 def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
@@ -149,44 +54,92 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
             active = [by_name[name] for name in names]
             found = known[pool].answer(active)
             if found is not Answer.FITS:
-                yield _too_much(host, known[pool], active, when, found, catalogue)
+                told = _told(known[pool], active, when, found)
+                yield _too_much(host, known[pool], active, told, (lock, catalogue))
+
+
+def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
+    """Return what is asked for at once, and how far it is known not to fit."""
+    told = " + ".join(
+        f"{one.name} {one.course.students} {TIMES} {written(one.course)}" for one in active
+    )
+    if teams := room.teams.get(_blamed(room, active).share.resource):
+        told += f" + teams {teams}"
+    told += " at once" + (f", {when}" if when != "always" else "")
+    if found is Answer.NOT_PROVED:
+        told += ", not proved to fit in the time of the search"
+    return told
+
+
+def _blamed(room: Room, active: Sequence[Class]) -> Class:
+    """Return the course that takes most."""
+    return max(active, key=lambda one: (one.course.students * room.size(one.share), one.index))
 
 
 def _too_much(
     host: SiteHost,
     room: Room,
     active: Sequence[Class],
-    when: str,
-    found: Answer,
-    catalogue: Catalogue,
+    got: str,
+    decided: tuple[Lock, Catalogue],
 ) -> Problem:
     """Return the refusal of the course that takes most, with what would fit in its place."""
-    blamed = max(active, key=lambda one: (one.course.students * room.size(one.share), one.index))
+    lock, catalogue = decided
+    blamed = _blamed(room, active)
     path = (KEY, blamed.index, "students")
-    told = " + ".join(
-        f"{one.name} {one.course.students} {TIMES} {written(one.course)}" for one in active
-    )
-    if teams := room.teams.get(blamed.share.resource):
-        told += f" + teams {teams}"
-    got = f"{told} at once" + (f", {when}" if when != "always" else "")
     others = [one for one in active if one is not blamed]
     most = _largest(room, blamed, others)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
-    binds, each = _binding(room, blamed, catalogue)
+    ways = [f"write students: {most}"] * bool(most)
+    # GPUs alone would do: pods are what lacks.
+    if room.without_limits().answer(active) is Answer.FITS:
+        binds, each = _pods(room, lock, catalogue), 0
+        ways += _more_pods(room, active, lock, catalogue)
+    else:
+        binds, each = _binding(room, blamed, catalogue)
+        if sum(one.number for one in room.taken(active)) <= room.pods:
+            ways += _smaller(room, blamed, others, catalogue)
+            ways += _other_mode(room, blamed, others, catalogue)
+        if missing := _missing(room, active, blamed.share.resource):
+            ways.append(f"add {missing} GPU{'s' * (missing > 1)}")
     allowed = f"{most} students of {blamed.name} on {gpus}"
     allowed += f": {each} a GPU, bound by {binds}" if each else f": bound by {binds}"
-    if found is Answer.NOT_PROVED:
-        got += ", not proved to fit in the time of the search"
-    ways = []
-    if most:
-        ways.append(f"write students: {most}")
-    ways += _smaller(room, blamed, others, catalogue)
-    ways += _other_mode(room, blamed, others, catalogue)
-    if missing := _missing(room, active, blamed.share.resource):
-        ways.append(f"add {missing} GPU{'s' * (missing > 1)}")
     if any(one.course.hours for one in active) and others:
         ways.append("move one to other hours")
     return refused("course-fit", host, path, got, allowed, "; or ".join(ways) or "remove it")
+
+
+def _pods(room: Room, lock: Lock, catalogue: Catalogue) -> str:
+    """Return in words how many pods the nodes of a pool take."""
+    most = node_pods(lock.cluster.kubernetes, catalogue) if lock.cluster else 0
+    own = most * sum(one.count for one in room.hosts) - room.pods
+    return f"pods: a node takes {most}, and {own} of them are the cluster's own"
+
+
+def _more_pods(
+    room: Room, active: Sequence[Class], lock: Lock, catalogue: Catalogue
+) -> Iterator[str]:
+    """Yield the number of pods of a node at which all have room, as far as it has addresses."""
+    if lock.cluster is None:
+        return
+    kubernetes = lock.cluster.kubernetes
+    now = node_pods(kubernetes, catalogue)
+    if kubelet_pods(kubernetes.kubelet, catalogue) > now:
+        return  # Addresses are what lacks.
+
+    def fits(most: int) -> bool:
+        hosts = [Hosts(one.count, (one.also[0] + most - now,)) for one in room.hosts]
+        return replace(room, hosts=tuple(hosts)).answer(active) is Answer.FITS
+
+    # As many as there are addresses for, if a node were asked for more than any has.
+    wide = kubernetes.model_copy(update={"kubelet": {"maxPods": 2**20}})
+    low, high = now, node_pods(wide, catalogue)
+    if not fits(high):
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    yield f"write bedplate_kubernetes.kubelet.maxPods: {high}"
 
 
 def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:
@@ -295,18 +248,17 @@ def _other_mode(
 
 def _missing(room: Room, active: Sequence[Class], resource: str) -> int:
     """Return how many GPUs more would do, as the pool is; whole hosts where GPUs are whole."""
-    kinds = room.kinds(active, resource)
-    place, gpus = room.places(resource), room.gpus
+    room, gpus = room.without_limits(), room.gpus
+    taken = [one for one in room.taken(active) if one.resource == resource]
     if gpus.mode == "mig":
         return 0
-    if place.has == (1,):
-        total = sum(kind.number * kind.takes[0] for kind in kinds)
-        return -(-total // (gpus.shares or 1)) - gpus.count
-    most = sum(kind.number for kind in kinds)
-    low, high = 0, most
+    if gpus.shares:
+        total = sum(one.number * one.size for one in taken)
+        return -(-total // gpus.shares) - gpus.count
+    low, high = 0, sum(one.number for one in taken)
     while high - low > 1:
         middle = (low + high) // 2
-        fits = room.proved(kinds, resource, middle) is Answer.FITS
+        fits = room.proved(taken, middle) is Answer.FITS
         low, high = (low, middle) if fits else (middle, high)
     return high * (gpus.per_host if gpus.mode == "none" else 1)
 
@@ -341,23 +293,17 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
 def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
     """Return how many students more a course has room for while these take place."""
     courses = lock.cluster.courses if lock.cluster else {}
-    resource, size = courses[name].share.resource, room.size(courses[name].share)
-    taken: dict[int, int] = {}
-    if room.gpus.mode != "dra" and (own := room.teams.get(resource, 0)):
-        taken[1] = own
-    for other in names:
-        if courses[other].share.resource == resource:
-            its = room.size(courses[other].share)
-            taken[its] = taken.get(its, 0) + courses[other].students
 
-    def fits(more: int) -> bool:
-        with_more = taken | {size: taken.get(size, 0) + more}
-        kinds = [Kind(number, (its,)) for its, number in sorted(with_more.items())]
-        return room.proved(kinds, resource) is Answer.FITS
+    def of(course: str, students: int) -> Taken:
+        share = courses[course].share
+        return Taken(students, share.resource, room.size(share))
 
-    place = room.places(resource)
+    taken = [*(of(one, courses[one].students) for one in names), *room.of_teams()]
+    share = courses[name].share
+    place, size = room.places(share.resource), room.size(share)
     low, high = 0, place.count * (place.has[0] // size) + 1 if size else 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        fits = room.proved([*taken, of(name, middle)]) is Answer.FITS
+        low, high = (middle, high) if fits else (low, middle)
     return low

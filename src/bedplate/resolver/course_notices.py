@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock.offers import offered
-from bedplate.resolver.course_fit import rooms
+from bedplate.resolver.course_room import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserves
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.resolver.outcome import Notice

@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bedplate.lock.node_pods import addresses, kubelet_pods, subnet_limit
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.outcome import Notice
 from bedplate.resolver.wishes import CLUSTER
@@ -36,8 +37,6 @@ ITSELF = re.compile(r"(.+\.)?localhost(\.localdomain)?|ip6-(localhost|loopback)"
 DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 #: Of many hosts, so many are named.
 NAMED = 3
-#: Addresses of a node's subnet that no pod gets: its own, the bridge's and that of broadcasts.
-TAKEN = 3
 
 
 def address(text: str) -> IPv4Address | IPv6Address | None:
@@ -105,9 +104,7 @@ def _purpose(host: SiteHost, path: KeyPath, network: Network) -> Iterator[Proble
 
 
 def _limit(path: KeyPath, network: Network, catalogue: Catalogue) -> SubnetLimit | None:
-    of = "pods" if path == PODS else "services"
-    limits = (fact.value for fact in catalogue.subnet_limits.values())
-    return next((one for one in limits if (one.of, one.family) == (of, network.version)), None)
+    return subnet_limit("pods" if path == PODS else "services", network.version, catalogue)
 
 
 def _size(site: Site, path: KeyPath, network: Network, catalogue: Catalogue) -> Iterator[Problem]:
@@ -266,18 +263,14 @@ def notices(site: Site, catalogue: Catalogue) -> Iterator[Notice]:
             hint="write the address of the machine that serves it, unless each host has one",
         )
     settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
-    most = settings.kubelet.get("maxPods") if settings is not None else None
-    if settings is None or not isinstance(most, int):
+    if settings is None:
         return
-    pods = ip_network(settings.pod_subnet)
-    limit = _limit(PODS, pods, catalogue)
-    if limit is None or limit.node_prefix is None:
-        return
-    room = 2 ** (pods.max_prefixlen - limit.node_prefix) - TAKEN
-    if most > room:
+    most, room = kubelet_pods(settings.kubelet, catalogue), addresses(settings, catalogue)
+    if room is not None and most > room:
+        limit = _limit(PODS, ip_network(settings.pod_subnet), catalogue)
         yield Notice(
             f"maxPods {most} is more than a node has addresses for: {room} in its "
-            f"/{limit.node_prefix}",
+            f"/{limit.node_prefix if limit else ''}",
             CLUSTER,
             hint=f"write {SETTING}.kubelet.maxPods: {room} or less",
         )

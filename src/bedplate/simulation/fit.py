@@ -55,6 +55,7 @@ busy(C) :- on(_,C,-1,1).
                     S,K,C,P,X : on(K,C,P,X), at(C,N), cpu_of(K,S) } > R.
 :- host(N,R), #sum { S,K,N,X : whole(K,N,X), host_of(K,S);
                      S,K,C,P,X : on(K,C,P,X), at(C,N), host_of(K,S) } > R.
+:- pods(N,R), #sum { 1,K,N,X : whole(K,N,X); 1,K,C,P,X : on(K,C,P,X), at(C,N) } > R.
 :- kind(K,R), #sum { 1,N,X : whole(K,N,X); 1,C,P,X : on(K,C,P,X) } > R.
 :- quota(T,L,R), #sum { G,K,N,X : whole(K,N,X), in(N,L), of(K,T), asks(K,G);
                         1,K,C,P,X : on(K,C,P,X), at(C,N), in(N,L), of(K,T) } > R.
@@ -185,15 +186,32 @@ def _bound(supply: Supply, kinds: Sequence[tuple[Kind, int]]) -> int:
     )
 
 
+def crowded(node: Node, kinds: Sequence[tuple[Kind, int]]) -> bool:
+    """Tell whether a node could have more of some jobs than it takes pods."""
+    if node.pods is None or sum(count for _, count in kinds) <= node.pods:
+        return False
+    if not all(request.on_gpu for (_, request), _ in kinds):
+        return True
+    most = 0
+    for gpu in node.gpus:
+        uses = [use for (_, request), _ in kinds if (use := use_of(gpu, request))]
+        sizes = [use.memory for use in uses if use.memory]
+        free = gpu.memory // min(sizes) if sizes else 0
+        parts = sum(part.count for part in gpu.parts)
+        most += min(free, gpu.most) if free and gpu.most is not None else max(free, parts, 1)
+    return most > node.pods
+
+
 def merged(nodes: Sequence[Node], *, apart: bool) -> list[Node]:
     """Return fewer nodes on which as much can run: it does not matter which of equal parts one has.
 
     GPUs in equal parts become one with all the parts. Where CPUs and memory do not count, so do
     those of all nodes of a pool, and where no job needs several whole GPUs (*apart*), its nodes.
+    A node whose pods are limited stays one, too.
     """
     found: dict[str, Node] = {}
     for node in nodes:
-        counted = node.cpu is not None or node.memory is not None
+        counted = (node.cpu, node.memory, node.pods) != (None, None, None)
         whole = tuple(gpu for gpu in node.gpus if not gpu.parts)
         cut = tuple(gpu for gpu in node.gpus if gpu.parts)
         homes = [(f"{node.name} ", whole + cut)]
@@ -235,7 +253,8 @@ class Program:
         self.host_unit = gcd(*(request.memory_host for (_, request), _ in kinds)) or 1
         self.sums: Counter[tuple[str, int]] = Counter()
         self._kinds()
-        self.nodes = merged(supply.nodes, apart=any(kind[1].gpus > 1 for kind, _ in kinds))
+        nodes = [one if crowded(one, kinds) else replace(one, pods=None) for one in supply.nodes]
+        self.nodes = merged(nodes, apart=any(kind[1].gpus > 1 for kind, _ in kinds))
         gpu = 0
         for index, node in enumerate(self.nodes):
             before = self.nodes[index - 1] if index else node
@@ -305,6 +324,8 @@ class Program:
             facts.append(f"cpu({index},{min(node.cpu // self.cpu_unit, LARGEST)}).")
         if node.memory is not None:
             facts.append(f"host({index},{min(node.memory // self.host_unit, LARGEST)}).")
+        if node.pods is not None:
+            facts.append(f"pods({index},{node.pods}).")
         wholes = [gpu for gpu in node.gpus if gpu.whole or gpu.sizes]
         # Where GPUs differ, what only the larger ones can give must find room among them.
         levels = sorted({0, *(gpu.memory for gpu in wholes)})

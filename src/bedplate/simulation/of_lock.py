@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from bedplate.lock.node_pods import for_users
 from bedplate.simulation.supply import Gpu, Node, Part, Policy, Quota, Supply, Team, equal_parts
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def supply_of(lock: Lock, catalogue: Catalogue, sizes: Mapping[str, tuple[int, i
     """
     nodes = []
     notes = []
+    pods = for_users(lock, catalogue)
     guests = {name: guest for host in lock.hosts.values() for name, guest in host.guests.items()}
     for name, host in sorted(lock.hosts.items()):
         pool = lock.pools.get(host.pool or "")
@@ -44,7 +46,7 @@ def supply_of(lock: Lock, catalogue: Catalogue, sizes: Mapping[str, tuple[int, i
         cpu, memory = sizes.get(host.pool or "", (None, None))
         if cpu is None and (guest := guests.get(name)) is not None:
             cpu, memory = guest.cpus * 1000, guest.memory_gib * GIB
-        nodes.append(Node(name, host.pool or "", gpus, cpu, memory))
+        nodes.append(Node(name, host.pool or "", gpus, cpu, memory, pods.get(name)))
     if any(node.cpu is None for node in nodes):
         unknown = ", ".join(sorted({node.pool or "workers" for node in nodes if node.cpu is None}))
         notes.append(

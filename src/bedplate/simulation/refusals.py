@@ -9,10 +9,10 @@ from bedplate.portable import quantities
 from bedplate.simulation.supply import use_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bedplate.simulation.jobs import Request
-    from bedplate.simulation.rooms import Rooms
+    from bedplate.simulation.rooms import Room, Rooms
     from bedplate.simulation.supply import Supply, Use
 
 
@@ -27,9 +27,12 @@ class Why:
 def never(supply: Supply, team: str, request: Request) -> Why | None:
     """Return why a job could not start on the empty site, None if it could."""
     nodes = [node for node in supply.nodes if request.pool in {"", node.pool}]
+    if nodes and all(node.pods == 0 for node in nodes):
+        return Why("no-node", "all pods that kubelet takes on a node are the cluster's own")
     if not request.on_gpu:
         fine = any(
             (node.cpu is None or node.cpu >= request.cpu)
+            and node.pods != 0
             and (node.memory is None or node.memory >= request.memory_host)
             for node in nodes
         )
@@ -60,7 +63,7 @@ def _never_in(supply: Supply, team: str, request: Request, pool: str) -> Why | N
             most = max(most, able)
             cpu = node.cpu is None or node.cpu >= request.cpu
             memory = node.memory is None or node.memory >= request.memory_host
-            fits |= able >= (uses[0].gpus or 1) and cpu and memory
+            fits |= able >= (uses[0].gpus or 1) and cpu and memory and node.pods != 0
     if not fits and most < (uses[0].gpus or 1):
         return Why("no-node", f"{pool} has no node with {request}: the largest has {most}")
     if not fits:
@@ -98,7 +101,7 @@ def now(
     """Return why a job that the pool can give cannot start in it now, None if it can."""
     if not request.on_gpu:
         found = rooms.best(request, pool or None, supply.policy.place)
-        return None if found else Why("no-node", "no node has the CPUs and the memory free for it")
+        return None if found else Why("no-node", _no_node("no node", rooms.of.values()))
     use = next(use for gpu in supply.kinds(pool) if (use := use_of(gpu, request)) is not None)
     quota = supply.quota(team, pool)
     most = quota.most if quota is not None else None
@@ -114,17 +117,26 @@ def _no_room(rooms: Rooms, request: Request, pool: str, use: Use) -> Why:
     if use.gpus > 1:
         idle = [sum(map(room.idle, range(len(room.node.gpus)))) for room in of_pool]
         if max(idle) >= use.gpus:
-            return Why("no-node", f"no node of {pool} has the CPUs and the memory free for it")
+            return Why("no-node", _no_node(f"no node of {pool}", of_pool))
         if sum(idle) >= use.gpus:
             return Why("no-node", f"no node of {pool} has {use.gpus} GPUs free, the pool has them")
         return Why("no-gpu", f"fewer than {use.gpus} GPUs of {pool} are free")
     if any(room.place(_without_host(request)) for room in of_pool):
-        return Why("no-node", f"no node of {pool} has the CPUs and the memory free for it")
+        return Why("no-node", _no_node(f"no node of {pool}", of_pool))
+    if of_pool and all(room.pods == 0 for room in of_pool):
+        return Why("no-node", f"no node of {pool} takes another pod (kubelet's maxPods)")
     if use.gpus:
         return Why("no-gpu", f"no GPU of {pool} is free")
     if use.memory:
         return Why("no-gpu", f"no GPU of {pool} has {quantities.memory(use.memory)} free")
     return Why("no-gpu", f"no GPU of {pool} has such a share free")
+
+
+def _no_node(which: str, rooms: Iterable[Room]) -> str:
+    full = all(room.pods == 0 for room in rooms)
+    if full:
+        return f"{which} takes another pod (kubelet's maxPods)"
+    return f"{which} has the CPUs and the memory free for it"
 
 
 def _without_host(request: Request) -> Request:

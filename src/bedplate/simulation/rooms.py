@@ -39,7 +39,7 @@ class Room:
         self.parts = [[0] * len(gpu.parts) for gpu in node.gpus]
         self.memory = [0] * len(node.gpus)
         self.jobs = [0] * len(node.gpus)
-        self.cpu, self.host = node.cpu, node.memory
+        self.cpu, self.host, self.pods = node.cpu, node.memory, node.pods
 
     def free(self, index: int) -> Fraction:
         """Return how much of a GPU no job has, from 0 to 1."""
@@ -98,7 +98,9 @@ class Room:
         )
 
     def holds(self, request: Request) -> bool:
-        """Tell whether CPUs and memory are enough, as far as they are known."""
+        """Tell whether CPUs, memory and places for pods are enough, as far as they are known."""
+        if self.pods is not None and self.pods < 1:
+            return False
         cpu = self.cpu is None or request.cpu <= self.cpu
         return cpu and (self.host is None or request.memory_host <= self.host)
 
@@ -115,6 +117,7 @@ class Room:
                 self.memory[index] += sign * use.memory
         self.cpu = None if self.cpu is None else self.cpu - sign * request.cpu
         self.host = None if self.host is None else self.host - sign * request.memory_host
+        self.pods = None if self.pods is None else self.pods - sign
 
     def unusable(self, request: Request) -> Fraction:
         """Return how much of the free GPUs is in pieces that a request cannot use."""

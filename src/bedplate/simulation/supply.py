@@ -106,13 +106,17 @@ def use_of(gpu: Gpu, request: Request) -> Use | None:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the cluster; what is not known of its CPUs (thousandths) and memory is None."""
+    """A node of the cluster; what is not known of its CPUs (thousandths) and memory is None.
+
+    `pods` is how many pods of users it takes, None for any number.
+    """
 
     name: str
     pool: str
     gpus: tuple[Gpu, ...]
     cpu: int | None = None
     memory: int | None = None
+    pods: int | None = None
 
 
 @dataclass(frozen=True)

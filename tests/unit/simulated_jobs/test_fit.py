@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from math import ceil
@@ -156,6 +157,22 @@ def test_the_best_is_what_brute_force_finds(
     best = brute_force(supply, rows)
     assert fit.least <= best <= fit.most
     assert fit.proved, "so small a question has a proof"
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_sites(), st.lists(ROWS, min_size=1, max_size=3), st.integers(0, 4))
+def test_pods_of_a_node_are_counted_as_a_cpu_of_each_job_would_be(
+    supply: Supply, asked: list[tuple[dict[str, str], int, bool, int]], pods: int
+) -> None:
+    jobs = [
+        row(f"job{number}", **asks, count=count, team="a" if named and supply.teams else "", cpu=1)
+        for number, (asks, count, named, _) in enumerate(asked)
+    ]
+    nodes = [replace(node, cpu=None, pods=pods) for node in supply.nodes]
+    same = [replace(node, cpu=pods * 1000, pods=None) for node in supply.nodes]
+    found = best_fit(replace(supply, nodes=tuple(nodes)), jobs)
+    assert found == best_fit(replace(supply, nodes=tuple(same)), jobs)
+    assert found.least == brute_force(replace(supply, nodes=tuple(same)), jobs)
 
 
 @settings(max_examples=80, deadline=None)
