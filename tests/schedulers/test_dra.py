@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bedplate.portable.dra import IMPLICIT
 from bedplate.schedulers.dra import LIMIT, SHARE, WHOLE, objects
 from bedplate.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
@@ -247,6 +248,19 @@ def test_the_limit_of_a_share_is_written_and_no_other_is_taken(guarded: ControlP
     assert mixed == (
         "the shares of a container differ in size — containers main — allowed shares of one size,"
         " for the limit is one — name templates of one size"
+    )
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_a_share_by_its_classs_own_resource_has_no_size_and_is_refused(
+    guarded: ControlPlane, kind: str
+) -> None:
+    of = pod(TEAM, "plain")
+    of["spec"]["containers"][0]["resources"] = {kind: {f"{IMPLICIT}{SHARE}": "1"}}
+    assert refused(guarded, of) == (
+        "a share of a GPU without a size — containers main — got"
+        " deviceclass.resource.kubernetes.io/gpu-memory.nvidia.com / allowed claims, which name"
+        " their memory — name a claim's template, or ask for a whole GPU by nvidia.com/gpu"
     )
 
 

@@ -12,6 +12,9 @@ from .quantities import MEBIBYTE, parse
 
 #: NVIDIA's driver for whole GPUs and shares of them, by its own name.
 DRIVER = "gpu.nvidia.com"
+#: Every device class is a resource of this name too, whether it declares one or not: on by default
+#: from Kubernetes 1.36 on.
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
 UNIT = "bedplate-dra-driver.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 SOCKET = "/var/lib/kubelet/plugins_registry/gpu.nvidia.com-reg.sock"

@@ -15,7 +15,7 @@ import pulumi
 
 from bedplate import cel
 from bedplate.cluster.manifest import token
-from bedplate.portable.dra import DRIVER
+from bedplate.portable.dra import DRIVER, IMPLICIT
 from bedplate.portable.message import problem
 from bedplate.stackrefs import MANAGED
 
@@ -205,10 +205,15 @@ def _keeps_limits() -> list[dict[str, Any]]:
         f" && {limits}[0].value == string({sizes}[0])"
     )
     wrong = f"{every}.filter(k, !({sizes}.size() == 0 ? {limits}.size() == 0 : {right}))"
+    # Of a share by its class' own resource the scheduler makes the claim, without any size.
+    unsized = " || ".join(
+        f"'{IMPLICIT}{SHARE}' in k.?resources.?{kind}.orValue({{}})"
+        for kind in ("limits", "requests")
+    )
     return _bound(
         "ValidatingAdmissionPolicy",
         "gpu-memory-limit",
-        "Refuses a pod that says a memory limit of its own, or has shares of different sizes.",
+        "Refuses a pod with a memory limit of its own, or with shares of different or no size.",
         {
             "matchConstraints": _rules("", "pods"),
             "variables": [
@@ -221,8 +226,19 @@ def _keeps_limits() -> list[dict[str, Any]]:
                     "expression": f"{every}.filter(k, {sizes}.exists(s, s != {sizes}[0]))"
                     ".map(k, k.name)",
                 },
+                {"name": "unsized", "expression": f"{every}.filter(k, {unsized}).map(k, k.name)"},
             ],
             "validations": [
+                {
+                    "expression": "variables.unsized.size() == 0",
+                    "messageExpression": cel.message(
+                        "a share of a GPU without a size",
+                        "containers {variables.unsized.join(', ')}",
+                        f"{IMPLICIT}{SHARE}",
+                        "claims, which name their memory",
+                        f"name a claim's template, or ask for a whole GPU by {EXTENDED_RESOURCE}",
+                    ),
+                },
                 {
                     "expression": "variables.mixed.size() == 0",
                     "messageExpression": cel.message(
