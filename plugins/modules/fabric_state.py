@@ -11,7 +11,7 @@ description:
 author: [The Bedplate authors]
 options:
   families:
-    description: Names of the packages that belong to it, without the driver branch.
+    description: Names of its packages that have the driver's version, without the driver branch.
     type: list
     elements: str
     required: true
@@ -28,6 +28,10 @@ options:
     type: list
     elements: str
     default: []
+  subnet_manager:
+    description: The program that has to run before Fabric Manager; empty where there is none.
+    type: str
+    default: ""
   change_joined:
     description: Whether a cluster node may be changed.
     type: bool
@@ -71,7 +75,8 @@ differing:
   type: list
   elements: str
 outdated:
-  description: Services that run since before their package was replaced.
+  description: Services that run since before their package was replaced, or without the subnet
+    manager that has to run first.
   returned: always
   type: list
   elements: str
@@ -94,6 +99,7 @@ def main() -> None:
             "packages": {"type": "dict", "default": {}},
             "driver_version": {"type": "str", "required": True},
             "services": {"type": "list", "elements": "str", "default": []},
+            "subnet_manager": {"type": "str", "default": ""},
             "change_joined": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -112,7 +118,11 @@ def main() -> None:
         system=os_release.name(host),
         foreign=now.foreign,
         differing=now.differing,
-        outdated=[name for name in wish["services"] if fabric.outdated(host, name, list(packages))],
+        outdated=[
+            name
+            for name in wish["services"]
+            if fabric.outdated(host, name, list(packages), wish["subnet_manager"])
+        ],
         superseded=now.superseded,
         pending=waits if keeps else [],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tests.properties import checker_sharing
@@ -53,7 +54,7 @@ def driver_packaged(view: View) -> Iterator[str]:
 
 
 def fabric_packaged(view: View) -> Iterator[str]:
-    """A host whose GPUs a fabric joins gets its packages, at the driver's very version."""
+    """A host whose GPUs a fabric joins gets all that it needs, at the driver's very version."""
     joined = [
         f"{model['model']} ({model['fabric']})"
         for model, count in view.gpus
@@ -62,6 +63,12 @@ def fabric_packaged(view: View) -> Iterator[str]:
     fabric, packages = view.pool.get("nvidia_fabric"), (view.fact or {}).get("fabric")
     if joined and not packages:
         yield f"no fabric packages for {', '.join(joined)}"
+    needed = view.facts.one("fabrics", fabric=fabric["kind"]) if fabric else None
+    for package in needed["packages"] if needed else ():
+        # Some sources append the driver's branch to the name.
+        named = re.compile(rf"{re.escape(package)}(-\d{{3}})?")
+        if not any(named.fullmatch(name) for name in packages or ()):
+            yield f"{fabric['kind']} without {package}"
     if bool(joined) != (fabric is not None):
         yield f"fabric for {joined}: {fabric}"
     if fabric and not any(f"({fabric['kind']})" in model for model in joined):

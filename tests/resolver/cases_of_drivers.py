@@ -86,6 +86,31 @@ DRIVERS = [
         },
     ),
     Case(
+        "fabric-packaged",
+        "subnet-manager",
+        one("b200", 8),
+        one("b200", 8, driver=driver("580", source="distro")),
+        {
+            f"{DRIVER}.source": "vendor-repo",
+            "pools.pool_a.nvidia_fabric.kind": "nvlink-5",
+            "pools.pool_a.nvidia_fabric.packages.nvlsm": "2025.10.11-1",
+        },
+    ),
+    Case(
+        "fabric-packaged",
+        "of-this-kind-only",
+        one("a100", 8, driver=driver("580", source="distro")),
+        one("b200", 8, driver=driver("580", source="distro")),
+        {f"{DRIVER}.source": "distro", "pools.pool_a.nvidia_fabric.kind": "nvswitch"},
+    ),
+    Case(
+        "fabric-packaged",
+        "not-for-a-few",
+        one("b200", 7, driver=driver("580", source="distro")),
+        one("b200", 8, driver=driver("580", source="distro")),
+        {"pools.pool_a.nvidia_fabric": None},
+    ),
+    Case(
         "secure-boot",
         "signed",
         one(host={"secure_boot": True}),

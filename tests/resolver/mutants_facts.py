@@ -30,6 +30,7 @@ SEEN_BY = {
     "cuda-toolkits": ("cuda-driver", "cuda-gpu"),
     "driver-branches": ("gpu-branch", "mps-clients", "rdma-path", "known-bad"),
     "driver-packages": ("fabric-packaged", "secure-boot", "kernel-headers", "driver-packaged"),
+    "fabrics": ("fabric-packaged",),
     "forward-compatibility": ("cuda-driver", "framework-driver"),
     "frameworks": ("framework-driver", "framework-gpu", "known-bad"),
     "gpu-models": ("gpu-known", "gpu-flavour", "gpu-qualified", "fabric-packaged", "cuda-driver",
@@ -116,9 +117,11 @@ def _changes(file: str, field: str, value: Any) -> Iterator[Any]:
         yield not value
     elif field in COUNTS and value is not None:
         yield from (value - 1, value + 1)
-    elif field in LISTS:
+    elif field in LISTS or (file == "fabrics" and field == "packages"):
         yield from ([other for other in value if other is not one] for one in value)
-    elif field in ("headers", "fabric", "cgroup_v1") and value is not None and file != "gpu-models":
+    elif value is not None and (
+        field in ("headers", "cgroup_v1") or (file, field) == ("driver-packages", "fabric")
+    ):
         yield None
     elif field == "end_of_life" and value is not None:
         read = date(2026, 11, 21)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from bedplate.portable import cuda, fabric
 from bedplate.portable.evidence import cuda as cuda_evidence
@@ -17,8 +19,8 @@ from bedplate.portable.host import Host, Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+ROLE = Path(__file__).parents[2] / "roles/nvidia_fabric/vars/main.yml"
 VERSION = "535.309.01"
 FAMILIES = ["nvidia-fabricmanager", "libnvidia-nscq"]
 SERVICE = "nvidia-fabricmanager.service"
@@ -156,6 +158,42 @@ def test_a_board_without_it_has_nothing_of_another_version(machine: Machine) -> 
         "fabric.foreign": "fail",
         "fabric.packages": "skipped",
     }
+
+
+def process(machine: Machine, pid: int, program: str, began: int) -> None:
+    """Have a process in /proc as the kernel writes it: the start is field 22 (proc(5))."""
+    rest = " ".join(["S", "1", *["0"] * 17, str(began), *["0"] * 30])
+    machine.write(f"/proc/{pid}/stat", f"{pid} ({program[:15]}) {rest}\n")
+
+
+def test_the_subnet_manager_has_to_run_before_fabric_manager(machine: Machine) -> None:
+    def found() -> tuple[str, bool]:
+        result = registered(machine, subnet_manager="nvlsm")["fabric.subnet_manager"]
+        again = fabric.outdated(machine.host, SERVICE, list(PACKAGES), "nvlsm")
+        return result, again
+
+    process(machine, 7, "sh (nvlsm) x", 1)
+    process(machine, 9, "nv-fabricmanager", 500)
+    assert found() == ("fail", True)
+    assert fabric.first(machine.host, "nvlsm") == "not running"
+    process(machine, 12, "nvlsm", 501)
+    assert found() == ("fail", True)
+    assert fabric.first(machine.host, "nvlsm") == "running, began after Fabric Manager"
+    process(machine, 12, "nvlsm", 499)
+    assert found() == ("pass", False)
+    assert "fabric.subnet_manager" not in registered(machine)
+
+
+def test_a_subnet_manager_that_nobody_asked_for_is_left_alone(machine: Machine) -> None:
+    """It has versions of its own: whoever installs it by hand breaks no driver."""
+    machine.packages["nvlsm"] = "2025.10.11-1"
+    families = yaml.safe_load(ROLE.read_text())["__nvidia_fabric_families"]
+    for wish in ({}, PACKAGES):
+        assert fabric.state(machine.host, families, wish, VERSION).foreign == []
+    asked = {**PACKAGES, "nvlsm": "2025.10.12-1"}
+    assert fabric.state(machine.host, families, asked, VERSION).differing == ["nvlsm"]
+    machine.packages["nvidia-imex"] = "550.1.1-1"
+    assert fabric.state(machine.host, families, {}, VERSION).foreign == ["nvidia-imex 550.1.1-1"]
 
 
 def test_what_another_branch_has_left_goes_and_is_not_foreign(machine: Machine) -> None:

@@ -7,6 +7,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from bedplate.errors import Problem
+from bedplate.portable.fabric import family
 from bedplate.versions import last, number
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ type Tables = Mapping[str, list[Fact[Any]]]
 #: File, its field, and the file and field that it names.
 REFERENCES = (
     ("gpu-models", "architecture", "architectures", "architecture"),
+    ("gpu-models", "fabric", "fabrics", "fabric"),
     ("driver-packages", "os", "systems", "os"),
     ("driver-packages", "branch", "driver-branches", "branch"),
     ("kernels", "os", "systems", "os"),
@@ -80,9 +82,6 @@ CARRIED_OUT = (
     ("cni", "components", "component"),
     ("addon", "addons", "addon"),
 )
-#: Companions of Fabric Manager that are no part of the driver's release (NVIDIA's repositories
-#: number the subnet manager of NVLink 5 by date).
-OWN_VERSIONS = {"nvlsm"}
 
 
 def fact_problem(what: str, file: str, key: str, got: str, allowed: str | None = None) -> Problem:
@@ -198,6 +197,7 @@ def _identifiers(tables: Tables) -> Iterator[Problem]:
 def _drivers(tables: Tables) -> Iterator[Problem]:
     published = {fact.value.branch: fact.value.flavours for fact in tables["driver-branches"]}
     kernels = {(fact.value.os, fact.value.kernel) for fact in tables["kernels"]}
+    own_versions = {name for fact in tables["fabrics"] for name in fact.value.own_versions}
     for fact in tables["driver-packages"]:
         value = fact.value
         if not value.version.startswith(f"{value.branch}."):
@@ -213,7 +213,7 @@ def _drivers(tables: Tables) -> Iterator[Problem]:
                 yield fact_problem(what, "driver-packages", fact.id, f"{kernel} of {value.os}")
         for package, version in sorted((value.fabric or {}).items()):
             # Fabric Manager refuses a driver of another version, to the last digit.
-            if package not in OWN_VERSIONS and not EPOCH.sub("", version).startswith(
+            if family(package) not in own_versions and not EPOCH.sub("", version).startswith(
                 f"{value.version}-"
             ):
                 what = "fabric package is not of the driver's version"

@@ -35,6 +35,18 @@ class GpuModel(Value):
     host_cpu: Literal["aarch64"] | None = None
 
 
+class Fabric(Value):
+    """What joins the GPUs of a host, and the packages that it cannot do without.
+
+    `packages` are names without the driver's branch. Those of `own_versions` do not carry the
+    driver's version.
+    """
+
+    fabric: Literal["nvswitch", "nvlink-5", "imex"]
+    packages: Annotated[list[str], Field(min_length=1)]
+    own_versions: list[str] = []
+
+
 class Architecture(Value):
     """What drives an architecture: branches, module flavours, CUDA, and how MPS limits it.
 

@@ -52,6 +52,7 @@ KINDS: dict[str, Kind] = {
         "driver", driver.DriverPackages, ("os", "source", "version", "flavour")
     ),
     "fabric-switches": Kind("switch", hardware.FabricSwitch, ("switch",)),
+    "fabrics": Kind("fabric", hardware.Fabric, ("fabric",)),
     "forward-compatibility": Kind("forward", driver.ForwardCompatibility, ("cuda",)),
     "framework-packages": Kind("package", published.FrameworkPackage, ("framework",)),
     "frameworks": Kind("framework", published.FrameworkBuild, ("framework", "version", "variant")),
@@ -98,6 +99,7 @@ class Catalogue:
     driver_branches: dict[str, Fact[driver.DriverBranch]]
     driver_packages: dict[str, Fact[driver.DriverPackages]]
     fabric_switches: dict[str, Fact[hardware.FabricSwitch]]
+    fabrics: dict[str, Fact[hardware.Fabric]]
     forward_compatibility: dict[str, Fact[driver.ForwardCompatibility]]
     framework_packages: dict[str, Fact[published.FrameworkPackage]]
     frameworks: dict[str, Fact[published.FrameworkBuild]]

@@ -11,6 +11,12 @@ from .host import Host
 
 _BRANCH = re.compile(r"-\d{3}$")
 _DEBIAN_FILES = "/var/lib/dpkg/info/{}.list"
+MANAGER = "nv-fabricmanager"
+FIRST = "running, began before Fabric Manager"
+#: The kernel keeps so many characters of a program's name.
+_COMM = 15
+#: The place of a process' start in ``/proc/PID/stat``, counted after the program's name (proc(5)).
+_STARTED = 19
 FIELDS = "fabric.state,fabric.status"
 
 
@@ -42,12 +48,12 @@ def upstream(version: str) -> str:
 def state(
     host: Host, families: Sequence[str], wish: Mapping[str, str], driver_version: str
 ) -> State:
-    """Read the packages of ``families``. Those that nobody asked for must not be of another
-    version than the driver: then the next start of theirs takes the GPUs down."""
+    """Read the requested packages and others of ``families``. Of those, what nobody asked for must
+    not be of another version than the driver: then its next start takes the GPUs down."""
     found = {
         package.name: package.version
         for package in discovery_packages.installed(host)
-        if family(package.name) in families
+        if package.name in wish or family(package.name) in families
     }
     wished = {family(name) for name in wish}
     others = {name: version for name, version in sorted(found.items()) if name not in wish}
@@ -72,10 +78,36 @@ def running(host: Host, service: str) -> str:
     return "{}, {}".format(active, _property(host, service, "UnitFileState") or "no such unit")
 
 
-def outdated(host: Host, service: str, packages: Sequence[str]) -> bool:
-    """Whether a running service began before its package was exchanged: a killed run's rest."""
+def began(host: Host, program: str) -> Optional[int]:
+    """When the oldest process of a program began, in clock ticks since the boot."""
+    found = []
+    for name in host.list("/proc"):
+        stat = host.read(f"/proc/{name}/stat") if name.isdigit() else None
+        # The name is in brackets, and may have brackets and spaces of its own.
+        before, _, after = (stat or "").rpartition(")")
+        if before.partition("(")[2] == program[:_COMM]:
+            found.append(int(after.split()[_STARTED]))
+    return min(found, default=None)
+
+
+def first(host: Host, subnet_manager: str) -> str:
+    """Tell whether the subnet manager runs, and began before Fabric Manager."""
+    mine, its = began(host, subnet_manager), began(host, MANAGER)
+    if mine is None:
+        return "not running"
+    return FIRST if its is None or mine <= its else "running, began after Fabric Manager"
+
+
+def outdated(host: Host, service: str, packages: Sequence[str], subnet_manager: str = "") -> bool:
+    """Whether a running service has to start again.
+
+    It began before its package was exchanged, as after a killed run, or without the subnet manager
+    that its unit starts first.
+    """
     if _property(host, service, "MainPID") in ("", "0"):
         return False
+    if subnet_manager and first(host, subnet_manager) != FIRST:
+        return True
     # In microseconds since the boot: older versions of systemd write no other time for programs.
     since_boot = _property(host, service, "ExecMainStartTimestampMonotonic")
     if not since_boot.isdigit():

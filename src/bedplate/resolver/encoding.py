@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bedplate.portable.fabric import family
 from bedplate.resolver.candidates import SHARED
 from bedplate.resolver.subjects import is_node
 from bedplate.resolver.terms import Facts, Name, Term, name
@@ -169,6 +170,11 @@ class Encoding:
             facts.add("qualified_from", key, number(board.driver_from))
         if board.fabric_from is not None:
             facts.add("fabric_from", key, board.fabric_from)
+        if board.fabric is not None:
+            joined_by = self.catalogue.fabrics[board.fabric]
+            facts.add("joined_by", key, joined_by.id)
+            for package in joined_by.value.packages:
+                facts.add("fabric_needs", joined_by.id, package)
         if board.market == "data-centre":
             facts.add("data_centre", key)
         for geometry in self.catalogue.mig_geometries.values():
@@ -194,8 +200,8 @@ class Encoding:
         facts.add("source", key, name(driver.source))
         facts.add("packaged", key, self.catalogue.systems[driver.os].id)
         facts.add("driver_cuda", key, number(branch.cuda))
-        if driver.fabric is not None:
-            facts.add("fabric", key)
+        for package in driver.fabric or ():
+            facts.add("fabric", key, family(package))
         if driver.signed:
             facts.add("signed", key)
         for kernel in driver.kernels:

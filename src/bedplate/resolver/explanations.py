@@ -43,7 +43,7 @@ WHAT = {
     "driver-packaged": "no package brings such a driver",
     "endpoint-address": "endpoint is no address that control planes can share",
     "endpoint-is-host": "endpoint is a host outside of the control plane",
-    "fabric-packaged": "no Fabric Manager at the driver's version",
+    "fabric-packaged": "no package at the driver's version for what the GPUs' fabric needs",
     "framework-driver": "driver is too old for this framework's CUDA",
     "framework-gpu": "framework was not compiled for the GPU",
     "framework-known": "unknown framework",
@@ -214,6 +214,9 @@ def explained(conflict: Conflict, candidates: Candidates) -> Problem:
         models = [other.model.value.model for other in conflict.wishes if other.model is not None]
         shapes = [shapes_of(model, candidates.catalogue).values() for model in models]
         facts = [shape for some in shapes for shape in some] or facts
+    elif conflict.rule == "fabric-packaged" and facts:
+        needs = dict.fromkeys(name for fact in facts for name in fact.value.packages)
+        got += f", whose fabric needs {', '.join(needs)}"
     sources = dict.fromkeys(fact.source.url for fact in facts)
     shown = _short(conflict.allowed) or conflict.instead or "nothing next to the others"
     if wish.kind == "sharing" and shown == "none":

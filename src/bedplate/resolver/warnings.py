@@ -179,6 +179,8 @@ def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
         model = catalogue.gpu_models[gpu.model]
         yield model.id
         yield catalogue.architectures[model.value.architecture].id
+    if pool.nvidia_fabric is not None:
+        yield catalogue.fabrics[pool.nvidia_fabric.kind].id
     if pool.accelerator is not None:
         yield catalogue.accelerators[pool.accelerator.model].id
     models = {gpu.model for gpu in pool.gpu}

@@ -12,6 +12,10 @@ from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
 
 _ABSENT = ("[N/A]", "N/A", "[Not Supported]", "")
+RESTART = (
+    "Run 'systemctl restart nvidia-fabricmanager' on the host, whose unit starts both. Then "
+    "see 'journalctl -u nvidia-fabricmanager' and /var/log/nvlsm.log."
+)
 LOG = "See 'journalctl -u nvidia-fabricmanager' on the host, and run bedplate.gpu.site again."
 
 
@@ -54,6 +58,10 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     what = "the fabric's services run, now and after a boot"
     wished = dict.fromkeys(services, "active, enabled")
     to.checks.append(check("fabric.services", what, wished, working, LOG))
+    if subnet_manager := str(given.get("subnet_manager", "")):
+        what = "the subnet manager runs, and began before Fabric Manager"
+        now_ = fabric.first(host, subnet_manager)
+        to.checks.append(check("fabric.subnet_manager", what, fabric.FIRST, now_, RESTART))
     _registered(host, to)
 
 
