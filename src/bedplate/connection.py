@@ -57,8 +57,9 @@ class Connection(BaseModel):
     """How a host is reached over SSH. A user other than root becomes root by sudo.
 
     `jump` are the hops ahead of the host, the first one first. `keys` are files of private keys,
-    `config` is SSH's configuration instead of the user's own; relative paths start at the site's
-    directory. Passwords are no part of it.
+    `config` is SSH's configuration instead of the user's own, and `options` are lines of such a
+    configuration that come before it; relative paths start at the site's directory. Passwords are
+    no part of it.
     """
 
     model_config = ConfigDict(
@@ -77,6 +78,7 @@ class Connection(BaseModel):
     jump: Strings = ()
     keys: Strings = ()
     config: str | None = None
+    options: Strings = ()
 
     @property
     def hops(self) -> tuple[Hop, ...]:

@@ -18,6 +18,7 @@ JUMP = {
     "jump": ("me@bastion:2222", "[fd00::1]"),
     "keys": ("keys/lab", "~/.ssh/lab"),
     "config": "../ssh.cfg",
+    "options": ("HostKeyAlias gpu", "UserKnownHostsFile ../known 'b c'"),
 }
 
 

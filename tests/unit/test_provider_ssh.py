@@ -107,8 +107,8 @@ async def test_wrong_key_is_refused(served: Any, tmp_path: Path) -> None:
         await SshTransport(tmp_path / "other", known).run(host, ["id"], stdin="", seconds=60)
     assert str(caught.value) == (
         f"h refuses the login — root@127.0.0.1:{host.port} — got Permission denied for user root "
-        "on host 127.0.0.1 / allowed public key authentication — set bedplate:privateKey, or load "
-        "the key into your SSH agent"
+        "on host 127.0.0.1 / allowed public key authentication, or the site's ansible_password — "
+        "set bedplate:privateKey, or load the key into your SSH agent"
     )
 
 

@@ -190,6 +190,57 @@ def reached(folder: Path, name: str = "gpu-b") -> dict[str, Any]:
         ),
         pytest.param(
             OLD,
+            "ansible_ssh_common_args: -o UserKnownHostsFile=./known_hosts -o HostKeyAlias=gpu\n",
+            "",
+            {},
+            {"options": ("HostKeyAlias gpu", "UserKnownHostsFile ../known_hosts")},
+            id="known-by-another-name",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_ssh_common_args: >-\n  -o UserKnownHostsFile={{ inventory_dir }}/a -c "
+            "aes256-ctr -o CertificateFile=~/.ssh/lab-cert.pub -o 'MACs +hmac-sha1' -o Ciphers=x\n",
+            "[ssh_connection]\nssh_args = -C -o ControlMaster=auto -o ServerAliveInterval=30\n",
+            {"ANSIBLE_SSH_EXTRA_ARGS": "-4 -o StrictHostKeyChecking=accept-new"},
+            {
+                "options": (
+                    "AddressFamily inet",
+                    "CertificateFile '~/.ssh/lab-cert.pub'",
+                    "Ciphers aes256-ctr",
+                    "MACs +hmac-sha1",
+                    "UserKnownHostsFile a",
+                )
+            },
+            id="options-of-each-source",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_ssh_common_args: >-\n"
+            "  -o UserKnownHostsFile={{ inventory_dir }}/.bedplate/ssh/known_hosts\n",
+            "",
+            {},
+            {},
+            id="the-sites-own-known-hosts",
+        ),
+        pytest.param(
+            OLD,
+            "ansible_port: 2201\nansible_user: ops\nansible_become: true\n"
+            "ansible_ssh_args: -p 2202 -l root\nansible_ssh_extra_args: -p 2203\n",
+            "",
+            {},
+            {"port": 2202},
+            id="ansible-writes-ssh_args-first",
+        ),
+        pytest.param(
+            OLD,
+            'ansible_user: ops\nansible_become: true\nansible_ssh_pass: "{{ nowhere }}"\n',
+            "",
+            {},
+            {"user": "ops"},
+            id="nor-is-that-of-ssh",
+        ),
+        pytest.param(
+            OLD,
             "ansible_user: ops\nansible_become: true\nansible_become_method: sudo\n"
             "ansible_become_password: \"{{ lookup('file', '/nowhere/secret') }}\"\n",
             "",
@@ -297,6 +348,97 @@ def test_hosts_are_reached_as_ansible_reaches_them(
             ),
         ),
         (
+            "gpu-b: {ansible_ssh_common_args: -o StrictHostKeyChecking=no}",
+            (
+                "{}: host keys are not checked — ansible_ssh_common_args — got "
+                "StrictHostKeyChecking no / allowed yes, ask or accept-new: Pulumi checks host "
+                "keys — write accept-new, or remove it and have the hosts' keys in known_hosts"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_host_key_checking: false}",
+            (
+                "site/hosts.yml:14:13: host keys are not checked — ansible_host_key_checking — "
+                "got False / allowed true: Pulumi checks host keys — remove it and have the "
+                "hosts' keys in known_hosts, or take those of the first connection: "
+                "ansible_ssh_common_args: -o StrictHostKeyChecking=accept-new"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_args: -o HostName=192.0.2.7}",
+            (
+                "{}: address in an option of ssh — ansible_ssh_args — got HostName 192.0.2.7 / "
+                "allowed ansible_host, which Pulumi reads too — write ansible_host: 192.0.2.7, "
+                "and remove it"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_extra_args: -o UserKnownHostsFile=/dev/null}",
+            (
+                "{}: host keys are not kept — ansible_ssh_extra_args — got UserKnownHostsFile "
+                "/dev/null / allowed a file of known hosts: Pulumi checks host keys — remove it, "
+                "and have the hosts' keys in known_hosts"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_extra_args: -o KnownHostsCommand=/bin/keys}",
+            (
+                "{}: option of ssh that Pulumi cannot follow — ansible_ssh_extra_args — got "
+                "KnownHostsCommand /bin/keys / allowed options that both Ansible and Pulumi "
+                "follow — remove it; docs/upgrade.md, Reaching the hosts, lists the options"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_extra_args: -o Ciphers=rot13}",
+            (
+                "{}: value that Pulumi cannot use — ansible_ssh_extra_args — got Ciphers rot13: "
+                "asyncssh has none of them / allowed a value that both OpenSSH and asyncssh have "
+                "— correct Ciphers"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_extra_args: -o UserKnownHostsFile=keys/%h}",
+            (
+                "{}: value that ssh would fill in — ansible_ssh_extra_args — got "
+                "UserKnownHostsFile keys/%h / allowed a value without % and $ — write it in full:"
+                " Ansible fills in {{ inventory_hostname }}"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_args: \"-o ProxyCommand='ssh -o HostKeyAlias=b -W %h:%p b'\"}",
+            (
+                "{}: option of ssh for a bastion that Pulumi cannot follow — "
+                "ansible_ssh_args — got HostKeyAlias b / allowed the same option for the "
+                "host itself, or SSH's configuration — put it into ~/.ssh/config, or the file of "
+                "-F, under the bastion's name"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_common_args: 10.0.0.9}",
+            (
+                "{}: arguments cannot be read — ansible_ssh_common_args — got 10.0.0.9 stands "
+                "where ssh has its host / allowed arguments of ssh — correct them"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_executable: /usr/local/bin/ssh-wrapper}",
+            (
+                "{}: option of Ansible's connection that Pulumi cannot follow — "
+                "ansible_ssh_executable — got /usr/local/bin/ssh-wrapper / allowed ssh itself: "
+                "Pulumi runs no program to connect — remove it; what it adds to ssh belongs into "
+                "ansible_ssh_common_args or ~/.ssh/config"
+            ),
+        ),
+        (
+            "gpu-b: {ansible_ssh_private_key: SECRET}",
+            (
+                "{}: option of Ansible's connection that Pulumi cannot follow — "
+                "ansible_ssh_private_key — got a private key / allowed "
+                "ansible_ssh_private_key_file, or a key in SSH's agent — write the key to a file,"
+                " and set ansible_ssh_private_key_file"
+            ),
+        ),
+        (
             "gpu_B2: {ansible_host: 10.0.0.1}",
             (
                 "site/hosts.yml:14:13: no name for a node — got gpu_B2 / allowed a node name of "
@@ -367,7 +509,10 @@ def test_a_user_who_does_not_become_root_is_warned_of(tmp_path: Path) -> None:
         ("-C -o ControlMaster=auto -o ControlPersist=60s", Arguments()),
         ("-l me -p 33 -ia -i b -o Port=44", Arguments("me", "33", keys=("a", "b"))),
         ("-o 'ProxyJump b' -J other", Arguments(jump=(Hop("b"),))),
-        ("-4tJ ssh://u@b:22/", Arguments(jump=(Hop("b", "u", 22),))),
+        (
+            "-4tJ ssh://u@b:22/",
+            Arguments(jump=(Hop("b", "u", 22),), options=(("AddressFamily", "inet"),)),
+        ),
         ("-o ProxyCommand=none -J b", Arguments(jump=())),
         (
             "-o ProxyCommand='exec ssh -q -p 2222 -l u -F cfg bastion nc %h %p'",

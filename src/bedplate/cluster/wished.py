@@ -86,4 +86,6 @@ def _machine(lock: Lock, name: str) -> MachineArgs:
         machine["keys"] = list(connection.keys)
     if connection.config is not None:
         machine["config"] = connection.config
+    if connection.options:
+        machine["options"] = list(connection.options)
     return machine

@@ -230,6 +230,7 @@ class Host(Part):
     jump: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     config: str | None = None
+    options: tuple[str, ...] = ()
     pool: str | None
     groups: list[str]
     guests: dict[str, Guest] = {}
@@ -245,6 +246,7 @@ class Host(Part):
             jump=self.jump,
             keys=self.keys,
             config=self.config,
+            options=self.options,
         )
 
 

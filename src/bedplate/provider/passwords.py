@@ -1,4 +1,4 @@
-"""sudo's passwords, from the site at the moment they are asked for: they are in no state.
+"""Passwords of sudo and of SSH, from the site at the moment they are asked for: in no state.
 
 Reading a site is Ansible's work, in a process of its own: with the ansible.cfg that is nearest
 above the site, since Pulumi runs elsewhere, unless ANSIBLE_CONFIG names another.
@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bedplate.provider.errors import ProviderError, message
 
@@ -24,10 +24,13 @@ SECONDS = 300
 
 
 class Passwords:
-    """The passwords of a site's hosts; the site is read once, when the first one is needed."""
+    """The passwords of a site's hosts; the site is read once, when the first one is needed.
 
-    def __init__(self, site: Path) -> None:
-        self._site = site
+    `kind` is whose they are: `sudo` or `login`.
+    """
+
+    def __init__(self, site: Path, kind: Literal["sudo", "login"]) -> None:
+        self._site, self._kind = site, kind
         self._reading: asyncio.Task[dict[str, Any]] | None = None
 
     async def of(self, name: str) -> str | None:
@@ -47,8 +50,9 @@ class Passwords:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "bedplate.site.become",
+            "bedplate.site.passwords",
             str(self._site),
+            self._kind,
             cwd=home,
             env=os.environ | {"PYTHONSAFEPATH": "1"},
             stdin=asyncio.subprocess.DEVNULL,
@@ -73,7 +77,7 @@ class Passwords:
     def _unread(self, got: str) -> ProviderError:
         return ProviderError(
             message(
-                "sudo's password cannot be read",
+                ("sudo's" if self._kind == "sudo" else "SSH's") + " password cannot be read",
                 str(self._site),
                 got,
                 "a site that `bedplate plan` can read, with its vault password",

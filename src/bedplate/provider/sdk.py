@@ -17,13 +17,15 @@ class MachineArgs(TypedDict):
     port: NotRequired[pulumi.Input[int]]
     """Port of SSH; 22 by default."""
     user: NotRequired[pulumi.Input[str]]
-    """User who is root or becomes root by sudo; root by default. The site has sudo's password."""
+    """User who is root or becomes root by sudo; root by default. The site has the passwords."""
     jump: NotRequired[pulumi.Input[list[str]]]
     """Hosts to go through, as USER@HOST:PORT, the first one first."""
     keys: NotRequired[pulumi.Input[list[str]]]
     """Files of private keys for the host and those to go through; relative to the site."""
     config: NotRequired[pulumi.Input[str]]
     """SSH's configuration instead of the user's own; relative to the site."""
+    options: NotRequired[pulumi.Input[list[str]]]
+    """Lines of SSH's configuration that come before it, such as `HostKeyAlias gpu-1`."""
 
 
 class ControlPlaneArgs(TypedDict):

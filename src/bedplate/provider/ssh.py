@@ -13,6 +13,7 @@ import asyncssh
 
 from bedplate.provider import sudo
 from bedplate.provider.errors import ProviderError, UnreachableError, message
+from bedplate.provider.openssh import Options
 from bedplate.provider.passwords import Passwords
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ CONNECT_SECONDS = 20.0
 # sshd's MaxSessions is 10 by default, and it counts a session for a moment after its end.
 SESSIONS = 6
 AGAIN_SECONDS = 0.2
+# What sshd says as it ends a connection that tried more than its MaxAuthTries.
+TOO_MANY = "authentication failures"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,14 @@ class Completed:
     status: int
     output: str
     errors: str
+
+
+class LoginRefusedError(UnreachableError):
+    """A host that answers and lets nobody in; `reason` is SSH's own word."""
+
+    def __init__(self, said: str, reason: str) -> None:
+        super().__init__(said)
+        self.reason = reason
 
 
 class Transport(Protocol):
@@ -53,7 +64,7 @@ class Transport(Protocol):
 class SshTransport:
     """asyncssh, with the user's own agent, configuration and known hosts unless told otherwise.
 
-    Relative paths of keys start at the site, which also has the passwords of sudo.
+    Relative paths of keys start at the site, which also has the passwords of SSH and of sudo.
     """
 
     def __init__(
@@ -63,8 +74,10 @@ class SshTransport:
         site: Path | None = None,
     ) -> None:
         self._private_key, self._known_hosts = private_key, known_hosts
-        self._site = site or Path()
-        self._passwords = Passwords(site) if site else None
+        self._openssh = Options(site or Path(), known_hosts)
+        self._passwords = Passwords(site, "sudo") if site else None
+        self._logins = Passwords(site, "login") if site else None
+        self._denied: dict[Connection, str] = {}
         self._connections: dict[object, asyncio.Task[asyncssh.SSHClientConnection]] = {}
         self._sessions: dict[Connection, asyncio.Semaphore] = {}
         self._becoming_root: dict[Connection, asyncio.Lock] = {}
@@ -115,6 +128,7 @@ class SshTransport:
             else:
                 opening.cancel()
         self._connections.clear()
+        self._openssh.close()
 
     async def _run(
         self,
@@ -169,7 +183,10 @@ class SshTransport:
         return await asyncio.shield(opening)
 
     async def _connect(self, host: Connection) -> asyncssh.SSHClientConnection:
-        options = self._options(host)
+        if host in self._denied:
+            # Asking again would not help, and might lock the account.
+            raise UnreachableError(self._denied[host])
+        options = self._options()
         if keys := self._keys(host):
             options["client_keys"] = keys
         if host.jump:
@@ -179,13 +196,31 @@ class SshTransport:
             "start the host or correct its address; if it is gone permanently, set "
             "BEDPLATE_FORCE=true to forget it"
         )
-        return await self._open(host.name, str(host), gone, host.address, options)
+
+        async def opened(password: str | None = None) -> asyncssh.SSHClientConnection:
+            more = self._openssh.configuration(host, password=password is not None)
+            given = options | more | {"password": password}
+            return await self._open(host.name, str(host), gone, host.address, given, host)
+
+        try:
+            return await opened()
+        except LoginRefusedError:
+            # Only now: where a key lets in, no password is read, and none leaves this machine.
+            password = await self._logins.of(host.name) if self._logins else None
+            if password is None:
+                raise
+        try:
+            return await opened(password)
+        except LoginRefusedError as error:
+            self._denied[host] = _wrong_password(host, error.reason)
+            raise UnreachableError(self._denied[host]) from error
 
     async def _hop(self, host: Connection, count: int) -> asyncssh.SSHClientConnection:
         """Return the connection to the last of a host's first hops: hosts behind it share it."""
 
         async def connect() -> asyncssh.SSHClientConnection:
-            hop, options = host.hops[count - 1], self._options(host)
+            hop = host.hops[count - 1]
+            options = self._options() | self._openssh.of_bastions(host)
             named = {"port": hop.port, "username": hop.user}
             options |= {name: value for name, value in named.items() if value is not None}
             if keys := self._keys(host):
@@ -198,26 +233,23 @@ class SshTransport:
             if count > 1:
                 options["tunnel"] = await self._hop(host, count - 1)
             fix = "start the bastion, or correct it in the inventory or in ~/.ssh/config"
-            return await self._open(f"bastion {hop.host}", str(hop), fix, hop.host, options)
+            name = f"bastion {hop.host}"
+            return await self._open(name, str(hop), fix, hop.host, options, host, bastion=True)
 
-        return await self._shared((host.jump[:count], host.keys, host.config), connect)
+        key = (host.jump[:count], host.keys, host.config, host.options)
+        return await self._shared(key, connect)
 
-    def _options(self, host: Connection) -> dict[str, Any]:
-        options: dict[str, Any] = {
+    def _options(self) -> dict[str, Any]:
+        return {
             "connect_timeout": CONNECT_SECONDS,
             "keepalive_interval": 15,
             # The agent has the key of a file with a passphrase, as for Ansible.
             "ignore_encrypted": True,
         }
-        if self._known_hosts is not None:
-            options["known_hosts"] = str(self._known_hosts)
-        if host.config is not None:
-            options["config"] = [str(self._path(host.config))]
-        return options
 
     def _keys(self, host: Connection) -> list[str]:
         """Return the key files that are there. Raises UnreachableError if none of several is."""
-        named = [self._path(text) for text in host.keys]
+        named = [self._openssh.path(text) for text in host.keys]
         if self._private_key is not None:
             named.append(self._private_key)
         found = [str(path) for path in named if path.is_file()]
@@ -233,17 +265,25 @@ class SshTransport:
             )
         return found
 
-    def _path(self, text: str) -> Path:
-        return self._site / Path(text).expanduser()
-
     async def _open(
-        self, name: str, where: str, gone: str, address: str, options: dict[str, Any]
+        self,
+        name: str,
+        where: str,
+        gone: str,
+        address: str,
+        options: dict[str, Any],
+        host: Connection,
+        *,
+        bastion: bool = False,
     ) -> asyncssh.SSHClientConnection:
+        if not bastion and (missing := self._openssh.missing(host)):
+            raise _no_certificate(name, where, missing)
         try:
             found = asyncssh.SSHClientConnectionOptions(host=address, **options)
-            if found.known_hosts is None:
+            known = self._openssh.known_hosts(host, found, bastion=bastion)
+            if known is None:
                 raise _unchecked(name, where)
-            return await asyncssh.connect(address, **options)
+            return await asyncssh.connect(address, known_hosts=known, **options)
         except asyncssh.HostKeyNotVerifiable as error:
             raise UnreachableError(
                 message(
@@ -254,28 +294,55 @@ class SshTransport:
                     "compare the host's key with its console, then add it there",
                 )
             ) from error
-        except asyncssh.PermissionDenied as error:
-            raise UnreachableError(
+        except (asyncssh.PermissionDenied, asyncssh.ProtocolError) as error:
+            # The second is a server's that counts the keys of an agent: "Too many …".
+            if TOO_MANY not in error.reason and not isinstance(error, asyncssh.PermissionDenied):
+                raise _unreached(name, where, error, gone) from error
+            raise LoginRefusedError(
                 message(
                     f"{name} refuses the login",
                     where,
                     error.reason,
-                    "public key authentication",
+                    "public key authentication"
+                    + ("" if bastion else ", or the site's ansible_password"),
                     "set bedplate:privateKey, or load the key into your SSH agent",
-                )
+                ),
+                error.reason,
             ) from error
         except ValueError as error:
             raise _unusable(name, where, error, options) from error
         except (asyncssh.Error, OSError, TimeoutError) as error:
-            raise UnreachableError(
-                message(
-                    f"{name} cannot be reached",
-                    where,
-                    str(error) or type(error).__name__,
-                    "an answer over SSH",
-                    gone,
-                )
-            ) from error
+            raise _unreached(name, where, error, gone) from error
+
+
+def _unreached(name: str, where: str, error: Exception, gone: str) -> UnreachableError:
+    got = str(error) or type(error).__name__
+    return UnreachableError(
+        message(f"{name} cannot be reached", where, got, "an answer over SSH", gone)
+    )
+
+
+def _wrong_password(host: Connection, reason: str) -> str:
+    """Return what it means that a host refuses keys and the site's password."""
+    return message(
+        f"{host.name} refuses the password",
+        str(host),
+        reason,
+        f"{host.user}'s password there, or a key",
+        "correct ansible_password of this host",
+    )
+
+
+def _no_certificate(name: str, where: str, missing: Sequence[str]) -> UnreachableError:
+    return UnreachableError(
+        message(
+            f"certificate for {name} is not there",
+            where,
+            f"no file {', '.join(missing)}",
+            "a certificate of the key",
+            "put it there, or correct CertificateFile in ansible_ssh_common_args",
+        )
+    )
 
 
 def _unchecked(name: str, where: str) -> UnreachableError:

@@ -6,13 +6,14 @@ import ipaddress
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from bedplate import ssh_options
 from bedplate.connection import NODE_NAME, NODE_NAME_IS, SSH_PORT, Connection, Hop
 from bedplate.errors import Problem
 from bedplate.site import ssh_arguments
@@ -33,6 +34,28 @@ PLUGINS = frozenset({"ssh", "ansible.builtin.ssh", "ansible.legacy.ssh"})
 SUDO = frozenset({"sudo", "ansible.builtin.sudo", "ansible.legacy.sudo"})
 #: The key that Pulumi's provider takes without being told, from the site's directory.
 OWN_KEY = ".bedplate/ssh/id_ed25519"
+#: The host keys that it takes likewise.
+OWN_HOSTS = ".bedplate/ssh/known_hosts"
+#: Options that hold several files.
+SEVERAL = frozenset({"GlobalKnownHostsFile", "UserKnownHostsFile"})
+#: Options of Ansible's plugin for which the provider has no counterpart: what is allowed, the fix.
+_ANSIBLES_ALONE = (
+    (
+        "ssh_executable",
+        "ssh itself: Pulumi runs no program to connect",
+        "remove it; what it adds to ssh belongs into ansible_ssh_common_args or ~/.ssh/config",
+    ),
+    (
+        "pkcs11_provider",
+        "key files and SSH's agent",
+        "remove it, and load the token's key into your SSH agent: ssh-add -s",
+    ),
+    (
+        "private_key",
+        "ansible_ssh_private_key_file, or a key in SSH's agent",
+        "write the key to a file, and set ansible_ssh_private_key_file",
+    ),
+)
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[^\]\s]+\]|[^\s:]+)(?::(?P<port>\d+))?")
 
@@ -80,12 +103,14 @@ def reached(raw: RawHost, site: Path) -> tuple[Reached | None, list[Problem]]:
     arguments, problems = _arguments(host, node=node)
     address, wrong = _address(host)
     problems += wrong
-    user = raw.reach["remote_user"].value or arguments.user or "root"
-    port, wrong = _port(host, arguments.port)
+    first_user, first_port = arguments.first
+    user = first_user or raw.reach["remote_user"].value or arguments.user or "root"
+    port, wrong = _port(host, first_port, arguments.port)
     problems += wrong
     become = boolean(raw.reach.become.value, strict=False)
     if node:
         problems += [*_name(host), *_plugin(host), *_become(host, str(user), become=become)]
+        problems += _others(host)
     if problems:
         return None, problems
     keys = [str(key)] if (key := raw.reach["private_key_file"].value) else []
@@ -100,15 +125,20 @@ def reached(raw: RawHost, site: Path) -> tuple[Reached | None, list[Problem]]:
         jump=tuple(str(_known(hop, str(user))) for hop in arguments.jump or ()),
         keys=tuple(one for one in dict.fromkeys(written) if one != OWN_KEY),
         config=_path(site, arguments.config) if arguments.config else None,
+        options=_options(site, arguments),
     )
     return Reached(connection, root=become or user == "root"), []
 
 
+#: Ansible's own options of ssh that hold arguments, in the order in which it hands them over.
+_ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
+
+
 def _arguments(host: _Host, *, node: bool) -> tuple[ssh_arguments.Arguments, list[Problem]]:
     """Return what the arguments of ssh say, in the order in which Ansible hands them over."""
-    options = [host.raw.reach[n] for n in ("ssh_args", "ssh_common_args", "ssh_extra_args")]
-    words: tuple[str, ...] = ()
-    for option in options:
+    options = {name: host.raw.reach[name] for name in _ARGUMENTS}
+    words: dict[str, tuple[str, ...]] = {}
+    for name, option in options.items():
         try:
             these = _split(str(option.value or ""))
             _read(these)
@@ -121,16 +151,27 @@ def _arguments(host: _Host, *, node: bool) -> tuple[ssh_arguments.Arguments, lis
                     "Ansible and Pulumi read it"
                 )
                 return ssh_arguments.Arguments(), [
-                    host.problem(option, "ssh_args", what, error, allowed, fix)
+                    host.problem(option, name, what, error, allowed, fix)
                 ]
         except ValueError as error:
             allowed, fix = "arguments of ssh", "correct them"
             return ssh_arguments.Arguments(), [
-                host.problem(option, "ssh_args", "arguments cannot be read", error, allowed, fix)
+                host.problem(option, name, "arguments cannot be read", error, allowed, fix)
             ]
         else:
-            words += these
-    return _read(words), []
+            words[name] = these
+    found = _read(tuple(word for these in words.values() for word in these))
+    problems = []
+    for one in found.refused if node else ():
+        guilty = [name for name, these in words.items() if one in _read(these).refused]
+        name = (guilty or list(words))[0]
+        said = host.problem(options[name], name, one.what, one.got, one.allowed, one.fix)
+        problems.append(said)
+    if not node or problems:
+        return found, problems
+    # What comes first on ssh's command line wins: Ansible puts port and user after ssh_args.
+    first = _read(words.get("ssh_args", ()))
+    return replace(found, first=(first.user, first.port)), []
 
 
 @cache
@@ -172,9 +213,9 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _port(host: _Host, argued: str | None) -> tuple[int, list[Problem]]:
+def _port(host: _Host, first: str | None, last: str | None) -> tuple[int, list[Problem]]:
     option = host.raw.reach["port"]
-    value = option.value if option.value is not None else argued
+    value = next((one for one in (first, option.value, last) if one is not None), None)
     if value is None:
         return SSH_PORT, []
     try:
@@ -206,6 +247,43 @@ def _plugin(host: _Host) -> list[Problem]:
     return [host.problem(option, "transport", what, option.value, allowed, fix)]
 
 
+def _others(host: _Host) -> list[Problem]:
+    """Return what is wrong with options of Ansible's plugin that the provider cannot follow."""
+    found, reach = [], host.raw.reach
+    if not boolean((checking := reach["host_key_checking"]).value, strict=False):
+        found.append(
+            host.problem(
+                checking,
+                "host_key_checking",
+                "host keys are not checked",
+                checking.value,
+                "true: Pulumi checks host keys",
+                "remove it and have the hosts' keys in known_hosts, or take those of the first "
+                "connection: ansible_ssh_common_args: -o StrictHostKeyChecking=accept-new",
+            )
+        )
+    for name, allowed, fix in _ANSIBLES_ALONE:
+        option = reach[name]
+        if not option.value or PurePath(str(option.value)).name == "ssh":
+            continue
+        got = "a private key" if name == "private_key" else option.value
+        what = "option of Ansible's connection that Pulumi cannot follow"
+        found.append(host.problem(option, name, what, got, allowed, fix))
+    return found
+
+
+def _options(site: Path, arguments: ssh_arguments.Arguments) -> tuple[str, ...]:
+    """Return the options for the provider, as lines of SSH's configuration."""
+    lines = []
+    for name, value in sorted(arguments.options, key=lambda option: option[0]):
+        values = shlex.split(value) if name in SEVERAL else [value]
+        if name in ssh_arguments.FILES:
+            values = [_path(site, one) for one in values]
+        if (name, values) != ("UserKnownHostsFile", [OWN_HOSTS]):
+            lines.append(ssh_options.line(name, values))
+    return tuple(lines)
+
+
 def _become(host: _Host, user: str, *, become: bool) -> list[Problem]:
     reach, problems = host.raw.reach, []
     if become and (whom := reach["become_user"]).value not in {None, "root"}:
@@ -230,7 +308,7 @@ def _path(site: Path, text: str) -> str:
 
     What Ansible takes from the folder that it runs in is named from the site too.
     """
-    if text.startswith("~"):
+    if text.startswith("~") or text == "none":
         return text
     absolute, home = Path.cwd() / text, site.resolve()
     if Path(text).is_absolute() and not absolute.is_relative_to(home):

@@ -328,17 +328,17 @@ def _encrypted(value: object) -> Iterator[EncryptedString]:
             yield from _encrypted(one)
 
 
-def passwords(site: Path) -> tuple[dict[str, str], str | None]:
-    """Return sudo's password of each host that has one, and what any other host would have.
+def passwords(site: Path, kind: str) -> tuple[dict[str, str], str | None]:
+    """Return the password of each host that has one, and what any other host would have.
 
-    Raises SiteError if one cannot be evaluated.
+    `kind` is `sudo` or `login`. Raises SiteError if one cannot be evaluated.
     """
     with waiting.limited(site):
         opened = _open(site)
         names = sorted(opened.inventory.hosts)
-        found = _each(site, opened, opened.reader.password)
+        found = _each(site, opened, lambda host: opened.reader.password(host, kind))
         other = Host("no host of the site")
         other.add_group(opened.inventory.groups["all"])
-        others = opened.reader.password(other)
+        others = opened.reader.password(other, kind)
     known = {str(name): one for name, one in zip(names, found, strict=True) if one is not None}
     return known, others

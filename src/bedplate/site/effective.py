@@ -134,13 +134,13 @@ class Reader:
             Places(wishes.places, home, places),
         )
 
-    def password(self, host: Host) -> str | None:
-        """Return sudo's password on a host. Raises SiteError if it cannot be evaluated."""
+    def password(self, host: Host, kind: str) -> str | None:
+        """Return a host's password of a kind. Raises SiteError if it cannot be evaluated."""
         layer = self._layer(host)
         own = combine_vars(host.get_vars(), self._of_plugins([host]))
         templar = _Templates(lambda: self._magic, self._loader, layer.variables, own)
-        values, _ = self._variables(self._reaches.passwords, own, layer, templar)
-        return self._reaches.password(values)
+        values, _ = self._variables(self._reaches.passwords[kind], own, layer, templar)
+        return self._reaches.password(values, kind)
 
     def _variables(
         self, names: Iterable[str], own: Mapping[str, Any], layer: _Layer, templar: _Templates

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import ansible
 import yaml
 from ansible import constants
+from ansible.module_utils.common.text.converters import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +31,18 @@ SSH = (
     "ssh_common_args",
     "ssh_extra_args",
     "private_key_file",
+    "host_key_checking",
+    "ssh_executable",
+    "pkcs11_provider",
+    "private_key",
+    "password",
 )
 SUDO = ("become_user", "become_pass")
+#: The options that are passwords, by who asks for them, with Ansible's setting of a file with one.
+PASSWORDS = {
+    "sudo": ("become", "sudo", "become_pass", "BECOME_PASSWORD_FILE"),
+    "login": ("connection", "ssh", "password", "CONNECTION_PASSWORD_FILE"),
+}
 #: What decides which plugin it is: variables that every connection has.
 PLUGIN, BECOME, METHOD = "ansible_connection", "ansible_become", "ansible_become_method"
 #: The host's name, which is its address where nothing else is.
@@ -114,7 +125,11 @@ class Reaches:
     def __init__(self) -> None:
         ssh, sudo = _defined("connection", "ssh", SSH), _defined("become", "sudo", SUDO)
         self._address = frozenset(str(entry["name"]) for entry in ssh["host"]["vars"])
-        self.passwords = tuple(str(entry["name"]) for entry in sudo["become_pass"]["vars"])
+        #: The variables that hold passwords.
+        self.passwords = {
+            kind: tuple(str(entry["name"]) for entry in (ssh | sudo)[option]["vars"])
+            for kind, (_, _, option, _) in PASSWORDS.items()
+        }
         #: Variables that decide how a host is reached. No password is among them.
         self.names = frozenset(
             {
@@ -127,7 +142,7 @@ class Reaches:
                     for entry in option.get("vars", ())
                 ),
             }
-        ) - {NAME, *self.passwords}
+        ) - {NAME, *(name for names in self.passwords.values() for name in names)}
         self._shared: dict[tuple[object, ...], Reach] = {}
 
     def of(self, name: str, values: Mapping[str, Any]) -> Reach:
@@ -142,13 +157,17 @@ class Reaches:
         host = _option("connection", "ssh", "host", variables)
         return replace(shared, options={**shared.options, "host": host})
 
-    def password(self, values: Mapping[str, Any]) -> str | None:
-        """Return sudo's password of a host that has these of `passwords` as variables."""
-        value = _option("become", "sudo", "become_pass", values).value
+    def password(self, values: Mapping[str, Any], kind: str) -> str | None:
+        """Return a password of a host that has these of `passwords` as variables."""
+        plugin, name, option, setting = PASSWORDS[kind]
+        value = _option(plugin, name, option, values).value
+        if value is None and (file := constants.config.get_config_value(setting)):
+            return _in_file(str(file))
         return None if value is None else str(value)
 
     def _resolved(self, values: Mapping[str, Any]) -> Reach:
-        options = {name: _option("connection", "ssh", name, values) for name in SSH}
+        known = [name for name in SSH if name != PASSWORDS["login"][2]]
+        options = {name: _option("connection", "ssh", name, values) for name in known}
         options["become_user"] = _option("become", "sudo", "become_user", values)
         return Reach(
             _plain(values, PLUGIN, "DEFAULT_TRANSPORT"),
@@ -156,6 +175,14 @@ class Reaches:
             _plain(values, METHOD, "DEFAULT_BECOME_METHOD"),
             options,
         )
+
+
+@cache
+def _in_file(path: str) -> str:
+    """Return a password from a file, or of the program that it is. Raises AnsibleError."""
+    from ansible.cli import CLI
+
+    return str(to_text(CLI.get_password_from_file(path)))
 
 
 def _bare(value: Any) -> Any:

@@ -1,6 +1,7 @@
-"""Prints sudo's passwords of a site's hosts, for the provider: `python -m bedplate.site.become`.
+"""Prints passwords of a site's hosts, for the provider: `python -m bedplate.site.passwords`.
 
-One line of JSON: `hosts` by name, and `others`, which is what any other host would have.
+Its arguments are the site and the kind: `sudo`, or `login` for those of SSH. One line of JSON:
+`hosts` by name, and `others`, which is what any other host would have.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from bedplate.site import ansible_adapter
 
 
 def main() -> int:
-    """Read the site that the command line names."""
+    """Read the site that the command line names, and one kind of password."""
     try:
         with as_problems():
-            hosts, others = ansible_adapter.passwords(Path(sys.argv[1]))
+            hosts, others = ansible_adapter.passwords(Path(sys.argv[1]), sys.argv[2])
     except BedplateError as error:
         sys.stderr.write(f"{error}\n")
         return 1
