@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import owned
+from bedplate.portable import device_links, owned
 from bedplate.portable.evidence import runtime as runtime_evidence
 from bedplate.portable.evidence import toolkit as toolkit_evidence
 from bedplate.portable.evidence.area import Collected, Wishes
@@ -175,6 +175,69 @@ def test_each_way_of_being_stale_is_told(tmp_path: Path) -> None:
     assert "it lacks libnvidia-ml.so.535.261.03" in cdi.stale(machine.host, PATH)
     machine.host.remove(PATH)
     assert cdi.stale(machine.host, PATH) == [f"there is no {PATH}"]
+
+
+OTHER = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []})
+PACKAGE = "/var/run/cdi/nvidia.yaml"
+UNIT = "/etc/systemd/system/nvidia-cdi-refresh.service"
+
+
+def test_every_other_file_that_names_the_gpus_is_found(tmp_path: Path) -> None:
+    host = Machine(tmp_path).host
+    named = ["/etc/cdi/a.yaml", "/etc/cdi/b.json", "/var/run/cdi/c.yaml", PACKAGE]
+    for path in named:
+        host.write(path, OTHER if path.endswith("json") else SPECIFICATION)
+    host.write(
+        "/var/run/cdi/c.yaml",
+        SPECIFICATION.replace("kind: nvidia.com/gpu", 'kind: "nvidia.com/gpu"'),
+    )
+    # Of another kind, of no form or of a name that runtimes pass by.
+    host.write("/var/run/cdi/claim.yaml", SPECIFICATION.replace("nvidia.com", "k8s.gpu.nvidia.com"))
+    host.write(
+        "/var/run/cdi/plugin.json", OTHER.replace("nvidia.com", "k8s.device-plugin.nvidia.com")
+    )
+    host.write("/etc/cdi/broken.json", "{")
+    host.write("/etc/cdi/nvidia.yaml.old", SPECIFICATION)
+    assert cdi.others(host, PATH) == named
+    # One folder under two names, as on hosts.
+    (tmp_path / "run").symlink_to("var/run")
+    assert cdi.others(host, "/run/cdi/nvidia.yaml") == [
+        "/etc/cdi/a.yaml",
+        "/etc/cdi/b.json",
+        PATH,
+        "/var/run/cdi/c.yaml",
+    ]
+
+
+def test_only_what_the_packages_unit_wrote_is_removed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    host = machine.host
+    host.write(PACKAGE, SPECIFICATION)
+    host.write("/var/run/cdi/mine.yaml", SPECIFICATION)
+    assert cdi.remove_packages(host, PATH) == []
+    assert failed(machine) == ["cdi.other_files"]
+    host.write(UNIT, "[Service]\n")
+    assert failed(machine) == ["cdi.package_file", "cdi.other_files"]
+    assert cdi.remove_packages(host, PATH, check=True) == [PACKAGE]
+    assert cdi.remove_packages(host, PATH) == [PACKAGE]
+    assert cdi.others(host, PATH) == ["/var/run/cdi/mine.yaml"]
+    # The unit's own settings may name another file, and even ours.
+    name = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH="
+    settings = f"# {name}/var/run/cdi/no.yaml\n{name}{{}}\n"
+    host.write(cdi.PACKAGE_SETTINGS, settings.format("/var/run/cdi/mine.yaml"))
+    assert cdi.remove_packages(host, PATH) == ["/var/run/cdi/mine.yaml"]
+    host.write(cdi.PACKAGE_SETTINGS, settings.format(PATH))
+    assert cdi.remove_packages(host, PATH) == []
+    assert host.exists(PATH)
+
+
+def test_a_node_without_its_link_fails_alone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia0").symlink_to("/dev/null")
+    assert failed(machine) == ["devices.links"]
+    device_links.ensure(str(tmp_path))
+    assert failed(machine) == []
 
 
 WISHED = {

@@ -28,6 +28,15 @@ echo '# somebody was here' >> /etc/containerd/conf.d/50-bedplate.toml
 other_version nvidia-ctk --version 'NVIDIA Container Toolkit CLI version 1.0.0'
 # cdi.current
 sed -i 's/535\.[0-9.]*[0-9]/470.256.02/' /etc/cdi/nvidia.yaml
+# devices.links
+rm /dev/char/195:255
+# cdi.package_file: as NVIDIA's packages bring it
+printf '[Service]\nType=oneshot\nExecStart=/usr/local/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml\n' \
+    > /etc/systemd/system/nvidia-cdi-refresh.service
+mkdir -p /var/run/cdi
+cp /etc/cdi/nvidia.yaml /var/run/cdi/nvidia.yaml
+# cdi.other_files
+cp /etc/cdi/nvidia.yaml /var/run/cdi/somebody.yaml
 # kubelet.version
 other_version kubelet --version 'Kubernetes v1.35.0'
 # owned.nvidia_device_plugin

@@ -65,6 +65,7 @@ BY_HAND = (
     "licence.status",
     "sharing.mps_limits",
     "sharing.mps_memory",
+    "cdi.other_files",
 )
 #: The same, by whole names: a node that its user has drained, and a kernel that wants a reboot.
 BY_HAND_ONLY = {"slurm.node", "baseline.kernel"}

@@ -1,6 +1,6 @@
 """Evidence of NVIDIA's container toolkit: version, CDI specification, and the runtime it offers."""
 
-from .. import nvidia
+from .. import device_links, nvidia
 from ..host import Host
 from ..runtime import cdi
 from ..runtime import state as runtime_state
@@ -9,6 +9,10 @@ from .area import Collected, Wishes, version_check
 from .checks import AGAIN, check
 
 ROLE = "nvidia_container_toolkit"
+OTHERS = (
+    "Container runtimes may give containers what these files say, or no GPU at all. Bedplate did "
+    "not write them: remove them, and switch off what writes them."
+)
 FIX = f"Run the role {ROLE} again."
 
 
@@ -28,6 +32,8 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             reason or "",
         )
     )
+    what = "each NVIDIA device node has its link in /dev/char, so that containers keep their GPUs"
+    to.checks.append(check("devices.links", what, [], device_links.wrong(host.root), FIX))
     if not wish.containers:
         return
     if wish.containers["cdi_spec"]:
@@ -40,6 +46,12 @@ def _specification(host: Host, path: str, to: Collected) -> None:
     wrong = "; ".join(cdi.stale(host, path))
     what = "the CDI specification says what the host has"
     to.checks.append(check("cdi.current", what, "current", wrong or "current", FIX))
+    written = cdi.by_package(host, path)
+    what = "no package of NVIDIA's writes a CDI specification in addition to Bedplate's"
+    to.checks.append(check("cdi.package_file", what, [], written, FIX))
+    found = [one for one in cdi.others(host, path) if one not in written]
+    what = f"one CDI specification names the GPUs ({path})"
+    to.checks.append(check("cdi.other_files", what, [], found, OTHERS))
     watching = {unit: host.run(["systemctl", "is-enabled", unit]).out.strip() for unit in cdi.UNITS}
     what = "the CDI specification is refreshed at boot and when the driver changes"
     to.checks.append(check("cdi.refresh", what, dict.fromkeys(cdi.UNITS, "enabled"), watching, FIX))

@@ -1,9 +1,10 @@
 """The host's CDI specification, compared with what its GPUs would give now."""
 
+import os
 import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from .. import nvidia
+from .. import documents, nvidia
 from ..files import File, ensure_files
 from ..host import Host
 from ..message import problem
@@ -13,12 +14,24 @@ SPECIFICATION = "/etc/cdi/nvidia.yaml"
 HOOK = "/usr/local/bin/nvidia-cdi-hook"
 #: What regenerates the specification at boot and when the driver's libraries or MIG devices change.
 UNITS = ("bedplate-cdi-refresh.service", "bedplate-cdi-refresh.path")
+#: Where container runtimes look for specifications. Of two that name one device, that of the later
+#: folder counts; of two in one folder that differ, none.
+FOLDERS = ("/etc/cdi", "/var/run/cdi")
+KIND = "nvidia.com/gpu"
+#: What NVIDIA's packages of the toolkit bring from 1.18 on: it writes a specification of its own at
+#: boot and when modules change, and its settings may name another file.
+PACKAGE_UNIT = "nvidia-cdi-refresh.service"
+PACKAGE_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
+PACKAGE_FILE = "/var/run/cdi/nvidia.yaml"
+_UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 #: Without them a container has a GPU and nothing that can talk to it.
 LIBRARIES = ("libcuda", "libnvidia-ml")
 _UUID = re.compile(r"^(?:GPU|MIG)-[0-9a-f-]+$")
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _HOST_PATH = re.compile(r"""hostPath["']?:\s*["']?(/[^"',\s]+)""")
 _SHOWN = 3
+_OUTPUT = re.compile(r"^\s*NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=[\"']?([^\"'\s]+)", re.MULTILINE)
+_YAML_KIND = re.compile(r"^[\"']?kind[\"']?\s*:\s*[\"']?([^\"'\s,#]+)", re.MULTILINE)
 _DEVICE = re.compile(r"^\s*-?\s*name:\s*[\"']?([^\"'\s]+)", re.MULTILINE)
 
 
@@ -85,6 +98,52 @@ def stale(host: Host, path: str) -> List[str]:
     return found + _all_of(
         "it mounts {}, not on this host", [f for f in files if not host.exists(f)]
     )
+
+
+def others(host: Host, path: str) -> List[str]:
+    """Further files that name NVIDIA's GPUs to container runtimes, next to that at ``path``.
+
+    A runtime gives containers what one of them says, or nothing at all (`FOLDERS`).
+    """
+    ours = os.path.realpath(host.path(path))
+    found = []
+    for folder in FOLDERS:
+        for name in host.list(folder):
+            other = f"{folder}/{name}"
+            named = name.endswith((".yaml", ".json")) and os.path.realpath(host.path(other)) != ours
+            if named and _kind(host.read(other) or "") == KIND:
+                found.append(other)
+    return found
+
+
+def _kind(text: str) -> str:
+    """What a specification in JSON or YAML describes, as ``vendor/class``."""
+    kind = documents.table(text).get("kind")
+    if isinstance(kind, str):
+        return kind
+    found = _YAML_KIND.search(text)
+    return found.group(1) if found else ""
+
+
+def by_package(host: Host, path: str) -> List[str]:
+    """Those of `others` that the unit of NVIDIA's packages has written; none without the unit."""
+    if not any(os.path.lexists(host.path(f"{one}/{PACKAGE_UNIT}")) for one in _UNIT_FOLDERS):
+        return []
+    named = _OUTPUT.findall(host.read(PACKAGE_SETTINGS) or "") or [PACKAGE_FILE]
+    theirs = os.path.realpath(host.path(named[-1]))
+    return [one for one in others(host, path) if os.path.realpath(host.path(one)) == theirs]
+
+
+def remove_packages(host: Host, path: str, check: bool = False) -> List[str]:
+    """Remove what the unit of NVIDIA's packages has written next to ``path``; which files it is.
+
+    The role nvidia_container_toolkit has switched the unit off by then.
+    """
+    found = by_package(host, path)
+    if not check:
+        for one in found:
+            host.remove(one)
+    return found
 
 
 def _all_of(sentence: str, names: Sequence[str]) -> List[str]:
