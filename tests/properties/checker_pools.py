@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from tests.properties.view import View
 
+#: Markets whose GPUs have GPUDirect RDMA, where a way says nothing else.
+GPUDIRECT = ["data-centre", "workstation", "embedded"]
+
 
 def gpu_branch(view: View) -> Iterator[str]:
     """The branch is one that drives the architecture of every GPU, up to its legacy branch."""
@@ -236,6 +239,7 @@ def rdma_path(view: View) -> Iterator[str]:
             view.driver is not None
             and view.driver["flavour"] in row["flavours"]
             and {m["architecture"] for m, _ in view.gpus} <= set(row["architectures"])
+            and {m["market"] for m, _ in view.gpus} <= set(row.get("markets") or GPUDIRECT)
             and at_least(view.kernel, row.get("kernel_from"))
             and at_least(view.branch["cuda"], row.get("cuda_from"))
         )

@@ -212,6 +212,22 @@ HOSTS = [
     ),
     Case(
         "rdma-path",
+        "geforce-by-host-memory",
+        one("rtx-4090", rdma={"stack": "inbox"}),
+        one("rtx-4090", rdma={"stack": "doca"}),
+        {"pools.pool_a.rdma": {"stack": "inbox", "method": "host-memory"}},
+        warned="GeForce GPUs have no GPUDirect RDMA: network cards reach the memory of rtx-4090",
+    ),
+    Case(
+        "rdma-path",
+        "workstation-gpus-have-gpudirect",
+        one("a6000", rdma={"stack": "inbox"}),
+        one("a6000", rdma={"stack": "inbox"}, driver=driver(flavour="proprietary")),
+        {"pools.pool_a.rdma.method": "dma-buf"},
+        silent="GPUDirect",
+    ),
+    Case(
+        "rdma-path",
         "architecture-alone",
         one(rdma={"stack": "doca"}),
         one("next", rdma={"stack": "doca"}),

@@ -52,7 +52,7 @@ OTHERS = {
     "default_flavour": ("open", "proprietary"),
     "type": ("lts", "production", "new-feature"),
     "owns_in_mode": ("hami", None),
-    "method": ("dma-buf", "peermem"),
+    "method": ("dma-buf", "peermem", "host-memory"),
     "stack": ("inbox", "doca"),
     "cgroup": (1, 2),
     "memory": ("counted", "limited", "isolated"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bedplate.catalogue.facts import Branch, Flavour, Value, Version
+from bedplate.catalogue.facts import Branch, Flavour, Market, Value, Version
 
 
 class DriverBranch(Value):
@@ -120,11 +120,20 @@ class ForwardCompatibility(Value):
 
 
 class RdmaPath(Value):
-    """A way of GPUDirect RDMA under a stack, and what it asks of driver, kernel and board."""
+    """A way from network cards to a GPU's memory, and what it asks of driver, kernel and board.
+
+    `host-memory` is RDMA without GPUDirect: what a GPU sends is copied to the host's memory first.
+    `markets` are the boards that the way serves; GeForce has no GPUDirect.
+    """
 
     path: str
     stack: Literal["inbox", "doca"]
-    method: Literal["dma-buf", "peermem"]
+    method: Literal["dma-buf", "peermem", "host-memory"]
+    markets: Annotated[list[Market], Field(min_length=1)] = [
+        "data-centre",
+        "workstation",
+        "embedded",
+    ]
     flavours: Annotated[list[Flavour], Field(min_length=1)]
     architectures: Annotated[list[str], Field(min_length=1)]
     kernel_from: Version | None

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 #: Who says so; `site` are the facts of a site, beside the catalogue.
 Sure = Literal["vendor", "tested", "secondary", "unproved", "site"]
 Flavour = Literal["open", "proprietary"]
+Market = Literal["data-centre", "workstation", "geforce", "embedded"]
 Branch = Annotated[str, Field(pattern=r"^[0-9]{3}$")]
 Version = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$")]
 Pci = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bedplate.catalogue.facts import Branch, ComputeCapability, Flavour, Pci, Value, Version
+from bedplate.catalogue.facts import Branch, ComputeCapability, Flavour, Market, Pci, Value, Version
 
 
 class GpuModel(Value):
@@ -25,7 +25,7 @@ class GpuModel(Value):
     compute_capability: ComputeCapability
     pci: Annotated[list[Pci], Field(min_length=1)]
     subsystems: list[Pci] = []
-    market: Literal["data-centre", "workstation", "geforce", "embedded"]
+    market: Market
     memory_gib: int | None = None
     flavours: Annotated[list[Flavour], Field(min_length=1)]
     open_from: Version | None = None

@@ -315,10 +315,10 @@ class Framework(Part):
 
 
 class Rdma(Part):
-    """The RDMA stack, and how GPUs reach the network cards."""
+    """The RDMA stack, and how GPUs reach the network cards; `host-memory` is without GPUDirect."""
 
     stack: Literal["inbox", "doca"]
-    method: Literal["dma-buf", "peermem"]
+    method: Literal["dma-buf", "peermem", "host-memory"]
 
 
 class HpcTools(Part):

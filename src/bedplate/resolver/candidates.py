@@ -362,7 +362,7 @@ class Candidates:
             yield prefer.CUDA_LOCKED, int(version not in self._locked_cuda(subject))
             yield prefer.CUDA - self.positions[subject, component], self._ranks[str(value)]
         elif kind == "rdma":
-            yield prefer.RDMA, int(self.facts[str(value)].value.method != "dma-buf")
+            yield prefer.RDMA, prefer.RDMA_METHODS.index(self.facts[str(value)].value.method)
         elif subject == CLUSTER:
             yield prefer.LOCKED_SHARED, int(not self._locked_shared(component, str(value)))
             if component == "runtime":

@@ -175,6 +175,7 @@ class Encoding:
             facts.add("joined_by", key, joined_by.id)
             for package in joined_by.value.packages:
                 facts.add("fabric_needs", joined_by.id, package)
+        facts.add("market", key, name(board.market))
         if board.market == "data-centre":
             facts.add("data_centre", key)
         for geometry in self.catalogue.mig_geometries.values():
@@ -246,6 +247,8 @@ class Encoding:
         facts, path = self.problem.facts, fact.value
         for flavour in path.flavours:
             facts.add("path_flavour", fact.id, Name(flavour))
+        for market in path.markets:
+            facts.add("path_market", fact.id, name(market))
         for architecture in path.architectures:
             identifier = self.catalogue.architectures[architecture].id
             facts.add("path_architecture", fact.id, identifier)

@@ -21,6 +21,8 @@ POLICIES = {
     "production": ("production", "lts", "new-feature"),
     "new-feature": ("new-feature", "production", "lts"),
 }
+#: Ways from network cards to a GPU's memory, best first.
+RDMA_METHODS = ("dma-buf", "peermem", "host-memory")
 SOURCES = ("distro", "vendor-repo", "precompiled", "runfile")
 
 # Levels, higher ones first. What all share is decided first, whatever the pools would rather have.

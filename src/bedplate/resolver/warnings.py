@@ -58,6 +58,7 @@ def of(
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)
         yield from sharing_notices.of(name, pool, shared, candidates, courses=name in taught)
+        yield from _without_gpudirect(name, pool, pools[name], candidates)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
@@ -147,6 +148,19 @@ def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Itera
     policy = candidates.policies[name]
     if fact.value.type != prefer.POLICIES[policy][0]:
         yield Notice(f"R{driver.branch} is {fact.value.type}, policy is {policy}", name)
+
+
+def _without_gpudirect(
+    name: str, pool: Pool, values: Values, candidates: Candidates
+) -> Iterator[Notice]:
+    if pool.rdma is None or pool.rdma.method != "host-memory":
+        return
+    models = ", ".join(gpu.model for gpu in pool.gpu)
+    text = (
+        f"GeForce GPUs have no GPUDirect RDMA: network cards reach the memory of {models} through "
+        "the host's memory"
+    )
+    yield Notice(text, name, source=candidates.facts[values["rdma"]].source.url)
 
 
 def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[Notice]:

@@ -128,6 +128,7 @@ def test_nccl_is_told_what_follows_and_what_is_wished_wins() -> None:
     assert rdma_settings.nccl(wish(devices=[], roce={})) == {}
     own = rdma_settings.nccl(wish(method="peermem", nccl={"NCCL_IB_TC": 0}))
     assert (own["NCCL_IB_TC"], own["NCCL_DMABUF_ENABLE"]) == ("0", "0")
+    assert rdma_settings.nccl(wish(method="host-memory"))["NCCL_DMABUF_ENABLE"] == "0"
 
 
 def test_files_say_the_same_to_nccl_and_to_shells(machine: Machine) -> None:
@@ -250,6 +251,13 @@ def test_evidence_of_a_sound_host(machine: Machine) -> None:
         "rdma.roce": "pass",
         "rdma.nccl": "pass",
     }
+
+
+def test_without_gpudirect_no_way_to_gpu_memory_is_claimed(machine: Machine) -> None:
+    """A module and a kernel that could do it make no GPUDirect where the lock has none."""
+    found = [c for c in machine.evidence(method="host-memory") if c["id"] == "rdma.gpudirect"]
+    assert [check["result"] for check in found] == ["skipped"]
+    assert found[0]["reason"] == "the lock has none: these GPUs have no GPUDirect RDMA"
 
 
 def test_a_package_that_is_gone_is_missed_on_every_family(machine: Machine) -> None:

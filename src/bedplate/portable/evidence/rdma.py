@@ -22,6 +22,10 @@ def _gpus(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     if not wish.get("gpus"):
         to.checks.append(skipped("rdma.gpudirect", what, "the site declares no GPU for this host"))
         return
+    if method == "host-memory":
+        why = "the lock has none: these GPUs have no GPUDirect RDMA"
+        to.checks.append(skipped("rdma.gpudirect", "network cards reach GPU memory", why))
+        return
     reason = rdma.gpu_path(host, method)
     if reason is None:
         to.checks.append(check("rdma.gpudirect", what, method, method, ""))

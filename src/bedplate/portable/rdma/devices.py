@@ -66,7 +66,7 @@ def nccl(
     found: Dict[str, str] = {}
     if devices_:
         found["NCCL_IB_HCA"] = "=" + ",".join(devices_)
-    if method == "peermem":
+    if method != "dma-buf":
         found["NCCL_DMABUF_ENABLE"] = "0"
     if roce:
         found["NCCL_IB_TC"] = str(traffic_class(int(roce["dscp"])))
