@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.catalogue import load_catalogue
 from bedplate.resolver import Plan, resolve
 from tests.resolver.cases import one
 from tests.resolver.cases_of_names import MIRROR
@@ -159,3 +160,73 @@ def test_a_runtime_that_no_mirror_has_is_told(
         "write bedplate_container_runtime.source: archive, or vendor-repo where hosts reach one"
     )
     assert (line in plan.warnings) == told
+
+
+def told(model: str, today: date = TODAY, **wishes: Any) -> str:
+    """Return what a plan of the real catalogue warns of, its lines in one."""
+    plan = resolve(one(model, **wishes).site(), load_catalogue(), today)
+    assert isinstance(plan, Plan), plan
+    return "\n".join(plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("model", "cuda", "found"),
+    [
+        ("b300-sxm6", "12.8", "CUDA 12.8.1 does not compile for b300-sxm6, of compute"),
+        ("b300-sxm6", "12.9", ""),
+        ("gb10", "12.8", "CUDA 12.8.1 does not compile for gb10, of compute"),
+        ("b200", "12.8", ""),
+    ],
+)
+def test_a_toolkit_without_a_target_for_the_gpu(model: str, cuda: str, found: str) -> None:
+    """CUDA 12.8 compiles for 10.0 and 12.0, and 10.3 and 12.1 came with 12.9."""
+    text = told(model, cuda=[cuda])
+    assert ("does not compile for" in text) == bool(found)
+    assert found in text
+
+
+@pytest.mark.parametrize(
+    ("model", "compiled", "fails"),
+    [("rtx-5090", True, True), ("b200", True, True), ("h100-sxm5-80gb", False, False)],
+)
+def test_a_framework_without_code_for_the_newest_gpus(
+    model: str, compiled: bool, fails: bool
+) -> None:
+    """TensorFlow 2.21 has code up to 9.0; what it compiles by XLA fails beyond that."""
+    text = told(model, frameworks=["tensorflow-2.21"])
+    assert (f"tensorflow 2.21.0 has no code for {model}" in text) == compiled
+    assert ("what XLA compiles at run time fails" in text) == fails
+    assert ("tensorflow/tensorflow/issues/111958" in text) == fails
+    assert "has no code for" not in told(model, frameworks=["pytorch-2.11"])
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "found"),
+    [
+        ("rtx-pro-6000-bwe", "1g.24gb", "needs display mode compute, which is not"),
+        ("rtx-pro-6000-max-q-bwe", "1g.24gb", "and VBIOS 98.02.6A.00.00 or newer"),
+        ("rtx-pro-5000", "1g.24gb", "MIG on rtx-pro-5000 needs VBIOS 98.02.73.00.00 or newer"),
+        ("rtx-pro-6000-bse", "1g.24gb", ""),
+    ],
+)
+def test_what_a_workstation_gpu_needs_before_mig(model: str, profile: str, found: str) -> None:
+    """Said in the plan with its source, and of no pool without MIG."""
+    text = told(model, sharing={"mode": "mig", "profile": profile})
+    assert ("MIG on " in text) == bool(found)
+    assert found in text
+    assert "MIG on " not in told(model)
+
+
+@pytest.mark.parametrize(
+    ("version", "day", "found"),
+    [
+        ("1.33", date(2026, 6, 28), ""),
+        ("1.33", date(2026, 6, 29), "1.33 reached its end of life on 2026-06-28; write 1.36"),
+        ("1.36", date(2026, 11, 27), ""),
+    ],
+)
+def test_the_end_of_a_kubernetes_release(version: str, day: date, found: str) -> None:
+    """Warned of as that of a driver's branch."""
+    text = told("l40s", day, kubernetes=version)
+    assert ("reached its end of life on" in text) == bool(found)
+    assert found in text

@@ -34,6 +34,8 @@ REFERENCES = (
     ("container-runtimes", "os", "systems", "os"),
     ("forward-compatibility", "branches", "driver-branches", "branch"),
     ("mig-geometries", "models", "gpu-models", "model"),
+    ("mig-conditions", "model", "gpu-models", "model"),
+    ("framework-limits", "framework", "frameworks", "framework"),
     ("rdma-paths", "architectures", "architectures", "architecture"),
     ("addons", "needs", "addons", "addon"),
     ("addons", "excludes", "addons", "addon"),

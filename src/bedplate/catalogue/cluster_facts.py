@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date  # noqa: TC003 - Pydantic needs it when it runs
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -60,6 +61,13 @@ class KubernetesRelease(Value):
     pause: Versioned
     cgroup_v1: CgroupV1 | None = None
     mutating_policies: str | None = None
+
+
+class KubernetesEnd(Value):
+    """The day on which upstream ends a minor release of Kubernetes."""
+
+    minor: Annotated[str, Field(pattern=r"^1\.[0-9]+$")]
+    end_of_life: date
 
 
 class ContainerRuntime(Value):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bedplate.catalogue.facts import Branch, Flavour, Market, Value, Version
+from bedplate.catalogue.facts import Branch, ComputeCapability, Flavour, Market, Value, Version
 
 
 class DriverBranch(Value):
@@ -103,6 +103,13 @@ class CudaToolkit(Value):
 
     version: Version
     driver_from: Version
+
+
+class CudaTarget(Value):
+    """The first CUDA that compiles for a compute capability, where its architecture's does not."""
+
+    compute_capability: ComputeCapability
+    cuda_from: Version
 
 
 class CudaMajor(Value):

@@ -45,6 +45,7 @@ KINDS: dict[str, Kind] = {
     ),
     "container-runtimes": Kind("runtime", cluster.ContainerRuntime, ("runtime", "version", "os")),
     "cuda-majors": Kind("cuda-major", driver.CudaMajor, ("major",)),
+    "cuda-targets": Kind("cuda-target", driver.CudaTarget, ("compute_capability",)),
     "cuda-toolkits": Kind("cuda", driver.CudaToolkit, ("version",)),
     "distribution-archives": Kind("archive", driver.DistributionArchive, ("archive",)),
     "driver-branches": Kind("branch", driver.DriverBranch, ("branch",)),
@@ -54,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "fabric-switches": Kind("switch", hardware.FabricSwitch, ("switch",)),
     "fabrics": Kind("fabric", hardware.Fabric, ("fabric",)),
     "forward-compatibility": Kind("forward", driver.ForwardCompatibility, ("cuda",)),
+    "framework-limits": Kind("framework-limit", published.FrameworkLimit, ("limit",)),
     "framework-packages": Kind("package", published.FrameworkPackage, ("framework",)),
     "frameworks": Kind("framework", published.FrameworkBuild, ("framework", "version", "variant")),
     "gpu-models": Kind("gpu", hardware.GpuModel, ("model",)),
@@ -65,7 +67,9 @@ KINDS: dict[str, Kind] = {
     "kernels": Kind("kernel", system.Kernel, ("os", "kernel")),
     "known-bad": Kind("bad", kinds.KnownBad, ("bad",)),
     "kubernetes": Kind("kubernetes", cluster.KubernetesRelease, ("version",)),
+    "kubernetes-ends": Kind("kubernetes-end", cluster.KubernetesEnd, ("minor",)),
     "memory-reserves": Kind("reserve", sharing.MemoryReserve, ("reserve",)),
+    "mig-conditions": Kind("mig-condition", sharing.MigCondition, ("model",)),
     "mig-geometries": Kind("mig", sharing.MigGeometry, ("geometry",)),
     "mps-effects": Kind("mps-effect", sharing.MpsEffect, ("effect",)),
     "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
@@ -94,6 +98,7 @@ class Catalogue:
     configuration_fields: dict[str, Fact[settings.ConfigurationFields]]
     container_runtimes: dict[str, Fact[cluster.ContainerRuntime]]
     cuda_majors: dict[str, Fact[driver.CudaMajor]]
+    cuda_targets: dict[str, Fact[driver.CudaTarget]]
     cuda_toolkits: dict[str, Fact[driver.CudaToolkit]]
     distribution_archives: dict[str, Fact[driver.DistributionArchive]]
     driver_branches: dict[str, Fact[driver.DriverBranch]]
@@ -101,6 +106,7 @@ class Catalogue:
     fabric_switches: dict[str, Fact[hardware.FabricSwitch]]
     fabrics: dict[str, Fact[hardware.Fabric]]
     forward_compatibility: dict[str, Fact[driver.ForwardCompatibility]]
+    framework_limits: dict[str, Fact[published.FrameworkLimit]]
     framework_packages: dict[str, Fact[published.FrameworkPackage]]
     frameworks: dict[str, Fact[published.FrameworkBuild]]
     gpu_models: dict[str, Fact[hardware.GpuModel]]
@@ -112,7 +118,9 @@ class Catalogue:
     kernels: dict[str, Fact[system.Kernel]]
     known_bad: dict[str, Fact[kinds.KnownBad]]
     kubernetes: dict[str, Fact[cluster.KubernetesRelease]]
+    kubernetes_ends: dict[str, Fact[cluster.KubernetesEnd]]
     memory_reserves: dict[str, Fact[sharing.MemoryReserve]]
+    mig_conditions: dict[str, Fact[sharing.MigCondition]]
     mig_geometries: dict[str, Fact[sharing.MigGeometry]]
     mps_effects: dict[str, Fact[sharing.MpsEffect]]
     mps_limits: dict[str, Fact[sharing.MpsLimit]]

@@ -101,6 +101,19 @@ class FrameworkBuild(Value):
     index: str | None = None
 
 
+class FrameworkLimit(Value):
+    """The newest GPUs that a framework's own compiler makes code for while a program runs.
+
+    It is that of releases up to `version_upto`; `capability_upto` counts to its minor number.
+    """
+
+    limit: str
+    framework: str
+    version_upto: Version
+    capability_upto: ComputeCapability
+    compiler: str
+
+
 class FrameworkPackage(Value):
     """How builds of a framework are installed; `{version}` and `{variant}` are the build's."""
 

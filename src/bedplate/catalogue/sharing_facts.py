@@ -61,6 +61,14 @@ class MigGeometry(Value):
     starts: tuple[Annotated[int, Field(ge=0)], ...] = ()
 
 
+class MigCondition(Value):
+    """What a GPU needs before MIG can be enabled: a display mode, and its VBIOS at least."""
+
+    model: str
+    display_mode: Literal["compute"] | None = None
+    firmware_from: str | None = None
+
+
 #: What holds a share back: the scheduler's sum alone, software, or the hardware.
 Word = Literal["counted", "limited", "isolated"]
 

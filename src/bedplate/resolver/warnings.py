@@ -8,6 +8,7 @@ from bedplate.bill.needs import files_of, images_of
 from bedplate.resolver import (
     control_planes,
     course_notices,
+    gpu_notices,
     locking,
     networks,
     rdma_pods,
@@ -58,7 +59,7 @@ def of(
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)
         yield from sharing_notices.of(name, pool, shared, candidates, courses=name in taught)
-        yield from _without_gpudirect(name, pool, pools[name], candidates)
+        yield from gpu_notices.of(name, pool, candidates.catalogue)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
@@ -71,6 +72,7 @@ def of(
         if unused := [key for key in OF_CLUSTERS if getattr(wishes, key)]:
             yield Notice(f"{', '.join(unused)}: not used, since no host is in {', '.join(NODES)}")
     else:
+        yield from _kubernetes(lock.cluster, candidates.catalogue, today)
         yield from _weak("cluster", shared.values(), candidates)
         decision = locking.cluster_parts(lock.cluster, lock.sources.mode, sorted(systems))
         yield from _untried("cluster", decision, candidates.catalogue)
@@ -150,17 +152,14 @@ def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Itera
         yield Notice(f"R{driver.branch} is {fact.value.type}, policy is {policy}", name)
 
 
-def _without_gpudirect(
-    name: str, pool: Pool, values: Values, candidates: Candidates
-) -> Iterator[Notice]:
-    if pool.rdma is None or pool.rdma.method != "host-memory":
-        return
-    models = ", ".join(gpu.model for gpu in pool.gpu)
-    text = (
-        f"GeForce GPUs have no GPUDirect RDMA: network cards reach the memory of {models} through "
-        "the host's memory"
-    )
-    yield Notice(text, name, source=candidates.facts[values["rdma"]].source.url)
+def _kubernetes(cluster: Cluster, catalogue: Catalogue, today: date) -> Iterator[Notice]:
+    version = minor(cluster.kubernetes.version)
+    fact = catalogue.kubernetes_ends.get(version)
+    if fact is not None and fact.value.end_of_life < today:
+        text = f"Kubernetes {version} reached its end of life on {fact.value.end_of_life}"
+        later = [one for one in catalogue.kubernetes if number(minor(one)) > number(version)]
+        hint = f"write {minor(max(later, key=number))}" if later else ""
+        yield Notice(text, "cluster", hint=hint, source=fact.source.url)
 
 
 def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[Notice]:
