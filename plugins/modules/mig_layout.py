@@ -10,6 +10,8 @@ description:
   - Reads the current layout and changes only GPUs that differ. A MIG device that is destroyed
     takes its workload with it, so a layout is changed only where no process holds a GPU.
   - Instances that a run which was cut off has left without compute instances are made again.
+  - GPUs that are set to drive displays cannot be divided; a cluster node with such ones is refused
+    before anything is drained for them.
   - The persistence daemon is stopped while a GPU changes its mode, DCGM's service while GPUs are
     divided. Where a run that was killed has left them stopped, the next one starts them.
 author: [The Bedplate authors]
@@ -130,7 +132,7 @@ def main() -> None:
     try:
         if host.joined and not module.params["change_joined"]:
             cards = mig.read(host)
-            answer["pending"] = mig.differing(cards, wish)
+            answer["pending"] = mig.pending(host, cards, wish, os.uname().nodename)
         if answer["pending"]:
             state = {f"GPU {card.number}": mig.described(card) for card in cards}
             outcome = mig.Outcome(False, state, state)

@@ -52,6 +52,9 @@ class Cards:
             raise Killed
         if words[0] == "systemctl":
             return self.systemctl(words[1:])
+        if words[1] == "--query-gpu=index,pci.bus_id":
+            rows = [f"{n}, 00000000:0{n}:00.0\n" for n in range(len(self.on))]
+            return Result(0, "".join(rows), "")
         if words[1].startswith("--query-gpu"):
             return Result(0, "".join(map(self.row, range(len(self.on)))), "")
         if words[1:] == ["-L"]:
@@ -184,6 +187,35 @@ def test_division_is_undone_and_the_compute_mode_set(cards: Cards) -> None:
         "GPU 1": "not divided",
         "GPU 1 compute mode": "Exclusive_Process",
     }
+
+
+@pytest.mark.parametrize(("pci_class", "ready"), [("0x030000", False), ("0x030200", True)])
+def test_a_display_mode_is_refused_before_a_node_is_drained(
+    tmp_path: Path, pci_class: str, ready: bool
+) -> None:
+    """As a VGA controller it drives displays; a 3D controller that cannot be divided is another."""
+    cards = Cards(tmp_path, capable=False)
+    for n in range(2):
+        folder = tmp_path / f"sys/bus/pci/devices/0000:0{n}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "class").write_text(f"{pci_class}\n" if n else "0x030200\n")
+    found = mig.read(cards.host)
+    said = (
+        "GPUs are in a display mode in which MIG cannot be enabled — node — got graphics on GPU 1"
+        " / allowed compute — Set it by 'displaymodeselector --gpumode compute', reboot, and run"
+        " the play again."
+    )
+    assert mig.unready(cards.host, found, SEVEN, "node") == ("" if ready else said)
+    assert mig.unready(cards.host, found, NONE, "node") == ""
+    other = "GPUs that MIG cannot divide — node — got GPU 0, 1"
+    against = mig.refusal(cards.host, found, SEVEN, "node")
+    assert against.startswith(other) if ready else against == said
+    assert cards.commands == []
+    if ready:
+        assert len(mig.pending(cards.host, found, SEVEN, "node")) == len(found)
+    else:
+        with pytest.raises(mig.MigError, match="display mode"):
+            mig.pending(cards.host, found, SEVEN, "node")
 
 
 def test_nothing_is_touched_while_a_process_holds_a_card(cards: Cards) -> None:

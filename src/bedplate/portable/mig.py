@@ -35,6 +35,8 @@ _ANY_NODE = re.compile(r"^/dev/nvidia")
 #: The control group of a process whose service is stopped for a change too. Not by the program's
 #: name: one that runs in a container, or was started by hand, nobody stops.
 _SERVICE = r":/(?:[^/\n]+\.slice/)*(?:{})\.service$"
+#: The class of a VGA controller in sysfs.
+_VGA = "0x0300"
 _SLICES = re.compile(r"^(\d+)g\.(\d+)gb")
 
 
@@ -292,6 +294,51 @@ def _open_files(host: Host, pid: str) -> List[str]:
     return targets
 
 
+def showing(host: Host, cards: Sequence[Card], wish: Wish) -> List[str]:
+    """Numbers of GPUs to divide that cannot be, because they are set to drive displays.
+
+    In display mode graphics a workstation GPU is a VGA controller on the bus, and nvidia-smi has no
+    MIG mode of it; in display mode compute it is a 3D controller.
+    """
+    whole = {card.number for card in cards if card.mig is None and wish.of(card.number)}
+    if not whole:
+        return []
+    found = []
+    for line in _smi(host, "--query-gpu=index,pci.bus_id", "--format=csv,noheader").splitlines():
+        index, _, address = (field.strip() for field in line.partition(","))
+        # nvidia-smi writes the domain with eight digits, sysfs with four.
+        told = host.read(f"/sys/bus/pci/devices/{address.lower()[-12:]}/class") or ""
+        if index.isdigit() and int(index) in whole and told.startswith(_VGA):
+            found.append(index)
+    return found
+
+
+def unready(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
+    """Why no drain would help: GPUs that first need another display mode; empty where none does."""
+    found = showing(host, cards, wish)
+    if not found:
+        return ""
+    return problem(
+        "GPUs are in a display mode in which MIG cannot be enabled",
+        where,
+        "graphics on GPU " + ", ".join(found),
+        "compute",
+        "Set it by 'displaymodeselector --gpumode compute', reboot, and run the play again.",
+    )
+
+
+def pending(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> List[str]:
+    """What waits until a cluster node is drained, a line per card.
+
+    Raises:
+        MigError: it would be drained for a change that cannot be made then either.
+    """
+    against = unready(host, cards, wish, where)
+    if against:
+        raise MigError(against)
+    return differing(cards, wish)
+
+
 def refusal(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
     """Why these cards cannot be divided now as wished; empty where nothing is against it."""
     missing = absent(cards, wish)
@@ -303,6 +350,9 @@ def refusal(host: Host, cards: Sequence[Card], wish: Wish, where: str) -> str:
             "GPU " + ", ".join(str(card.number) for card in cards),
             "Correct the GPUs of bedplate_sharing of the host's pool, and run 'bedplate plan'.",
         )
+    waiting = unready(host, cards, wish, where)
+    if waiting:
+        return waiting
     whole = [str(card.number) for card in cards if card.mig is None and wish.of(card.number)]
     if whole:
         return problem(
