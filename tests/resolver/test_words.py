@@ -96,6 +96,27 @@ def test_slurm_is_proposed_no_mode_that_it_does_not_have(
     assert problem.fix == fix
 
 
+@pytest.mark.parametrize(
+    ("zone", "fix"),
+    [
+        ("Europe/Kiev", None),
+        ("CET", None),
+        ("Europe/Berlim", "write Europe/Berlin"),
+        ("Berlin", "write Europe/Berlin"),
+        ("UTC+2", "write one that timedatectl list-timezones lists"),
+    ],
+)
+def test_a_time_zone_is_one_that_there_is(zone: str, fix: str | None) -> None:
+    """A name that has the form of one would leave a course without lessons."""
+    site = one(shared={"hub": {"timezone": zone}})
+    if fix is None:
+        assert not isinstance(resolve(site.site(), world(), TODAY), Refusal)
+        return
+    problem = refused(site, world())
+    assert (problem.rule, problem.key) == ("timezone-known", "bedplate_hub.timezone")
+    assert problem.fix == fix
+
+
 MIG_OF_4500 = "1g.16gb, 1g.16gb+gfx, 1g.16gb+me.all, 1g.16gb-me, 2g.32gb, 2g.32gb+gfx"
 WHOLE = "write mode: mps, time-slicing or none, and remove profile"
 

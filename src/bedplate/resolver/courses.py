@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 from bedplate.errors import Wrong
 from bedplate.lock import courses as locked
 from bedplate.lock.model import Quota, Team
 from bedplate.lock.offers import offers
+from bedplate.nearest import nearest, same_digits
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver.course_shares import gpus_of, share_of
 from bedplate.resolver.explanations import refused, unknown
@@ -39,12 +41,31 @@ def first(site: Site) -> SiteHost:
 def check(site: Site) -> Iterator[Problem]:
     """Yield what is wrong with courses before anything is decided."""
     host = first(site)
+    yield from _timezone(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for index, course in enumerate(of(site)):
         path: KeyPath = (KEY, index)
         if course.pool not in nodes:
             yield unknown("course-pool", host, (*path, "pool"), course.pool, nodes)
         yield from _data(site, path, course)
+
+
+def _timezone(host: SiteHost) -> Iterator[Problem]:
+    """Refuse a name that no time zone has: no lesson would ever begin.
+
+    The names are those of this machine's zoneinfo, or of the package tzdata where it has none.
+    """
+    hub = host.wishes.bedplate_hub
+    known = available_timezones()
+    if hub is None or hub.timezone in known:
+        return
+    place = f"/{hub.timezone}".lower()
+    named = sorted(one for one in known if one.lower().endswith(place))
+    # `UTC+2` is not UTC.
+    close = named[:1] or [nearest(hub.timezone, same_digits(hub.timezone, known), at_least=0.7)]
+    fix = f"write {close[0]}" if close[0] else "write one that timedatectl list-timezones lists"
+    path, allowed = ("bedplate_hub", "timezone"), "a name of the IANA database, as Europe/Paris"
+    yield refused("timezone-known", host, path, hub.timezone, allowed, fix)
 
 
 def _data(site: Site, path: KeyPath, course: Course) -> Iterator[Problem]:

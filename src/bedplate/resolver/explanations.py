@@ -102,6 +102,7 @@ WHAT = {
     "team-pool": "team has a part of no such pool",
     "team-queue": "teams have no queue",
     "team-size": "team's part of a pool is of no size that it has",
+    "timezone-known": "unknown time zone",
     "topology-nested": "a part of the topology lies in two",
     "upstream-url": "address without a mirror",
     "vgpu-driver": "shares of GPUs need the vGPU guest driver",
