@@ -62,8 +62,9 @@ def _timezone(host: SiteHost) -> Iterator[Problem]:
     place = f"/{hub.timezone}".lower()
     named = sorted(one for one in known if one.lower().endswith(place))
     # `UTC+2` is not UTC.
-    close = named[:1] or [nearest(hub.timezone, same_digits(hub.timezone, known), at_least=0.7)]
-    fix = f"write {close[0]}" if close[0] else "write one that timedatectl list-timezones lists"
+    alike = nearest(hub.timezone, same_digits(hub.timezone, known), at_least=0.7)
+    close = named[0] if named else alike
+    fix = f"write {close}" if close else "write one that timedatectl list-timezones lists"
     path, allowed = ("bedplate_hub", "timezone"), "a name of the IANA database, as Europe/Paris"
     yield refused("timezone-known", host, path, hub.timezone, allowed, fix)
 
