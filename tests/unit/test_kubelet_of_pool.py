@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.bedplate.gpu.plugins.filter.kubelet_fields import kubelet_fields
 
 from tests.schedulers.control_plane import tool
 
@@ -17,7 +18,23 @@ ROLE = Path(__file__).parents[2] / "roles/kubernetes_node"
 PLAY = Path(sys.executable).with_name("ansible-playbook")
 
 
-def rendered(folder: Path, fields: dict[str, Any]) -> tuple[str, str]:
+#: As the lock has it, and a host with 503 of its 512 GiB for Linux, and 64 CPUs.
+ROOM = {
+    "memory": {"base": 330, "percent": 5},
+    "cpu": {"base": 80, "percent": 1},
+    "processes": 4096,
+}
+SIZE: dict[str, Any] = {
+    "files": {"memory": "MemTotal:       527433728 kB\nMemFree:        20684092 kB\n"},
+    "commands": {"cpus": {"out": "64"}},
+}
+#: 330 MiB and 5 % of 503 GiB, in whole 64 MiB; 80 m and 1 % of 64 CPUs.
+KEPT: dict[str, Any] = {"kubeReserved": {"cpu": "720m", "memory": "26112Mi"}, "podPidsLimit": 4096}
+
+
+def rendered(
+    folder: Path, fields: dict[str, Any], room: dict[str, Any] | None = None
+) -> tuple[str, str]:
     """Return the unit's drop-in and the pool's file, as the role's templates make them."""
     templates = {"drop-in": "10-kubeadm.conf.j2", "50-pool.conf": "kubelet-pool.conf.j2"}
     tasks = [
@@ -32,7 +49,13 @@ def rendered(folder: Path, fields: dict[str, Any]) -> tuple[str, str]:
         "tasks": tasks,
     }
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    given = json.dumps({"kubernetes_node_kubelet": fields})
+    given = json.dumps(
+        {
+            "kubernetes_node_kubelet": fields,
+            "kubernetes_node_room": room or {},
+            "__kubernetes_node_size": SIZE,
+        }
+    )
     done = subprocess.run(
         [PLAY, "-i", "localhost,", "-c", "local", "-e", given, folder / "play.yml"],
         check=False,
@@ -51,7 +74,7 @@ def test_without_fields_kubelet_has_one_configuration(tmp_path: Path) -> None:
 
 def test_kubelet_reads_the_pools_file(tmp_path: Path) -> None:
     """It says which value it does not take, before it touches anything: this one."""
-    drop_in, text = rendered(tmp_path, {"topologyManagerPolicy": "single-numa-nod"})
+    drop_in, text = rendered(tmp_path, {"topologyManagerPolicy": "single-numa-nod"}, ROOM)
     folder = tmp_path / "kubelet.conf.d"
     folder.mkdir()
     (folder / "50-pool.conf").write_text(text)
@@ -60,7 +83,7 @@ def test_kubelet_reads_the_pools_file(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(base))
 
     assert "config.yaml --config-dir=/etc/bedplate/kubelet.conf.d" in drop_in
-    assert yaml.safe_load(text) == {**whole, "topologyManagerPolicy": "single-numa-nod"}
+    assert yaml.safe_load(text) == {**whole, **KEPT, "topologyManagerPolicy": "single-numa-nod"}
     done = subprocess.run(
         [
             tool("kubernetes") / "kubelet",
@@ -75,6 +98,33 @@ def test_kubelet_reads_the_pools_file(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert 'topologyManagerPolicy (--topology-manager-policy) \\"single-numa-nod\\"' in done.stderr
+    assert "eserved" not in done.stderr, "nothing else is wrong with the file"
+
+
+@pytest.mark.parametrize(
+    ("given", "room", "fields"),
+    [
+        ({}, ROOM, KEPT),
+        ({"kubeReserved": {"cpu": "1"}}, ROOM, {"podPidsLimit": 4096}),
+        ({"systemReserved": {"memory": "1Gi"}}, ROOM, {"podPidsLimit": 4096}),
+        ({"podPidsLimit": -1}, ROOM, {"kubeReserved": KEPT["kubeReserved"]}),
+        # The site has said it for the whole cluster: the lock has nothing of it.
+        ({}, {"processes": 4096}, {"podPidsLimit": 4096}),
+        ({}, {}, {}),
+    ],
+)
+def test_what_a_node_keeps_is_the_sites_to_change(
+    given: dict[str, Any], room: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    meminfo, cpus = SIZE["files"]["memory"], SIZE["commands"]["cpus"]["out"]
+    assert kubelet_fields(meminfo, cpus, room, given) == fields
+
+
+def test_a_kernel_that_shows_less_memory_changes_no_file() -> None:
+    less = "MemTotal:       527100000 kB\n"
+    assert kubelet_fields(less, 64, ROOM, {}) == KEPT
+    # Nothing is made up for a host that says nothing of its memory.
+    assert kubelet_fields("", 64, ROOM, {}) == {"podPidsLimit": 4096}
 
 
 @pytest.mark.parametrize("pods", ["-1", "0", "110.5", '"110"', "true", "110", None])

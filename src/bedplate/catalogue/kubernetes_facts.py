@@ -28,10 +28,21 @@ class SubnetLimit(Value):
 
 
 class NodeLimit(Value):
-    """The most that kubelet lets a node have, where a site does not say it: `most` pods."""
+    """The most that kubelet lets a node have, where a site does not say it: `most` of something."""
 
     limit: str
     most: Annotated[int, Field(ge=1)]
+
+
+class NodeReserve(Value):
+    """What a node keeps for itself of a resource: `base`, and `percent` of what it has.
+
+    Memory is in MiB, CPUs are in thousandths.
+    """
+
+    resource: Literal["memory", "cpu"]
+    base: Annotated[int, Field(ge=0)]
+    percent: Annotated[int, Field(ge=0, le=90)]
 
 
 class OwnPods(Value):

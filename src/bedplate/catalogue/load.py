@@ -74,6 +74,7 @@ KINDS: dict[str, Kind] = {
     "mps-effects": Kind("mps-effect", sharing.MpsEffect, ("effect",)),
     "mps-limits": Kind("mps", sharing.MpsLimit, ("limit",)),
     "node-limits": Kind("node-limit", settings.NodeLimit, ("limit",)),
+    "node-reserves": Kind("node-reserve", settings.NodeReserve, ("resource",)),
     "own-pods": Kind("own-pods", settings.OwnPods, ("part",)),
     "rdma-paths": Kind("rdma", driver.RdmaPath, ("path",)),
     "registries": Kind("registry", published.Registry, ("registry",)),
@@ -125,6 +126,7 @@ class Catalogue:
     mps_effects: dict[str, Fact[sharing.MpsEffect]]
     mps_limits: dict[str, Fact[sharing.MpsLimit]]
     node_limits: dict[str, Fact[settings.NodeLimit]]
+    node_reserves: dict[str, Fact[settings.NodeReserve]]
     own_pods: dict[str, Fact[settings.OwnPods]]
     rdma_paths: dict[str, Fact[driver.RdmaPath]]
     registries: dict[str, Fact[published.Registry]]

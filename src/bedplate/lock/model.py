@@ -45,6 +45,24 @@ class Sources(Part):
         return self.mode == "mirror" and self.packages == "mirror"
 
 
+class Kept(Part):
+    """What a node keeps of a resource, in MiB or thousandths: `base`, and `percent` of it."""
+
+    base: int
+    percent: int
+
+
+class NodeRoom(Part):
+    """What each node keeps for its system, and the most processes of a pod, by the catalogue.
+
+    What the site's own kubelet fields say is absent.
+    """
+
+    memory: Kept | None = None
+    cpu: Kept | None = None
+    processes: int | None = None
+
+
 class Kubernetes(Part):
     """The cluster and its upstream configuration fields.
 
@@ -60,6 +78,7 @@ class Kubernetes(Part):
     kube_proxy: dict[str, Any]
     ignore_preflight: list[str]
     controller_requests: int | None = None
+    room: NodeRoom = NodeRoom()
     untainted: list[str] = []
     endpoint_by: Literal["external", "keepalived", "haproxy"] = "external"
 

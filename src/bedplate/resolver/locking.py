@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
+from bedplate.portable import node_reserve
 from bedplate.resolver import hpc_tools, sharing
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Reason
@@ -60,6 +61,7 @@ def cluster(
     if wished.controller_requests is None:
         needed = [addon.controller_requests for addon in addons if addon.controller_requests]
         settings["controller_requests"] = max(needed, default=None)
+    settings["room"] = node_room(wished.kubelet, candidates.catalogue)
     return locked.Cluster.model_validate(
         {
             "kubernetes": settings | {"version": release.version, "untainted": sorted(untainted)},
@@ -83,6 +85,20 @@ def cluster(
             ],
         }
     )
+
+
+def node_room(kubelet: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """Return what nodes keep and limit, as far as the site does not say it itself."""
+    found: dict[str, Any] = {}
+    if not any(kubelet.get(name) for name in node_reserve.RESERVED):
+        found = {
+            name: {"base": fact.value.base, "percent": fact.value.percent}
+            for name, fact in catalogue.node_reserves.items()
+        }
+    limit = catalogue.node_limits.get("pod-processes")
+    if limit is not None and kubelet.get(node_reserve.PROCESSES) is None:
+        found["processes"] = limit.value.most
+    return found
 
 
 def _dra_driver(values: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
