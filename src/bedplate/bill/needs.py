@@ -197,6 +197,8 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
         yield reference, NeededImage(name, image.hosts, image.moves, image.built)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
+    if (plugin := lock.cluster.rdma_device_plugin) is not None:
+        yield plugin.image, NeededImage("rdma_device_plugin", "gpu")
 
 
 def _cached(lock: Lock) -> bool:

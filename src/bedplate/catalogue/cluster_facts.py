@@ -102,6 +102,7 @@ class Component(Value):
         "nvidia_container_toolkit",
         "nvidia_device_plugin",
         "nvidia_dra_driver",
+        "rdma_device_plugin",
     ]
     version: Version
     kubernetes_from: Version | None = None

@@ -172,6 +172,8 @@ class Cluster(Part):
     `nvidia_dra_driver` is there where a pool's sharing mode is `dra`: it owns the GPUs of that
     pool's nodes, and no device plugin runs on them.
 
+    `rdma_device_plugin` is there where nodes of a pool offer RDMA devices to pods.
+
     `preset` has the values of the chosen one with the site's changes; it is there where schedulers
     are. `images` are teams' own, by name. `courses` are by name; each is also one of `teams`, whose
     quota is that of the class.
@@ -192,6 +194,7 @@ class Cluster(Part):
     nvidia_container_toolkit: Sourced
     nvidia_device_plugin: Image
     nvidia_dra_driver: Versioned | None = None
+    rdma_device_plugin: Image | None = None
     addons: list[Addon] = []
     preset: Preset | None = None
     teams: dict[str, Team] = {}
@@ -334,10 +337,17 @@ class Framework(Part):
 
 
 class Rdma(Part):
-    """The RDMA stack, and how GPUs reach the network cards; `host-memory` is without GPUDirect."""
+    """The RDMA stack, how GPUs reach the network cards, and what pods get of them.
+
+    Method `host-memory` is without GPUDirect.
+    `pods` has the resource that each node offers to pods, with how many pods may have it at once;
+    all of them share the node's devices. Where it is empty, RDMA serves programs on hosts alone.
+    """
 
     stack: Literal["inbox", "doca"]
     method: Literal["dma-buf", "peermem", "host-memory"]
+    link: Literal["infiniband", "ethernet"] | None = None
+    pods: dict[str, int] = {}
 
 
 class HpcTools(Part):

@@ -160,8 +160,10 @@ def _rows(planned: Planned) -> list[str]:
         hosts = sum(host.pool == name for host in lock.hosts.values())
         rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
         if pool.rdma is not None:
-            only = ", hosts only" if name in nodes else ""
-            rows.append((name, "rdma", f"{pool.rdma.stack}, {pool.rdma.method}{only}"))
+            pods = ", ".join(f"pods by {resource}" for resource in pool.rdma.pods)
+            served = pods or ("hosts only" if name in nodes else "")
+            told = [pool.rdma.stack, pool.rdma.method, *filter(None, [served])]
+            rows.append((name, "rdma", ", ".join(told)))
     rows += [(pool, "course", text) for pool, text in course_fit.lines(lock, planned.catalogue)]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]

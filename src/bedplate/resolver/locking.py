@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
 from bedplate.portable import node_reserve
-from bedplate.resolver import hpc_tools, sharing
+from bedplate.resolver import hpc_tools, rdma_pods, sharing
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Reason
 from bedplate.resolver.wishes import DRA_DRIVER
@@ -140,7 +140,11 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         content["vgpu"] = shared.model_dump(mode="json")
     if "rdma" in values:
         path = facts[values["rdma"]].value
-        content["rdma"] = {"stack": path.stack, "method": path.method}
+        content["rdma"] = {
+            "stack": path.stack,
+            "method": path.method,
+            **rdma_pods.decided(subject, candidates.catalogue),
+        }
     content["hpc_tools"] = hpc_tools.decided(wishes, driver_of(values, facts), candidates.catalogue)
     if wishes.bedplate_accelerator is not None:
         fact = candidates.catalogue.accelerators[wishes.bedplate_accelerator.model]
@@ -226,6 +230,8 @@ def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]
             decided.append(("shard-on", part.os))
     if part.sharing.mode == "mps":
         decided.append(("mps-on", part.os))
+    if part.rdma is not None and part.rdma.pods:
+        decided.append(("part", "rdma_pods"))
     if part.sharing.layout:
         decided.append(("part", "mig_layout"))
     if part.sharing.mode == "dra" and part.sharing.memory == "limited":

@@ -18,6 +18,7 @@ from bedplate.resolver import (
     kernels,
     locking,
     plain,
+    rdma_pods,
     teams,
     warnings,
 )
@@ -189,6 +190,7 @@ def _plan(
             "hub": courses.hub(site),
             "storage": courses.storage(site),
             "images": images.decided(site),
+            "rdma_device_plugin": rdma_pods.plugin(locked_pools.values(), catalogue),
         }
         part = part.model_copy(update=shared_by)
         further = []

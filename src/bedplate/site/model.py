@@ -294,9 +294,14 @@ class PresetChoice(Wish):
 
 
 class Rdma(Wish):
-    """The RDMA stack and who owns it."""
+    """The RDMA stack, the network that it runs on, and who owns it.
+
+    `link` is what the ports of the network cards are: pods get RDMA devices on `infiniband`;
+    `ethernet` is RoCE.
+    """
 
     stack: Literal["inbox", "doca"]
+    link: Literal["infiniband", "ethernet"] | None = None
     operator: Named | None = None
 
 
