@@ -39,10 +39,10 @@ _value:
 
 
 def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Map node names to ``{kubernetes[, resource, count, also]}``.
+    """Map node names to ``{kubernetes[, resource, count, also, rdma]}``.
 
     `also` has further resources and their counts, where MIG divides GPUs differently. Where a DRA
-    driver owns a node's GPUs, the resource is the driver's name.
+    driver owns a node's GPUs, the resource is the driver's name. `rdma` has RDMA devices for pods.
     """
     expected = {}
     for name, host in lock["hosts"].items():
@@ -61,6 +61,9 @@ def node_expectations(lock: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             wish |= {"resource": first, "count": count}
             if others:
                 wish["also"] = dict(others)
+        rdma = lock["pools"][host["pool"]].get("rdma") if host["pool"] else None
+        if rdma and rdma.get("pods"):
+            wish["rdma"] = dict(rdma["pods"])
         expected[name] = wish
     return expected
 

@@ -52,6 +52,12 @@ options:
     description: Where the topology is kept.
     type: path
     default: /etc/bedplate/nccl-topology.xml
+  hold:
+    description:
+      - Whether the host carries jobs. Where marking of RoCE traffic would change, or the unit that
+        does it would start, nothing is written, and that is reported in RV(pending).
+    type: bool
+    default: false
   validate_only:
     description: Refuse or accept, and write nothing.
     type: bool
@@ -85,6 +91,11 @@ found:
   returned: always
   type: list
   elements: str
+pending:
+  description: What O(hold) has left as it is.
+  returned: always
+  type: list
+  elements: str
 marked:
   description: Whether RoCE traffic is marked as the files say now, or is not to be marked.
   returned: where files are written
@@ -114,6 +125,7 @@ def main() -> None:
             "nccl": {"type": "dict", "default": {}},
             "topology": {"type": "list", "elements": "dict", "default": []},
             "topology_file": {"type": "path", "default": "/etc/bedplate/nccl-topology.xml"},
+            "hold": {"type": "bool", "default": False},
             "validate_only": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -121,13 +133,16 @@ def main() -> None:
     host = Host()
     wish = rdma_settings.Wish(*(module.params[name] for name in rdma_settings.Wish._fields))
     found = [device["name"] for device in rdma.devices(host, list(wish.devices))]
-    result = {"changed": False, "nccl": {}, "found": found}
+    result = {"changed": False, "nccl": {}, "found": found, "pending": []}
     problems = rdma_settings.wrong(host, wish, module.params["host"])
     if problems:
         module.fail_json(msg="\n".join(problems), **result)
     result["nccl"] = rdma_settings.nccl(wish)
     if module.params["validate_only"]:
         module.exit_json(**result)
+    result["pending"] = rdma_settings.disturbing(host, wish) if module.params["hold"] else []
+    if result["pending"]:
+        module.exit_json(marked=False, **result)
     outcome = ensure_files(host, rdma_settings.files(host, wish), module.check_mode)
     gone = rdma_settings.gone(host, wish)
     diff = [change.diff for change in outcome.changes]

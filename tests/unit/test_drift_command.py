@@ -212,6 +212,12 @@ def test_a_site_without_a_lock_is_refused(site: Path, capsys: pytest.CaptureFixt
             True,
             "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a",
         ),
+        # What breaks or slows the connections of running jobs waits; NCCL's variables do not.
+        ("rdma.packages", False, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("rdma.packages", True, "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a"),
+        ("owned.rdma", True, "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a"),
+        ("rdma.nccl", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("rdma.roce", True, ""),
         ("owned.host", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
         ("kubelet.version", True, ""),
         ("kubelet.version", False, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
@@ -308,6 +314,7 @@ AGAIN = "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-b"
         # A kernel that does not run wants a reboot, which is a person's to allow; a hold does not.
         (["baseline.kernel", "baseline.clock"], []),
         (["baseline.kernel_held", "cuda.packages", "rdma.nccl"], [AGAIN]),
+        (["rdma.roce"], []),
     ],
     ids=lambda value: "+".join(value) if value and "." in value[0] else None,
 )

@@ -295,7 +295,12 @@ def node(name: str, ready: str = "True", gpus: str | None = "8") -> dict[str, ob
     }
 
 
-def cluster(root: Path, nodes: list[dict[str, object]], **also: int) -> list[dict[str, object]]:
+def cluster(
+    root: Path,
+    nodes: list[dict[str, object]],
+    more: dict[str, object] | None = None,
+    **also: int,
+) -> list[dict[str, object]]:
     import json
 
     admin = root / "etc/kubernetes/admin.conf"
@@ -309,7 +314,9 @@ def cluster(root: Path, nodes: list[dict[str, object]], **also: int) -> list[dic
     def run(argv: Sequence[str], *_: object) -> Result:
         return Result(0, json.dumps({"items": nodes if "nodes" in argv else [pod]}), "")
 
-    gpus = {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 8, "also": also}
+    gpus = {"kubernetes": "1.36.3", "resource": "nvidia.com/gpu", "count": 8, "also": also} | (
+        more or {}
+    )
     expects = {"cp1": {"kubernetes": "1.36.3"}, "gpu-a": gpus}
     return cluster_evidence.collect(Host(str(root), run), expects)["checks"]
 

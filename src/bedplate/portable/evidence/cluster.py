@@ -65,6 +65,17 @@ def _nodes(
             )
         )
         _in_service(node, name, to)
+        if wish.get("rdma"):
+            there = node["status"].get("allocatable", {})
+            to.append(
+                check(
+                    f"node.{name}.rdma",
+                    f"node {name} offers RDMA devices to pods",
+                    {one: str(count) for one, count in wish["rdma"].items()},
+                    {one: there[one] for one in wish["rdma"] if one in there},
+                    f"See 'kubectl -n kube-system logs rdma-device-plugin-{name}'.",
+                )
+            )
         resource = wish.get("resource")
         if not resource:
             continue

@@ -5,8 +5,12 @@ from typing import Any, Dict, List, Mapping
 from ..driver import state
 from ..host import Host
 from ..rdma import devices as rdma
+from ..runtime.state import UNITS
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
+
+INFINIBAND = "/dev/infiniband"
+LOCKED = "Max locked memory"
 
 
 def _packages(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
@@ -58,20 +62,51 @@ def _roce(host: Host, wish: Mapping[str, Any], found: List[Dict[str, Any]], to: 
     to.checks.append(check("rdma.roce", what, wished, have, "Restart bedplate-roce.service."))
 
 
+def _link(wish: Mapping[str, Any], found: List[Dict[str, Any]], to: Collected) -> None:
+    link = rdma.LINKS.get(str(wish.get("link") or ""))
+    if link is None:
+        return
+    other = [
+        "{}/{} ({})".format(one["name"], port["port"], port["link"])
+        for one in found
+        for port in one["ports"]
+        if port["link"] != link
+    ]
+    fix = "Correct bedplate_rdma.link, or name the devices of this network in rdma_devices."
+    to.checks.append(check("rdma.link", f"RDMA ports are of {link}", [], other, fix))
+
+
+def _pods(host: Host, wishes: Wishes, to: Collected) -> None:
+    """What pods need besides the plugin's resource, which the node itself shows."""
+    there = host.list(INFINIBAND)
+    lacking = [kind for kind in rdma.FOR_PODS if not any(one.startswith(kind) for one in there)]
+    what = "the devices that pods are given are there"
+    fix = f"Load their modules (ib_uverbs, ib_umad, rdma_ucm): {AGAIN}"
+    to.checks.append(check("rdma.pod_devices", what, [], lacking, fix))
+    unit = UNITS[str(wishes.containers.get("runtime") or "containerd")]
+    asked = host.run(["systemctl", "show", "--property=MainPID", "--value", unit])
+    limits = host.read(f"/proc/{asked.out.strip()}/limits") or ""
+    found = [line.split()[3] for line in limits.splitlines() if line.startswith(LOCKED)]
+    what = "containers may lock the memory that RDMA sends"
+    fix = f"Run bedplate.gpu.upgrade, which drains the node and restarts {unit} with its limits."
+    to.checks.append(check("rdma.locked_memory", what, ["unlimited"], found, fix))
+
+
 def _hardware(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     names = sorted(wish.get("devices") or [])
     found = rdma.devices(host, names)
     what = "RDMA devices are there"
     to.facts["rdma"] = {one["name"]: one["ports"] for one in found}
-    if not found and not names:
+    if not found and not names and not wish.get("pods"):
         reason = "the host has no RDMA device, and the site names none"
         to.checks.append(skipped("rdma.devices", what, reason))
         return
     have = [one["name"] for one in found]
     fix = "See 'rdma link' and the kernel's log, or correct rdma_devices."
-    to.checks.append(check("rdma.devices", what, names or have, have, fix))
+    to.checks.append(check("rdma.devices", what, names or have or ["at least one"], have, fix))
     fix = "See cable and switch port, and 'ibstat'; InfiniBand needs a subnet manager."
     to.checks.append(check("rdma.ports", "RDMA ports are active", [], rdma.inactive(found), fix))
+    _link(wish, found, to)
     _gpus(host, wish, to)
     _roce(host, wish, found, to)
 
@@ -84,6 +119,8 @@ def collect(host: Host, wishes: Wishes, to: Collected) -> None:
         return
     _packages(host, wish, to)
     _hardware(host, wish, to)
+    if wish.get("pods"):
+        _pods(host, wishes, to)
     what = "NCCL's settings are the lock's"
     wished = {name: str(value) for name, value in (wish.get("nccl") or {}).items()}
     to.facts["nccl"] = wished

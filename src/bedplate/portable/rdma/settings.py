@@ -210,6 +210,17 @@ def marked(host: Host) -> bool:
     return services.running(now) and not services.older_than(host, now, [ROCE, MARKER, UNIT])
 
 
+def disturbing(host: Host, wish: Wish) -> List[str]:
+    """What would mark the traffic of running jobs otherwise than now: files, or the unit itself."""
+    wished = {file.path: file.content for file in files(host, wish)}
+    marking = [path for path in (ROCE, MARKER, UNIT) if path in wished]
+    differ = [path for path in marking if host.read(path) != wished[path]]
+    if differ:
+        return ["RoCE marking: " + ", ".join(differ)]
+    unit = os.path.basename(UNIT)
+    return [f"RoCE marking: start of {unit}"] if marking and not marked(host) else []
+
+
 def gone(host: Host, wish: Wish) -> List[str]:
     """Files of an earlier wish that is no longer there."""
     keep = {file.path for file in files(host, wish)}
