@@ -49,6 +49,22 @@ def test_a_pool_without_rdma_has_none(tmp_path: Path) -> None:
     assert settings_of(tmp_path, lock_of({"a": {}})) == {}
 
 
+def test_pods_are_told_of_no_file_of_the_host(tmp_path: Path) -> None:
+    evidence(tmp_path, a={"NCCL_IB_TC": "104", "NCCL_TOPO_FILE": "/etc/bedplate/nccl-topology.xml"})
+
+    assert settings_of(tmp_path, with_rdma("a")) == {POOL: {"NCCL_IB_TC": "104"}}
+
+
+def test_a_pool_that_offers_devices_has_settings_for_its_jobs_to_name(tmp_path: Path) -> None:
+    evidence(tmp_path, a={})
+    lock = with_rdma("a")
+    offers = Rdma(stack="inbox", method="dma-buf", link="infiniband", pods={"rdma/hca": 999})
+    pool = lock.pools[POOL].model_copy(update={"rdma": offers})
+
+    assert settings_of(tmp_path, lock) == {}
+    assert settings_of(tmp_path, lock.model_copy(update={"pools": {POOL: pool}})) == {POOL: {}}
+
+
 def test_hosts_of_one_pool_that_differ_are_refused(tmp_path: Path) -> None:
     evidence(tmp_path, a={"NCCL_IB_HCA": "=mlx5_0"}, b={})
 

@@ -9,9 +9,9 @@ import pytest
 
 from bedplate.errors import BedplateError
 from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs import Request, Volume
+from bedplate.frameworks.jobs import Request, Volume, pods
 from bedplate.frameworks.jobs.time_limits import seconds
-from bedplate.lock.model import Framework, Sharing, TeamImage
+from bedplate.lock.model import Framework, Rdma, Sharing, TeamImage
 from tests.schedulers.locks import lock_of
 
 TEAMS: dict[str, Any] = {
@@ -265,3 +265,26 @@ def test_queue_and_scheduler_are_those_of_the_site() -> None:
     assert pod["spec"]["schedulerName"] == "volcano"
     (job,) = jobs.objects(lock(addons=()), GOOD)
     assert set(job["metadata"]) == {"name", "namespace"}
+
+
+def test_pods_of_one_job_reach_each_other_by_rdma_where_the_pool_offers_it() -> None:
+    """By a device and NCCL's settings: teams may have neither host paths nor capabilities."""
+    plain = lock()
+    part = Rdma(stack="inbox", method="dma-buf", link="infiniband", pods={"rdma/hca": 999})
+    pool = plain.pools["pool_a"].model_copy(update={"rdma": part})
+    offering = plain.model_copy(update={"pools": {**plain.pools, "pool_a": pool}})
+
+    def made(site: Any, **changes: Any) -> Any:
+        request = replace(GOOD, pool="pool_a", **changes)
+        assert jobs.problems(site, request) == []
+        (container,) = pods.template(site, request, "train-0")["spec"]["containers"]
+        return container
+
+    gang = {"gpus": 4, "pods": 2, "form": "torchrun"}
+    found = made(offering, **gang)
+    assert found["resources"] == {"limits": {"nvidia.com/gpu": "4", "rdma/hca": "1"}}
+    assert found["envFrom"] == [{"configMapRef": {"name": "nccl-pool-a"}}]
+    assert "securityContext" not in found
+    for one in (made(plain, **gang), made(offering), made(offering, gpus=0, pods=2)):
+        assert "rdma/hca" not in str(one)
+        assert "envFrom" not in one

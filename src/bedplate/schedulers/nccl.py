@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate.lock.rdma import resources, settings_name
 from bedplate.portable.message import problem
 from bedplate.site.membership import NODES
 from bedplate.stackconfig import StackError, found_in
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 ABOUT = "bedplate.io/about"
+#: Of a file that is the host's: no pod sees it.
+OF_HOSTS = {"NCCL_TOPO_FILE"}
 
 
 class NcclDefaultsArgs(TypedDict):
@@ -42,7 +45,7 @@ class NcclDefaults(pulumi.ComponentResource):  # type: ignore[misc]
         super().__init__("bedplate:schedulers:NcclDefaults", name, None, opts)
         for namespace in sorted(args["namespaces"]):
             for pool, variables in sorted(args["settings"].items()):
-                place = object_name(pool)
+                place = settings_name(pool)
                 about = f"NCCL's variables for pods on nodes of {pool}: use it with envFrom."
                 kubernetes.core.v1.ConfigMap(
                     f"{name}-{namespace}-{place}",
@@ -58,17 +61,10 @@ class NcclDefaults(pulumi.ComponentResource):  # type: ignore[misc]
         self.register_outputs({})
 
 
-def object_name(pool: str) -> str:
-    """Return the ConfigMap's name.
-
-    >>> object_name("pool_train")
-    'nccl-pool-train'
-    """
-    return f"nccl-{pool.replace('_', '-').lower()}"
-
-
 def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
     """Return NCCL's variables of each pool of nodes with RDMA, as the hosts have them.
+
+    A pool whose pods get RDMA devices is there without variables too: its jobs name the ConfigMap.
 
     Raises:
         StackError: a host has no evidence of them, or hosts of one pool differ.
@@ -92,7 +88,11 @@ def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
                 )
             )
         first.setdefault(pool, name)
-    return {pool: variables for pool, variables in found.items() if variables}
+    return {
+        pool: variables
+        for pool, variables in found.items()
+        if variables or resources(lock.pools[pool])
+    }
 
 
 def namespaces_of(lock: Lock) -> list[str]:
@@ -114,7 +114,7 @@ def _of_host(site: Path, name: str) -> dict[str, str]:
                 "run `ansible-playbook bedplate.gpu.verify` on the site first",
             )
         )
-    return {key: str(value) for key, value in settings.items()}
+    return {key: str(value) for key, value in settings.items() if key not in OF_HOSTS}
 
 
 def _shown(variables: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.frameworks.jobs import placing
+from bedplate.lock import rdma
 from bedplate.schedulers.topology import POOL_LABEL
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ def template(
     pool = placing.pool(lock, request)
     if request.devices and pool is not None:
         asked = {placing.resource(lock, request, pool): str(request.devices)}
+        if request.gpus and request.pods > 1 and (devices := rdma.resources(lock.pools[pool])):
+            # Memory is locked without a capability: the runtime's limit of it is raised.
+            asked |= dict.fromkeys(devices, "1")
+            container["envFrom"] = [{"configMapRef": {"name": rdma.settings_name(pool)}}]
         container["resources"] = {"limits": asked}
     mounts, volumes = _volumes(request)
     container["volumeMounts"] = mounts
