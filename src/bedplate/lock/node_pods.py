@@ -5,6 +5,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bedplate.lock import rdma
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -96,6 +98,8 @@ def _each(cluster: Cluster, host: Host, pool: Pool | None) -> Iterator[str]:
     # Of mode dra the driver runs on the host itself.
     if pool.expects.by != "dra":
         yield "hami" if pool.sharing.mode == "hami" else "device-plugin"
+    if rdma.resources(pool):
+        yield "rdma-device-plugin"
     if any(course.pool == host.pool for course in cluster.courses.values()):
         yield "images"
 
