@@ -123,13 +123,18 @@ def requirements(folder: Path, paths: list[str], version: str) -> dict[str, str]
     raise problem
 
 
+def sources(folder: Path, path: str, version: str) -> Path:
+    """Return the folder with a module's sources. Raises NotPublishedError."""
+    about = _go(folder, "mod", "download", "-json", f"{path}@v{version}")
+    return Path(_present(about, "Dir"))
+
+
 def kubeadm(folder: Path, version: str) -> dict[str, Any]:
     """Return what kubeadm and kubelet of a Kubernetes release take by default, from their source.
 
     Raises NotPublishedError when the release cannot be had.
     """
-    about = _go(folder, "mod", "download", "-json", f"{KUBERNETES}@v{version}")
-    root = Path(_present(about, "Dir"))
+    root = sources(folder, KUBERNETES, version)
     constants = (root / "cmd/kubeadm/app/constants/constants.go").read_text(encoding="utf-8")
     defaults = root / "pkg/kubelet/apis/config/v1beta1/defaults.go"
     fails = re.search(r"obj\.FailCgroupV1 = [\w.]+\((\w+)\)", defaults.read_text(encoding="utf-8"))

@@ -173,6 +173,10 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
         site(kubelet={"featureGates": {"NodeSwap": "true"}}),
         [("configuration-field", "kubernetes.kubelet.featureGates.NodeSwap")],
     ),
+    "kubelet-half-a-pod": (
+        site(kubelet={"maxPods": 110.5}),
+        [("configuration-field", "kubernetes.kubelet.maxPods")],
+    ),
     "kubelet-truth-for-number": (
         site(kubelet={"maxPods": True}),
         [("configuration-field", "kubernetes.kubelet.maxPods")],
@@ -180,10 +184,10 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
     **{
         f"kubelet-{name}-{value}": (
             site(kubelet={name: value}),
-            [("configuration-field", f"kubernetes.kubelet.{name}")],
+            [("configuration-value", f"kubernetes.kubelet.{name}")],
         )
         for name, value in (
-            ("maxPods", -1), ("maxPods", 0), ("maxPods", 110.5), ("port", 0), ("port", 65536),
+            ("maxPods", -1), ("maxPods", 0), ("port", 0), ("port", 65536),
             ("imageGCHighThresholdPercent", 101), ("oomScoreAdj", -1001), ("maxOpenFiles", -1),
             ("maxParallelImagePulls", 0), ("healthzPort", -1),
         )
@@ -219,7 +223,7 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
     ),
     "kubelet-cgroupfs": (
         site(kubelet={"cgroupDriver": "cgroupfs"}),
-        [("configuration-field", "kubernetes.kubelet.cgroupDriver")],
+        [("configuration-decided", "kubernetes.kubelet.cgroupDriver")],
     ),
     "kubelet-of-a-later-release": (
         site(version="1.35", kubelet={"memoryReservationPolicy": "None"}),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from bedplate.catalogue.facts import Value, Version
 
 Prefix = Annotated[int, Field(ge=0, le=128)]
-Form = Literal["text", "number", "whole", "truth", "list", "mapping", "texts", "truths"]
+Form = Literal[
+    "text", "path", "cpus", "address", "listener", "cidr", "subnet", "duration", "period",
+    "quantity", "size", "number", "whole", "long", "truth", "list", "mapping", "texts",
+    "quantities", "percentages", "amounts", "reclaims", "durations", "sizes", "truths",
+]  # fmt: skip
 
 
 class SubnetLimit(Value):
@@ -59,12 +63,69 @@ class OwnPods(Value):
 class ConfigurationFields(Value):
     """The fields of a configuration document, by the form of their values; it refuses any other.
 
-    They are those of releases from `kubernetes_from` on, up to the next such fact's. `whole` are
-    whole numbers; `texts` and `truths` are mappings whose values are text, or true or false.
-    `ranges` are the least and the most of numbers, where the program names them.
+    They are those of releases from `kubernetes_from` on, up to the next such fact's, or from the
+    release in `since`. A field is a path: `a.b` inside a mapping, `a.*` for each entry of a list.
+    Plural forms are mappings whose values have the form. `defaults` are what unset fields count as.
     """
 
     document: Literal["kubelet", "kube_proxy"]
     kubernetes_from: Version
     fields: dict[Form, Annotated[list[str], Field(min_length=1)]]
-    ranges: dict[str, tuple[int, int | None]] = {}
+    since: dict[str, Version] = {}
+    defaults: dict[str, Any] = {}
+
+
+class Limit(Value):
+    """What a value has to be, where it is neither one word nor one of some.
+
+    Bounds are numbers, amounts, durations, or the path of another field. `has` and `lacks` are an
+    entry of a list, `in` is a mapping that has to have the same keys, `memory_of` are the paths
+    whose amounts have to be as much as all memory of a list of reservations.
+    """
+
+    least: int | float | str | None = None
+    most: int | float | str | None = None
+    over: int | float | str | None = None
+    under: int | float | str | None = None
+    multiple: int | None = None
+    matches: str | None = None
+    has: str | None = None
+    lacks: str | None = None
+    in_: Annotated[str | None, Field(alias="in")] = None
+    memory_of: list[str] = []
+
+
+#: `set`, `unset`, `distinct` and `single` entries of a list, or the minor release before.
+Asked = bool | Limit | list[str] | Literal["set", "unset", "distinct", "single", "release-before"]
+
+
+class ConfigurationRule(Value):
+    """What a program refuses of the values of its configuration: `allow`, or one of `any`.
+
+    It counts where all of `when` holds, for the releases of its range.
+    """
+
+    rule: str
+    document: Literal["kubelet", "kube_proxy"]
+    when: dict[str, Asked] = {}
+    allow: dict[str, Asked] = {}
+    any: list[dict[str, Asked]] = []
+    kubernetes_from: Version | None = None
+    kubernetes_upto: Version | None = None
+
+
+class FeatureGates(Value):
+    """The feature gates of a minor release: by stage, by default, and whether that is locked.
+
+    `needs` are the gates that have to be on where one is.
+    """
+
+    kubernetes: Version
+    alpha: list[str] = []
+    beta_on: list[str] = []
+    beta_off: list[str] = []
+    default_on: list[str] = []
+    default_off: list[str] = []
+    locked_on: list[str] = []
+    locked_off: list[str] = []
+    needs: dict[str, list[str]] = {}

@@ -43,6 +43,9 @@ KINDS: dict[str, Kind] = {
     "configuration-fields": Kind(
         "fields", settings.ConfigurationFields, ("document", "kubernetes_from")
     ),
+    "configuration-rules": Kind(
+        "configuration-rule", settings.ConfigurationRule, ("document", "rule")
+    ),
     "container-runtimes": Kind("runtime", cluster.ContainerRuntime, ("runtime", "version", "os")),
     "cuda-majors": Kind("cuda-major", driver.CudaMajor, ("major",)),
     "cuda-targets": Kind("cuda-target", driver.CudaTarget, ("compute_capability",)),
@@ -54,6 +57,7 @@ KINDS: dict[str, Kind] = {
     ),
     "fabric-switches": Kind("switch", hardware.FabricSwitch, ("switch",)),
     "fabrics": Kind("fabric", hardware.Fabric, ("fabric",)),
+    "feature-gates": Kind("gates", settings.FeatureGates, ("kubernetes",)),
     "forward-compatibility": Kind("forward", driver.ForwardCompatibility, ("cuda",)),
     "framework-limits": Kind("framework-limit", published.FrameworkLimit, ("limit",)),
     "framework-packages": Kind("package", published.FrameworkPackage, ("framework",)),
@@ -98,6 +102,7 @@ class Catalogue:
     artifacts: dict[str, Fact[published.Artifact]]
     components: dict[str, Fact[cluster.Component]]
     configuration_fields: dict[str, Fact[settings.ConfigurationFields]]
+    configuration_rules: dict[str, Fact[settings.ConfigurationRule]]
     container_runtimes: dict[str, Fact[cluster.ContainerRuntime]]
     cuda_majors: dict[str, Fact[driver.CudaMajor]]
     cuda_targets: dict[str, Fact[driver.CudaTarget]]
@@ -107,6 +112,7 @@ class Catalogue:
     driver_packages: dict[str, Fact[driver.DriverPackages]]
     fabric_switches: dict[str, Fact[hardware.FabricSwitch]]
     fabrics: dict[str, Fact[hardware.Fabric]]
+    feature_gates: dict[str, Fact[settings.FeatureGates]]
     forward_compatibility: dict[str, Fact[driver.ForwardCompatibility]]
     framework_limits: dict[str, Fact[published.FrameworkLimit]]
     framework_packages: dict[str, Fact[published.FrameworkPackage]]

@@ -1,134 +1,276 @@
-"""Settings of kubelet and kube-proxy, which both refuse as a whole if they know one of them not."""
+"""Settings of kubelet and kube-proxy: one wrong value, and they start nowhere.
+
+A misspelt field would have no effect: both read their configuration leniently where they have to.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from bedplate.nearest import nearest
+from bedplate.resolver.configuration_forms import FORMS, duration, is_of, said
+from bedplate.resolver.configuration_rules import (
+    GATES,
+    UNSET,
+    Document,
+    dotted,
+    gates_of,
+    lying,
+    refusals,
+)
 from bedplate.resolver.explanations import refused
 from bedplate.versions import minor, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import ConfigurationFields
     from bedplate.errors import Problem
     from bedplate.lock import Lock
+    from bedplate.resolver.configuration_rules import Path
     from bedplate.site import Site, SiteHost
+    from bedplate.site.model import Kubernetes
 
-RULE, SETTING = "configuration-field", "bedplate_kubernetes"
+FIELD, VALUE, DECIDED = "configuration-field", "configuration-value", "configuration-decided"
+SETTING, OF_POOL = "bedplate_kubernetes", "kubernetes_node_kubelet"
 DOCUMENTS = ("kubelet", "kube_proxy")
-#: What the roles configure the container runtime for: another value stops every pod.
-OURS = {"cgroupDriver": "systemd"}
-FORMS: dict[str, tuple[type, ...]] = {
-    "text": (str,),
-    "number": (int, float),
-    "whole": (int,),
-    "truth": (bool,),
-    "list": (list,),
-    "mapping": (dict,),
-    "texts": (dict,),
-    "truths": (dict,),
+#: What Bedplate writes itself where the site says nothing else.
+WRITTEN: dict[str, dict[str, object]] = {"kubelet": {"cgroupDriver": "systemd"}, "kube_proxy": {}}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A field that another part decides: the values that go with it, and what to do instead."""
+
+    values: Callable[[Kubernetes], tuple[object, ...]]
+    why: str
+    fix: str = "remove it"
+
+
+def _one(value: object, why: str, fix: str = "remove it") -> Decided:
+    return Decided(lambda _: (value,), why, fix)
+
+
+def _none(why: str, fix: str = "remove it") -> Decided:
+    return Decided(lambda _: (), why, fix)
+
+
+def _dns(settings: Kubernetes) -> tuple[object, ...]:
+    """Return the address that kubeadm gives to the service of CoreDNS: the tenth of the subnet."""
+    with suppress(ValueError):  # A subnet that is none is refused as such.
+        return ([str(ip_network(settings.service_subnet, strict=False)[10])],)
+    return ()
+
+
+_RUNTIME = "the container runtime's, as bedplate_container_runtime has it installed"
+DECIDED_BY: dict[str, dict[str, Decided]] = {
+    "kubelet": {
+        "cgroupDriver": _one("systemd", "as the container runtime is configured"),
+        "clusterDNS": Decided(_dns, "the address of CoreDNS in service_subnet"),
+        "clusterDomain": _one("cluster.local", "the domain that CoreDNS serves"),
+        "serverTLSBootstrap": _one(False, "nothing approves the requests for certificates"),
+        "registerWithTaints": _none("none, as it reaches every node with the cluster's own pods"),
+        "registerNode": _one(True, "as a node that joins waits for it"),
+        "staticPodPath": _one("/etc/kubernetes/manifests", "where kubeadm puts the control plane"),
+        "rotateCertificates": _one(True, "which kubeadm writes in any case"),
+        "enableServer": _one(True, "as the API server asks it for logs and metrics"),
+        "podCIDR": _none("none, as nodes get theirs from bedplate_kubernetes.pod_subnet"),
+        "containerRuntimeEndpoint": _none(_RUNTIME),
+        "imageServiceEndpoint": _none(_RUNTIME),
+        "authentication.x509.clientCAFile": _one(
+            "/etc/kubernetes/pki/ca.crt", "by which kubelet knows the API server"
+        ),
+    },
+    "kube_proxy": {
+        "clusterCIDR": Decided(lambda s: (s.pod_subnet,), "as bedplate_kubernetes.pod_subnet"),
+        "clientConnection.kubeconfig": _one(
+            "/var/lib/kube-proxy/kubeconfig.conf", "which kubeadm mounts"
+        ),
+        "hostnameOverride": _none("none, as each node's own name is given to it"),
+    },
 }
-WORDS = {
-    "text": "text",
-    "number": "a number",
-    "whole": "a whole number",
-    "truth": "true or false",
-    "list": "a list",
-    "mapping": "a mapping",
-    "texts": "a mapping of text",
-    "truths": "a mapping of true and false",
-}
-#: The form of a mapping's values.
-INSIDE = {"texts": "text", "truths": "truth"}
 
 
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
-    """Yield the settings that no release of the requested Kubernetes has."""
+    """Yield the settings that no release of the requested Kubernetes takes."""
     settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
-    if settings is None or not (settings.kubelet or settings.kube_proxy):
+    if settings is None:
         return
-    releases = sorted({minor(version) for version in catalogue.kubernetes}, key=number)
+    releases = sorted(catalogue.kubernetes, key=number)
     if settings.version is not None:
-        releases = [one for one in releases if one == minor(settings.version)] or releases
+        asked = [one for one in releases if minor(one) == minor(settings.version)]
+        releases = asked or releases
     if releases:
-        yield from _checked(site.nodes[0], releases[-1], catalogue)
+        yield from _checked(site, settings, releases[-1], catalogue)
 
 
 def problems(site: Site, lock: Lock, catalogue: Catalogue) -> list[Problem]:
-    """Return the settings that the release of a lock does not have."""
-    if lock.cluster is None:
+    """Return the settings that the release of a lock does not take."""
+    settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
+    if lock.cluster is None or settings is None:
         return []
-    return list(_checked(site.nodes[0], lock.cluster.kubernetes.version, catalogue))
+    return list(_checked(site, settings, lock.cluster.kubernetes.version, catalogue))
 
 
-def known(document: str, version: str, catalogue: Catalogue) -> dict[str, str]:
-    """Return the fields of a document with the forms of their values; none of an unknown one."""
-    newest = _newest(document, version, catalogue)
-    if newest is None:
-        return {}
-    return {name: form for form, names in newest.fields.items() for name in names}
+def _checked(
+    site: Site, settings: Kubernetes, version: str, catalogue: Catalogue
+) -> Iterator[Problem]:
+    for document in DOCUMENTS:
+        given = getattr(settings, document)
+        if given:
+            of = _Settings(document, site.nodes[0], (SETTING, document), given, {}, settings)
+            yield from of.problems(version, catalogue)
+    # Hosts with equal wishes share them.
+    for host in {id(one.wishes): one for one in site.nodes}.values():
+        if given := host.wishes.kubernetes_node_kubelet:
+            base = settings.kubelet
+            of = _Settings("kubelet", host, (OF_POOL,), given, base, settings)
+            yield from of.problems(version, catalogue)
 
 
-def _newest(document: str, version: str, catalogue: Catalogue) -> ConfigurationFields | None:
+def fields_of(document: str, version: str, catalogue: Catalogue) -> ConfigurationFields | None:
+    """Return what is known of the fields of a document in a release; None of an unknown one."""
     facts = [fact.value for fact in catalogue.configuration_fields.values()]
     old = [one for one in facts if one.document == document]
     old = [one for one in old if number(one.kubernetes_from) <= number(version)]
     return max(old, key=lambda one: number(one.kubernetes_from), default=None)
 
 
-def _checked(host: SiteHost, version: str, catalogue: Catalogue) -> Iterator[Problem]:
-    settings = host.wishes.bedplate_kubernetes
-    for document in DOCUMENTS if settings is not None else ():
-        fields = known(document, version, catalogue)
-        newest = _newest(document, version, catalogue)
-        ranges = newest.ranges if newest is not None else {}
-        for name, value in getattr(settings, document).items() if fields else ():
-            path = (SETTING, document, name)
-            if name not in fields:
-                close = nearest(name, fields)
-                fix = f"write {close}" if close else "remove it"
-                allowed = f"a field of its configuration in Kubernetes {minor(version)}"
-                yield refused(RULE, host, path, name, allowed, fix)
-            elif name in OURS and value != OURS[name]:
-                allowed = f"{OURS[name]}, as the container runtime is configured"
-                yield refused(RULE, host, path, str(value), allowed, "remove it")
-            elif value is not None:
-                wrong = list(_form(host, path, value, fields[name]))
-                yield from wrong or _range(host, path, value, ranges.get(name))
+def merged(base: Mapping[str, object], patch: Mapping[str, object]) -> dict[str, object]:
+    """Return a document with another one over it, as kubelet does it (RFC 7396)."""
+    found = dict(base)
+    for key, value in patch.items():
+        before = found.get(key)
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, dict):
+            found[key] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            found[key] = value
+    return found
 
 
-def _form(host: SiteHost, path: tuple[str, ...], value: object, form: str) -> Iterator[Problem]:
-    if not _is(value, form):
-        yield refused(RULE, host, path, _shown(value), WORDS[form], _fix(value, form))
-    elif isinstance(value, dict) and form in INSIDE:
+@dataclass(frozen=True)
+class _Settings:
+    """Settings of a document where they are written, over those of the whole cluster."""
+
+    document: str
+    host: SiteHost
+    path: Path
+    given: Mapping[str, object]
+    base: Mapping[str, object]
+    cluster: Kubernetes
+
+    def problems(self, version: str, catalogue: Catalogue) -> Iterator[Problem]:
+        """Yield what is wrong: a name or a form, a field that another part decides, a value."""
+        known = fields_of(self.document, version, catalogue)
+        if known is None:
+            return
+        release = number(minor(version))
+        forms = {
+            name: form
+            for form, names in known.fields.items()
+            for name in names
+            if number(known.since.get(name, "0")) <= release
+        }
+        wrong = list(self._fields((), self.given, forms, f"Kubernetes {minor(version)}"))
+        yield from wrong
+        decided = list(self._decided())
+        yield from decided
+        bad = {one.key for one in [*wrong, *decided]}
+        whole = self._whole(known)
+        gates = gates_of(version, whole.get(GATES), catalogue)
+        own = frozenset(_paths((), self.given))
+        document = Document(self.document, version, {**whole, GATES: gates}, gates, own)
+        for one in refusals(document, catalogue):
+            problem = self._refused(VALUE, one.path, one.got, one.allowed, one.fix, (one.source,))
+            # One reason for a field is enough, and nothing is compared with what cannot be read.
+            if problem.key not in bad:
+                yield problem
+
+    def _refused(
+        self, rule: str, at: Path, got: str, allowed: str, fix: str, sources: tuple[str, ...] = ()
+    ) -> Problem:
+        return refused(rule, self.host, (*self.path, *at), got, allowed, fix, sources)
+
+    def _whole(self, known: ConfigurationFields) -> dict[str, object]:
+        """Return the document as the program has it: over what Bedplate writes, and defaults."""
+        found = merged(WRITTEN[self.document], merged(self.base, self.given))
+        for path, value in known.defaults.items():
+            if all(one in UNSET or _zero(one) for _, one in lying(found, path)):
+                *above, last = path.split(".")
+                default = {last: value}
+                for part in reversed(above):
+                    default = {part: default}
+                found = merged(found, default)
+        return found
+
+    def _fields(
+        self, at: Path, value: Mapping[str, object], forms: Mapping[str, str], release: str
+    ) -> Iterator[Problem]:
+        """Yield fields that a mapping does not have, and values of another form."""
         for key, one in value.items():
-            yield from _form(host, (*path, str(key)), one, INSIDE[form])
+            here = (*at, str(key))
+            form = forms.get(_general(here))
+            if form is None:
+                beside = [name.rpartition(".") for name in forms]
+                close = nearest(str(key), [own for of, _, own in beside if of == _general(at)])
+                allowed = f"a field of its configuration in {release}"
+                fix = f"write {close}" if close else "remove it"
+                yield self._refused(FIELD, here, str(key), allowed, fix)
+            elif one is not None:
+                yield from self._form(here, one, form, forms, release)
+
+    def _form(
+        self, at: Path, value: object, form: str, forms: Mapping[str, str], release: str
+    ) -> Iterator[Problem]:
+        inside = FORMS[form].inside or forms.get(f"{_general(at)}.*")
+        if not is_of(value, form):
+            yield self._refused(FIELD, at, _shown(value), FORMS[form].words, _fix(value, form))
+        elif isinstance(value, dict) and form == "mapping":
+            if any(name.startswith(f"{_general(at)}.") for name in forms):
+                yield from self._fields(at, value, forms, release)
+        elif isinstance(value, dict | list) and inside:
+            entries = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, one in entries:
+                yield from self._form((*at, key), one, inside, forms, release)
+
+    def _decided(self) -> Iterator[Problem]:
+        for path, decided in DECIDED_BY[self.document].items():
+            for where, value in lying(self.given, path):
+                values = decided.values(self.cluster)
+                if value not in UNSET and value not in values:
+                    allowed = ", ".join([*map(said, values), decided.why])
+                    yield self._refused(DECIDED, where, said(value), allowed, decided.fix)
 
 
-def _range(
-    host: SiteHost, path: tuple[str, ...], value: object, limits: tuple[int, int | None] | None
-) -> Iterator[Problem]:
-    if limits is None or not isinstance(value, int | float):
-        return
-    least, most = limits
-    if value < least or (most is not None and value > most):
-        allowed = f"{least} or more" if most is None else f"{least} to {most}"
-        fix = "correct it, or remove it for its default"
-        yield refused(RULE, host, path, _shown(value), allowed, fix)
+def _zero(value: object) -> bool:
+    """Tell whether a duration is none, which both programs take for their default."""
+    return isinstance(value, str) and duration(value) == 0
 
 
-def _is(value: object, form: str) -> bool:
-    # For Python, true and false are numbers.
-    return isinstance(value, FORMS[form]) and isinstance(value, bool) <= (form == "truth")
+def _paths(at: Path, value: object) -> Iterator[Path]:
+    """Yield the paths of everything that is set inside a value."""
+    entries = enumerate(value) if isinstance(value, list) else ()
+    for key, one in value.items() if isinstance(value, dict) else entries:
+        if one is not None:
+            yield (*at, key)
+            yield from _paths((*at, key), one)
+
+
+def _general(path: Path) -> str:
+    return dotted("*" if isinstance(part, int) else part for part in path)
 
 
 def _fix(value: object, form: str) -> str:
-    if form == "text" and isinstance(value, int | float) and not isinstance(value, bool):
+    of_text = isinstance(value, int | float) and not isinstance(value, bool)
+    if form in ("text", "quantity", "amount") and of_text:
         return f'quote it: "{value}"'
-    if form in ("number", "whole", "truth") and isinstance(value, str):
+    if form in ("number", "whole", "long", "truth") and isinstance(value, str):
         return "write it without quotes" if value else "remove it"
     return "correct it"
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ansible.parsing.dataloader import DataLoader
 
 PREFIX = "bedplate_"
+#: Variables of roles that the plan checks too.
+OF_ROLES = ("kubernetes_node_kubelet",)
 #: How alike the first word of a variable must be to be taken for a misspelt prefix.
 ALIKE = 0.8
 #: Ansible's name for when variables are asked for.
@@ -60,7 +62,7 @@ class RawHost:
 @cache
 def is_wish(key: str) -> bool:
     """Tell whether a variable is a wish, or was meant as one: `bedplat_gpu` is misspelt."""
-    if key.startswith(PREFIX[:-1]):
+    if key.startswith(PREFIX[:-1]) or key in OF_ROLES:
         return True
     first, _, rest = key.replace("-", "_").lower().partition("_")
     likeness = difflib.SequenceMatcher(None, first, PREFIX[:-1]).ratio()

@@ -394,7 +394,11 @@ def _of_parts(value: object) -> object:
 
 
 class Wishes(Wish):
-    """The effective wishes of one host: every `bedplate_` variable."""
+    """The effective wishes of one host: every `bedplate_` variable.
+
+    Of the roles' variables those are here that no host would take otherwise: what a pool or a host
+    changes of kubelet's configuration.
+    """
 
     bedplate_host: Host
     bedplate_kubernetes: Kubernetes | None = None
@@ -424,6 +428,7 @@ class Wishes(Wish):
     bedplate_sources_login: Login | None = None
     bedplate_proxy: Proxy | None = None
     bedplate_pins: dict[Component, Exact] = {}
+    kubernetes_node_kubelet: dict[str, Any] = {}
 
 
 #: Wishes about what all hosts share: they must be the same everywhere.
@@ -443,5 +448,5 @@ SHARED = (
 #: How a host is reached or reaches out: no part of the decision.
 ACCESS = ("bedplate_proxy", "bedplate_sources_login")
 #: Wishes of single hosts: those of one pool may differ in them.
-OF_ONE_HOST = ("bedplate_guests", "bedplate_topology")
+OF_ONE_HOST = ("bedplate_guests", "bedplate_topology", "kubernetes_node_kubelet")
 KEYS = tuple(Wishes.model_fields)
