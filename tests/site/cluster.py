@@ -88,13 +88,12 @@ def await_boot(site: SiteCommands, name: str, boot: str, gpus: Mapping[str, int]
     wait_for(f"{name} Ready with its GPUs", back)
 
 
-def gpus_in_pod(site: SiteCommands, name: str, folder: Path) -> str:
-    """Return what nvidia-smi lists in a pod on a node that asked for one GPU."""
-    pod = f"look-{name}"
+def gpu_pod(site: SiteCommands, pod: str, name: str, command: list[str], folder: Path) -> None:
+    """Create a pod on a node that asks for one GPU."""
     container = {
         "name": "look",
         "image": "docker.io/library/debian:12-slim",
-        "command": ["nvidia-smi", "-L"],
+        "command": command,
         "resources": {"limits": {"nvidia.com/gpu": 1}},
     }
     manifest = {
@@ -110,6 +109,12 @@ def gpus_in_pod(site: SiteCommands, name: str, folder: Path) -> str:
     path = folder / f"{pod}.yml"
     path.write_text(yaml.safe_dump(manifest))
     site.kubectl("create", "-f", str(path))
+
+
+def gpus_in_pod(site: SiteCommands, name: str, folder: Path) -> str:
+    """Return what nvidia-smi lists in a pod on a node that asked for one GPU."""
+    pod = f"look-{name}"
+    gpu_pod(site, pod, name, ["nvidia-smi", "-L"], folder)
     phase = ["get", "pod", pod, "-o", "jsonpath={.status.phase}"]
     wait_for(f"pod {pod} ends", lambda: site.kubectl(*phase).stdout in {"Succeeded", "Failed"})
     said = site.kubectl("logs", pod).stdout

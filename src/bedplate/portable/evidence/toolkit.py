@@ -1,6 +1,6 @@
 """Evidence of NVIDIA's container toolkit: version, CDI specification, and the runtime it offers."""
 
-from .. import device_links, nvidia
+from .. import device_links, device_rights, nvidia
 from ..host import Host
 from ..runtime import cdi
 from ..runtime import state as runtime_state
@@ -34,6 +34,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     )
     what = "each NVIDIA device node has its link in /dev/char, so that containers keep their GPUs"
     to.checks.append(check("devices.links", what, [], device_links.wrong(host.root), FIX))
+    what = "systemd knows of the GPUs of running containers, which would lose them when it reloads"
+    losing = [lack.told for lack in device_rights.lacking(host)]
+    to.checks.append(check("devices.containers", what, [], losing, AGAIN))
     if not wish.containers:
         return
     if wish.containers["cdi_spec"]:
