@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.properties.plain import (
     RUNTIMES,
     SHARED_COMPONENTS,
     Violation,
+    at_least,
     begins,
     between,
     named,
@@ -27,6 +28,7 @@ RULES = (
     "cgroup-v1",
     "component-kubernetes",
     "iommu-groups",
+    "node-needs",
     "runtime-cdi",
     "runtime-kubernetes",
     "runtime-packaged",
@@ -155,6 +157,27 @@ def _addons(
             yield _violation("addon-excludes", f"{name} excludes {other}")
 
 
+def _unmet(facts: Facts, wishes: Row, system: Row, kubernetes: str) -> Iterator[str]:
+    """Yield what the kernel and the control groups of a node are too old for."""
+    kernel = wishes["bedplate_host"]["kernel"] or system["kernel"]
+    for need in facts["node-needs"]:
+        asked: Any = wishes["bedplate_kubernetes"]
+        for step in need.get("setting", []):
+            asked = asked.get(step) if isinstance(asked, dict) else None
+        wanted = asked == need["value"] if need.get("setting") else True
+        ignored = {need.get("check"), "all"} & set(
+            wishes["bedplate_kubernetes"]["ignore_preflight"]
+        )
+        if need.get("warns") or not wanted or ignored:
+            continue
+        if not between(kubernetes, need.get("kubernetes_from"), need.get("kubernetes_upto")):
+            continue
+        if not at_least(kernel, need.get("kernel_from")):
+            yield f"{need['need']} with kernel {kernel}"
+        if system["cgroup"] < need.get("cgroup", 1):
+            yield f"{need['need']} with cgroup v1"
+
+
 def _hosts(facts: Facts, hosts: Mapping[str, Row], release: Row) -> Iterator[Violation]:
     for name, host in hosts.items():
         wishes = host["wishes"]
@@ -171,6 +194,9 @@ def _hosts(facts: Facts, hosts: Mapping[str, Row], release: Row) -> Iterator[Vio
         allowed = wishes["bedplate_kubernetes"]["kubelet"].get(field) is False
         if system["cgroup"] == 1 and name in in_kubernetes(hosts) and field and not allowed:
             yield Violation("cgroup-v1", name, f"{field} is not false")
+        if name in in_kubernetes(hosts):
+            for need in _unmet(facts, wishes, system, str(release.get("version"))):
+                yield Violation("node-needs", name, need)
         if given := wishes["bedplate_passthrough"]:
             for group in given["iommu_groups"]:
                 if set(group) & set(given["devices"]) and set(group) - set(given["devices"]):

@@ -89,6 +89,11 @@ def _shared(drawn: Drawn) -> dict[str, Any]:
             f.value.cgroup_v1.allowed_by for f in catalogue.kubernetes.values() if f.value.cgroup_v1
         }
         kubernetes["kubelet"] = dict.fromkeys(sorted(fields), False)
+    checks = {fact.value.check for fact in catalogue.node_needs.values()} - {None}
+    if drawn.often(60):
+        kubernetes["ignore_preflight"] = sorted(map(str, checks))
+    if drawn.often(5):
+        kubernetes["kube_proxy"] = {"mode": drawn.of(["iptables", "nftables"])}
     shared: dict[str, Any] = {"kubernetes": kubernetes}
     if drawn.often(12):
         shared["container_runtime"] = {"name": drawn.of(["containerd", "cri-o", "docker"])}

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tests.properties.building import ENDPOINT, Plain, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 POOL = "pool_a"
 UBUNTU, DEBIAN, GUESTLESS, CGROUP_1 = "ubuntu-24.04", "debian-12", "debian-13", "rocky-8"
 CGROUP_1_ALLOWED = {"failCgroupV1": False}
+#: The preflight check of kubeadm that takes neither its kernel nor cgroup v1.
+CHECK = "SystemVerification"
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,23 @@ def one(
     kubernetes: str | None = None,
     cni: str = "flannel",
     kubelet: Mapping[str, Any] | None = None,
+    kube_proxy: Mapping[str, Any] | None = None,
+    ignored: Sequence[str] | None = None,
     hosts: int = 1,
     parent: str = "gpu_pools",
     shared: Mapping[str, Any] | None = None,
     **wishes: Any,
 ) -> Plain:
-    """Return a site with one pool; what is not said is as the models' defaults have it."""
+    """Return a site with one pool; what is not said is as the models' defaults have it.
+
+    On a system with cgroup v1 the check of kubeadm is ignored, which takes no such system.
+    """
     cluster: dict[str, Any] = {"endpoint": ENDPOINT, "cni": cni, "kubelet": dict(kubelet or {})}
+    if kube_proxy is not None:
+        cluster["kube_proxy"] = dict(kube_proxy)
+    if ignored is None:
+        ignored = [CHECK] if os == CGROUP_1 else []
+    cluster["ignore_preflight"] = list(ignored)
     if kubernetes is not None:
         cluster["version"] = kubernetes
     boards = [{"model": model, "count": count}] if isinstance(model, str) else model

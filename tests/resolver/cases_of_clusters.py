@@ -193,6 +193,45 @@ SHARED = [
         one(os=CGROUP_1, kubernetes="1.34"),
         one(os=CGROUP_1, kubernetes="1.35"),
     ),
+    Case(
+        "node-needs",
+        "kernel-of-kubeadm",
+        one(os=CGROUP_1, kubernetes="1.34"),
+        one(os=CGROUP_1, kubernetes="1.34", ignored=["Swap"]),
+        warned="kubeadm asks for kernel 4.19 or newer, and there is kernel 4.18.0-553",
+    ),
+    Case(
+        "node-needs",
+        "cgroup-of-kubeadm",
+        one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, ignored=["all"]),
+        one(os=CGROUP_1, kubelet=CGROUP_1_ALLOWED, kubernetes="1.36", ignored=[]),
+        {"cluster.kubernetes.version": "1.36.3"},
+    ),
+    Case(
+        "node-needs",
+        "kernel-of-a-setting",
+        one(os=DEBIAN, kube_proxy={"mode": "nftables"}),
+        one(os=CGROUP_1, kube_proxy={"mode": "nftables"}, ignored=["all"]),
+    ),
+    Case(
+        "node-needs",
+        "of-no-other-value",
+        one(os=CGROUP_1, kube_proxy={"mode": "iptables"}),
+        one(os=CGROUP_1, kube_proxy={"mode": "nftables"}),
+    ),
+    Case(
+        "node-needs",
+        "not-in-slurm",
+        one(os=DEBIAN, parent="slurm", kube_proxy={"mode": "nftables"}),
+        one(os=CGROUP_1, kube_proxy={"mode": "nftables"}),
+    ),
+    Case(
+        "node-needs",
+        "warned-of-only",
+        one(os=DEBIAN, kubelet={"failSwapOn": False}),
+        one(os=CGROUP_1, kubelet={"failSwapOn": False}, ignored=[]),
+        warned="a node with swap asks for kernel 6.3 or newer, and there is kernel 6.1.0-50-amd64",
+    ),
 ]
 
 HOSTS = [

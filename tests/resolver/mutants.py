@@ -37,6 +37,7 @@ HELPERS = {
     "owner": ("resource-owner",),
     "limits": ("isolation",),
     "part": ("component-kubernetes", "component-driver"),
+    "asked": ("node-needs",),
     "seen": ("known-bad",),
     "met": ("known-bad",),
 }

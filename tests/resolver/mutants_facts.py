@@ -40,6 +40,7 @@ SEEN_BY = {
     "kubernetes": ("cgroup-v1",),
     "mig-geometries": ("mig-geometry", "share-divides"),
     "mps-limits": ("mps-clients",),
+    "node-needs": ("node-needs",),
     "rdma-paths": ("rdma-path",),
     "sharing-modes": ("isolation", "sharing-parameters", "component-kubernetes"),
     "configuration-fields": ("configuration-field",),
@@ -63,7 +64,7 @@ LISTS = ("flavours", "architectures", "excludes", "needs", "owns", "kernels", "m
          "compute_capabilities", "subsystems", "all", "starts")  # fmt: skip
 COUNTS = ("fabric_from", "clients", "mps_clients", "instances", "size", "replicas_from",
           "largest", "smallest", "node_prefix")  # fmt: skip
-SWITCHES = ("signed", "cdi", "guest", "ptx", "default")
+SWITCHES = ("warns", "signed", "cdi", "guest", "ptx", "default")
 
 
 def domain(file: str, field: str) -> list[str]:
@@ -109,7 +110,7 @@ def _steps(file: str, field: str, value: str) -> Iterator[str]:
 
 
 def _changes(file: str, field: str, value: Any) -> Iterator[Any]:
-    if field == "cgroup" and value is None:
+    if field == "cgroup" and (value is None or file == "node-needs"):
         return
     if field in OTHERS:
         yield from (other for other in OTHERS[field] if other != value)

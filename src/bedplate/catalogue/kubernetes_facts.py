@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bedplate.catalogue.facts import Value, Version
 
@@ -129,3 +129,38 @@ class FeatureGates(Value):
     locked_on: list[str] = []
     locked_off: list[str] = []
     needs: dict[str, list[str]] = {}
+
+
+class NodeNeed(Value):
+    """What a part of a node asks of its kernel, or of the version of its control groups.
+
+    `of` is that part, in words. It asks for it where `setting`, a path below bedplate_kubernetes,
+    is `value`; without a setting, always. `check` is the preflight check of kubeadm that stops
+    there, unless the site ignores it. What only `warns` refuses nothing.
+    """
+
+    need: str
+    of: str
+    kernel_from: Version | None = None
+    cgroup: Literal[2] | None = None
+    kubernetes_from: Version | None = None
+    kubernetes_upto: Version | None = None
+    setting: list[str] = []
+    value: str | bool | None = None
+    check: str | None = None
+    warns: bool = False
+
+    @property
+    def asks(self) -> str:
+        """Return what it asks for, in words."""
+        return (
+            f"kernel {self.kernel_from} or newer" if self.kernel_from else f"cgroup v{self.cgroup}"
+        )
+
+    @model_validator(mode="after")
+    def _asks_for_one_thing(self) -> Self:
+        if (self.kernel_from is None) == (self.cgroup is None):
+            raise ValueError("a need is of a kernel or of a version of control groups")
+        if bool(self.setting) != (self.value is not None):
+            raise ValueError("setting and value go together")
+        return self

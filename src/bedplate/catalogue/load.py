@@ -80,6 +80,7 @@ KINDS: dict[str, Kind] = {
     "node-limits": Kind("node-limit", settings.NodeLimit, ("limit",)),
     "node-reserves": Kind("node-reserve", settings.NodeReserve, ("resource",)),
     "own-pods": Kind("own-pods", settings.OwnPods, ("part",)),
+    "node-needs": Kind("need", settings.NodeNeed, ("need",)),
     "rdma-links": Kind("rdma-link", driver.RdmaLink, ("link",)),
     "rdma-paths": Kind("rdma", driver.RdmaPath, ("path",)),
     "registries": Kind("registry", published.Registry, ("registry",)),
@@ -135,6 +136,7 @@ class Catalogue:
     node_limits: dict[str, Fact[settings.NodeLimit]]
     node_reserves: dict[str, Fact[settings.NodeReserve]]
     own_pods: dict[str, Fact[settings.OwnPods]]
+    node_needs: dict[str, Fact[settings.NodeNeed]]
     rdma_links: dict[str, Fact[driver.RdmaLink]]
     rdma_paths: dict[str, Fact[driver.RdmaPath]]
     registries: dict[str, Fact[published.Registry]]

@@ -41,7 +41,7 @@ ABOUT = {
     "gpu": ("gpu-", "fabric-"),
     "isolation": ("isolation",),
     "kernel": ("kernel-",),
-    "kubernetes": ("addon-kubernetes", "runtime-", "component-"),
+    "kubernetes": ("addon-kubernetes", "runtime-", "component-", "node-"),
     "os": ("driver-packaged", "guest-"),
     "profile": ("mig-",),
     "rdma": ("rdma-",),
@@ -49,6 +49,7 @@ ABOUT = {
     "runtime": ("runtime-",),
     "seats": ("share-",),
     "secure_boot": ("secure-",),
+    "setting": ("node-",),
     "sharing": ("sharing-", "mps-", "mig-", "resource-"),
 }
 

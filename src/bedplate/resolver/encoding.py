@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bedplate.portable.fabric import family
+from bedplate.resolver import node_needs
 from bedplate.resolver.candidates import SHARED
 from bedplate.resolver.subjects import is_node
 from bedplate.resolver.terms import Facts, Name, Term, name
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Condition, Fact
     from bedplate.catalogue.hardware_facts import GpuModel
+    from bedplate.catalogue.kubernetes_facts import NodeNeed
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.subjects import Subject
     from bedplate.site import SiteHost
@@ -55,6 +57,9 @@ class Encoding:
                 self._entity(value)
                 facts.add("candidate", CLUSTER, Name(component), value)
                 facts.add("decides", CLUSTER, Name(component))
+            for wish in subject.wishes:
+                if wish.kind == "setting":
+                    self._wish(wish)
             return
         for component in self.candidates.shared_components(subject):
             facts.add("decides", CLUSTER, Name(component))
@@ -82,13 +87,27 @@ class Encoding:
         self._wishes(subject)
 
     def kubelet(self, host: SiteHost) -> None:
-        """Add which releases would still refuse cgroup v1 under the wished kubelet settings."""
+        """Add what nodes need for each release under the wished settings of the cluster."""
         kubernetes = host.wishes.bedplate_kubernetes
         settings = kubernetes.kubelet if kubernetes is not None else {}
         for fact in self.catalogue.kubernetes.values():
             field_ = fact.value.cgroup_v1
             if field_ is not None and settings.get(field_.allowed_by) is not False:
                 self.problem.facts.add("cgroup_v1_off", fact.id)
+        for need in node_needs.refusing(self.catalogue):
+            if not need.value.setting and not node_needs.ignored(need.value, host):
+                self.problem.facts.add("needed", need.id)
+            self._need(need)
+
+    def _need(self, fact: Fact[NodeNeed]) -> None:
+        facts, need = self.problem.facts, fact.value
+        for release in self.catalogue.kubernetes.values():
+            if node_needs.holds_in(need, release.value.version):
+                facts.add("needs_in", fact.id, release.id)
+        if need.kernel_from is not None:
+            facts.add("needs_kernel", fact.id, number(need.kernel_from))
+        if need.cgroup is not None:
+            facts.add("needs_cgroup", fact.id, need.cgroup)
 
     def option(self, wish: Wish) -> int:
         """Add what could be written instead of a wish, and return its number."""
@@ -108,6 +127,9 @@ class Encoding:
             facts.add("counts_gpu", index, wish.subject, wish.model.id, wish.number)
         elif wish.kind == "secure_boot":
             facts.add("sets", index, wish.subject, Name("secure_boot"))
+        elif wish.kind == "setting":
+            for need in node_needs.asked_by(wish.path, self.catalogue):
+                facts.add("asks_need", index, need.id)
         elif wish.kind == "isolation":
             facts.add("wants_limits", index, wish.subject)
         elif wish.kind == "seats":

@@ -74,6 +74,7 @@ WHAT = {
     "mirror-url": "mirror has no address",
     "mps-clients": "too many MPS clients on a GPU",
     "node-address": "control plane cannot listen at its address",
+    "node-needs": "node's kernel or version of control groups is too old",
     "own-runtime": "container runtime cannot use servers of the site's own",
     "pin-known": "pin of nothing that is known here",
     "port-taken": "port is another program's",
@@ -114,7 +115,8 @@ WHAT = {
 #: What helps beside changing the blamed wish.
 BESIDE = {
     "addon-needs": "add the one that it needs",
-    "cgroup-v1": "set bedplate_kubernetes.kubelet.failCgroupV1: false",
+    "cgroup-v1": "set bedplate_kubernetes.kubelet.failCgroupV1: false, and add SystemVerification "
+    "to bedplate_kubernetes.ignore_preflight",
     "gpu-branch": "give each model a pool of its own",
     "gpu-flavour": "give each model a pool of its own",
     "secure-boot": "enrol a machine owner's key and write module_signing: mok",
@@ -220,11 +222,18 @@ def explained(conflict: Conflict, candidates: Candidates) -> Problem:
     elif conflict.rule == "fabric-packaged" and facts:
         needs = dict.fromkeys(name for fact in facts for name in fact.value.packages)
         got += f", whose fabric needs {', '.join(needs)}"
+    elif conflict.rule == "node-needs":
+        needs = dict.fromkeys(f"{fact.value.of} needs {fact.value.asks}" for fact in facts)
+        got += f": {', '.join(needs)}"
     sources = dict.fromkeys(fact.source.url for fact in facts)
     shown = _short(conflict.allowed) or conflict.instead or "nothing next to the others"
     if wish.kind == "sharing" and shown == "none":
         shown = "mode none, which gives whole GPUs"
-    return refused(conflict.rule, wish.host, wish.path, got, shown, _fix(conflict), sorted(sources))
+    fix = _fix(conflict)
+    checks = dict.fromkeys(getattr(fact.value, "check", None) for fact in facts)
+    if conflict.rule == "node-needs" and (ignored := ", ".join(filter(None, checks))):
+        fix = f"add {ignored} to bedplate_kubernetes.ignore_preflight, or {fix}"
+    return refused(conflict.rule, wish.host, wish.path, got, shown, fix, sorted(sources))
 
 
 def _short(allowed: Sequence[str]) -> str:

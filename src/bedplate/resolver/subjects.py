@@ -55,7 +55,7 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
         name = f"hosts like {members[0].name}"
         wishes = [*host_wishes(name, members[0]), *pin_wishes(name, members[0])]
         found.append(_subject(name, members, wishes))
-    shared = list(cluster_wishes(hosts[0]))
+    shared = list(cluster_wishes(hosts[0], catalogue))
     for subject in found:
         shared += [wish for wish in subject.wishes if wish.subject == CLUSTER]
     unique = {(wish.path, wish.label, _place(wish)): wish for wish in shared}

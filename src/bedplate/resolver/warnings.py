@@ -11,6 +11,7 @@ from bedplate.resolver import (
     gpu_notices,
     locking,
     networks,
+    node_needs,
     rdma_pods,
     sharing_notices,
 )
@@ -82,6 +83,7 @@ def of(
             )
         yield from control_planes.notices(site)
         yield from networks.notices(site, candidates.catalogue)
+        yield from node_needs.notices(site, lock.cluster, candidates.catalogue)
         yield from rdma_pods.notices(lock, candidates.catalogue)
         yield from course_notices.of(lock, candidates.catalogue)
         yield from _unmirrored(site, lock, lock.cluster)

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from bedplate.presets.model import load_presets
+from bedplate.resolver import node_needs
 from bedplate.resolver.sharing_words import asks_limits
 from bedplate.resolver.terms import Name, function
 
@@ -51,6 +52,7 @@ WEIGHTS = {
     "flavour": 14,
     "branch": 12,
     "pin": 10,
+    "setting": 8,
 }
 
 
@@ -128,7 +130,7 @@ def shares_of(host: SiteHost) -> int | None:
     return None
 
 
-def cluster_wishes(host: SiteHost) -> Iterator[Wish]:
+def cluster_wishes(host: SiteHost, catalogue: Catalogue) -> Iterator[Wish]:
     """Yield what is wished of the shared components, as any one host says it."""
     wishes = host.wishes
     if (kubernetes := wishes.bedplate_kubernetes) is not None:
@@ -137,6 +139,8 @@ def cluster_wishes(host: SiteHost) -> Iterator[Wish]:
             yield Wish(host, CLUSTER, path, kubernetes.version, "kubernetes", Name("kubernetes"))
         path = ("bedplate_kubernetes", "cni")
         yield Wish(host, CLUSTER, path, kubernetes.cni, "cni", Name("cni"))
+        for place, label in node_needs.settings(host, catalogue).items():
+            yield Wish(host, CLUSTER, place, label, "setting")
     runtime = wishes.bedplate_container_runtime
     path = ("bedplate_container_runtime", "name")
     yield Wish(host, CLUSTER, path, runtime.name, "runtime", Name("runtime"))
