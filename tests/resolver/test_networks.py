@@ -163,23 +163,23 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
     ),
     "kubelet-text-for-number": (
         site(kubelet={"maxPods": "250"}),
-        [("configuration-field", "kubernetes.kubelet.maxPods")],
+        [("configuration-value", "kubernetes.kubelet.maxPods")],
     ),
     "kubelet-number-for-text": (
         site(kubelet={"systemReserved": {"cpu": 1}}),
-        [("configuration-field", "kubernetes.kubelet.systemReserved.cpu")],
+        [("configuration-value", "kubernetes.kubelet.systemReserved.cpu")],
     ),
     "kubelet-text-for-truth": (
         site(kubelet={"featureGates": {"NodeSwap": "true"}}),
-        [("configuration-field", "kubernetes.kubelet.featureGates.NodeSwap")],
+        [("configuration-value", "kubernetes.kubelet.featureGates.NodeSwap")],
     ),
     "kubelet-half-a-pod": (
         site(kubelet={"maxPods": 110.5}),
-        [("configuration-field", "kubernetes.kubelet.maxPods")],
+        [("configuration-value", "kubernetes.kubelet.maxPods")],
     ),
     "kubelet-truth-for-number": (
         site(kubelet={"maxPods": True}),
-        [("configuration-field", "kubernetes.kubelet.maxPods")],
+        [("configuration-value", "kubernetes.kubelet.maxPods")],
     ),
     **{
         f"kubelet-{name}-{value}": (

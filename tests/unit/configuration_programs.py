@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import yaml
 
+from bedplate.portable.node_reserve import RESERVED
 from tests.schedulers.control_plane import tool
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Programs:
         return ask(self._folder / f"{document}-{name}.yaml", values)
 
     def _kubelet(self, file: Path, values: Mapping[str, Any]) -> str | None:
-        own = {
+        own: dict[str, Any] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "cgroupDriver": "systemd",
@@ -75,6 +76,8 @@ class Programs:
             "failCgroupV1": False,
             "failSwapOn": False,
         }
+        if not any(values.get(name) for name in RESERVED):
+            own["kubeReserved"] = {"cpu": "100m", "memory": "512Mi"}  # as the role does it
         sysctls = {"allowedUnsafeSysctls": [*(values.get("allowedUnsafeSysctls") or []), LAST]}
         file.write_text(yaml.safe_dump({**own, **values, **sysctls}))
         flags = {

@@ -11,6 +11,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from bedplate.nearest import nearest
+from bedplate.portable import node_reserve
 from bedplate.resolver.configuration_forms import FORMS, duration, is_of, said
 from bedplate.resolver.configuration_rules import (
     GATES,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 FIELD, VALUE, DECIDED = "configuration-field", "configuration-value", "configuration-decided"
 SETTING, OF_POOL = "bedplate_kubernetes", "kubernetes_node_kubelet"
 DOCUMENTS = ("kubelet", "kube_proxy")
-#: What Bedplate writes itself where the site says nothing else.
-WRITTEN: dict[str, dict[str, object]] = {"kubelet": {"cgroupDriver": "systemd"}, "kube_proxy": {}}
+#: What each node works out of its own size.
+OF_SIZE = "by the node's size"
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class _Settings:
         decided = list(self._decided())
         yield from decided
         bad = {one.key for one in [*wrong, *decided]}
-        whole = self._whole(known)
+        whole = self._whole(known, catalogue)
         gates = gates_of(version, whole.get(GATES), catalogue)
         own = frozenset(_paths((), self.given))
         document = Document(self.document, version, {**whole, GATES: gates}, gates, own)
@@ -190,6 +191,7 @@ class _Settings:
             problem = self._refused(VALUE, one.path, one.got, one.allowed, one.fix, (one.source,))
             # One reason for a field is enough, and nothing is compared with what cannot be read.
             if problem.key not in bad:
+                bad.add(problem.key)
                 yield problem
 
     def _refused(
@@ -197,9 +199,9 @@ class _Settings:
     ) -> Problem:
         return refused(rule, self.host, (*self.path, *at), got, allowed, fix, sources)
 
-    def _whole(self, known: ConfigurationFields) -> dict[str, object]:
+    def _whole(self, known: ConfigurationFields, catalogue: Catalogue) -> dict[str, object]:
         """Return the document as the program has it: over what Bedplate writes, and defaults."""
-        found = merged(WRITTEN[self.document], merged(self.base, self.given))
+        found = merged(self._written(catalogue), merged(self.base, self.given))
         for path, value in known.defaults.items():
             if all(one in UNSET or _zero(one) for _, one in lying(found, path)):
                 *above, last = path.split(".")
@@ -208,6 +210,16 @@ class _Settings:
                     default = {part: default}
                 found = merged(found, default)
         return found
+
+    def _written(self, catalogue: Catalogue) -> dict[str, object]:
+        """Return what Bedplate writes where the site says nothing else."""
+        if self.document != "kubelet":
+            return {}
+        own = {**self.base, **self.given}
+        kept = catalogue.node_reserves
+        reserves = not any(own.get(name) for name in node_reserve.RESERVED) and "cpu" in kept
+        room = {"cpu": f"{kept['cpu'].value.base}m", "memory": OF_SIZE} if reserves else {}
+        return {"cgroupDriver": "systemd", "kubeReserved": room}
 
     def _fields(
         self, at: Path, value: Mapping[str, object], forms: Mapping[str, str], release: str
@@ -230,7 +242,7 @@ class _Settings:
     ) -> Iterator[Problem]:
         inside = FORMS[form].inside or forms.get(f"{_general(at)}.*")
         if not is_of(value, form):
-            yield self._refused(FIELD, at, _shown(value), FORMS[form].words, _fix(value, form))
+            yield self._refused(VALUE, at, _shown(value), FORMS[form].words, _fix(value, form))
         elif isinstance(value, dict) and form == "mapping":
             if any(name.startswith(f"{_general(at)}.") for name in forms):
                 yield from self._fields(at, value, forms, release)

@@ -223,9 +223,13 @@ def _reserved(paths: Iterable[str], value: object, document: Document) -> bool:
     taken = [_first(document, path) for path in paths]
     if any(percentage(str(one)) is not None for one in taken):
         return value not in UNSET
-    amounts = (quantity(one) or 0 for one in taken if one is not None)
+    amounts = [quantity(one) for one in taken if one is not None]
+    if None in amounts:  # Each node works it out of its size.
+        return False
     limits = (one for _, one in lying({"all": value}, "all.*.limits.memory"))
-    return sum(amounts, Decimal(0)) == sum((quantity(one) or 0 for one in limits), Decimal(0))
+    return sum((one or 0 for one in amounts), Decimal(0)) == sum(
+        (quantity(one) or 0 for one in limits), Decimal(0)
+    )
 
 
 def lying(values: Mapping[str, object], path: str) -> Iterator[tuple[Path, object]]:
