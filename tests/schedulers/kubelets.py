@@ -211,9 +211,16 @@ class KubeletDouble:
 def span(pod: dict[str, Any]) -> Span:
     """Return the span of a pod that starts now."""
     meta = pod["metadata"]
-    limits = [one.get("resources", {}).get("limits", {}) for one in pod["spec"]["containers"]]
-    devices = sum(int(parse(n)) for one in limits for name, n in one.items() if "/" in name)
+    early = pod["spec"].get("initContainers", [])
+    sidecars = [one for one in early if one.get("restartPolicy") == "Always"]
+    together = sum(_devices(one) for one in (*pod["spec"]["containers"], *sidecars))
+    devices = max([together, *(_devices(one) for one in early)])
     job = meta.get("labels", {}).get(JOB)
     return Span(
         meta["namespace"], meta["name"], job, pod["spec"]["nodeName"], devices, time.monotonic()
     )
+
+
+def _devices(container: dict[str, Any]) -> int:
+    limits = container.get("resources", {}).get("limits", {})
+    return sum(int(parse(n)) for name, n in limits.items() if "/" in name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bedplate.portable.dra import IMPLICIT
 from bedplate.presets import load_presets
 from bedplate.schedulers import dra, topology, volcano_objects
 from tests.schedulers import dra as claims
@@ -391,6 +392,13 @@ def test_a_team_s_work_goes_into_the_team_s_queue_alone(training: Volcano, space
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "round", "namespace": space}}
     with pytest.raises(ApiError, match="pod with GPUs is not in the queue"):
         api.create({**pod, "spec": pod_spec(1)})
+    early = pod_spec(0)
+    early["initContainers"] = [{**pod_spec(1)["containers"][0], "name": "early"}]
+    by_class = pod_spec(0)
+    by_class["containers"][0]["resources"] = {"requests": {f"{IMPLICIT}{dra.WHOLE}": "1"}}
+    for spec in (early, by_class):
+        with pytest.raises(ApiError, match="pod with GPUs is not in the queue"):
+            api.create({**pod, "spec": spec})
     api.create({**pod, "spec": pod_spec(0)})
     # Somebody else's namespace is not our business.
     api.create(gang("other", training.control_plane.namespace("nobody-s"), pods=1))

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from bedplate.lock.claims import RESOURCE
-from bedplate.schedulers.kueue import policies, queues, tenancy
+from bedplate.lock.model import Lock
+from bedplate.schedulers.kueue import groups, policies, queues, tenancy
 from bedplate.schedulers.kueue.configuration import configuration, values
 from tests.frameworks.claims import with_claims
 from tests.schedulers.locks import lock_of
@@ -238,3 +239,23 @@ def test_every_policy_is_bound_to_teams_namespaces() -> None:
         assert one["spec"]["matchResources"]["namespaceSelector"] == {
             "matchExpressions": [{"key": "bedplate.io/team", "operator": "Exists"}]
         }
+
+
+def test_devices_by_class_are_judged_where_kubernetes_has_classes_with_names() -> None:
+    """And groups of pods are for API servers that can remove what the user says of a pod."""
+
+    def found(version: str) -> tuple[set[str], set[str]]:
+        given = lock().model_dump()
+        given["cluster"]["kubernetes"]["version"] = version
+        objects = policies.objects(Lock.model_validate(given))
+        by_class = {
+            one["spec"]["paramKind"]["kind"]
+            for one in objects
+            if one["kind"] == "ValidatingAdmissionPolicy" and "paramKind" in one["spec"]
+        }
+        kinds = {one["kind"] for one in objects if one["metadata"]["name"] == groups.NAME}
+        return by_class, {kind for kind in kinds if not kind.endswith("Binding")}
+
+    both = {"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
+    assert found("1.36.3") == ({"DeviceClass"}, both)
+    assert found("1.35.6") == (set(), {"ValidatingAdmissionPolicy"})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from bedplate import cel
+from bedplate.portable.dra import IMPLICIT
 from bedplate.presets.model import PLAIN
 from bedplate.schedulers.topology import object_name
 from bedplate.site.nesting import DOMAIN
@@ -234,10 +235,13 @@ def guard(resources: Iterable[str]) -> list[dict[str, Any]]:
     team = f"namespaceObject.metadata.labels['{TEAM_LABEL}']"
     named = "(has(object.spec.queue) ? object.spec.queue : 'default')"
     counted = ", ".join(f"'{name}'" for name in resources)
-    asks = (
-        f"has(c.resources) && has(c.resources.limits) && "
-        f"[{counted}].exists(r, r in c.resources.limits)"
+    # A device class has a resource of its own, for which limits may be missing (Kubernetes 1.36).
+    asks = " || ".join(
+        f"c.?resources.?{kind}.orValue({{}}).exists(r, r in [{counted}] || "
+        f"r.startsWith('{IMPLICIT}'))"
+        for kind in ("limits", "requests")
     )
+    every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
     own = f"object.spec.schedulerName == '{SCHEDULER}'"
     return [
         *_policy(
@@ -257,7 +261,7 @@ def guard(resources: Iterable[str]) -> list[dict[str, Any]]:
             f"{GUARD}-pods",
             "Pods with GPUs in a team's namespace are placed by the scheduler that counts quotas.",
             [_rule("", "pods")],
-            f"{own} || !object.spec.containers.exists(c, {asks})",
+            f"{own} || !{every}.exists(c, {asks})",
             cel.message(
                 "pod with GPUs is not in the queue",
                 "spec.schedulerName",

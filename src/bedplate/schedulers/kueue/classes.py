@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
+from bedplate.schedulers.kueue.admission import CREATE, mutation
+from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object
 from bedplate.schedulers.kueue.queues import TEAM_CLASS, teams_of
 from bedplate.schedulers.kueue.users import mutating_api
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 NAME: Final = "bedplate-team-class"
 KINDS: Final = (
-    ("", "v1", "pods"),
-    ("batch", "v1", "jobs"),
-    ("apps", "v1", "deployments"),
-    ("apps", "v1", "statefulsets"),
-    ("jobset.x-k8s.io", "*", "jobsets"),
+    ("", "v1", ("pods",)),
+    ("batch", "v1", ("jobs",)),
+    ("apps", "v1", ("deployments", "statefulsets")),
+    ("jobset.x-k8s.io", "*", ("jobsets",)),
 )
 
 
@@ -41,37 +41,15 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
     key = CLASS_LABEL.replace("/", "~1")
     some = f"[JSONPatch{{op: 'add', path: '/metadata/labels/{key}', value: {own}}}]"
     none = f"[JSONPatch{{op: 'add', path: '/metadata/labels', value: {{'{CLASS_LABEL}': {own}}}}}]"
-    spec: Object = {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "resourceRules": [
-                {
-                    "apiGroups": [group],
-                    "apiVersions": [version],
-                    "resources": [plural],
-                    "operations": ["CREATE"],
-                }
-                for group, version, plural in KINDS
-            ]
-        },
-        "matchConditions": [
-            {
-                "name": "names-no-class",
-                "expression": "!has(object.metadata.labels) || "
-                f"!('{CLASS_LABEL}' in object.metadata.labels)",
-            }
-        ],
-        "mutations": [
-            {
-                "patchType": "JSONPatch",
-                "jsonPatch": {"expression": f"has(object.metadata.labels) ? {some} : {none}"},
-            }
-        ],
-    }
-    those = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "In", "values": teams}]}
-    binding: Object = {"policyName": NAME, "matchResources": {"namespaceSelector": those}}
-    return [
-        made("MutatingAdmissionPolicy", NAME, about, version=api, spec=spec),
-        made("MutatingAdmissionPolicyBinding", NAME, about, version=api, spec=binding),
-    ]
+    expression = f"has(object.metadata.labels) ? {some} : {none}"
+    unnamed = f"!has(object.metadata.labels) || !('{CLASS_LABEL}' in object.metadata.labels)"
+    return mutation(
+        NAME,
+        about,
+        KINDS,
+        CREATE,
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}},
+        {"names-no-class": unnamed},
+        version=api,
+        namespaces={"matchExpressions": [{"key": TEAM_LABEL, "operator": "In", "values": teams}]},
+    )

@@ -12,6 +12,8 @@ API: Final = "kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "kueue-system"
 #: Who the controller is to the API server: only it may admit.
 CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:kueue-controller-manager"
+#: Who makes the pods of Jobs.
+JOB_CONTROLLER: Final = "system:serviceaccount:kube-system:job-controller"
 #: The hub, which makes students' pods.
 HUB_ACCOUNT: Final = "system:serviceaccount:bedplate-hub:hub"
 COHORT: Final = "bedplate"

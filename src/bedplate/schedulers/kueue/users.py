@@ -13,11 +13,10 @@ from bedplate.accounting.records import STUDENT, USER
 from bedplate.catalogue import load_catalogue
 from bedplate.remote.objects import CONTROLLER as REMOTE
 from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue.objects import CONTROLLER, TEAM_LABEL, Object, made
+from bedplate.schedulers.kueue.admission import BOTH, Kinds, mutation
+from bedplate.schedulers.kueue.objects import CONTROLLER, Object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
 
@@ -27,8 +26,6 @@ TEMPLATE: Final = ("spec", "template")
 JOB_TEMPLATE: Final = ("spec", "jobTemplate")
 CRON_JOBS: Final = (("batch", "v1", ("cronjobs",)),)
 
-#: Kinds of objects, each as (API group, versions, resources).
-Kinds = tuple[tuple[str, str, tuple[str, ...]], ...]
 #: Policies by name: where in the object the name goes, and of which kinds.
 _KINDS: Final[tuple[tuple[str, tuple[str, ...], Kinds], ...]] = (
     (
@@ -67,52 +64,27 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
     return [one for name, path, kinds in _KINDS for one in _policy(api, name, path, kinds)]
 
 
-def _policy(
-    api: str,
-    name: str,
-    path: tuple[str, ...],
-    kinds: Kinds,
-) -> Iterator[Object]:
+def _policy(api: str, name: str, path: tuple[str, ...], kinds: Kinds) -> list[Object]:
     before = _annotations("oldObject", path)
     kept = f"{before}[?'{USER}'].orValue('')"
     user = f"oldObject == null ? request.userInfo.username : {kept}"
-    about = "What is submitted carries the name of who did, for accounting."
     users = [
         f"!request.userInfo.username.startsWith('{SYSTEM}')",
         # The last writes who asked for a claim into the engine's Job.
         f"!(request.userInfo.username in ['{CONTROLLER}', '{jobset.CONTROLLER}', '{REMOTE}'])",
     ]
-    yield made(
-        "MutatingAdmissionPolicy",
+    return mutation(
         name,
-        about,
-        version=api,
-        spec={
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "Never",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [group],
-                        "apiVersions": [of],
-                        "resources": list(resources),
-                        "operations": ["CREATE", "UPDATE"],
-                    }
-                    for group, of, resources in kinds
-                ]
-            },
-            "matchConditions": [{"name": "by-users", "expression": " && ".join(users)}],
-            "mutations": [
-                {
-                    "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {"expression": _kept_student(path, user)},
-                }
-            ],
+        "What is submitted carries the name of who did, for accounting.",
+        kinds,
+        BOTH,
+        {
+            "patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": _kept_student(path, user)},
         },
+        {"by-users": " && ".join(users)},
+        version=api,
     )
-    teams = {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]}
-    binding = {"policyName": name, "matchResources": {"namespaceSelector": teams}}
-    yield made("MutatingAdmissionPolicyBinding", name, about, version=api, spec=binding)
 
 
 def _kept_student(path: tuple[str, ...], user: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bedplate.schedulers.kueue.devices import gpus
 from bedplate.schedulers.kueue.objects import QUEUE_LABEL, Object
-from bedplate.schedulers.kueue.policies import gpus
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
