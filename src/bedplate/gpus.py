@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.hardware_facts import GpuModel
 
-HEAD = ("MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI")
+HEAD = ("MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI", "HOSTS")
 
 
 def run(word: str | None) -> int:
@@ -30,7 +30,7 @@ def run(word: str | None) -> int:
             rule="gpu-known",
         )
         raise SiteError([problem])
-    rows = [HEAD, *(_row(models[name]) for name in chosen)]
+    rows = [HEAD, *(_row(models[name], catalogue) for name in chosen)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -47,12 +47,26 @@ def found(word: str | None, catalogue: Catalogue) -> Sequence[str]:
     has = []
     for name, fact in catalogue.gpu_models.items():
         model = fact.value
-        if any(text in one for one in (name, model.name.lower(), model.architecture, *model.pci)):
+        words = (name, model.name.lower(), model.architecture, *model.aliases, *model.pci)
+        if any(text in one for one in words):
             has.append(name)
     return close or sorted(has)
 
 
-def _row(model: GpuModel) -> tuple[str, ...]:
+def cpus(catalogue: Catalogue) -> Sequence[str]:
+    """Return the CPUs of hosts that this version installs."""
+    fact = catalogue.installable.get("cpu")
+    return (*fact.value.values, *fact.value.stand_in, *fact.value.unproved) if fact else ()
+
+
+def not_installed(model: GpuModel, catalogue: Catalogue) -> str | None:
+    """Return the CPU for which this version installs no host of a GPU; None where it does."""
+    cpu = model.host_cpu
+    return cpu if cpu is not None and cpu not in cpus(catalogue) else None
+
+
+def _row(model: GpuModel, catalogue: Catalogue) -> tuple[str, ...]:
+    cpu = not_installed(model, catalogue)
     memory = f"{model.memory_gib} GiB" if model.memory_gib is not None else "-"
     capability = str(model.compute_capability)
     return (
@@ -62,4 +76,5 @@ def _row(model: GpuModel) -> tuple[str, ...]:
         model.architecture,
         capability,
         " ".join(model.pci),
+        f"{cpu}: not installed by this version" if cpu else "",
     )

@@ -140,6 +140,17 @@ def test_a_wrong_profile_is_told_those_of_its_own_gpu(
     assert (problem.allowed, problem.fix) == (allowed, fix)
 
 
+def test_claims_of_a_gpu_without_a_memory_of_its_own_are_refused_for_that() -> None:
+    """A combination that was reported as broken is refused with what was reported."""
+    problem = refused(one("gb10", 1, sharing=share("dra")), load_catalogue())
+    assert (problem.rule, problem.key) == ("known-bad", "bedplate_sharing.mode")
+    assert "(NVML reports no memory of a GB10, which shares it with its CPU, so" in str(problem.got)
+    assert problem.fix == "write mode: none"
+    assert problem.sources == (
+        "https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/1073",
+    )
+
+
 def test_claims_on_an_older_kubernetes_are_told_the_one_that_has_them() -> None:
     """The release first, since that keeps the sharing; and no key that the file does not have."""
     sharing = share("dra", share={"memory": "8Gi"})

@@ -90,6 +90,7 @@ def test_a_misspelt_variant_is_written_right() -> None:
     [
         (["h100"], H100),
         (["10de:2330"], ["h100-sxm5-80gb"]),
+        (["spark"], ["gb10"]),
         (["HOPPER"], None),
         ([], None),
     ],
@@ -99,7 +100,7 @@ def test_gpus(
 ) -> None:
     assert cli.main(["gpus", *words]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI"]
+    assert head.split() == ["MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI", "HOSTS"]
     named = [row.split()[0] for row in rows]
     if models is None:
         every = load_catalogue().gpu_models
@@ -108,8 +109,10 @@ def test_gpus(
     assert named == models
     for row in rows:
         fact = load_catalogue().gpu_models[row.split()[0]].value
-        assert row.endswith(f"{fact.architecture:<12}  {fact.compute_capability:<10}  "
-                            f"{' '.join(fact.pci)}") or len(fact.architecture) > 12  # fmt: skip
+        told, elsewhere, _ = row.partition("  aarch64: not installed by this version")
+        assert bool(elsewhere) == (fact.host_cpu == "aarch64")
+        its = f"{fact.architecture:<12}  {fact.compute_capability:<10}  {' '.join(fact.pci)}"
+        assert told.rstrip().endswith(its) or len(fact.architecture) > 12
 
 
 def test_no_such_gpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -187,6 +187,11 @@ def test_everything_wrong_is_said_at_once_and_nothing_written(
         (["--one-machine", "gpu[1:2]"], "got gpu[1:2] / allowed one host"),
         (["--hosts", "cp=c1", "--hosts", "a=g1", "--hosts", "b=g1"], "got g1 in a and in b"),
         (["--hosts", "cp=c1", "--hosts", "a=g1", "--hosts", "pool_a=g2"], "group is named twice"),
+        (
+            ["--one-machine", "a", "--gpu", "gb10:1"],
+            "got gb10, whose hosts are aarch64 / allowed a GPU of x86_64 hosts",
+        ),
+        (["--one-machine", "a", "--gpu", "dgx-spark:1"], "allowed gb10 — write gb10"),
         (["--one-machine", "a", "--gpu", "l40s"], "wrong GPUs — --gpu — got l40s / allowed MODEL"),
         (["--one-machine", "a", "--gpu", "l40s:65"], "got l40s:65 / allowed MODEL:COUNT, COUNT"),
         (["--one-machine", "a", "--gpu", "l40s:1", "--gpu", "l4:1"], "GPUs are given twice"),

@@ -282,7 +282,9 @@ def test_boards_on_arm_are_planned_and_refused_by_site_yml(
     wish(site, "pool_class", wishes | {"bedplate_gpu": {"model": model, "count": 1}})
     told = said(capsys, "plan", site, *TODAY)
     assert load_lock(site).pools["pool_class"].not_yet == not_yet
-    assert (": not installable by this version — " in told.partition("\n")[0]) == bool(not_yet)
+    assert (": hosts are not installed by this version — " in told.partition("\n")[0]) == bool(
+        not_yet
+    )
     last = told.splitlines()[-1]
     assert (last == "Not installable by this version: cpu aarch64 (pool_class).") == bool(not_yet)
 

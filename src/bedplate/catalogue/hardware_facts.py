@@ -16,11 +16,13 @@ class GpuModel(Value):
     itself can run, whatever the branch; `open_from` is the first driver whose open module lists
     it, `driver_from` the first driver qualified for it. `fabric` is what joins the GPUs of a host
     of at least `fabric_from` of them. `host_cpu` is the CPU that the board is one with, in the
-    words of `uname -m`; a card, which goes into any machine, has none.
+    words of `uname -m`; a card, which goes into any machine, has none. `aliases` are machines that
+    have this GPU alone, as people call them.
     """
 
     model: str
     name: str
+    aliases: list[str] = []
     architecture: str
     compute_capability: ComputeCapability
     pci: Annotated[list[Pci], Field(min_length=1)]

@@ -157,7 +157,11 @@ class Catalogue:
     def gpus_like(self, word: str) -> list[str]:
         """Return the GPU models that *word* means, as people or `nvidia-smi` write it."""
         products = {name: fact.value.name for name, fact in self.gpu_models.items()}
-        return models_like(word, products, products)
+        if found := models_like(word, products, products):
+            return found
+        plain = "-".join(word.lower().split())
+        called = self.gpu_models.items()
+        return sorted(name for name, fact in called if plain in fact.value.aliases)
 
     def fact(self, identifier: str) -> Fact[Any]:
         """Return a fact by its id. Raises KeyError if there is none."""

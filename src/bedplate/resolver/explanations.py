@@ -225,6 +225,8 @@ def explained(conflict: Conflict, candidates: Candidates) -> Problem:
     elif conflict.rule == "node-needs":
         needs = dict.fromkeys(f"{fact.value.of} needs {fact.value.asks}" for fact in facts)
         got += f": {', '.join(needs)}"
+    if reasons := [fact.reason.rstrip(".") for fact in facts if fact.id.startswith("bad/")]:
+        got += f" ({'; '.join(reasons)})"
     sources = dict.fromkeys(fact.source.url for fact in facts)
     shown = _short(conflict.allowed) or conflict.instead or "nothing next to the others"
     if wish.kind == "sharing" and shown == "none":

@@ -9,7 +9,7 @@ from bedplate.resolver.wishes import named, schedulers
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
@@ -78,6 +78,9 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
         place = host.places.of(path)
         fact = catalogue.installable.get(dimension)
         known = [*fact.value.values, *fact.value.stand_in, *fact.value.unproved] if fact else []
+        if dimension == "cpu":
+            yield _other_cpu(host, lock.pools[name], value, known, catalogue)
+            continue
         allowed = ", ".join(sorted(known)) if dimension != "part" and known else None
         yield Problem(
             "not installable by this version",
@@ -90,6 +93,27 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
             "choose one of these" if allowed else "remove it",
             "installable",
         )
+
+
+def _other_cpu(
+    host: SiteHost, pool: Pool, cpu: str, known: Sequence[str], catalogue: Catalogue
+) -> Problem:
+    """A GPU that is one with a CPU of hosts that nothing is carried out on."""
+    path = SETTINGS["cpu"]
+    place = host.places.of(path)
+    facts = [catalogue.gpu_models[gpu.model] for gpu in pool.gpu]
+    its = [fact for fact in facts if fact.value.host_cpu == cpu]
+    return Problem(
+        "hosts are not installed by this version",
+        place.file,
+        place.line,
+        place.column,
+        spelt(path),
+        f"{', '.join(fact.value.model for fact in its)}, whose hosts are {cpu}",
+        f"GPUs of {', '.join(known)} hosts",
+        "remove the pool: this version can only plan it",
+        "installable",
+    )
 
 
 def _unconfirmed(host: SiteHost, pool: Pool, version: str) -> Problem:

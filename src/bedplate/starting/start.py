@@ -10,6 +10,7 @@ import yaml
 
 from bedplate import shipped
 from bedplate.errors import BedplateError, Problem
+from bedplate.gpus import cpus, not_installed
 from bedplate.nearest import nearest, same_digits, write_one
 from bedplate.site.model import ENDPOINT
 from bedplate.starting import hosts
@@ -165,6 +166,11 @@ class _Reading:
             allowed = ", ".join(close) or "a model of the catalogue"
             fix = write_one(model, close) if close else "look for it with `bedplate gpus`"
             yield _problem("unknown GPU", option, model, allowed, fix)
+        elif (cpu := not_installed(models[model].value, self._catalogue)) is not None:
+            got = f"{model}, whose hosts are {cpu}"
+            allowed = f"a GPU of {', '.join(cpus(self._catalogue))} hosts"
+            fix = "name another GPU: this version can only plan these"
+            yield _problem("hosts are not installed by this version", option, got, allowed, fix)
 
     def _system(self) -> str:
         system, systems = self._options.os or self._defaults["os"], self._catalogue.systems
