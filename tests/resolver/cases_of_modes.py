@@ -274,6 +274,23 @@ ISOLATION = [
     ),
     Case(
         "isolation",
+        "limits-that-nobody-has-measured",
+        one(sharing=share("mps", replicas=4), driver=driver("615")),
+        one(sharing=share("mps", replicas=4, isolation="limited"), driver=driver("615")),
+        {"pools.pool_a.sharing.memory": "counted"},
+        warned="mps, memory counted on R615: its limits were never measured",
+    ),
+    Case(
+        "isolation",
+        "a-branch-whose-limits-were-measured",
+        one(
+            sharing=share("mps", replicas=4, isolation="limited"), driver={"policy": "new-feature"}
+        ),
+        one(sharing=share("mps", replicas=4, isolation="limited"), driver=driver("610")),
+        {"pools.pool_a.sharing.memory": "limited"},
+    ),
+    Case(
+        "isolation",
         "anybody-lifts-those-of-older-branches",
         one(sharing=share("mps", replicas=4, isolation="limited"), driver=driver("535")),
         one(sharing=share("time-slicing", replicas=4, isolation="limited"), driver=driver("535")),

@@ -99,6 +99,7 @@ def _installed(mode: SharingMode, catalogue: Catalogue) -> str:
 def _row(fact: Fact[SharingMode], catalogue: Catalogue) -> str:
     mode = fact.value
     counted = mode.memory == "counted"
+    unlimited = "not measured" if mode.mode == "mps" else "there is no limit"
     cells = (
         _name(mode),
         FOR_WHOM[mode.mode],
@@ -106,7 +107,7 @@ def _row(fact: Fact[SharingMode], catalogue: Catalogue) -> str:
         f"**{mode.compute}**",
         SIZES[mode.sizes],
         _shares(mode, catalogue),
-        "there is no limit" if counted else LIFTED[mode.lifted_by],
+        unlimited if counted else LIFTED[mode.lifted_by],
         ENGINES[mode.encoder],
         ENGINES[mode.decoder],
         grade([fact]),

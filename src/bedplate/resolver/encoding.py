@@ -331,6 +331,9 @@ class Encoding:
                 facts.add("limits_cgroup", mode.value.cgroup)
             if mode.value.limits and mode.value.branch_from is not None:
                 facts.add("limits_branch", int(mode.value.branch_from))
+            if mode.value.mode == "mps" and mode.value.memory == "counted":
+                first, end = mode.value.branch_from or "000", mode.value.branch_upto or "999"
+                facts.add("mps_counted", int(first), int(end))
         for bad in self.catalogue.known_bad.values():
             facts.add("bad", bad.id)
             for index, condition in enumerate(bad.value.all):

@@ -56,6 +56,11 @@ def of(
     source = fact.source.url if fact.source.url.startswith("http") else ""
     if sharing.memory == "counted":
         text = f"{sharing.mode}, memory counted: nothing holds back what a share allocates"
+        if sharing.mode == "mps":
+            text = (
+                f"mps, memory counted on R{driver.branch}: its limits were never measured there, "
+                "and a program may go over them"
+            )
         yield Notice(text, name, hint=STRONGER, source=source)
     if (lifted := fact.value.lifted_by) in LIFTED:
         how = LIFTED[lifted].format(of=OF[sharing.mode])

@@ -287,7 +287,7 @@ def pool_wishes(subject: str, hosts: Sequence[SiteHost], catalogue: Catalogue) -
     if sharing.profile is not None:
         path = ("bedplate_sharing", "profile")
         yield Wish(host, subject, path, sharing.profile, "profile", Name("profile"))
-    if asks_limits(sharing):
+    if asks_limits(sharing) or (sharing.mode == "mps" and sharing.isolation is not None):
         path = ("bedplate_sharing", "isolation")
         yield Wish(host, subject, path, str(sharing.isolation), "isolation")
     if sharing.seats is not None:
