@@ -240,12 +240,18 @@ def rdma_path(view: View) -> Iterator[str]:
             and view.driver["flavour"] in row["flavours"]
             and {m["architecture"] for m, _ in view.gpus} <= set(row["architectures"])
             and {m["market"] for m, _ in view.gpus} <= set(row.get("markets") or GPUDIRECT)
+            and _has_one(view, row.get("only_with") or [])
             and at_least(view.kernel, row.get("kernel_from"))
             and at_least(view.branch["cuda"], row.get("cuda_from"))
         )
         if fits:
             return
     yield f"{decided['stack']} with {decided['method']}"
+
+
+def _has_one(view: View, markets: list[str]) -> bool:
+    """Tell whether a board is of one of these markets, where a way is only for such hosts."""
+    return not markets or any(model["market"] in markets for model, _ in view.gpus)
 
 
 def guest_os(view: View) -> Iterator[str]:

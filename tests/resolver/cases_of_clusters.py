@@ -234,6 +234,7 @@ SHARED = [
     ),
 ]
 
+BESIDE_GEFORCE = [{"model": "rtx-4090", "count": 2}, {"model": "a6000", "count": 2}]
 HOSTS = [
     Case(
         "rdma-path",
@@ -256,6 +257,13 @@ HOSTS = [
         one("rtx-4090", rdma={"stack": "doca"}),
         {"pools.pool_a.rdma": {"stack": "inbox", "method": "host-memory"}},
         warned="GeForce GPUs have no GPUDirect RDMA: network cards reach the memory of rtx-4090",
+    ),
+    Case(
+        "rdma-path",
+        "a-geforce-next-to-another-gpu",
+        one(BESIDE_GEFORCE, rdma={"stack": "inbox"}),
+        one(BESIDE_GEFORCE, rdma={"stack": "doca"}),
+        {"pools.pool_a.rdma.method": "host-memory"},
     ),
     Case(
         "rdma-path",

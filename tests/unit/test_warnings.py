@@ -203,7 +203,7 @@ def test_a_framework_without_code_for_the_newest_gpus(
 @pytest.mark.parametrize(
     ("model", "profile", "found"),
     [
-        ("rtx-pro-6000-bwe", "1g.24gb", "needs display mode compute, which is not"),
+        ("rtx-pro-6000-bwe", "1g.24gb", "MIG on rtx-pro-6000-bwe needs display mode compute"),
         ("rtx-pro-6000-max-q-bwe", "1g.24gb", "and VBIOS 98.02.6A.00.00 or newer"),
         ("rtx-pro-5000", "1g.24gb", "MIG on rtx-pro-5000 needs VBIOS 98.02.73.00.00 or newer"),
         ("rtx-pro-6000-bse", "1g.24gb", ""),

@@ -137,7 +137,8 @@ class RdmaPath(Value):
     """A way from network cards to a GPU's memory, and what it asks of driver, kernel and board.
 
     `host-memory` is RDMA without GPUDirect: what a GPU sends is copied to the host's memory first.
-    `markets` are the boards that the way serves; GeForce has no GPUDirect.
+    `markets` are the boards that the way serves; GeForce has no GPUDirect. A way that is
+    `only_with` some markets is for hosts that have a board of one of them.
     """
 
     path: str
@@ -148,6 +149,7 @@ class RdmaPath(Value):
         "workstation",
         "embedded",
     ]
+    only_with: list[Market] = []
     flavours: Annotated[list[Flavour], Field(min_length=1)]
     architectures: Annotated[list[str], Field(min_length=1)]
     kernel_from: Version | None

@@ -271,6 +271,8 @@ class Encoding:
             facts.add("path_flavour", fact.id, Name(flavour))
         for market in path.markets:
             facts.add("path_market", fact.id, name(market))
+        for market in path.only_with:
+            facts.add("path_only_with", fact.id, name(market))
         for architecture in path.architectures:
             identifier = self.catalogue.architectures[architecture].id
             facts.add("path_architecture", fact.id, identifier)
@@ -332,8 +334,8 @@ class Encoding:
             if mode.value.limits and mode.value.branch_from is not None:
                 facts.add("limits_branch", int(mode.value.branch_from))
             if mode.value.mode == "mps" and mode.value.memory == "counted":
-                first, end = mode.value.branch_from or "000", mode.value.branch_upto or "999"
-                facts.add("mps_counted", int(first), int(end))
+                branches = (mode.value.branch_from or "000", mode.value.branch_upto or "999")
+                facts.add("mps_counted", *map(int, branches))
         for bad in self.catalogue.known_bad.values():
             facts.add("bad", bad.id)
             for index, condition in enumerate(bad.value.all):

@@ -35,7 +35,8 @@ def _without_gpudirect(name: str, pool: Pool, catalogue: Catalogue) -> Iterator[
         f"GeForce GPUs have no GPUDirect RDMA: network cards reach the memory of {models} through "
         "the host's memory"
     )
-    yield Notice(text, name, source=next(ways).source.url)
+    hint = "give each model a pool of its own" if pool.gpu[1:] else ""
+    yield Notice(text, name, hint=hint, source=next(ways).source.url)
 
 
 def _mig(name: str, pool: Pool, model: GpuModel, catalogue: Catalogue) -> Iterator[Notice]:
@@ -45,15 +46,15 @@ def _mig(name: str, pool: Pool, model: GpuModel, catalogue: Catalogue) -> Iterat
         return
     needs = []
     if fact.value.display_mode is not None:
-        needs.append(f"display mode {fact.value.display_mode}, which is not the one of delivery")
+        needs.append(f"display mode {fact.value.display_mode}")
     if fact.value.firmware_from is not None:
         needs.append(f"VBIOS {fact.value.firmware_from} or newer")
     text = f"MIG on {model.model} needs {' and '.join(needs)}"
     hint = "see nvidia-smi --query-gpu=vbios_version --format=csv on each host"
     if fact.value.display_mode is not None:
         hint = (
-            f"set it on each host by displaymodeselector --gpumode {fact.value.display_mode}, and "
-            "reboot: displays at the GPU then stay dark"
+            "they are delivered in another mode: set it on each host by displaymodeselector "
+            f"--gpumode {fact.value.display_mode}, and reboot; displays at the GPU then stay dark"
         )
     yield Notice(text, name, hint=hint, source=fact.source.url)
 
