@@ -241,7 +241,7 @@ HOSTS = [
         "flavour",
         one(rdma={"stack": "inbox"}, driver=driver(flavour="open")),
         one(rdma={"stack": "inbox"}, driver=driver(flavour="proprietary")),
-        {"pools.pool_a.rdma": {"stack": "inbox", "method": "dma-buf"}},
+        {"pools.pool_a.rdma.stack": "inbox", "pools.pool_a.rdma.method": "dma-buf"},
     ),
     Case(
         "rdma-path",
@@ -255,7 +255,7 @@ HOSTS = [
         "geforce-by-host-memory",
         one("rtx-4090", rdma={"stack": "inbox"}),
         one("rtx-4090", rdma={"stack": "doca"}),
-        {"pools.pool_a.rdma": {"stack": "inbox", "method": "host-memory"}},
+        {"pools.pool_a.rdma.stack": "inbox", "pools.pool_a.rdma.method": "host-memory"},
         warned="GeForce GPUs have no GPUDirect RDMA: network cards reach the memory of rtx-4090",
     ),
     Case(
