@@ -16,7 +16,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.courses.packing import Answer
 from bedplate.courses.sizes import Gpus
 from bedplate.resolver import Refusal, course_fit
-from bedplate.resolver.course_room import Hosts, Room, Taken
+from bedplate.resolver.course_room import LIMITLESS, Hosts, Room, Taken
 from bedplate.resolver.course_shares import Wrong, gpus_of, share_of
 from bedplate.site.courses import Course
 from bedplate.site.load import Site
@@ -325,7 +325,7 @@ def test_the_plan_says_which_notebooks_name_no_version() -> None:
     asked = course(10, 0.1, frameworks=["pytorch", "jax"])
     plan = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked))
     (build,) = [one for one in plan.lock.pools["pool_a"].frameworks if one.name == "pytorch"]
-    (text,) = [str(one) for one in plan.notices if "notebook" in one.text]
+    (text,) = [str(one) for one in plan.notices if "names no version" in one.text]
     assert "the notebook of pytorch is quay.io/jupyter/pytorch-notebook:" in text
     assert f"check that it has {build.version}" in text
 
@@ -448,7 +448,7 @@ def test_claims_on_hosts_with_few_pods_are_never_judged_wrongly(
     per_host: int, pods: list[int], sizes: list[int]
 ) -> None:
     gpus = Gpus(per_host * len(pods), per_host, 6, 6, 48, None, "dra", "t4")
-    hosts = tuple(Hosts(1, (many,)) for many in pods)
+    hosts = tuple(Hosts(1, (many, LIMITLESS, LIMITLESS)) for many in pods)
     room = Room("pool_a", gpus, {"gpu": per_host * len(pods)}, {}, hosts)
     taken = [Taken(sizes.count(size), "gpu", size) for size in sorted(set(sizes))]
     found, truth = room.proved(taken), Pods(per_host, 6, pods).fit(tuple(sorted(sizes)))
@@ -458,8 +458,87 @@ def test_claims_on_hosts_with_few_pods_are_never_judged_wrongly(
 def test_few_claims_with_whole_gpus_beside_them_need_no_proof_by_parts_of_a_host() -> None:
     """Fifty claims on a GPU are more than its eighth of a node's pods, and not too many for it."""
     gpus = Gpus(32, 8, 100, 100, 48, None, "dra", "t4")
-    hosts = (Hosts(4, (106,)),)
+    hosts = (Hosts(4, (106, LIMITLESS, LIMITLESS)),)
     room = Room("pool_a", gpus, {"gpu": 32}, {}, hosts)
     assert room.proved([Taken(200, "gpu", 2), Taken(28, "gpu", 100)]) is Answer.FITS
     assert room.proved([Taken(200, "gpu", 2), Taken(29, "gpu", 100)]) is Answer.TOO_MUCH
     assert room.proved([Taken(425, "gpu", 2)]) is Answer.TOO_MUCH
+
+
+def sized(*courses: Any, sharing: dict[str, Any], gpus: dict[str, Any] = T4, **size: Any) -> Any:
+    """Decide courses on one host of which memory and CPUs are known, as far as they are given."""
+    own = {"bedplate_host": {"os": "debian-12", **size}}
+    return answer(gpus | own, sharing, *courses)
+
+
+def notebooks(found: Any) -> dict[str, tuple[int | None, int | None, int | None]]:
+    """Return MiB, thousandths of CPUs and MiB of /dev/shm of each course."""
+    cluster = planned(found).lock.cluster
+    assert cluster is not None
+    return {
+        name: (one.notebook.memory_mib, one.notebook.cpu_milli, one.notebook.shm_mib)
+        for name, one in cluster.courses.items()
+    }
+
+
+def test_a_notebook_has_its_part_of_the_node() -> None:
+    """Of 64 GiB 3,648 MiB are kept, 100 are left free and the cluster has 1,212 itself.
+
+    The fortieth part of the rest is 1,514 MiB, in whole 64 MiB. Of 16 CPUs 240 m are kept and 795
+    requested by the cluster. flannel 100 m and 50 MiB, images 5 m and 10 MiB; CoreDNS twice 100 m
+    and 70 MiB, Kueue twice 100 m and 192 MiB, hub and proxy 150 m and 352 MiB, usage 20 and 64.
+    """
+    found = sized(course(36, 0.1), sharing=slicing(0.1), memory="64Gi", cpus=16)
+    own = (50 + 10 + 140 + 384 + 352 + 64, 100 + 5 + 200 + 200 + 150 + 20)
+    memory = (64 * 1024 - 3648 - 100 - own[0]) // 40 // 64 * 64
+    cpu = (16000 - 240 - own[1]) // 40 // 10 * 10
+    assert notebooks(found) == {"intro": (memory, cpu, memory // 2)} == {"intro": (1472, 370, 736)}
+    line = course_fit.lines(planned(found).lock, load_catalogue())[0][1]
+    assert line == f"intro: 36 {TIMES} 1187Mi and 1472Mi of the host, always; 4 left"
+
+
+def test_of_a_host_of_unknown_size_only_what_is_asked_for_is_had() -> None:
+    """And the plan says whose notebooks could fill their node."""
+    found = sized(
+        course(36, 0.1), course(4, 0.1, "own", memory="8Gi", cpus=1.5), sharing=slicing(0.1)
+    )
+    assert notebooks(found) == {"intro": (None, None, None), "own": (8192, 1500, 4096)}
+    told = [one for one in planned(found).notices if "no limit of memory" in one.text]
+    assert [one.text.partition(" have")[0] for one in told] == ["notebooks of intro"]
+
+
+def test_memory_of_the_hosts_is_proved_beside_their_gpus() -> None:
+    """60,788 MiB are for notebooks: 29 of 2 GiB, where the GPUs have forty shares."""
+    asked = course(30, 0.1, memory="2Gi")
+    text = said(sized(asked, sharing=slicing(0.1), memory="64Gi", cpus=16))
+    assert "29 students of intro on 4 t4-16gb of pool_a: bound by memory of the hosts" in text
+    assert "60788Mi of one are for notebooks" in text
+    assert "write students: 29; or write memory: 2026Mi" in text
+    planned(sized(asked | {"students": 29}, sharing=slicing(0.1), memory="64Gi", cpus=16))
+    planned(sized(asked | {"memory": "2026Mi"}, sharing=slicing(0.1), memory="64Gi", cpus=16))
+
+
+def test_cpus_of_the_hosts_are_proved_too() -> None:
+    asked = course(30, 0.1, cpus=0.6)
+    text = said(sized(asked, sharing=slicing(0.1), memory="64Gi", cpus=16))
+    assert "25 students of intro" in text
+    assert "bound by CPUs of the hosts: 15.085 of one are for notebooks" in text
+    assert "write students: 25; or write cpus: 0.502" in text
+
+
+def test_shm_is_a_part_of_the_memory() -> None:
+    asked = course(4, 0.1, memory="2Gi", shm="2Gi")
+    text = said(sized(asked, sharing=slicing(0.1)), "course-share")
+    assert "got 2048Mi for /dev/shm of a notebook with 2048Mi of memory" in text
+    assert "write shm: 1024Mi" in text
+    assert notebooks(sized(asked | {"shm": "512Mi"}, sharing=slicing(0.1))) == {
+        "intro": (2048, None, 512)
+    }
+
+
+def test_claims_have_the_nodes_part_that_they_have_of_its_gpus() -> None:
+    """Half of one of four GPUs, or all of one: an eighth and a quarter of the node."""
+    half, whole = course(1, 0.5, "half"), course(1, {"gpus": 1}, "whole")
+    found = notebooks(sized(half, whole, sharing={"mode": "dra"}, memory="64Gi", cpus=16))
+    assert found["half"][0] == 60788 // 8 // 64 * 64
+    assert found["whole"][0] == 60788 // 4 // 64 * 64

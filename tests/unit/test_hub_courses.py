@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import prepare
+from bedplate.hub import memory, prepare
 from bedplate.hub.classes import state_of
 from bedplate.hub.courses import Course, settings
 from bedplate.hub.places import Place, Room, place_of, room_of
@@ -90,6 +90,35 @@ def test_environments_are_prepared_half_an_hour_before_a_lesson() -> None:
     assert [prepare.due(course(**homes), one) for one in found] == [False, True, True, False, False]
     assert not prepare.due(course(hours=homes["hours"]), found[1]), "nothing to prepare"
     assert not prepare.due(course(volumes=homes["volumes"]), found[1]), "it is always on"
+
+
+def ended(reason: str, where: str = "lastState", name: str = "notebook") -> dict[str, Any]:
+    """Return a pod with a container that ended, and was perhaps started again."""
+    state = {"terminated": {"reason": reason, "exitCode": 137}}
+    return {"status": {"containerStatuses": [{"name": name, "state": {}, where: state}]}}
+
+
+def test_a_notebook_without_memory_left_is_told_from_others_that_ended() -> None:
+    assert memory.ran_out(ended("OOMKilled"))
+    assert memory.ran_out(ended("OOMKilled", "state"))
+    assert not memory.ran_out(ended("Error"))
+    assert not memory.ran_out(ended("OOMKilled", name="sidecar"))
+    assert not memory.ran_out({"status": {}})
+
+
+def test_a_student_reads_how_much_memory_there_was() -> None:
+    text = memory.sentence(course(memory_mib=4544))
+    assert text.startswith("Your notebook used more than its 4.4375 GiB of memory and was ended.")
+    assert memory.sentence(course()).startswith("Your notebook used too much memory and was ended.")
+
+
+def test_a_notebook_has_its_memory_as_request_and_limit() -> None:
+    assert memory.of_node(course(memory_mib=4096, cpu_milli=590)) == {
+        "mem_limit": 4 * 2**30,
+        "mem_guarantee": 4 * 2**30,
+        "cpu_guarantee": 0.59,
+    }
+    assert memory.of_node(course()) == {}, "the hub's own small requests stay"
 
 
 def test_few_environments_are_prepared_at_once_and_each_once() -> None:

@@ -75,3 +75,50 @@ def test_hours_and_spans_are_of_plain_digits() -> None:
     assert LESSON.fullmatch("Mon 1\u0660:00-12:00") is None
     assert shares.SPAN.fullmatch("2h")
     assert shares.SPAN.fullmatch("\u0662h") is None
+
+
+def test_a_share_has_its_part_of_the_node() -> None:
+    """Requested and limited, /dev/shm as half of it: what takes more ends this pod alone."""
+    asked = shares.Request("2", 600, "x/y:1")
+    offer = shares.Offer("gpu", 1, 16384, 4, node_memory_mib=2048, node_cpu_milli=500)
+    spec = shares.job(asked, "team", offer, 2)["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["resources"] == {
+        "requests": {"gpu": "2", "memory": "4096Mi", "cpu": "1000m"},
+        "limits": {"gpu": "2", "memory": "4096Mi"},
+    }
+    assert pod["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2048Mi"}}
+    ]
+    assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    bare = shares.job(asked, "team", shares.Offer("gpu", 1, 16384, 4), 2)["spec"]["template"][
+        "spec"
+    ]
+    assert "volumes" not in bare
+    assert "memory" not in str(bare["containers"][0]["resources"])
+
+
+@pytest.mark.parametrize(
+    ("reason", "memory", "told"),
+    [
+        ("PodFailurePolicy", 2048, "did it use more than its 2048Mi of memory?"),
+        ("PodFailurePolicy", None, "its program was killed"),
+        ("DeadlineExceeded", 2048, "its time was up"),
+        ("BackoffLimitExceeded", 2048, "too bad"),
+    ],
+)
+def test_a_share_that_was_killed_says_so(reason: str, memory: int | None, told: str) -> None:
+    offer = shares.Offer("gpu", 1, 16384, 1, node_memory_mib=memory)
+    made = shares.job(shares.Request("1", 600, "x/y:1"), "team", offer, 1)
+    made["metadata"] |= {"uid": "1", "creationTimestamp": "2026-11-27T10:00:00Z"}
+    failed = {"type": "Failed", "status": "True", "reason": reason, "message": "too bad"}
+    made["status"] = {"conditions": [failed]}
+
+    def call(method: str, path: str, body: Any) -> dict[str, Any]:
+        assert (method, body) == ("GET", None)
+        return {"items": [made] if path.partition("?")[0].endswith("/jobs") else []}
+
+    (found,) = shares.shares(call, "team")
+    assert found.state == "ended"
+    assert found.reason.endswith(told)

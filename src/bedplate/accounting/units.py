@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import CLAIMS
 from bedplate.lock.claims import RESOURCE, by_claim, template
+from bedplate.lock.node_pods import of_unit
 from bedplate.lock.offers import offered, offers
 from bedplate.simulation.of_lock import instances
 
@@ -44,7 +45,8 @@ def claimed(lock: Lock, course: Course, catalogue: Catalogue) -> dict[str, Any]:
     """
     whole, memory = _memory(lock.pools[course.pool], "", 1, catalogue), course.share.memory_mib
     gpus = round((memory or 0) / whole, 6) if whole else 1.0
-    return {"gpus": gpus, "most": 1, "memory_mib": memory, "claim": template(course)}
+    found = {"gpus": gpus, "most": 1, "memory_mib": memory, "claim": template(course)}
+    return found | _of_node(course.notebook.memory_mib, course.notebook.cpu_milli)
 
 
 def flavored(pool: str) -> str:
@@ -75,8 +77,15 @@ def annotation(lock: Lock, pool: str, catalogue: Catalogue) -> str:
             "gpus": round(gpus, 6),
             "most": count if gpus == 1 else 1,
             **({"memory_mib": memory} if memory else {}),
+            **_of_node(*of_unit(lock, pool, catalogue)),
         }
     return json.dumps(found, sort_keys=True)
+
+
+def _of_node(memory: int | None, cpu: int | None) -> dict[str, int]:
+    """Return what goes with a unit of its node, as far as it is known."""
+    given = {"node_memory_mib": memory, "node_cpu_milli": cpu}
+    return {name: value for name, value in given.items() if value}
 
 
 def _memory(pool: Pool, resource: str, gpus: float, catalogue: Catalogue) -> int | None:

@@ -52,12 +52,15 @@ class NodeReserve(Value):
 class OwnPods(Value):
     """Pods of a part of the cluster itself, which users' pods cannot take the places of.
 
-    `each` run on every node that has the part, `once` are in the whole cluster, on any node.
+    `each` run on every node that has the part, `once` are in the whole cluster, on any node. One of
+    them requests `cpu` thousandths and `memory` MiB, on average.
     """
 
     part: str
     each: Annotated[int, Field(ge=0)] = 0
     once: Annotated[int, Field(ge=0)] = 0
+    cpu: Annotated[int, Field(ge=0)] = 0
+    memory: Annotated[int, Field(ge=0)] = 0
 
 
 class ConfigurationFields(Value):

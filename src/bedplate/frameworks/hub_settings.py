@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BASE: Final = "base"
 GROUP: Final = "group:"
+SHM: Final = "shm"
 CODE_LENGTH: Final = 10
 PASSWORD_LENGTH: Final = 20
 OAUTH_SECRET: Final = "oauth-client-secret"  # noqa: S105 - a name
@@ -64,6 +65,7 @@ def _hub(lock: Lock) -> Hub:
 
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
     data = volumes.of_course(lock, name)
+    shm = shared_memory(course)
     frameworks = [one.partition("-")[0] for one in course.frameworks] or [BASE]
     return {
         **asked(course),
@@ -73,8 +75,10 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "material": material(course),
         "members": course.members,
         "teachers": course.teachers,
-        "volumes": [*data["volumes"], hub_objects.MAGIC_VOLUME],
-        "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT],
+        "memory_mib": course.notebook.memory_mib or 0,
+        "cpu_milli": course.notebook.cpu_milli or 0,
+        "volumes": [*data["volumes"], hub_objects.MAGIC_VOLUME, *shm[0]],
+        "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT, *shm[1]],
         "profiles": [
             {
                 "slug": f"{name}-{framework}",
@@ -91,6 +95,18 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
             for framework in frameworks
         ],
     }
+
+
+def shared_memory(course: Course) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the volume and the mount of /dev/shm; none where its size is not known.
+
+    What lies in it counts as memory of the notebook, and no more than its size can lie in it.
+    """
+    if course.notebook.shm_mib is None:
+        return [], []
+    size = f"{course.notebook.shm_mib}Mi"
+    volume = {"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+    return [volume], [{"name": SHM, "mountPath": "/dev/shm"}]  # noqa: S108
 
 
 def asked(course: Course) -> dict[str, Any]:
@@ -111,6 +127,8 @@ def about(lock: Lock, course: Course, framework: str) -> str:
     if course.share.memory_mib is not None:
         each = f"{course.share.memory_mib} MiB of a {model}"
     memory = f", {course.share.user_mib} MiB for your program" if course.share.user_mib else ""
+    if course.notebook.memory_mib:
+        memory += f", {course.notebook.memory_mib} MiB of memory"
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
     return f"{framework.capitalize()} on {each}{memory}{home}."
 

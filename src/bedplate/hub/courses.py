@@ -39,7 +39,7 @@ class Course:
     `limits` are the extended resources of a student's pod by name. With a `claim`, the name of a
     template, the pod claims by that, and `limits` are what its queue counts. `volumes` and `mounts`
     are as Kubernetes has them, with `{username}` for who it is. `material` is the command that
-    fetches it.
+    fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node; 0 is not known.
     """
 
     name: str
@@ -55,6 +55,8 @@ class Course:
     volumes: list[dict[str, Any]] = field(default_factory=list)
     mounts: list[dict[str, Any]] = field(default_factory=list)
     material: list[str] = field(default_factory=list)
+    memory_mib: int = 0
+    cpu_milli: int = 0
 
     def admits(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user may use the course: by name, by a group, or by having enrolled."""

@@ -40,6 +40,8 @@ KEPT: Final = 3600
 SHORTEST: Final = 1
 #: A week: what is to run longer is a job, not a share.
 LONGEST: Final = 7 * 24 * 3600
+#: The exit status of a program that was killed, as the kernel does for its memory.
+KILLED: Final = 128 + 9
 #: Bytes of a share's output that are shown.
 SHOWN: Final = 1024 * 1024
 #: More memory than a GPU has.
@@ -74,6 +76,8 @@ class Offer:
         most: units that one container can have.
         labels: of the pool's nodes.
         claim: the template by which a container claims it; empty where it is a resource.
+        node_memory_mib: of its node's memory, what goes with a unit; None where it is not known.
+        node_cpu_milli: thousandths of its node's CPUs, likewise.
     """
 
     resource: str
@@ -82,6 +86,8 @@ class Offer:
     most: int
     labels: Mapping[str, str] = field(default_factory=dict)
     claim: str = ""
+    node_memory_mib: int | None = None
+    node_cpu_milli: int | None = None
 
     def __str__(self) -> str:
         memory = f" ({_memory(self.memory_mib)})" if self.memory_mib else ""
@@ -153,6 +159,8 @@ def _offers(flavor: Mapping[str, Any], resources: list[str]) -> list[Offer]:
             int(one["most"]),
             labels,
             one.get("claim", ""),
+            one.get("node_memory_mib"),
+            one.get("node_cpu_milli"),
         )
         for name, one in units.items()
         if name in resources
@@ -221,7 +229,16 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
     resources: Object = {"requests": amount, "limits": amount}
     claims = [{"name": "gpu", "resourceClaimTemplateName": offer.claim}] if offer.claim else []
     if claims:
-        resources = {"claims": [{"name": "gpu"}]}
+        resources = {"requests": {}, "limits": {}, "claims": [{"name": "gpu"}]}
+    # A program that takes more memory ends this pod alone. CPUs that others leave it may use.
+    memory = (offer.node_memory_mib or 0) * count
+    if memory:
+        resources["requests"] = {**resources["requests"], "memory": f"{memory}Mi"}
+        resources["limits"] = {**resources["limits"], "memory": f"{memory}Mi"}
+    if offer.node_cpu_milli:
+        cpu = f"{offer.node_cpu_milli * count}m"
+        resources["requests"] = {**resources["requests"], "cpu": cpu}
+    resources = {name: value for name, value in resources.items() if value}
     container: Object = {
         "name": "share",
         "image": request.image,
@@ -233,6 +250,11 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+    volumes: list[Object] = []
+    if memory:
+        shm = {"medium": "Memory", "sizeLimit": f"{memory // 2}Mi"}
+        volumes = [{"name": "shm", "emptyDir": shm}]
+        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
     if request.environment:
         container["env"] = [
             {"name": key, "value": value} for key, value in sorted(request.environment.items())
@@ -260,7 +282,15 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
                     {
                         "action": "Ignore",
                         "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-                    }
+                    },
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {
+                            "containerName": "share",
+                            "operator": "In",
+                            "values": [KILLED],
+                        },
+                    },
                 ]
             },
             "template": {
@@ -273,6 +303,7 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
                     "nodeSelector": dict(offer.labels),
                     "containers": [container],
                     **({"resourceClaims": claims} if claims else {}),
+                    **({"volumes": volumes} if volumes else {}),
                 },
             },
         },
@@ -424,6 +455,8 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
         state, failed = "ended", _conditions(one)["Failed"]
         late = failed.get("reason") == "DeadlineExceeded"
         reason = "its time was up" if late else str(failed.get("message", ""))
+        if failed.get("reason") == "PodFailurePolicy":
+            reason = _killed(one)
     elif _true(one, "Complete"):
         state, reason = "ended", "its command has ended"
     elif _true(one, "FailureTarget") or _true(one, "SuccessCriteriaMet"):
@@ -436,6 +469,15 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
         state = "running" if status.get("ready") else "starting"
     user = _annotation(one, STUDENT) or _annotation(one, USER)
     return Share(meta["name"], _annotation(one, ASKED), user, state, place, reason, until)
+
+
+def _killed(one: Object) -> str:
+    """Say why a share's program was killed: nearly always it is the kernel, for its memory."""
+    (container,) = one["spec"]["template"]["spec"]["containers"]
+    memory = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    if memory is None:
+        return "its program was killed"
+    return f"its program was killed: did it use more than its {memory} of memory?"
 
 
 def _annotation(one: Mapping[str, Any], name: str) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from jupyterhub import orm
@@ -19,7 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
-from bedplate.hub import prepare
+from bedplate.hub import memory, prepare
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.kube import Kube
 from bedplate.hub.places import Places
@@ -56,6 +56,8 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
     _places: Places | None = None
     _taken_up: str | None = None
     _where: str = ""
+    #: Why servers ended, by user and server: a spawner is made again for each start.
+    _ended: ClassVar[dict[tuple[str, str], str]] = {}
 
     @classmethod
     def known(cls) -> Settings:
@@ -125,6 +127,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             "volumes": course.volumes,
             "volume_mounts": course.mounts,
             "lifecycle_hooks": prepare.at_start(course),
+            **memory.of_node(course),
         }
 
     async def _chosen(self) -> Course:
@@ -154,6 +157,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
     async def _start(self) -> str:
         """Make the pod or take up the one that is there, wait for it, and return its address."""
         course = await self._chosen()
+        CourseSpawner._ended.pop((self.user.name, self.name), None)
         # Whatever happens to the hub from here on, the next one looks in the right namespace.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
@@ -311,11 +315,17 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         a student in the queue, and delete the pod with its place.
         """
         status: int | None = await super().poll()
-        if status is None and self._start_future is None:
-            pod = self.pod_reflector.pods.get(f"{self.namespace}/{self.pod_name}")
-            if pod is not None and pod["status"].get("phase") == "Pending":
-                return 0
-        return status
+        pod = self.pod_reflector.pods.get(f"{self.namespace}/{self.pod_name}")
+        if pod is not None and self._start_future is None and memory.ran_out(pod):
+            course = self.known().courses.get(self.namespace)
+            CourseSpawner._ended[self.user.name, self.name] = memory.sentence(course)
+            return memory.KILLED
+        waiting = pod is not None and pod["status"].get("phase") == "Pending"
+        return 0 if status is None and self._start_future is None and waiting else status
+
+    def ended(self) -> str:
+        """Return why the user's last notebook ended, for the page from which one is started."""
+        return CourseSpawner._ended.get((self.user.name, self.name), "")
 
 
 def claiming(pod: Any, template: str) -> Any:

@@ -29,11 +29,24 @@ class Share(Part):
     user_part: float | None = None
 
 
+class Notebook(Part):
+    """What each student's notebook has of its node; what is not known is absent.
+
+    `memory_mib` is requested and limited, `shm_mib` is how much of it /dev/shm may take.
+    `cpu_milli` are requested thousandths of a CPU: what others leave idle may be used as well.
+    """
+
+    memory_mib: int | None = None
+    cpu_milli: int | None = None
+    shm_mib: int | None = None
+
+
 class Course(Part):
     """A course. `hours` are weekly, in the site's local time; without any it is always on."""
 
     students: int
     share: Share
+    notebook: Notebook = Notebook()
     pool: str
     frameworks: list[str] = []
     hours: list[str] = []

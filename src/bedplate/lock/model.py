@@ -392,6 +392,8 @@ class Pool(Part):
     kind: Literal["bare-metal", "passthrough", "hypervisor"]
     kernel: str | None = None
     secure_boot: bool = False
+    memory_mib: int | None = None
+    cpus: int | None = None
     gpu: list[Gpu] = []
     accelerator: Accelerator | None = None
     nvidia_driver: Driver | None = None

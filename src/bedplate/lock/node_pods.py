@@ -1,19 +1,27 @@
-"""How many pods a node takes for users: kubelet's number, less the pods of the cluster itself."""
+"""What a node has for users: pods, memory and CPUs, less its reserve and the cluster's own pods."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bedplate.lock import rdma
+from bedplate.lock.offers import offers
+from bedplate.portable.node_reserve import RESERVED, reserve
+from bedplate.portable.quantities import GIB, mebibytes, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import SubnetLimit
     from bedplate.lock.model import Cluster, Host, Lock, Pool
 
+#: MiB, and thousandths of a CPU, to which parts of a node are rounded down where they are larger.
+STEPS = (64, 10)
+#: Modes that make equal shares of a GPU, all of one size on a host.
+EQUAL = ("time-slicing", "mps", "hami")
 CONTROL_PLANE = "control_plane"
 #: Addresses of a node's subnet that no pod gets: its own, the bridge's and that of broadcasts.
 TAKEN = 3
@@ -59,8 +67,16 @@ def node_pods(settings: Networked, catalogue: Catalogue) -> int:
     return most if room is None else min(most, room)
 
 
-def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, int]:
-    """Return by host how many pods of users its node takes.
+class Free(NamedTuple):
+    """What a node has for users: pods; MiB, and thousandths of CPUs, None where it is not known."""
+
+    pods: int
+    memory: int | None = None
+    cpu: int | None = None
+
+
+def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
+    """Return by host what its node has for users: less its reserve, and the cluster's own pods.
 
     What the cluster has once, as CoreDNS, may be on any node. The first host of each pool is
     counted as the one that has all of it: the scheduler decides that, not the plan.
@@ -69,24 +85,109 @@ def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, int]:
     if cluster is None:
         return {}
     most = node_pods(cluster.kubernetes, catalogue)
-    once = sum(_number(part, catalogue)[1] for part in _once(cluster))
+    once = [_taken(part, catalogue, once=True) for part in _once(cluster)]
     datasets = {name: _datasets(cluster, name) for name in lock.pools}
+    sizes = {name: sized(lock, name, catalogue) for name in lock.pools}
     found, seen = {}, set()
     for name, host in sorted(lock.hosts.items()):
         pool = lock.pools.get(host.pool or "")
-        own = sum(_number(part, catalogue)[0] for part in _each(cluster, host, pool))
-        own += datasets.get(host.pool or "", 0) * _number("dataset", catalogue)[0]
+        own = [_taken(part, catalogue) for part in _each(cluster, host, pool)]
+        own += [_taken("dataset", catalogue)] * datasets.get(host.pool or "", 0)
         if host.pool not in seen:
             own += once
             seen.add(host.pool)
-        found[name] = max(0, most - own)
+        memory, cpu = sizes.get(host.pool or "", (None, None))
+        pods, mebibytes, milli = (sum(one[index] for one in own) for index in range(3))
+        found[name] = Free(
+            max(0, most - pods),
+            None if memory is None else max(0, memory - mebibytes),
+            None if cpu is None else max(0, cpu - milli),
+        )
     return found
 
 
-def _number(part: str, catalogue: Catalogue) -> tuple[int, int]:
-    """Return how many pods of a part are on each node, and in the cluster; 0 of unknown ones."""
+def of_unit(lock: Lock, name: str, catalogue: Catalogue) -> tuple[int | None, int | None]:
+    """Return MiB and thousandths of CPUs that go with one of the units that a pool offers.
+
+    The node that has least is divided by what GPUs of a node give; or by the most pods of one,
+    where those are fewer and all shares alike. None is what is not known.
+    """
+    pool = lock.pools[name]
+    free = for_users(lock, catalogue)
+    its = [free[of] for of, host in lock.hosts.items() if host.pool == name and of in free]
+    units = sum(offers(pool).values()) or 1
+    if pool.sharing.mode in EQUAL and its:
+        units = max(1, min(units, max(one.pods for one in its)))
+    return parted(its, Fraction(1, units))
+
+
+def parted(nodes: Sequence[Free], part: Fraction) -> tuple[int | None, int | None]:
+    """Return a part of the least node, rounded down to what one would write."""
+    return (
+        _rounded(part, [one.memory for one in nodes], STEPS[0]),
+        _rounded(part, [one.cpu for one in nodes], STEPS[1]),
+    )
+
+
+def _rounded(part: Fraction, has: Sequence[int | None], step: int) -> int | None:
+    known = [one for one in has if one is not None]
+    if len(known) < len(has) or not known:
+        return None
+    found = int(part * min(known))
+    return found // step * step or max(1, found)
+
+
+def sized(lock: Lock, name: str, catalogue: Catalogue) -> tuple[int | None, int | None]:
+    """Return MiB and thousandths of CPUs that a node of a pool has for pods, None if not known.
+
+    It is what the pool's hosts have, or the least of the guests that they are, less the reserve.
+    """
+    pool, cluster = lock.pools[name], lock.cluster
+    guests = {of: guest for host in lock.hosts.values() for of, guest in host.guests.items()}
+    its = [guests.get(of) for of, host in lock.hosts.items() if host.pool == name]
+    known = [guest for guest in its if guest is not None]
+    memory, cpus = pool.memory_mib, pool.cpus
+    if known and len(known) == len(its):
+        memory = memory or min(guest.memory_gib for guest in known) * GIB
+        cpus = cpus or min(guest.cpus for guest in known)
+    if cluster is None:
+        return None, None
+    kept, kept_cpu = _kept(cluster, memory or 0, (cpus or 0) * 1000, catalogue)
+    return (
+        None if memory is None else max(0, memory - kept),
+        None if cpus is None else max(0, cpus * 1000 - kept_cpu),
+    )
+
+
+def _kept(cluster: Cluster, memory: int, cpu: int, catalogue: Catalogue) -> tuple[int, int]:
+    """Return what a node keeps by the lock, or by the site's own fields, and before it evicts."""
+    kubernetes = cluster.kubernetes
+    fields = kubernetes.kubelet
+    threshold = (fields.get("evictionHard") or {}).get("memory.available")
+    limit = catalogue.node_limits.get("eviction-memory")
+    left = limit.value.most if limit else 0
+    if isinstance(threshold, str) and threshold.endswith("%"):
+        left = int(memory * float(threshold[:-1]) / 100)
+    elif threshold is not None:
+        left = mebibytes(threshold)
+    room = kubernetes.room
+    if room.memory is not None and room.cpu is not None:
+        kept = reserve(memory, cpu, room.model_dump())
+        return kept.memory + left, kept.cpu
+    own = [fields.get(name) or {} for name in RESERVED]
+    return (
+        left + sum(mebibytes(one.get("memory", 0)) for one in own),
+        sum(int(parse(one.get("cpu", 0)) * 1000) for one in own),
+    )
+
+
+def _taken(part: str, catalogue: Catalogue, *, once: bool = False) -> tuple[int, int, int]:
+    """Return pods, MiB and thousandths of CPUs of a part on each node, or in the cluster."""
     fact = catalogue.own_pods.get(part)
-    return (fact.value.each, fact.value.once) if fact else (0, 0)
+    if fact is None:
+        return 0, 0, 0
+    number = fact.value.once if once else fact.value.each
+    return number, number * fact.value.memory, number * fact.value.cpu
 
 
 def _each(cluster: Cluster, host: Host, pool: Pool | None) -> Iterator[str]:

@@ -9,8 +9,10 @@ from bedplate.courses.hours import together
 from bedplate.courses.packing import Answer
 from bedplate.courses.sizes import FINEST
 from bedplate.errors import Wrong
+from bedplate.lock.courses import Notebook
 from bedplate.lock.node_pods import kubelet_pods, node_pods
-from bedplate.resolver.course_room import Class, Hosts, Room, Taken, rooms
+from bedplate.portable.quantities import memory
+from bedplate.resolver.course_room import OF_HOST, Class, Room, Taken, rooms
 from bedplate.resolver.course_shares import (
     asked_of,
     share_of,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from bedplate.site import Site, SiteHost
 
 KEY = "bedplate_courses"
+PODS, MEMORY, _ = range(len(OF_HOST))
 TIMES = "\N{MULTIPLICATION SIGN}"
 #: Modes that a refusal may name instead: what stacks and roles carry out, weakest words last.
 OTHERS = ("mps", "time-slicing", "dra")
@@ -47,7 +50,10 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
             path = (KEY, index, "share")
             yield refused("course-share", host, path, share.got, share.allowed, share.fix)
         else:
-            classes.setdefault(course.pool, []).append(Class(index, course, share))
+            decided = lock.cluster.courses.get(course.name)
+            notebook = decided.notebook if decided is not None else Notebook()
+            yield from _shm(host, index, notebook)
+            classes.setdefault(course.pool, []).append(Class(index, course, share, notebook))
     for pool, members in classes.items():
         by_name = {one.name: one for one in members}
         for when, names in together({one.name: one.course.hours for one in members}):
@@ -56,6 +62,15 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
             if found is not Answer.FITS:
                 told = _told(known[pool], active, when, found)
                 yield _too_much(host, known[pool], active, told, (lock, catalogue))
+
+
+def _shm(host: SiteHost, index: int, notebook: Notebook) -> Iterator[Problem]:
+    """Refuse a /dev/shm that takes all of a notebook's memory: what is in it counts as memory."""
+    memory, shm = notebook.memory_mib, notebook.shm_mib
+    if memory is not None and shm is not None and shm >= memory:
+        got = f"{shm}Mi for /dev/shm of a notebook with {memory}Mi of memory"
+        allowed, fix = "less than its memory, which it is a part of", f"write shm: {memory // 2}Mi"
+        yield refused("course-share", host, (KEY, index, "shm"), got, allowed, fix)
 
 
 def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
@@ -91,10 +106,10 @@ def _too_much(
     most = _largest(room, blamed, others)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
     ways = [f"write students: {most}"] * bool(most)
-    # GPUs alone would do: pods are what lacks.
+    # GPUs alone would do: something else of the hosts is what lacks.
     if room.without_limits().answer(active) is Answer.FITS:
-        binds, each = _pods(room, lock, catalogue), 0
-        ways += _more_pods(room, active, lock, catalogue)
+        binds, each = _of_hosts(room, active, lock, catalogue), 0
+        ways += _more_of_hosts(room, blamed, others, lock, catalogue)
     else:
         binds, each = _binding(room, blamed, catalogue)
         if sum(one.number for one in room.taken(active)) <= room.pods:
@@ -116,6 +131,43 @@ def _pods(room: Room, lock: Lock, catalogue: Catalogue) -> str:
     return f"pods: a node takes {most}, and {own} of them are the cluster's own"
 
 
+def _lacking(room: Room, active: Sequence[Class]) -> list[int]:
+    """Return what of the hosts alone is too little: with more of it all would have room."""
+    indexes = range(len(OF_HOST))
+    return [one for one in indexes if room.with_more(one).answer(active) is Answer.FITS]
+
+
+def _of_hosts(room: Room, active: Sequence[Class], lock: Lock, catalogue: Catalogue) -> str:
+    """Return in words what of the hosts limits the students."""
+    lacking = _lacking(room, active)
+    if not lacking or lacking[0] == PODS:
+        pods = _pods(room, lock, catalogue)
+        return pods if lacking else f"{pods}; memory or CPUs of the hosts"
+    least = min(one.also[lacking[0]] for one in room.hosts)
+    if lacking[0] == MEMORY:
+        return f"memory of the hosts: {least}Mi of one are for notebooks"
+    return f"CPUs of the hosts: {least / 1000:g} of one are for notebooks"
+
+
+def _more_of_hosts(
+    room: Room, blamed: Class, others: Sequence[Class], lock: Lock, catalogue: Catalogue
+) -> Iterator[str]:
+    """Yield what of the hosts or of the notebooks could be changed so that all have room."""
+    for index in _lacking(room, [*others, blamed]):
+        if index == PODS:
+            yield from _more_pods(room, [*others, blamed], lock, catalogue)
+            continue
+        field = "memory_mib" if index == MEMORY else "cpu_milli"
+        low, high = 0, getattr(blamed.notebook, field) or 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            notebook = blamed.notebook.model_copy(update={field: middle})
+            fits = room.answer([*others, replace(blamed, notebook=notebook)]) is Answer.FITS
+            low, high = (middle, high) if fits else (low, middle)
+        if low:
+            yield f"write memory: {low}Mi" if index == MEMORY else f"write cpus: {low / 1000:g}"
+
+
 def _more_pods(
     room: Room, active: Sequence[Class], lock: Lock, catalogue: Catalogue
 ) -> Iterator[str]:
@@ -128,8 +180,7 @@ def _more_pods(
         return  # Addresses are what lacks.
 
     def fits(most: int) -> bool:
-        hosts = [Hosts(one.count, (one.also[0] + most - now,)) for one in room.hosts]
-        return replace(room, hosts=tuple(hosts)).answer(active) is Answer.FITS
+        return room.with_more(PODS, most - now).answer(active) is Answer.FITS
 
     # As many as there are addresses for, if a node were asked for more than any has.
     wide = kubernetes.model_copy(update={"kubelet": {"maxPods": 2**20}})
@@ -147,7 +198,7 @@ def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:
 
     def fits(students: int) -> bool:
         course = blamed.course.model_copy(update={"students": students})
-        one = Class(blamed.index, course, blamed.share)
+        one = replace(blamed, course=course)
         return room.answer([*others, one]) is Answer.FITS
 
     low, high = 0, blamed.course.students
@@ -210,7 +261,7 @@ def _smaller_claim(
 
     def fits(claim: int) -> bool:
         share = blamed.share.model_copy(update={"memory_mib": claim})
-        one = Class(blamed.index, blamed.course, share)
+        one = replace(blamed, share=share)
         return room.answer([*others, one]) is Answer.FITS
 
     def claim_of(step: int) -> int:
@@ -280,6 +331,8 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
         }
         size = f"{share.count} GPU{'s' * (share.count > 1)}"
         size = size if share.user_mib is None else f"{share.user_mib}Mi"
+        if course.notebook.memory_mib:
+            size += f" and {memory(course.notebook.memory_mib)} of the host"
         when = course.hours[0] if course.hours else "always"
         if others := course.hours[1:]:
             when += f" and {len(others)} more"
@@ -295,8 +348,7 @@ def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
     courses = lock.cluster.courses if lock.cluster else {}
 
     def of(course: str, students: int) -> Taken:
-        share = courses[course].share
-        return Taken(students, share.resource, room.size(share))
+        return room.of_course(students, courses[course].share, courses[course].notebook)
 
     taken = [*(of(one, courses[one].students) for one in names), *room.of_teams()]
     share = courses[name].share

@@ -31,6 +31,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         return
     for pool in sorted({course.pool for course in cluster.courses.values()}):
         yield from _reserves(lock, cluster, pool, catalogue)
+        yield from _unknown(cluster, pool)
         yield from _order(lock, cluster, pool, catalogue)
         yield from _lent(lock, cluster, pool)
         yield from _images(lock, cluster, pool, catalogue)
@@ -45,6 +46,20 @@ def _reserves(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> 
     for grade, text in WEAK.items():
         if items := tuple(fact.id for fact in facts if fact.sure == grade):
             yield Notice(text, pool, Of.WEAK, items)
+
+
+def _unknown(cluster: Cluster, pool: str) -> Iterator[Notice]:
+    """Report notebooks that nothing keeps from filling their node."""
+    without = [
+        name
+        for name, course in cluster.courses.items()
+        if course.pool == pool and course.notebook.memory_mib is None
+    ]
+    if without:
+        names = ", ".join(without)
+        text = f"notebooks of {names} have no limit of memory: what hosts have is not known"
+        hint = f"write memory and cpus in bedplate_host of {pool}, or memory for the course"
+        yield Notice(text, pool, hint=hint)
 
 
 def _order(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:

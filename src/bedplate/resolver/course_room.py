@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bedplate.courses import packing
-from bedplate.courses.packing import Answer, Kind, Places
+from bedplate.courses.packing import Answer, Kind, Places, Sizes
 from bedplate.lock.node_pods import for_users
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_shares import gpus_of
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.courses.packing import Sizes
     from bedplate.courses.sizes import Gpus
     from bedplate.lock import Lock
-    from bedplate.lock.courses import Share
+    from bedplate.lock.courses import Notebook, Share
     from bedplate.site.courses import Course
 
-#: What a pod takes of a host besides its GPUs: its own place among kubelet's pods.
-ONE_POD: Sizes = (1,)
+#: What hosts have besides GPUs, as `Free` has it: where it is not known, nothing is counted.
+OF_HOST = ("pods", "memory", "CPUs")
+LIMITLESS = 2**62
+#: A pod of which no more is known than its place among kubelet's pods.
+ONE_POD: Sizes = (1, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Class:
     index: int
     course: Course
     share: Share
+    notebook: Notebook
 
     @property
     def name(self) -> str:
@@ -93,10 +96,13 @@ class Room:
 
     def taken(self, classes: Iterable[Class]) -> list[Taken]:
         """Return the pods of some courses, and those that teams are guaranteed."""
-        found = [
-            Taken(one.course.students, one.share.resource, self.size(one.share)) for one in classes
-        ]
+        found = [self.of_course(one.course.students, one.share, one.notebook) for one in classes]
         return [*found, *self.of_teams()]
+
+    def of_course(self, students: int, share: Share, notebook: Notebook) -> Taken:
+        """Return the pods of a course."""
+        also = (1, notebook.memory_mib or 0, notebook.cpu_milli or 0)
+        return Taken(students, share.resource, self.size(share), also)
 
     def of_teams(self) -> list[Taken]:
         """Return a pod for each unit that teams are guaranteed; whole GPUs have places apart."""
@@ -130,8 +136,16 @@ class Room:
         return packing.answer(places, _kinds(pods, resources))
 
     def without_limits(self) -> Room:
-        """Return the same GPUs on hosts that take any number of pods."""
+        """Return the same GPUs on hosts of which nothing else is counted."""
         return replace(self, hosts=())
+
+    def with_more(self, index: int, more: int = LIMITLESS) -> Room:
+        """Return the room with more of one of what hosts have besides GPUs."""
+        hosts = [
+            Hosts(one.count, (*one.also[:index], one.also[index] + more, *one.also[index + 1 :]))
+            for one in self.hosts
+        ]
+        return replace(self, hosts=tuple(hosts))
 
     def _binding(self, taken: Sequence[Taken]) -> list[int]:
         """Return what hosts have besides GPUs that could be full before their GPUs are."""
@@ -237,15 +251,16 @@ def rooms(lock: Lock, catalogue: Catalogue) -> dict[str, Room]:
     cluster = lock.cluster
     if cluster is None:
         return {}
-    pods, hosts = for_users(lock, catalogue), Counter[tuple[str, int]]()
+    free, hosts = for_users(lock, catalogue), Counter[tuple[str, Sizes]]()
     for name, host in lock.hosts.items():
-        hosts[host.pool or "", pods[name]] += 1
+        has = tuple(LIMITLESS if one is None else one for one in free[name])
+        hosts[host.pool or "", has] += 1
     found = {}
     for name, pool in lock.pools.items():
         if pool.expects is None or pool.expects.by == "slurm":
             continue
-        its = tuple(Hosts(count, (many,)) for (of, many), count in sorted(hosts.items())
-                    if of == name)  # fmt: skip
+        found_hosts = sorted((has, count) for (of, has), count in hosts.items() if of == name)
+        its = tuple(Hosts(count, has) for has, count in found_hosts)
         teams: dict[str, int] = {}
         for team, one in cluster.teams.items():
             for resource, quota in one.gpus.get(name, {}).items():

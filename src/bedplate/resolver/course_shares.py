@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bedplate.courses.sizes import Asked, Gpus
 from bedplate.errors import Wrong
 from bedplate.lock.courses import Share
+from bedplate.lock.node_pods import EQUAL
 from bedplate.lock.offers import offers
 from bedplate.portable.quantities import GIB, mebibytes
 from bedplate.resolver.mig_layouts import shapes_of
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 SLICES = 7
 #: The reserves of the catalogue that are of no framework: a whole GPU's, and any process's.
 OF_GPU, OF_PROCESS = "gpu", "cuda"
-#: Modes that make equal shares of a GPU, all of one size on a host.
-EQUAL = ("time-slicing", "mps", "hami")
 
 
 def gpus_of(pool: Pool, hosts: int, catalogue: Catalogue) -> Gpus:

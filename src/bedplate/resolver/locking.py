@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
 from bedplate.portable import node_reserve
+from bedplate.portable.quantities import mebibytes
 from bedplate.resolver import hpc_tools, rdma_pods, sharing
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Reason
@@ -116,8 +117,14 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         "kind": wishes.bedplate_host.kind,
         "kernel": _kernel(subject, values, candidates),
         "secure_boot": wishes.bedplate_host.secure_boot,
+        "memory_mib": mebibytes(wishes.bedplate_host.memory)
+        if wishes.bedplate_host.memory
+        else None,
+        "cpus": wishes.bedplate_host.cpus,
         "gpu": [{"model": gpu.model, "pci": gpu.pci, "count": count} for gpu, count in gpus],
     }
+    if (memory := wishes.bedplate_host.memory) is not None:
+        content["memory_mib"] = mebibytes(memory)
     if (driver := driver_of(values, facts)) is not None:
         content["nvidia_driver"] = {
             "version": driver.version,

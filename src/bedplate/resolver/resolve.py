@@ -12,6 +12,7 @@ from bedplate.resolver import (
     configuration,
     control_planes,
     course_fit,
+    course_notebooks,
     courses,
     images,
     installable,
@@ -228,6 +229,7 @@ def _plan(
         pools=locked_pools,
         not_yet=elsewhere,
     )
+    lock = course_notebooks.decided(site, lock, catalogue)
     reasons = list(locking.reasons(CLUSTER, shared, candidates)) if site.nodes else []
     reasons += control_planes.reasons(site)
     for name in site.pools:

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from bedplate.lock.node_pods import for_users
+from bedplate.lock.node_pods import Free, for_users
 from bedplate.simulation.supply import Gpu, Node, Part, Policy, Quota, Supply, Team, equal_parts
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def supply_of(lock: Lock, catalogue: Catalogue, sizes: Mapping[str, tuple[int, i
     """
     nodes = []
     notes = []
-    pods = for_users(lock, catalogue)
-    guests = {name: guest for host in lock.hosts.values() for name, guest in host.guests.items()}
+    known = for_users(lock, catalogue)
     for name, host in sorted(lock.hosts.items()):
         pool = lock.pools.get(host.pool or "")
         if pool is not None and (pool.expects is None or pool.expects.by == "slurm"):
@@ -43,10 +42,9 @@ def supply_of(lock: Lock, catalogue: Catalogue, sizes: Mapping[str, tuple[int, i
         gpus = tuple(_gpus(pool, catalogue)) if pool is not None else ()
         if not gpus and not _takes_pods(name, host, lock):
             continue
-        cpu, memory = sizes.get(host.pool or "", (None, None))
-        if cpu is None and (guest := guests.get(name)) is not None:
-            cpu, memory = guest.cpus * 1000, guest.memory_gib * GIB
-        nodes.append(Node(name, host.pool or "", gpus, cpu, memory, pods.get(name)))
+        free = known.get(name, Free(0))
+        cpu, memory = sizes.get(host.pool or "", (free.cpu, free.memory))
+        nodes.append(Node(name, host.pool or "", gpus, cpu, memory, free.pods))
     if any(node.cpu is None for node in nodes):
         unknown = ", ".join(sorted({node.pool or "workers" for node in nodes if node.cpu is None}))
         notes.append(

@@ -67,6 +67,10 @@ class Course(Wish):
     or whole GPUs. Without `hours` the course takes place always. `storage` is the home of each
     student, which stays; without it a student has none. `datasets` are read-only. `material` is the
     address of a repository of Git, with `#BRANCH` where it is not the default one.
+
+    `memory` and `cpus` are what each notebook has of its node, and `shm` is how much of that memory
+    /dev/shm may take. Left out, they follow from the share where `bedplate_host` says what a node
+    of the pool has.
     """
 
     name: Name
@@ -77,6 +81,9 @@ class Course(Wish):
     hours: list[Annotated[str, Field(pattern=HOURS)]] = []
     idle_timeout: Annotated[str, Field(pattern=IDLE)] = "30m"
     storage: Memory | None = None
+    memory: Memory | None = None
+    cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    shm: Memory | None = None
     teachers: list[Member] = []
     members: list[Member] = []
     datasets: list[Name] = []

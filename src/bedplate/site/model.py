@@ -90,6 +90,9 @@ class Driver(Wish):
 class Host(Wish):
     """What the hosts are. `kernel` is a release as `uname -r` prints it.
 
+    `memory` and `cpus` are those of each host, as Linux shows them; of hosts that differ, those of
+    the smallest. By them courses are proved to fit, and shares get their part.
+
     Under Secure Boot only signed modules load: the driver's own, or those of DKMS where
     `module_signing` says that the machine owner's key is enrolled.
     """
@@ -99,6 +102,8 @@ class Host(Wish):
     kernel: Annotated[str, Field(pattern=KERNEL)] | None = None
     secure_boot: bool = False
     module_signing: Literal["mok"] | None = None
+    memory: Memory | None = None
+    cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
 
 
 class ContainerRuntime(Wish):

@@ -1,0 +1,45 @@
+"""What a notebook has of its node, and what its student reads when it was not enough.
+
+The kernel ends the notebook that takes more than its limit, /dev/shm in it, and nothing else of the
+node. Standard library only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bedplate.hub.courses import Course
+
+#: The exit status of a process that was killed.
+KILLED: Final = 128 + 9
+NOTEBOOK: Final = "notebook"
+
+
+def of_node(course: Course) -> dict[str, Any]:
+    """Return what a notebook has of its node: memory up to a limit, and CPUs as a request."""
+    memory = course.memory_mib * 2**20
+    found: dict[str, Any] = {"mem_limit": memory, "mem_guarantee": memory} if memory else {}
+    return found | ({"cpu_guarantee": course.cpu_milli / 1000} if course.cpu_milli else {})
+
+
+def ran_out(pod: Mapping[str, Any]) -> bool:
+    """Tell whether the notebook was killed for its memory, now or before it was started again."""
+    for one in pod["status"].get("containerStatuses") or []:
+        for state in (one.get("state"), one.get("lastState")):
+            ended = (state or {}).get("terminated") or {}
+            if one["name"] == NOTEBOOK and ended.get("reason") == "OOMKilled":
+                return True
+    return False
+
+
+def sentence(course: Course | None) -> str:
+    """Return what a student reads whose notebook used too much memory."""
+    known = course is not None and course.memory_mib
+    size = f"more than its {course.memory_mib / 1024:g} GiB of" if course and known else "too much"
+    return (
+        f"Your notebook used {size} memory and was ended. Files in your home are kept. "
+        "Load less at a time, or ask your teacher for more memory."
+    )
