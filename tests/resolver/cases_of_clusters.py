@@ -90,7 +90,7 @@ SHARED = [
         one(kubernetes="1.35", kubelet={"memoryReservationPolicy": "None"}),
     ),
     Case(
-        "configuration-field",
+        "configuration-value",
         "a-mapping-of-text",
         one(kubernetes="1.36", kubelet={"evictionHard": {"memory.available": "5%"}}),
         one(kubernetes="1.36", kubelet={"evictionHard": {"memory.available": 5}}),

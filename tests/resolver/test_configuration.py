@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from bedplate.site import Site
 
-VALUE, DECIDED, FIELD = (
-    f"configuration-{name}" for name in ("value", "decided", "field")
-)  # fmt: skip
+VALUE, DECIDED, FIELD = "configuration-value", "configuration-decided", "configuration-field"
 KUBELET: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "words": (
         {"topologyManagerPolicy": "single-numa", "topologyManagerScope": "pods"},

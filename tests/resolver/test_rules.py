@@ -37,6 +37,7 @@ ELSEWHERE = {
     "team-queue": "resolver/test_teams.py",
     "team-size": "resolver/test_teams.py",
     "topology-nested": "resolver/test_topology.py",
+    "configuration-decided": "resolver/test_configuration.py",
     "node-address": "resolver/test_networks.py",
     "port-taken": "resolver/test_networks.py",
     "guests": "unit/passthrough/test_hypervisor_guests.py",
