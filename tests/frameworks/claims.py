@@ -128,7 +128,11 @@ def refuses_others(api: Api, teacher: str, hub: str) -> None:
 @contextlib.contextmanager
 def unguarded(api: Api, lock: Lock) -> Iterator[None]:
     """Be without the policies of claims for a time."""
-    off = [one for one in policies.objects(lock) if "bedplate-counted-devices" in one["metadata"]["name"]]
+    off = [
+        one
+        for one in policies.objects(lock)
+        if "bedplate-counted-devices" in one["metadata"]["name"]
+    ]
     for one in off:
         api.delete(api.path_of(one))
     yield

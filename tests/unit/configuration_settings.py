@@ -160,7 +160,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def of_gates(kubernetes: str) -> Iterator[dict[str, Any]]:
+def of_gates() -> Iterator[dict[str, Any]]:
     """Yield each gate of any release on and off, and one that no release has."""
     facts = load_catalogue().feature_gates.values()
     groups = [fact.value.model_dump(exclude={"kubernetes", "needs"}) for fact in facts]

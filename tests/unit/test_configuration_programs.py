@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -97,3 +98,31 @@ def test_every_rule_is_the_programs_own(
     assert took == 1 + sum(
         wrong_value.get(name) == 0 for wrong_value in wrong for name in READ_AS_DEFAULT
     )
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("document", ["kubelet", "kube_proxy"])
+@pytest.mark.parametrize("of", ["forms", "gates", "rules", "together"])
+def test_nothing_passes_that_the_programs_refuse(
+    document: str, of: str, tmp_path: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    """Every field in every form, every gate, both sides of each rule, and many fields at once."""
+    chance = random.Random(f"{document} {of}")
+    forms = list(settings.of_forms(document, RELEASE))
+    cases: list[dict[str, Any]] = []
+    if of == "forms":
+        cases = forms
+    elif of == "gates":
+        cases = list(settings.of_gates())
+    elif of == "rules":
+        for group in settings.of_rules(document, RELEASE):
+            cases += group if len(group) <= 12 else chance.sample(group, 12)
+    else:
+        right = [one for one in forms if not refused(document, one)]
+        cases = [settings.joined(chance.sample(right, 6)) for _ in range(200)]
+    took, refused_, passed, alone = compared(document, cases, tmp_path)
+
+    figures[f"{document}, {of}: compared"] = {"taken": took, "refused": refused_}
+    assert passed == []
+    assert alone == []
+    assert took > 20
