@@ -96,11 +96,25 @@ def test_wishes_that_cannot_be_compared(tmp_path: Path) -> None:
          "got no virtual machine / allowed passthrough — write kind: bare-metal")),
         ({"os": "ubuntu-22.04", "secure_boot": True}, ("bedplate_host.secure_boot — "
          "got disabled / allowed enabled — write secure_boot: false")),
+        ({"os": "ubuntu-22.04", "memory": "512Gi"}, ("bedplate_host.memory — "
+         "got 2Gi / allowed 512Gi — write memory: 2Gi")),
+        ({"os": "ubuntu-22.04", "cpus": 64}, ("bedplate_host.cpus — "
+         "got 2 / allowed 64 — write cpus: 2")),
     ],
 )  # fmt: skip
 def test_another_host(tmp_path: Path, declared: dict[str, Any], got: str) -> None:
-    (only,) = said(facts_of(machines.dgx(tmp_path)), {"bedplate_host": declared})
+    facts = facts_of(machines.dgx(tmp_path))
+    facts["system"]["cpus"] = 2
+    (only,) = said(facts, {"bedplate_host": declared})
     assert f"{got}, {PLAN}" in only
+
+
+def test_less_declared_than_there_is_is_the_sites_choice(tmp_path: Path) -> None:
+    """Hosts of a pool differ: what all of them have is declared."""
+    wish = {"os": "ubuntu-22.04", "memory": "1Gi", "cpus": 1}
+    facts = facts_of(machines.dgx(tmp_path))
+    facts["system"]["cpus"] = 2
+    assert said(facts, {"bedplate_host": wish}) == []
 
 
 def test_secure_boot_that_nobody_declared(tmp_path: Path) -> None:

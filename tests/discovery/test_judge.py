@@ -42,7 +42,7 @@ def test_a_site_without_wishes_and_lock(tmp_path: Path) -> None:
     assert len(result.problems["g3"]) == 1
     assert result.lines == (
         ("proposed: pool_h100_sxm5_80gb of g1 — bedplate_gpu: {model: h100-sxm5-80gb, count: 8}, "
-        "bedplate_host: {os: ubuntu-22.04}"),
+        "bedplate_host: {os: ubuntu-22.04, memory: 2Gi}"),
         "written to s/.bedplate/discovered/pools; nothing reads it there",
         "no lock yet: what runs already is named, and compared with nothing",
         "already there: container toolkit 1.16.2 (NVIDIA's package) — g1",

@@ -103,7 +103,7 @@ def test_equal_hardware_and_system_make_a_pool(build: Callable[..., Read]) -> No
     }
     assert found["pool_h100_sxm5_80gb"].variables == {
         "bedplate_gpu": {"model": "h100-sxm5-80gb", "count": 8},
-        "bedplate_host": {"os": "ubuntu-22.04"},
+        "bedplate_host": {"os": "ubuntu-22.04", "memory": "2Gi"},
     }
     assert found["pool_h100_sxm5_80gb"].notes == (
         "h100-sxm5-80gb: NVIDIA H100 80GB HBM3, 10de:2330",
@@ -115,6 +115,7 @@ def test_equal_hardware_and_system_make_a_pool(build: Callable[..., Read]) -> No
         "os": "debian-12",
         "secure_boot": True,
         "module_signing": "mok",
+        "memory": "2Gi",
     }
     assert found["pool_t4_16gb"].variables == {
         "bedplate_gpu": {"model": "t4-16gb", "count": 2},

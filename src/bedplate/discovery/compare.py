@@ -10,6 +10,7 @@ from bedplate.discovery.identify import counted, flow, gpu_wish, hardware, kind_
 from bedplate.discovery.propose import passthrough
 from bedplate.errors import Problem
 from bedplate.nearest import write_one
+from bedplate.portable.quantities import GIB, mebibytes
 from bedplate.site.model import Accelerator, Gpu, Host, Passthrough
 from bedplate.site.places import Place, Places, spelt
 
@@ -118,7 +119,8 @@ class Comparison:
             what, key = "another operating system than declared", ("bedplate_host", "os")
             yield self._problem(what, key, name, wish.os, self._rewrite("os", name))
         if self._facts["system"]["container"]:
-            return  # kind and Secure Boot are the machine's, which cannot be seen from inside
+            return  # the rest is the machine's, which cannot be seen from inside
+        yield from self._size(wish)
         kind = kind_of(self._facts, self._groups)
         if wish.kind != "hypervisor" and kind not in (wish.kind, "hypervisor"):
             what, key = "another kind of host than declared", ("bedplate_host", "kind")
@@ -126,6 +128,19 @@ class Comparison:
             got = f"a virtual machine ({virtual})" if virtual else "no virtual machine"
             yield self._problem(what, key, got, wish.kind, self._rewrite("kind", kind))
         yield from self._secure_boot(wish)
+
+    def _size(self, wish: Host) -> Iterator[Problem]:
+        """Refuse more memory or CPUs than there are: shares of them would not fit."""
+        system = self._facts["system"]
+        memory, cpus = system.get("memory_mib"), system.get("cpus")
+        if wish.memory and memory and mebibytes(wish.memory) > memory:
+            what, key, has = "less memory than declared", "memory", f"{memory // GIB}Gi"
+            fix = self._rewrite(key, has)
+            yield self._problem(what, ("bedplate_host", key), has, wish.memory, fix)
+        if wish.cpus and cpus and wish.cpus > cpus:
+            what, key = "fewer CPUs than declared", "cpus"
+            fix = self._rewrite(key, cpus)
+            yield self._problem(what, ("bedplate_host", key), str(cpus), str(wish.cpus), fix)
 
     def _secure_boot(self, wish: Host) -> Iterator[Problem]:
         boot = self._facts["secure_boot"]

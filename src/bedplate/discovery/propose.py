@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.discovery.identify import flow, gpu_wish, hardware, kind_of, system_of
+from bedplate.portable.quantities import GIB
 from bedplate.site.membership import PARENTS, POOLS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
             Proposal(
                 name,
                 tuple(host.name for host, _, _ in group),
-                group[0][1],
+                _sized(group[0][1], [host for host, _, _ in group]),
                 _notes([host for host, _, _ in group], group[0][2], catalogue),
                 _parent(group[0][0]) if name.startswith(POOL) else "all",
             )
@@ -80,6 +81,26 @@ def proposals(hosts: Iterable[Read], catalogue: Catalogue) -> list[Proposal]:
         ),
         key=lambda one: one.name,
     )
+
+
+def _sized(variables: Mapping[str, Any], hosts: Sequence[Read]) -> dict[str, Any]:
+    """Return variables with what each host has at least; in a container that is the machine's.
+
+    It makes no two pools of hosts that differ in it by little, as firmware does.
+    """
+    host = variables["bedplate_host"]
+    if not _is_pool(variables) or host.get("kind") == "hypervisor":
+        return {**variables}
+    systems = [one.facts["system"] for one in hosts]
+    known = [one for one in systems if not one["container"]]
+    memory = [(one.get("memory_mib") or 0) // GIB for one in known]
+    cpus = [one.get("cpus") or 0 for one in known]
+    size: dict[str, Any] = {}
+    if len(known) == len(hosts) and min(memory):
+        size["memory"] = f"{min(memory)}Gi"
+    if len(known) == len(hosts) and min(cpus):
+        size["cpus"] = min(cpus)
+    return {**variables, "bedplate_host": {**host, **size}}
 
 
 def _is_pool(variables: Mapping[str, Any]) -> bool:

@@ -40,12 +40,11 @@ def system(host: Host) -> Dict[str, Any]:
     """Operating system, kernel, and what kind of machine it is."""
     kernel = (host.read(RELEASE) or "").strip()
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.MULTILINE)
+    processors = host.read("/proc/cpuinfo") or ""
     virtual = host.run(["systemd-detect-virt", "--vm"]).out.strip()
     container = host.run(["systemd-detect-virt", "--container"]).out.strip()
     if not virtual:  # no systemd: the processor says that it is a virtual one
-        guest = re.search(
-            r"^flags\s*:.*\bhypervisor\b", host.read("/proc/cpuinfo") or "", re.MULTILINE
-        )
+        guest = re.search(r"^flags\s*:.*\bhypervisor\b", processors, re.MULTILINE)
         virtual = "vm" if guest else NONE
     return {
         "os": os_release.name(host),
@@ -58,6 +57,7 @@ def system(host: Host) -> Dict[str, Any]:
         "virtual": None if virtual == NONE else virtual,
         "container": None if container in ("", NONE) else container,
         "memory_mib": int(memory.group(1)) // 1024 if memory else None,
+        "cpus": len(re.findall(r"^processor\s*:", processors, re.MULTILINE)) or None,
     }
 
 
