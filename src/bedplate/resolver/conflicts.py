@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.subjects import Subject
     from bedplate.resolver.wishes import Wish
+    from bedplate.site import SiteHost
+    from bedplate.site.places import KeyPath
 
 #: The rule of wishes that contradict each other without any fact.
 CONTRADICTION = "wishes-contradict"
@@ -55,6 +57,25 @@ ABOUT = {
 
 
 @dataclass(frozen=True)
+class Change:
+    """A setting of a subject that a refusal proposes to write, or to remove where it is None."""
+
+    subject: str
+    path: KeyPath
+    value: str | float | None
+
+    @classmethod
+    def of(cls, wish: Wish, label: str | None) -> Change:
+        """Return the change that writes something for a wish, numbers as numbers."""
+        path, value = wish.path, label
+        if label is None and wish.kind == "rdma":
+            path = path[:1]  # It cannot be without its stack.
+        if label is not None and wish.kind in {"replicas", "seats"}:
+            return cls(wish.subject, path, float(label) if path[-1] == "share" else int(label))
+        return cls(wish.subject, path, value)
+
+
+@dataclass(frozen=True)
 class Conflict:
     """Wishes that do not go together; without any one of them the others do.
 
@@ -86,12 +107,54 @@ class Conflict:
         about = ABOUT.get(self.blamed.kind, ())
         return min(self.rules, key=lambda rule: (not rule.startswith(about), rule in STRUCTURAL))
 
+    @property
+    def ways(self) -> tuple[tuple[Change, ...], ...]:
+        """Return the fixes that the refusal proposes, each as the changes that it is made of.
+
+        What no single setting says is left out: a pool for each model, a key enrolled on a host.
+        """
+        wish, found = self.blamed, []
+        if wish.kind == "gpu" and self.wishes[1:]:
+            return ()
+        if self.instead is not None:
+            changes = [Change.of(wish, self.instead)]
+            if wish.kind == "sharing" and self.instead == "none":
+                keys = given_with_mode(wish.host)
+                changes += [Change(wish.subject, (wish.path[0], key), None) for key in keys]
+            found.append(tuple(changes))
+        else:
+            found.append((Change.of(wish, None),))
+        if self.elsewhere is not None:
+            other, label = self.elsewhere
+            found.append((Change.of(other, label),))
+        return tuple(found)
+
+
+def given_with_mode(host: SiteHost) -> list[str]:
+    """Return the settings of sharing that go with a mode, and that a host has."""
+    sharing = host.wishes.bedplate_sharing
+    keys = ("replicas", "share", "profile", "profiles")
+    return [key for key in keys if getattr(sharing, key) and not sharing.parts]
+
 
 class Search:
-    """Looks for the conflicts of a cluster and some pools, every alternative at hand."""
+    """Looks for the conflicts of a cluster and some pools, every alternative at hand.
 
-    def __init__(self, candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> None:
+    What it proposes has to go with each of `others` too, pools that the conflict is not about.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        cluster: Subject,
+        pools: Sequence[Subject],
+        others: Sequence[Subject] = (),
+    ) -> None:
         self.candidates, self.cluster, self.pools = candidates, cluster, pools
+        alike = {
+            tuple((w.path, w.label, w.model and w.model.id) for w in o.wishes): o for o in others
+        }
+        self.others = [Search(candidates, cluster, [other]) for other in alike.values()]
         self.program, self.wishes = self.with_options([])
 
     def with_options(self, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
@@ -121,6 +184,11 @@ class Search:
             blamed = min(wishes, key=lambda i: (self.wishes[i].weight, -i))
             kept = [i for i in kept if i != blamed]
             cores.append((blamed, wishes, rules))
+        # What was blamed first may go with the rest once a heavier wish is blamed as well.
+        for core in list(cores):
+            if len(cores) > 1 and self.program.possible([*kept, core[0]]):
+                kept.append(core[0])
+                cores.remove(core)
         found = []
         changes: list[Wish] = []
         for blamed, wishes, rules in cores:
@@ -178,8 +246,24 @@ class Search:
             for offset, option in enumerate(options)
             if program.possible([*context, first + offset])
         ]
+        for other in self.others:
+            also = other.possible(kept, len(self.wishes), changes, allowed)
+            allowed = also or allowed  # A pool that goes with none has a conflict of its own.
         relaxed = program.best(context)
         return tuple(one.label for one in allowed), self._best(wish, allowed, relaxed)
+
+    def possible(
+        self, shared: Sequence[int], many: int, changes: Sequence[Wish], options: Sequence[Wish]
+    ) -> list[Wish]:
+        """Return the options that go with the *shared* of the first *many* wishes, and the rest."""
+        program, wishes = self.with_options([*changes, *options])
+        first = len(wishes) - len(options)
+        context = [*(i for i in shared if i < many), *range(many, first)]
+        return [
+            option
+            for offset, option in enumerate(options)
+            if program.possible([*context, first + offset])
+        ]
 
     def labels(self, wish: Wish) -> list[tuple[str, int]]:
         """Return what else could be written for a wish; numbers with their value."""
@@ -248,15 +332,28 @@ def search(candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -
 
     What the cluster is blamed for by itself is not told again for each pool.
     """
-    found = Search(candidates, cluster, []).conflicts()
-    blamed = {conflict.blamed for conflict in found}
-    rest = replace(cluster, wishes=tuple(w for w in cluster.wishes if w not in blamed))
-    for pool in pools:
-        found += Search(candidates, rest, [pool]).conflicts()
+    found = Search(candidates, cluster, [], pools).conflicts()
+    while True:
+        rest = _without(cluster, found)
+        of_pools = [one for pool in pools for one in Search(candidates, rest, [pool]).conflicts()]
+        if not found:
+            break
+        # Once pools blame a shared wish, others need not be blamed for what does not go with it.
+        fewer = Search(candidates, _without(cluster, of_pools), [], pools).conflicts()
+        if len(fewer) >= len(found):
+            break
+        found = fewer
+    found += of_pools
     if not found:
         together = shrunk(list(pools), lambda some: not _go_together(candidates, cluster, some))
         found = Search(candidates, cluster, together).conflicts()
     return list(dict.fromkeys(found))
+
+
+def _without(cluster: Subject, conflicts: Sequence[Conflict]) -> Subject:
+    """Return the shared components without the wishes that are blamed."""
+    blamed = {conflict.blamed for conflict in conflicts}
+    return replace(cluster, wishes=tuple(w for w in cluster.wishes if w not in blamed))
 
 
 def _go_together(candidates: Candidates, cluster: Subject, pools: Sequence[Subject]) -> bool:

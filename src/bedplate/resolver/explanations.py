@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
 from bedplate.nearest import meant, models_like, nearest, same_digits, write_one
-from bedplate.resolver.conflicts import CONTRADICTION
+from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
 
@@ -249,9 +249,7 @@ def _told(wish: Wish) -> str:
 
 def _without_sharing(host: SiteHost) -> str:
     """Return how to have whole GPUs: the mode, and which of its settings it has no use for."""
-    sharing = host.wishes.bedplate_sharing
-    keys = ("replicas", "share", "profile", "profiles")
-    given = [key for key in keys if getattr(sharing, key) and not sharing.parts]
+    given = given_with_mode(host)
     if not given:
         return "write mode: none"
     last_ = f"{', '.join(given[:-1])} and {given[-1]}" if given[1:] else given[0]
