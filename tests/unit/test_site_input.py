@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible.inventory import manager
 from ansible.parsing.vault import VaultLib, VaultSecret
 
 from bedplate.errors import LockError, SiteError
 from bedplate.lock import load_lock
 from bedplate.lock.model import FORMAT
-from bedplate.site import load_site
+from bedplate.site import files, load_site
 from tests.unit.test_site_broken import broken, plan
 
 if TYPE_CHECKING:
@@ -41,6 +42,33 @@ def test_a_hundred_megabytes_are_not_read(name: str, tmp_path: Path) -> None:
         "10485760 bytes — keep data that is no inventory out of the site"
     )
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "disk.rpm", "notes.rst", ".hosts.yml.swp", "group_vars/pool_train/rack.png",
+     "group_vars/all.txt", "host_vars/old.csv"],
+)  # fmt: skip
+@pytest.mark.parametrize("content", [b"\x00\x01\xff", b"x" * 11_000_000], ids=["binary", "big"])
+def test_what_ansible_passes_over_is_no_part_of_the_site(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    """By its settings of names that are no inventory, and of variables by their ending."""
+    site = broken(tmp_path, {})
+    (site / name).parent.mkdir(parents=True, exist_ok=True)
+    (site / name).write_bytes(content)
+    assert files.check(site)[1] == []
+
+
+def test_ansible_says_itself_what_is_no_inventory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "IGNORED", re.compile(rb"\.iso$"))
+    site = broken(tmp_path, {})
+    for name in ("disk.iso", "README.md"):
+        (site / name).write_bytes(b"\x00")
+    (problem,) = files.check(site)[1]
+    assert (problem.what, problem.file) == ("file is binary", str(site / "README.md"))
 
 
 def _pipe(path: Path) -> None:

@@ -51,6 +51,8 @@ def check(site: Path) -> tuple[list[SiteFile], list[Problem]]:
         if folders[0] == FACTS and len(folders) > 1:
             continue
         variables = bool(VARIABLES & set(folders[:-1]))
+        if _passed_over(path, variables=variables):
+            continue
         outcome = read(path, variables=variables)
         if isinstance(outcome, Problem):
             problems.append(outcome)
@@ -58,6 +60,19 @@ def check(site: Path) -> tuple[list[SiteFile], list[Problem]]:
         elif outcome is not None and (path.suffix in YAML or (variables and not path.suffix)):
             found.append(SiteFile(path, outcome, variables, _owner(folders)))
     return found, problems
+
+
+def _passed_over(path: Path, *, variables: bool) -> bool:
+    """Tell whether Ansible reads nothing from a file of that name, whatever is in it.
+
+    Of variables it takes YAML and JSON, and names without an ending. An inventory it takes from any
+    name but those of its settings `ignore_extensions` and `ignore_patterns`: notes, packages.
+    """
+    if variables:
+        return bool(path.suffix) and path.suffix not in YAML
+    from ansible.inventory.manager import IGNORED as NO_INVENTORY
+
+    return NO_INVENTORY.search(path.name.encode()) is not None
 
 
 def _owner(parts: tuple[str, ...]) -> tuple[str, str]:
