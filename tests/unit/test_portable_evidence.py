@@ -94,6 +94,21 @@ def test_options_that_nobody_tells_are_not_passed(machine: Machine) -> None:
     assert "no nvidia module is loaded" in told[1]
 
 
+def test_a_gpu_for_a_display_is_named_and_not_counted(machine: Machine) -> None:
+    """Nobody declares it: that is what is wrong, not that one of the others does not work."""
+    folder = "sys/bus/pci/devices/0000:05:00.0"
+    for name, text in (("vendor", "0x10de"), ("device", "0x1ff2"), ("class", "0x030000")):
+        machine.file(f"{folder}/{name}", text)
+    display = "2, NVIDIA T400 4GB, GPU-2, 4096, Enabled, 00000000:05:00.0, 535.261.03\n"
+    rows = machine.answers["nvidia-smi"].out + display
+    machine.answers["nvidia-smi"] = Result(0, rows, "")
+    machine.file("dev/nvidia2", "")
+    found = {one["id"]: one for one in machine.collected()["checks"]}
+    assert found["gpu.count"]["result"] == found["gpu.model"]["result"] == "pass"
+    assert found["gpu.pci"]["result"] == "fail"
+    assert found["gpu.pci"]["reason"] == "not declared: NVIDIA T400 4GB at 0000:05:00.0"
+
+
 def test_a_driver_that_waits_on_a_node_says_so(machine: Machine) -> None:
     machine.file("etc/kubernetes/kubelet.conf", "")
     placed = machine.host.read(MANIFEST) or ""

@@ -6,6 +6,8 @@ from . import near
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed
 
+#: nvidia-smi writes eight digits of a PCI domain, the kernel four.
+ADDRESS = len("0000:00:00.0")
 DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
@@ -16,13 +18,17 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     to.labels.update(near.labels(host))
     problems = pci.compare(present, wish.gpus, where)
     declared = {i.lower() for w in wish.gpus for i in w["pci"]}
+    others = {d.address for d in present if d.identifier not in declared}
     count = wish.gpu_count
     wished = ", ".join("{} x {}".format(w["count"], w["model"]) for w in wish.gpus)
     found = wished if not problems else pci.describe(present)
     fix = "Correct bedplate_gpu of the host's pool or the hardware, and run 'bedplate plan' again."
-    to.checks.append(check("gpu.pci", "GPUs on the PCI bus as declared", wished, found, fix))
-
     answered, reason = nvidia.query(host)
+    named = {g.bus[-ADDRESS:]: f"{g.name} at {g.bus[-ADDRESS:]}" for g in answered}
+    unasked = ", ".join(named[address] for address in sorted(others) if address in named)
+    told = f"not declared: {unasked}" if unasked else ""
+    to.checks.append(check("gpu.pci", "GPUs on the PCI bus as declared", wished, found, fix, told))
+
     to.facts["gpus"] = [
         {"index": g.number, "name": g.name, "uuid": g.uuid, "memory_mib": g.memory, "bus": g.bus}
         for g in answered
@@ -54,7 +60,8 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "gpu.count",
             "as many GPUs in use as declared",
             count,
-            len(answered),
+            # One that nobody declares, as for a display, is named above and is none of these.
+            sum(g.bus[-ADDRESS:] not in others for g in answered),
             "See the kernel's log for Xid messages, and nvidia-smi on the host.",
         )
     )
