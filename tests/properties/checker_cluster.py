@@ -32,6 +32,7 @@ RULES = (
     "runtime-cdi",
     "runtime-kubernetes",
     "runtime-packaged",
+    "slurm-models",
     "slurm-or-kubernetes",
 )
 
@@ -187,6 +188,9 @@ def _hosts(facts: Facts, hosts: Mapping[str, Row], release: Row) -> Iterator[Vio
             continue
         if "slurm" in host["groups"] and "control_plane" in host["groups"]:
             yield Violation("slurm-or-kubernetes", name, "in both")
+        models = {(gpu.get("model"), gpu.get("pci")) for gpu in wishes["bedplate_gpu"]}
+        if "slurm" in host["groups"] and len(models) > 1:
+            yield Violation("slurm-models", name, str(sorted(map(str, models))))
         mode = wishes["bedplate_sharing"]["mode"]
         if "slurm" in host["groups"] and mode in {"mps", "hami", "dra"}:
             yield Violation("slurm-or-kubernetes", name, f"{mode} is Kubernetes' way to share")

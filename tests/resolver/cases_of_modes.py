@@ -129,6 +129,12 @@ DIVIDED = [
         one(sharing=each(cut([0, 1, 2], x1g_10gb=7), WHOLE), parent="slurm"),
     ),
     Case(
+        "slurm-models",
+        "one-model",
+        one(TWO_BOARDS),
+        one(TWO_BOARDS, parent="slurm"),
+    ),
+    Case(
         "slurm-or-kubernetes",
         "several-profiles",
         one(sharing=share("mig", profile="1g.10gb"), parent="slurm"),

@@ -93,6 +93,7 @@ WHAT = {
     "sharing-cards": "GPUs of a host cannot be shared so one by one",
     "sharing-parameters": "sharing mode and its parameters do not go together",
     "sharing-scheduler": "sharing mode needs its scheduler",
+    "slurm-models": "node of Slurm has GPUs of several models",
     "slurm-or-kubernetes": "host is in Slurm and asked to share as in Kubernetes",
     "subnet-family": "addresses are of two IP families",
     "subnet-nodes": "pod network has no room for all nodes",

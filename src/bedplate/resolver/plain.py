@@ -34,7 +34,7 @@ from bedplate.resolver.wishes import (
     pin_wishes,
     split_named,
 )
-from bedplate.site.load import POOLS, WORKERS
+from bedplate.site.load import POOLS, SLURM, WORKERS
 from bedplate.versions import minor
 
 if TYPE_CHECKING:
@@ -255,6 +255,10 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
             else:
                 known = [one for f in catalogue.gpu_models.values() for one in f.value.pci]
                 yield unknown("gpu-known", host, (*path, "pci"), gpu.pci, known)
+    if SLURM in host.groups and len(seen) > 1:
+        got, allowed = " and ".join(sorted(seen)), "one model in a node of Slurm"
+        fix = f"leave one model in these hosts, or put the pool into {POOLS}, where pods choose one"
+        yield refused("slurm-models", host, ("bedplate_gpu",), got, allowed, fix)
 
 
 def _driver(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
