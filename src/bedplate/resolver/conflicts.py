@@ -185,10 +185,10 @@ class Search:
             kept = [i for i in kept if i != blamed]
             cores.append((blamed, wishes, rules))
         # What was blamed first may go with the rest once a heavier wish is blamed as well.
-        for core in list(cores):
-            if len(cores) > 1 and self.program.possible([*kept, core[0]]):
-                kept.append(core[0])
-                cores.remove(core)
+        for first in list(cores):
+            if len(cores) > 1 and self.program.possible([*kept, first[0]]):
+                kept.append(first[0])
+                cores.remove(first)
         found = []
         changes: list[Wish] = []
         for blamed, wishes, rules in cores:
