@@ -27,7 +27,7 @@ WISHES = {
     "nvidia_fabric": "none: it follows from the GPUs and the driver",
     "cuda_toolkit": "bedplate_cuda",
     "rdma": "bedplate_rdma",
-    "rdma_device_plugin": "bedplate_rdma.link",
+    "rdma_device_plugin": "bedplate_rdma.pods",
     "hpc_tools": "bedplate_hpc_tools",
     "gpu_sharing": "bedplate_sharing",
     "gpu_passthrough": "bedplate_passthrough or bedplate_guests",

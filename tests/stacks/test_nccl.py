@@ -49,8 +49,9 @@ def test_a_pool_without_rdma_has_none(tmp_path: Path) -> None:
     assert settings_of(tmp_path, lock_of({"a": {}})) == {}
 
 
-def test_pods_are_told_of_no_file_of_the_host(tmp_path: Path) -> None:
-    evidence(tmp_path, a={"NCCL_IB_TC": "104", "NCCL_TOPO_FILE": "/etc/bedplate/nccl-topology.xml"})
+def test_pods_are_told_of_no_file_and_no_interface_of_the_host(tmp_path: Path) -> None:
+    of_hosts = {"NCCL_TOPO_FILE": "/etc/bedplate/nccl-topology.xml", "NCCL_SOCKET_IFNAME": "=ens1"}
+    evidence(tmp_path, a={"NCCL_IB_TC": "104", **of_hosts})
 
     assert settings_of(tmp_path, with_rdma("a")) == {POOL: {"NCCL_IB_TC": "104"}}
 
@@ -58,7 +59,7 @@ def test_pods_are_told_of_no_file_of_the_host(tmp_path: Path) -> None:
 def test_a_pool_that_offers_devices_has_settings_for_its_jobs_to_name(tmp_path: Path) -> None:
     evidence(tmp_path, a={})
     lock = with_rdma("a")
-    offers = Rdma(stack="inbox", method="dma-buf", link="infiniband", pods={"rdma/hca": 999})
+    offers = Rdma(stack="inbox", method="dma-buf", pods={"rdma/hca": 999})
     pool = lock.pools[POOL].model_copy(update={"rdma": offers})
 
     assert settings_of(tmp_path, lock) == {}

@@ -270,7 +270,7 @@ def test_queue_and_scheduler_are_those_of_the_site() -> None:
 def test_pods_of_one_job_reach_each_other_by_rdma_where_the_pool_offers_it() -> None:
     """By a device and NCCL's settings: teams may have neither host paths nor capabilities."""
     plain = lock()
-    part = Rdma(stack="inbox", method="dma-buf", link="infiniband", pods={"rdma/hca": 999})
+    part = Rdma(stack="inbox", method="dma-buf", pods={"rdma/hca": 999})
     pool = plain.pools["pool_a"].model_copy(update={"rdma": part})
     offering = plain.model_copy(update={"pools": {**plain.pools, "pool_a": pool}})
 

@@ -126,13 +126,6 @@ class ForwardCompatibility(Value):
     branches: Annotated[list[Branch], Field(min_length=1)]
 
 
-class RdmaLink(Value):
-    """A kind of network, and whether a pod that has the RDMA devices alone can use it."""
-
-    link: Literal["infiniband", "ethernet"]
-    devices_suffice: bool
-
-
 class RdmaPath(Value):
     """A way from network cards to a GPU's memory, and what it asks of driver, kernel and board.
 

@@ -81,7 +81,6 @@ KINDS: dict[str, Kind] = {
     "node-reserves": Kind("node-reserve", settings.NodeReserve, ("resource",)),
     "own-pods": Kind("own-pods", settings.OwnPods, ("part",)),
     "node-needs": Kind("need", settings.NodeNeed, ("need",)),
-    "rdma-links": Kind("rdma-link", driver.RdmaLink, ("link",)),
     "rdma-paths": Kind("rdma", driver.RdmaPath, ("path",)),
     "registries": Kind("registry", published.Registry, ("registry",)),
     "repositories": Kind("repository", driver.Repository, ("os", "source")),
@@ -137,7 +136,6 @@ class Catalogue:
     node_reserves: dict[str, Fact[settings.NodeReserve]]
     own_pods: dict[str, Fact[settings.OwnPods]]
     node_needs: dict[str, Fact[settings.NodeNeed]]
-    rdma_links: dict[str, Fact[driver.RdmaLink]]
     rdma_paths: dict[str, Fact[driver.RdmaPath]]
     registries: dict[str, Fact[published.Registry]]
     repositories: dict[str, Fact[driver.Repository]]

@@ -346,7 +346,6 @@ class Rdma(Part):
 
     stack: Literal["inbox", "doca"]
     method: Literal["dma-buf", "peermem", "host-memory"]
-    link: Literal["infiniband", "ethernet"] | None = None
     pods: dict[str, int] = {}
 
 

@@ -43,7 +43,7 @@ PARTS: dict[str, KeyPath] = {
     "limited_claims": ("bedplate_sharing", "isolation"),
     "vgpu": ("bedplate_vgpu",),
     "rdma": ("bedplate_rdma",),
-    "rdma_pods": ("bedplate_rdma", "link"),
+    "rdma_pods": ("bedplate_rdma", "pods"),
     "frameworks": ("bedplate_frameworks",),
     "extender": ("bedplate_preset", "placement", "extender"),
 }

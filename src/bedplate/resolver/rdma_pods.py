@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bedplate.lock.model import Image
 from bedplate.lock.offers import pools_of_nodes
@@ -25,22 +25,14 @@ PODS: Final = 999
 NO_DEVICE: Final = (
     "RDMA serves programs on the hosts only: pods get no device of it, and NCCL in pods uses TCP"
 )
-NOT_SAID: Final = "write bedplate_rdma.link: infiniband if the network is InfiniBand"
-ROCE: Final = "RoCE needs the network card's interface in the pod, which no role gives it"
+OFFER: Final = "remove bedplate_rdma.pods: false where jobs of several nodes run in pods"
 
 
-def decided(subject: Subject, catalogue: Catalogue) -> dict[str, Any]:
-    """Return link and pods of a pool's RDMA, as the lock has them."""
+def decided(subject: Subject, catalogue: Catalogue) -> dict[str, dict[str, int]]:
+    """Return what each node of a pool with RDMA offers to pods as the lock has it, if anything."""
     wished = subject.host.wishes.bedplate_rdma
-    link = wished.link if wished is not None else None
-    if link is None:
-        return {}
-    suffice = any(
-        fact.value.link == link and fact.value.devices_suffice
-        for fact in catalogue.rdma_links.values()
-    )
-    offers = suffice and is_node(subject.host) and _newest(catalogue) is not None
-    return {"link": link, "pods": {RESOURCE: PODS} if offers else {}}
+    offers = wished is not None and wished.pods and is_node(subject.host)
+    return {"pods": {RESOURCE: PODS}} if offers and _newest(catalogue) is not None else {}
 
 
 def plugin(pools: Iterable[Pool], catalogue: Catalogue) -> Image | None:
@@ -53,15 +45,12 @@ def plugin(pools: Iterable[Pool], catalogue: Catalogue) -> Image | None:
     return _newest(catalogue)
 
 
-def notices(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
+def notices(lock: Lock) -> Iterator[Notice]:
     """Yield a notice for each pool of nodes whose pods get no RDMA device."""
     nodes = pools_of_nodes(lock)
-    sources = {str(fact.value.link): fact.source.url for fact in catalogue.rdma_links.values()}
     for name, pool in lock.pools.items():
-        if pool.rdma is None or pool.rdma.pods or name not in nodes:
-            continue
-        hint = ROCE if pool.rdma.link == "ethernet" else NOT_SAID
-        yield Notice(NO_DEVICE, name, hint=hint, source=sources.get(pool.rdma.link or "", ""))
+        if pool.rdma is not None and not pool.rdma.pods and name in nodes:
+            yield Notice(NO_DEVICE, name, hint=OFFER)
 
 
 def _newest(catalogue: Catalogue) -> Image | None:

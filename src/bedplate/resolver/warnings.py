@@ -84,7 +84,7 @@ def of(
         yield from control_planes.notices(site)
         yield from networks.notices(site, candidates.catalogue)
         yield from node_needs.notices(site, lock.cluster, candidates.catalogue)
-        yield from rdma_pods.notices(lock, candidates.catalogue)
+        yield from rdma_pods.notices(lock)
         yield from course_notices.of(lock, candidates.catalogue)
         yield from _unmirrored(site, lock, lock.cluster)
     if users := sorted(host.name for host in site.hosts.values() if not host.root):

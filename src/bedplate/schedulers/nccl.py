@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 ABOUT = "bedplate.io/about"
-#: Of a file that is the host's: no pod sees it.
-OF_HOSTS = {"NCCL_TOPO_FILE"}
+#: A file and network interfaces of the host's: no pod sees them.
+OF_HOSTS = {"NCCL_TOPO_FILE", "NCCL_SOCKET_IFNAME"}
 
 
 class NcclDefaultsArgs(TypedDict):

@@ -299,14 +299,10 @@ class PresetChoice(Wish):
 
 
 class Rdma(Wish):
-    """The RDMA stack, the network that it runs on, and who owns it.
-
-    `link` is what the ports of the network cards are: pods get RDMA devices on `infiniband`;
-    `ethernet` is RoCE.
-    """
+    """The RDMA stack, whether nodes offer its devices to pods, and who owns it."""
 
     stack: Literal["inbox", "doca"]
-    link: Literal["infiniband", "ethernet"] | None = None
+    pods: bool = True
     operator: Named | None = None
 
 

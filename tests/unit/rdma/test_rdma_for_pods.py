@@ -24,7 +24,6 @@ FOR_PODS: dict[str, Any] = {
     "stack": "inbox",
     "method": "dma-buf",
     "devices": ["mlx5_1"],
-    "link": "infiniband",
     "pods": True,
 }
 
@@ -58,33 +57,15 @@ def test_a_sound_host_fails_nothing(machine: Node) -> None:
     assert machine.failures() == []
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "said"),
-    [
+def test_a_limit_of_locked_memory_is_named(machine: Node) -> None:
+    machine.put("/proc/7/limits", EIGHT_MIB)
+    assert machine.failures() == [
         (
-            "/proc/7/limits",
-            EIGHT_MIB,
-            (
-                "containers may lock the memory that RDMA sends — node1 [rdma.locked_memory] — "
-                "got 8388608 / allowed unlimited — Run bedplate.gpu.upgrade, which drains the "
-                "node and restarts containerd.service with its limits."
-            ),
-        ),
-        (
-            "/sys/class/infiniband/mlx5_1/ports/1/link_layer",
-            "Ethernet",
-            (
-                "RDMA ports are of InfiniBand — node1 [rdma.link] — got mlx5_1/1 (Ethernet) / "
-                "allowed nothing — Correct bedplate_rdma.link, or name the devices of this "
-                "network in rdma_devices."
-            ),
-        ),
-    ],
-    ids=["locked memory", "link"],
-)
-def test_each_fault_is_named(path: str, text: str, said: str, machine: Node) -> None:
-    machine.put(path, text)
-    assert machine.failures() == [said]
+            "containers may lock the memory that RDMA sends — node1 [rdma.locked_memory] — "
+            "got 8388608 / allowed unlimited — Run bedplate.gpu.upgrade, which drains the "
+            "node and restarts containerd.service with its limits."
+        )
+    ]
 
 
 def test_a_device_that_the_plugin_wants_and_nobody_made_is_named(machine: Node) -> None:

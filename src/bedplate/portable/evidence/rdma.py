@@ -62,20 +62,6 @@ def _roce(host: Host, wish: Mapping[str, Any], found: List[Dict[str, Any]], to: 
     to.checks.append(check("rdma.roce", what, wished, have, "Restart bedplate-roce.service."))
 
 
-def _link(wish: Mapping[str, Any], found: List[Dict[str, Any]], to: Collected) -> None:
-    link = rdma.LINKS.get(str(wish.get("link") or ""))
-    if link is None:
-        return
-    other = [
-        "{}/{} ({})".format(one["name"], port["port"], port["link"])
-        for one in found
-        for port in one["ports"]
-        if port["link"] != link
-    ]
-    fix = "Correct bedplate_rdma.link, or name the devices of this network in rdma_devices."
-    to.checks.append(check("rdma.link", f"RDMA ports are of {link}", [], other, fix))
-
-
 def _pods(host: Host, wishes: Wishes, to: Collected) -> None:
     """What pods need besides the plugin's resource, which the node itself shows."""
     there = host.list(INFINIBAND)
@@ -106,7 +92,6 @@ def _hardware(host: Host, wish: Mapping[str, Any], to: Collected) -> None:
     to.checks.append(check("rdma.devices", what, names or have or ["at least one"], have, fix))
     fix = "See cable and switch port, and 'ibstat'; InfiniBand needs a subnet manager."
     to.checks.append(check("rdma.ports", "RDMA ports are active", [], rdma.inactive(found), fix))
-    _link(wish, found, to)
     _gpus(host, wish, to)
     _roce(host, wish, found, to)
 

@@ -15,8 +15,6 @@ PEERMEM = "nvidia_peermem"
 DSCP_SHIFT = 2
 ACTIVE = "ACTIVE"
 ETHERNET = "Ethernet"
-#: What the kernel calls the kinds of link that a site names.
-LINKS = {"infiniband": "InfiniBand", "ethernet": ETHERNET}
 #: Devices that the shared device plugin wants of each network card that it offers.
 FOR_PODS = ("rdma_cm", "umad", "uverbs")
 
