@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue import load_catalogue
@@ -76,7 +76,7 @@ def of_forms(document: str, kubernetes: str) -> Iterator[dict[str, Any]]:
             yield nested(f"{name}s", OF_FORM[form][0])
 
 
-def of_rules(document: str, kubernetes: str) -> Iterator[list[dict[str, Any]]]:
+def of_rules(document: str, kubernetes: str) -> Iterator[Iterator[dict[str, Any]]]:
     """Yield for each rule the settings on either side of it, where its conditions hold or not."""
     known = fields_of(document, kubernetes, load_catalogue())
     assert known is not None
@@ -89,11 +89,14 @@ def of_rules(document: str, kubernetes: str) -> Iterator[list[dict[str, Any]]]:
         for asked in list(paths.values()):
             paths |= dict.fromkeys(_paths_in(asked), True)
         choices = [
-            [None, *(nested(_field(path), one) for one in _values(path, asked, form))]
+            [nested(_field(path), one) for one in _values(path, asked, form)]
             for path, asked in paths.items()
         ]
-        together = (joined([part for part in parts if part]) for parts in product(*choices))
-        yield [one for one in together if one]
+        if len(paths) == len(rule.allow):  # Each limit by itself: no other field counts.
+            yield chain.from_iterable(choices)
+            continue
+        together = product(*([{}, *values] for values in choices))
+        yield (one for parts in together if (one := joined([part for part in parts if part])))
 
 
 def _field(path: str) -> str:
