@@ -19,6 +19,9 @@ V6 = {"pod_subnet": "fd00::/56", "service_subnet": "fd01::/112", "cni": "cilium"
 NFS = {"homes": {"nfs": {"server": "10.244.0.9", "path": "/homes"}}}
 
 
+PORTS = ("port", "readOnlyPort")
+
+
 def site(
     addresses: dict[str, str] | None = None, nodes: int = 0, also: Any = None, **settings: Any
 ) -> Site:
@@ -203,6 +206,11 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
             ("readOnlyPort", 8443, "haproxy"), ("port", 31000, "external"),
         )
     },
+    "a-pool's-kubelet": (
+        site(also={"kubernetes_node_kubelet": {"port": 10256, "readOnlyPort": 10248}}),
+        # Of either host: their settings are equal, and not one.
+        [("port-taken", f"kubernetes_node_kubelet.{name}") for name in PORTS] * 2,
+    ),
     **{
         f"{key}-{url}": (at(url, key, **more), [("port-taken", f"sources.{key}")])
         for url, key, more in (

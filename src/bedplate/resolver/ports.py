@@ -11,7 +11,7 @@ from bedplate.site.addresses import canonical
 from bedplate.site.load import CONTROL_PLANE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
@@ -32,7 +32,7 @@ OF_NODES = {10249: "kube-proxy", 10256: "kube-proxy"}
 OF_KUBELET = {"port": 10250, "healthzPort": 10248, "readOnlyPort": 0}
 NODE_PORTS = range(30000, 32768)
 OF_SCHEMES = {"http": 80, "https": 443}
-SETTING = "bedplate_kubernetes"
+SETTING, OF_POOL = "bedplate_kubernetes", "kubernetes_node_kubelet"
 
 
 def check(site: Site) -> Iterator[Problem]:
@@ -41,7 +41,12 @@ def check(site: Site) -> Iterator[Problem]:
         return
     host = site.nodes[0]
     members = [one for one in site.nodes if CONTROL_PLANE in one.groups]
-    yield from _of_kubelet(host, settings, members)
+    yield from _of_kubelet(host, (SETTING, "kubelet"), settings.kubelet, settings, members)
+    # Hosts with equal wishes share them.
+    for one in {id(node.wishes): node for node in site.nodes}.values():
+        own = one.wishes.kubernetes_node_kubelet
+        there = [node for node in members if node.wishes is one.wishes]
+        yield from _of_kubelet(one, (OF_POOL,), own, settings, there)
     named = list(served(host))
     if not named:
         return
@@ -65,7 +70,8 @@ def check(site: Site) -> Iterator[Problem]:
 
 def taken(node: SiteHost, settings: Kubernetes) -> dict[int, str]:
     """Return the ports that a node's programs have, with whose they are."""
-    ports = OF_NODES | {number: "the kubelet" for number in _kubelet(settings).values() if number}
+    kubelet = {**settings.kubelet, **node.wishes.kubernetes_node_kubelet}
+    ports = OF_NODES | {number: "the kubelet" for number in _kubelet(kubelet).values() if number}
     if CONTROL_PLANE in node.groups:
         ports |= OF_CONTROL_PLANES
         name, _, port = settings.endpoint.rpartition(":")
@@ -76,8 +82,8 @@ def taken(node: SiteHost, settings: Kubernetes) -> dict[int, str]:
     return ports | {node.connection.port: "its SSH server"}
 
 
-def _kubelet(settings: Kubernetes) -> dict[str, int]:
-    given = {name: settings.kubelet.get(name) for name in OF_KUBELET}
+def _kubelet(fields: Mapping[str, object]) -> dict[str, int]:
+    given = {name: fields.get(name) for name in OF_KUBELET}
     # What is no number is refused as such.
     return {
         name: value if type(value := given[name]) is int else number
@@ -85,10 +91,17 @@ def _kubelet(settings: Kubernetes) -> dict[str, int]:
     }
 
 
-def _of_kubelet(host: SiteHost, settings: Kubernetes, members: list[SiteHost]) -> Iterator[Problem]:
-    ports = _kubelet(settings)
+def _of_kubelet(
+    host: SiteHost,
+    path: tuple[str, ...],
+    given: Mapping[str, object],
+    settings: Kubernetes,
+    members: list[SiteHost],
+) -> Iterator[Problem]:
+    """Yield ports that some fields of kubelet's give it, where *members* are control planes."""
+    ports = _kubelet({**settings.kubelet, **given})
     for name, number in ports.items():
-        if not number or settings.kubelet.get(name) is None:
+        if not number or given.get(name) is None:
             continue
         others = {other: "the kubelet" for key, other in ports.items() if key != name}
         others |= OF_NODES | (OF_CONTROL_PLANES if members else {})
@@ -100,4 +113,4 @@ def _of_kubelet(host: SiteHost, settings: Kubernetes, members: list[SiteHost]) -
             got = f"port {number}, which {whose} has"
             fix = f"remove it, or write {OF_KUBELET[name]}"
             allowed = "a port that nothing else on a node has"
-            yield refused("port-taken", host, (SETTING, "kubelet", name), got, allowed, fix)
+            yield refused("port-taken", host, (*path, name), got, allowed, fix)
