@@ -11,6 +11,7 @@ import yaml
 from tests.schedulers.dra import pod
 from tests.schedulers.nodes import GPU
 from tests.site.cluster import unwrapped, wait_for
+from tests.site.hosts import on_host
 from tests.substrate.commands import ROOT
 
 if TYPE_CHECKING:
@@ -96,6 +97,20 @@ class Pods:
         wait_for(f"pod {name} says what it sees", told)
         parts = [line.partition("(UUID: ")[2].rstrip(")") for line in said if "UUID" in line]
         return [*parts, *(line for line in said if line.startswith("nvidia"))]
+
+    def kept(self, host: str, *names: str) -> None:
+        """Have systemd on the pods' host read its units again: they see what they saw before."""
+        look = (
+            "--",
+            "sh",
+            "-c",
+            "nvidia-smi -L; head -qc0 /dev/nvidia* 2>&1 | grep Operation; true",
+        )
+        before = {name: self.site.kubectl("exec", name, *look).stdout for name in names}
+        assert all("UUID" in seen and "not permitted" not in seen for seen in before.values())
+        for reload in ("daemon-reload", "daemon-reexec"):
+            on_host(self.site, host, f"systemctl {reload}")
+            assert {n: self.site.kubectl("exec", n, *look).stdout for n in names} == before, reload
 
     def waits(self, name: str, why: str = PENDING) -> str:
         """Return why the scheduler does not place a pod: for the reason that is expected."""

@@ -71,6 +71,7 @@ def whole_gpus(pods: Pods) -> None:
     seen = [pods.seen("w1"), pods.seen("w2")]
     assert {uuid for uuid, _ in seen} == set(uuids(pods.site))
     assert {device for _, device in seen} == {"nvidia0", "nvidia1"}
+    pods.kept(HOST, "w1", "w2")
     pods.delete("w1", "w2")
 
 

@@ -76,6 +76,7 @@ def each_its_own(site: SiteCommands, pods: Pods) -> None:
     assert {seen["small1"][1], seen["small2"][1]} == set(there[SMALL])
     _, whole = there[GPU]
     assert seen["whole"] == [whole, "nvidia1"]
+    pods.kept(HOST, *wanted)
     pods.start("more", resource=LARGE)
     pods.waits("more", f"Insufficient {LARGE}")
     pods.delete("more", *wanted)

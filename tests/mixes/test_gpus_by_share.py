@@ -63,6 +63,7 @@ def test_shares_by_mps(tmp_path: Path) -> None:
             pods.start(name, NVIDIA_VISIBLE_DEVICES="all")
         seen = {tuple(pods.seen(name)) for name in names}
         assert len(seen) == 1, "one GPU, and each pod sees it alone"
+        pods.kept(HOST, *names[:2])
         site.playbook("playbooks/verify.yml")
         limits_read(site)
         attacked(site)

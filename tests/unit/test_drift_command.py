@@ -222,6 +222,11 @@ def test_a_site_without_a_lock_is_refused(site: Path, capsys: pytest.CaptureFixt
         ("kubelet.version", True, ""),
         ("kubelet.version", False, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
         ("runtime.held", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        # A running container notices nothing of these.
+        ("devices.links", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("devices.containers", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("cdi.package_file", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
+        ("cdi.other_files", True, ""),
         ("baseline.later_files", False, ""),
         ("updates.unattended", False, ""),
         ("driver.kernel", True, ""),

@@ -35,8 +35,12 @@ printf '[Service]\nType=oneshot\nExecStart=/usr/local/bin/nvidia-ctk cdi generat
     > /etc/systemd/system/nvidia-cdi-refresh.service
 mkdir -p /var/run/cdi
 cp /etc/cdi/nvidia.yaml /var/run/cdi/nvidia.yaml
-# cdi.other_files
-cp /etc/cdi/nvidia.yaml /var/run/cdi/somebody.yaml
+# cdi.other_files: of a device of its own, because of two files of one folder that name the same, neither counts
+cat > /var/run/cdi/somebody.yaml << 'END'
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices: [{name: somebody, containerEdits: {env: [SOMEBODY=here]}}]
+END
 # kubelet.version
 other_version kubelet --version 'Kubernetes v1.35.0'
 # owned.nvidia_device_plugin
