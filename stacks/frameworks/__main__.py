@@ -9,6 +9,7 @@ from bedplate.frameworks.hub import Hub
 from bedplate.frameworks.remote import RemoteGpus, remote_args
 from bedplate.frameworks.smoke import JOB, Smoke
 from bedplate.frameworks.storage import Storage, StorageArgs
+from bedplate.lock.taints import tolerations
 
 NAMESPACE = "bedplate-smoke"
 
@@ -23,6 +24,7 @@ smoke = Smoke(
         "image": artifact.image(config.site, lock, "smoke"),
         "resource": "nvidia.com/gpu",
         "kubeconfig": cluster.kubeconfig,
+        "tolerations": tolerations(lock, lock.pools),
     },
     pulumi.ResourceOptions(providers=[provider]),
 )

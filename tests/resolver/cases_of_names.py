@@ -104,6 +104,12 @@ SITES = [
         one(shared={"sources": {**OWN, "files": "http://f.example"}, "sources_login": LOGIN}),
     ),
     Case(
+        "taints-leave-room",
+        "of-the-only-pool",
+        one(taints=[{"key": "example.com/gpu", "effect": "PreferNoSchedule"}]),
+        one(taints=[{"key": "example.com/gpu", "effect": "NoSchedule"}]),
+    ),
+    Case(
         "own-runtime",
         "cri-o",
         one(shared={"sources": MIRROR, "container_runtime": {"name": "cri-o"}}),

@@ -25,6 +25,15 @@ class GpuArgs(TypedDict):
     """Further resources and how many of each: MIG devices of GPUs that are divided differently."""
 
 
+class MarksArgs(TypedDict):
+    """What the site says of a node."""
+
+    labels: NotRequired[dict[str, str]]
+    """Labels of the Node object."""
+    taints: NotRequired[list[sdk.TaintArgs]]
+    """Its taints."""
+
+
 class ClusterArgs(TypedDict):
     """Inputs of a Cluster."""
 
@@ -44,6 +53,8 @@ class ClusterArgs(TypedDict):
     """How long a node's GPUs are waited for."""
     cni_manifest: str
     """flannel's manifest."""
+    marks: NotRequired[dict[str, MarksArgs]]
+    """Labels and taints by the host's name."""
 
 
 class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
@@ -99,6 +110,7 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
             node = sdk.Node(
                 f"{name}-{host['name']}",
                 {
+                    **_marks(args, host),
                     "host": host,
                     "controlPlane": control_plane.host,
                     "version": args["kubernetes"]["version"],
@@ -164,7 +176,7 @@ def _network(args: ClusterArgs) -> list[dict[str, Any]]:
     """Return flannel's objects. Raises StackError where it cannot be configured."""
     subnet = args["kubernetes"]["pod_subnet"]
     try:
-        return flannel.objects(args["cni_manifest"], subnet)
+        return flannel.objects(args["cni_manifest"], subnet, evicting=_evicting(args))
     except ValueError as error:
         raise StackError(
             problem(
@@ -175,6 +187,15 @@ def _network(args: ClusterArgs) -> list[dict[str, Any]]:
                 "correct the subnet, and plan the site again",
             )
         ) from error
+
+
+def _evicting(args: ClusterArgs) -> bool:
+    found = [taint for marks in args.get("marks", {}).values() for taint in marks.get("taints", [])]
+    return any(taint["effect"] == "NoExecute" for taint in found)
+
+
+def _marks(args: ClusterArgs, host: sdk.MachineArgs) -> MarksArgs:
+    return args.get("marks", {}).get(str(host["name"]), {})
 
 
 def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:
@@ -193,6 +214,11 @@ def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlP
         "ignorePreflight": wished.get("ignore_preflight") or [],
         "taint": host["name"] not in wished.get("untainted", ()),
     }
+    marks = _marks(args, host)
+    if "labels" in marks:
+        found["labels"] = marks["labels"]
+    if "taints" in marks:
+        found["taints"] = marks["taints"]
     if requests := wished.get("controller_requests"):
         found["controllerRequests"] = requests
     return found

@@ -11,8 +11,14 @@ import yaml
 SKIP_AWAIT = "pulumi.com/skipAwait"
 
 
-def objects(manifest: str, pod_subnet: str) -> list[dict[str, Any]]:
+#: flannel's own toleration is for NoSchedule alone: a node without it has no network.
+STAYS = {"operator": "Exists", "effect": "NoExecute"}
+
+
+def objects(manifest: str, pod_subnet: str, *, evicting: bool = False) -> list[dict[str, Any]]:
     """Return the objects of flannel's manifest for a pod network.
+
+    `evicting` tells whether a node has a taint of effect NoExecute.
 
     Raises ValueError if the manifest has no network configuration: then it is not flannel's. The
     same for a pod network of IPv6, which flannel takes by keys of its own that are not set here.
@@ -31,6 +37,8 @@ def objects(manifest: str, pod_subnet: str) -> list[dict[str, Any]]:
             # A node that joins is waited for itself; waiting for the pods here would only hold up
             # the joins that they wait for.
             item["metadata"].setdefault("annotations", {})[SKIP_AWAIT] = "true"
+            if evicting:
+                item["spec"]["template"]["spec"].setdefault("tolerations", []).append(dict(STAYS))
     if not configured:
         raise ValueError("no ConfigMap with net-conf.json in it")
     return found

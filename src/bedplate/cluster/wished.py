@@ -10,9 +10,10 @@ from bedplate.site.membership import CONTROL_PLANE, NODES
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
-    from bedplate.cluster.cluster import ClusterArgs, GpuArgs
+    from bedplate.cluster.cluster import ClusterArgs, GpuArgs, MarksArgs
     from bedplate.lock import Lock
-    from bedplate.provider.sdk import MachineArgs
+    from bedplate.lock.model import Host, Taint
+    from bedplate.provider.sdk import MachineArgs, TaintArgs
 
 STACK = "cluster"
 #: Nodes whose GPUs a DRA driver of the host publishes, which needs no stack.
@@ -38,7 +39,7 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
         for name, host in lock.hosts.items()
         if set(NODES) & set(host.groups) and name not in control_planes
     ]
-    return {
+    found: ClusterArgs = {
         "kubernetes": cluster.kubernetes.model_dump(mode="json"),
         "etcd_image_tag": cluster.etcd.image_tag,
         "dns_image_tag": cluster.coredns.image_tag,
@@ -48,6 +49,27 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
         "gpu_seconds": gpu_seconds,
         "cni_manifest": manifest,
     }
+    marks: dict[str, MarksArgs] = {name: _marks(host) for name, host in lock.hosts.items()}
+    if marks := {name: one for name, one in marks.items() if one}:
+        found["marks"] = marks
+    return found
+
+
+def _marks(host: Host) -> MarksArgs:
+    """Return a host's labels and taints, without what it has none of."""
+    found: MarksArgs = {}
+    if host.labels:
+        found["labels"] = dict(host.labels)
+    if host.taints:
+        found["taints"] = [_taint(one) for one in host.taints]
+    return found
+
+
+def _taint(taint: Taint) -> TaintArgs:
+    found: TaintArgs = {"key": taint.key, "effect": taint.effect}
+    if taint.value:
+        found["value"] = taint.value
+    return found
 
 
 def gpus(lock: Lock, stack: str = STACK) -> dict[str, GpuArgs]:

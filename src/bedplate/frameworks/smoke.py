@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -24,6 +24,8 @@ class SmokeArgs(TypedDict):
     """Extended resource to ask for."""
     kubeconfig: pulumi.Input[str]
     """For reading the pod's log."""
+    tolerations: NotRequired[list[dict[str, str]]]
+    """What the pod tolerates: the taints of the pools."""
 
 
 class Smoke(pulumi.ComponentResource):  # type: ignore[misc]
@@ -53,7 +55,12 @@ class Smoke(pulumi.ComponentResource):  # type: ignore[misc]
                 "backoff_limit": 0,
                 "template": {
                     "metadata": {"labels": MANAGED},
-                    "spec": {"restart_policy": "Never", "containers": [container]},
+                    "spec": {
+                        "restart_policy": "Never",
+                        "containers": [container],
+                        # Of any pool: whatever node has a GPU to spare is as good.
+                        **({"tolerations": found} if (found := args.get("tolerations")) else {}),
+                    },
                 },
             },
             opts=pulumi.ResourceOptions(

@@ -239,11 +239,20 @@ class Topology(Part):
     nvlink_domain: str | None = None
 
 
+class Taint(Part):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
 class Host(Part):
     """How a host is reached and where it belongs; `guests` are what runs on a hypervisor.
 
     What is reached directly, with the user's own keys and SSH configuration, says no more of it
-    than address, port and user. A password is never there.
+    than address, port and user. A password is never there. `labels` and `taints` are those that
+    the site gives a node.
     """
 
     address: str
@@ -257,6 +266,8 @@ class Host(Part):
     groups: list[str]
     guests: dict[str, Guest] = {}
     topology: Topology | None = None
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
 
     def connection(self, name: str) -> Connection:
         """Return how the host of this name is reached."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate import shipped
 from bedplate.frameworks import jobs
+from bedplate.lock.taints import tolerations
 from bedplate.schedulers.topology import HOST
 from bedplate.site.load import NODES
 
@@ -65,7 +66,7 @@ def objects(lock: Lock, image: str, key: str, seconds: int) -> list[Object]:
         if one["kind"] == "ConfigMap":
             one["data"][PROGRAM] = (shipped.templates("preflight") / PROGRAM).read_text()
         if one["kind"] == "Job":
-            _spread(one, nodes)
+            _spread(lock, one, nodes)
     secret: Object = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -76,13 +77,15 @@ def objects(lock: Lock, image: str, key: str, seconds: int) -> list[Object]:
     return [space, secret, *found]
 
 
-def _spread(job: Object, nodes: list[str]) -> None:
+def _spread(lock: Lock, job: Object, nodes: list[str]) -> None:
     """Put one pod on each of the nodes, whatever pool they are of."""
     template = job["spec"]["template"]
     template["metadata"] = {"labels": LABEL}
     spec = template["spec"]
     spec.pop("nodeSelector", None)
     spec.pop("schedulerName", None)
+    if found := tolerations(lock, lock.pools):
+        spec["tolerations"] = found
     there = {"matchExpressions": [{"key": HOST, "operator": "In", "values": nodes}]}
     spec["affinity"] = {
         "nodeAffinity": {

@@ -173,6 +173,10 @@ class ClusterApi:
         await self.kubectl("taint", "nodes", name, taint, deadline=deadline)
         self._asked = 0.0
 
+    def forget_nodes(self) -> None:
+        """Ask again before the next answer about a node."""
+        self._asked = 0.0
+
     async def forget(self, name: str, deadline: Deadline) -> None:
         """Delete a Node object; one that is gone already is fine."""
         await self.kubectl("delete", "node", name, "--ignore-not-found", deadline=deadline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bedplate.provider import cluster_api, kubeadm, kubeconfig
+from bedplate.provider import cluster_api, kubeadm, kubeconfig, node_marks
 from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
 from bedplate.provider.model import ControlPlaneInputs, Inputs
@@ -62,6 +62,13 @@ class ControlPlane(Resource):
         # kubeadm has set it on a new node; one that was there already may have another.
         await self.context.cluster(wished.host).taint(
             wished.host.name, wanted=wished.taint, deadline=deadline
+        )
+        await node_marks.apply(
+            self.context.cluster(wished.host),
+            wished.host.name,
+            wished.labels,
+            wished.taints,
+            deadline,
         )
         return outputs
 

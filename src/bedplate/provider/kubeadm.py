@@ -12,7 +12,9 @@ import yaml
 from bedplate.provider.errors import ProviderError, message
 
 if TYPE_CHECKING:
-    from bedplate.provider.model import ControlPlaneInputs, Machine
+    from collections.abc import Sequence
+
+    from bedplate.provider.model import ControlPlaneInputs, Machine, Taint
 
 DEFAULT_PORT = 6443
 API = "kubeadm.k8s.io/v1beta4"
@@ -69,10 +71,18 @@ def init_config(inputs: ControlPlaneInputs) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
-def join_config(host: Machine, endpoint: str, invitation: Invitation, *, taint: bool = True) -> str:
+def join_config(
+    host: Machine,
+    endpoint: str,
+    invitation: Invitation,
+    *,
+    taint: bool = True,
+    taints: Sequence[Taint] = (),
+) -> str:
     """Return the document for `kubeadm join`; with a certificate key as a control plane.
 
-    Without *taint* a control plane takes pods; a worker has none in any case.
+    Without *taint* a control plane takes pods; a worker has none in any case. *taints* are a
+    worker's own: with them it registers, so that no pod comes before them.
     """
     document: dict[str, Any] = {
         "apiVersion": API,
@@ -86,6 +96,8 @@ def join_config(host: Machine, endpoint: str, invitation: Invitation, *, taint: 
         },
         "nodeRegistration": _registration(host.name, taint=taint),
     }
+    if taints:
+        document["nodeRegistration"]["taints"] = [one.model_dump() for one in taints]
     if invitation.certificate_key:
         document["controlPlane"] = {
             "certificateKey": invitation.certificate_key,

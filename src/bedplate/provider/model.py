@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_network
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -112,6 +112,14 @@ class ProviderInputs(Inputs):
     version: str | None = None
 
 
+class Taint(Inputs):
+    """A taint of a node."""
+
+    key: Annotated[str, Field(min_length=1)]
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
 class ControlPlaneInputs(Inputs):
     """A control plane: the first is initialised, one with `join` joins that first one."""
 
@@ -127,6 +135,8 @@ class ControlPlaneInputs(Inputs):
     controller_requests: Annotated[int, Field(ge=0)] = 0
     ignore_preflight: list[str] = Field(default_factory=list)
     taint: bool = True
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: list[Taint] = Field(default_factory=list)
     join: Machine | None = None
 
 
@@ -138,6 +148,8 @@ class NodeInputs(Inputs):
     version: Version
     endpoint: Endpoint
     ignore_preflight: list[str] = Field(default_factory=list)
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: list[Taint] = Field(default_factory=list)
 
 
 class GpuReadyInputs(Inputs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bedplate.provider import kubeadm
+from bedplate.provider import kubeadm, node_marks
 from bedplate.provider.cluster_api import kubelet_version, not_ready_reasons
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError
 from bedplate.provider.model import Inputs, NodeInputs
@@ -36,10 +36,13 @@ class Node(Resource):
             "authority": authority,
             "version": wished.version,
             "ignore_preflight": list(wished.ignore_preflight),
-            "config": kubeadm.join_config(wished.host, wished.endpoint, invitation),
+            "config": kubeadm.join_config(
+                wished.host, wished.endpoint, invitation, taints=wished.taints
+            ),
         }
         await self.context.hosts.ask(wished.host, request, deadline)
         await self._until_ready(wished, values, deadline)
+        await node_marks.apply(api, wished.host.name, wished.labels, wished.taints, deadline)
         return dict(values)
 
     async def running_version(self, values: dict[str, Any], deadline: Deadline) -> str | None:

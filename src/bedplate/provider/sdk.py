@@ -28,6 +28,17 @@ class MachineArgs(TypedDict):
     """Lines of SSH's configuration that come before it, such as `HostKeyAlias gpu-1`."""
 
 
+class TaintArgs(TypedDict):
+    """A taint of a node."""
+
+    key: pulumi.Input[str]
+    """Its key, like example.com/gpu."""
+    value: NotRequired[pulumi.Input[str]]
+    """Its value; empty by default."""
+    effect: pulumi.Input[str]
+    """NoSchedule, PreferNoSchedule or NoExecute."""
+
+
 class ControlPlaneArgs(TypedDict):
     """Inputs of a ControlPlane. All but `host`, `taint` and the networks are only read once."""
 
@@ -55,6 +66,10 @@ class ControlPlaneArgs(TypedDict):
     """Preflight checks of kubeadm whose errors become warnings."""
     taint: NotRequired[pulumi.Input[bool]]
     """Whether pods are kept away by kubeadm's taint; true by default. It can change at any time."""
+    labels: NotRequired[pulumi.Input[dict[str, str]]]
+    """Labels of the node that the site sets; those of others stay."""
+    taints: NotRequired[pulumi.Input[list[TaintArgs]]]
+    """Taints of the node that the site sets, likewise."""
     join: NotRequired[pulumi.Input[MachineArgs]]
     """The first control plane, if this is another one."""
 
@@ -72,6 +87,10 @@ class NodeArgs(TypedDict):
     """HOST:PORT of the cluster's API."""
     ignorePreflight: NotRequired[pulumi.Input[list[str]]]
     """Preflight checks of kubeadm whose errors become warnings."""
+    labels: NotRequired[pulumi.Input[dict[str, str]]]
+    """Labels of the node that the site sets; those of others stay."""
+    taints: NotRequired[pulumi.Input[list[TaintArgs]]]
+    """Taints of the node that the site sets, likewise; the node registers with them."""
 
 
 class GpuReadyArgs(TypedDict):

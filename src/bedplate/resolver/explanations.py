@@ -100,6 +100,7 @@ WHAT = {
     "subnet-overlap": "address lies in the cluster's own networks",
     "subnet-size": "subnet is none that a cluster can have",
     "system-known": "unknown operating system",
+    "taints-leave-room": "taints leave no node for the cluster's own pods",
     "team-claims": "team has a quota of GPUs that its scheduler does not see",
     "team-guarantee": "teams are guaranteed more than there is",
     "team-namespace": "namespace is not the team's own",

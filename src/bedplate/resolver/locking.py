@@ -11,6 +11,7 @@ from bedplate.resolver import hpc_tools, rdma_pods, sharing
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Reason
 from bedplate.resolver.wishes import DRA_DRIVER
+from bedplate.site.membership import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -179,6 +180,15 @@ def topology(host: SiteHost) -> locked.Topology | None:
     """Return where a host stands."""
     wished = host.wishes.bedplate_topology
     return locked.Topology(**wished.model_dump()) if wished is not None else None
+
+
+def marks(host: SiteHost) -> dict[str, Any]:
+    """Return the labels and taints of a node; other hosts have none."""
+    if not set(NODES) & set(host.groups):
+        return {}
+    wished = host.wishes
+    taints = [locked.Taint(**taint.model_dump()) for taint in wished.bedplate_taints]
+    return {"labels": dict(sorted(wished.bedplate_labels.items())), "taints": taints}
 
 
 def _kernel(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> str | None:

@@ -11,6 +11,7 @@ from bedplate.resolver import (
     guests,
     images,
     networks,
+    node_marks,
     ports,
     presets,
     sharing_checks,
@@ -55,6 +56,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from guests.check(site, catalogue)
     yield from _shared(hosts[0], catalogue)
     yield from control_planes.check(site)
+    yield from node_marks.check(site)
     yield from networks.check(site, catalogue)
     yield from ports.check(site)
     yield from configuration.check(site, catalogue)

@@ -223,6 +223,7 @@ def _plan(
                 groups=list(host.groups),
                 guests=locking.guests(host),
                 topology=locking.topology(host),
+                **locking.marks(host),
             )
             for name, host in sorted(site.hosts.items())
         },

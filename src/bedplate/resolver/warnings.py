@@ -11,6 +11,7 @@ from bedplate.resolver import (
     gpu_notices,
     locking,
     networks,
+    node_marks,
     node_needs,
     rdma_pods,
     sharing_notices,
@@ -82,6 +83,7 @@ def of(
                 "no host in control_plane: hosts are prepared for a cluster made elsewhere"
             )
         yield from control_planes.notices(site)
+        yield from node_marks.notices(site, lock)
         yield from networks.notices(site, candidates.catalogue)
         yield from node_needs.notices(site, lock.cluster, candidates.catalogue)
         yield from rdma_pods.notices(lock)

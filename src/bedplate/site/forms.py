@@ -6,6 +6,7 @@ import ipaddress
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from bedplate.site import marks
 from bedplate.site.membership import at
 from bedplate.site.places import spelt
 
@@ -26,6 +27,7 @@ def problems_of(wishes: Wishes, raw: RawHost) -> list[Problem]:
     """Return what is wrong with the wishes of a host."""
     found = [*_gpus(wishes), *_network(wishes), *_given(wishes), *_guests(wishes)]
     found += [*_hours(wishes), *_hub(wishes), *_storage(wishes)]
+    found += marks.problems(wishes.bedplate_labels, wishes.bedplate_taints)
     # A single GPU may be written without its list.
     single = isinstance(raw.wishes.get("bedplate_gpu"), dict)
     problems = []

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from bedplate.errors import Problem, SiteError
 from bedplate.harmless import secrets_of
-from bedplate.nearest import nearest
-from bedplate.site import addresses, authorities, forms, membership, sameness
+from bedplate.site import addresses, authorities, forms, membership, sameness, suggestions
 from bedplate.site.membership import (
     CONTROL_PLANE,
     GROUPS,
@@ -189,8 +188,7 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
     problems: list[Problem] = []
     wishes = dict(raw.wishes)
     for key in sorted(set(wishes) - set(KEYS)):
-        close = nearest(key, KEYS)
-        allowed, fix = close or ", ".join(KEYS), f"write {close}" if close else "remove it"
+        allowed, fix = suggestions.setting(key, KEYS, "bedplate_")
         place = raw.places.of((key,))
         problems.append(
             membership.at(place, "unknown setting", key, key, allowed, fix, "known-keys")

@@ -23,6 +23,7 @@ from bedplate.presets.model import (  # noqa: TC001 - types of fields
     TopologyUse,
 )
 from bedplate.site.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
+from bedplate.site.marks import VALUE, Taint
 from bedplate.site.patterns import (
     BY_MEMORY,
     BY_PART,
@@ -423,6 +424,8 @@ class Wishes(Wish):
     bedplate_storage: Storage | None = None
     bedplate_images: dict[Name, TeamImage] = {}
     bedplate_topology: Topology | None = None
+    bedplate_labels: dict[str, Annotated[str, Field(pattern=VALUE)]] = {}
+    bedplate_taints: list[Taint] = []
     bedplate_operators: list[Named] = []
     bedplate_frameworks: list[Named] = []
     bedplate_sources: Sources = Sources()
@@ -449,5 +452,10 @@ SHARED = (
 #: How a host is reached or reaches out: no part of the decision.
 ACCESS = ("bedplate_proxy", "bedplate_sources_login")
 #: Wishes of single hosts: those of one pool may differ in them.
-OF_ONE_HOST = ("bedplate_guests", "bedplate_topology", "kubernetes_node_kubelet")
+OF_ONE_HOST = (
+    "bedplate_guests",
+    "bedplate_topology",
+    "bedplate_labels",
+    "kubernetes_node_kubelet",
+)
 KEYS = tuple(Wishes.model_fields)

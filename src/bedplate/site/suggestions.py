@@ -6,13 +6,20 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from bedplate.nearest import MAKERS, nearest
+from bedplate.nearest import MAKERS, SAME, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 #: Words are this much alike to be one misspelt.
 ALIKE = 0.7
+#: What people look for among the settings, and is elsewhere: what is allowed, and the fix.
+ELSEWHERE = {
+    "firewall": (
+        "host_baseline_firewall and host_baseline_firewall_ports, of the role host_baseline",
+        "remove it: a host's firewall stays the site's; the role checks what it lets in",
+    ),
+}
 _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
 _EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -45,6 +52,20 @@ def number(value: object) -> str | None:
     """Return how a number is written that stands in quotes."""
     quoted = isinstance(value, str) and _NUMBER.fullmatch(value)
     return f"write {value}, without quotes" if quoted else None
+
+
+def setting(name: str, known: Sequence[str], prefix: str) -> tuple[str, str]:
+    """Return what is allowed in place of an unknown setting, and what to do."""
+    own = name.removeprefix(prefix)
+    if own in ELSEWHERE:
+        return ELSEWHERE[own]
+    bare = {one.removeprefix(prefix): one for one in known}
+    # The prefix that all have in common makes no two settings alike.
+    if close := nearest(own, bare, at_least=ALIKE):
+        return bare[close], f"write {bare[close]}"
+    if whole := nearest(name.replace("-", "_"), known, at_least=SAME):
+        return whole, f"write {whole}"
+    return ", ".join(known), "remove it: Bedplate has no such setting"
 
 
 def word(value: object, known: list[str]) -> str | None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from bedplate.errors import Problem
 from bedplate.harmless import without_secrets
 from bedplate.nearest import nearest
-from bedplate.site import suggestions
+from bedplate.site import marks, suggestions
 from bedplate.site.model import Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART
 from bedplate.site.places import spelt
@@ -184,7 +184,9 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
         case "literal_error":
             return str(context["expected"]).replace("'", "").replace(" or ", ", ")
         case "string_pattern_mismatch":
-            return PATTERNS.get(name, f"text of the form {context['pattern']}")
+            pattern = context["pattern"]
+            known = marks.VALUE_IS if pattern == marks.VALUE else f"text of the form {pattern}"
+            return PATTERNS.get(name, known)
         case "greater_than":
             return f"more than {context['gt']}"
         case "too_short":

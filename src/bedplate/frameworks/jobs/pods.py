@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.frameworks.jobs import placing
 from bedplate.lock import rdma
+from bedplate.lock.taints import tolerations
 from bedplate.schedulers.topology import POOL_LABEL
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def template(
     }
     if pool is not None:
         spec["nodeSelector"] = {POOL_LABEL: pool}
+    if found := tolerations(lock, lock.pools if pool is None else [pool]):
+        spec["tolerations"] = found
     if request.form == "MPI":
         _without_root(request, spec, container)
     return {"metadata": {}, "spec": spec}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from bedplate.accounting.units import annotation, claimed, flavor
 from bedplate.hub.shares import UNITS
 from bedplate.lock.claims import RESOURCE, by_claim, in_pools_of_claims, template
+from bedplate.lock.taints import tolerations
 from bedplate.schedulers.dra import SHARE
 from bedplate.schedulers.kueue.objects import HUB_ACCOUNT, TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import POOL_LABEL
@@ -33,6 +34,12 @@ def mappings(lock: Lock) -> list[Object]:
     return [{"name": RESOURCE, "deviceClassNames": [SHARE]}] if by_claim(lock) else []
 
 
+def tolerated(lock: Lock, pool: str) -> Object:
+    """Return a flavour's tolerations: Kueue gives them to the pods that it lets in there."""
+    found = tolerations(lock, [pool])
+    return {"tolerations": found} if found else {}
+
+
 def flavors(lock: Lock, catalogue: Catalogue) -> Iterator[Object]:
     """Yield a ResourceFlavor for each course in a pool of mode dra."""
     for name, course in in_pools_of_claims(lock).items():
@@ -41,7 +48,7 @@ def flavors(lock: Lock, catalogue: Catalogue) -> Iterator[Object]:
             flavor(name, course.pool),
             f"{_each(course)} of {course.pool}, for students of {name}.",
             labels={POOL_LABEL: course.pool, TEAM_LABEL: name},
-            spec={"nodeLabels": {POOL_LABEL: course.pool}},
+            spec={"nodeLabels": {POOL_LABEL: course.pool}} | tolerated(lock, course.pool),
         )
         units = annotation(lock, course.pool, catalogue)
         if course.share.memory_mib is not None:

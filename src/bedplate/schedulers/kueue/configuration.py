@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
+from bedplate.lock.taints import open_nodes
 from bedplate.schedulers.kueue import claims
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object
 from bedplate.schedulers.kueue.queues import places_nodes, preset_of
-from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -73,13 +73,7 @@ def frameworks(lock: Lock) -> tuple[str, ...]:
 
 def replicas(lock: Lock) -> int:
     """Return 2 where there are two nodes for them: without its webhooks nothing is submitted."""
-    kubernetes = lock.cluster.kubernetes if lock.cluster else None
-    untainted = set(kubernetes.untainted) if kubernetes else set()
-    workers = set(NODES) - {"control_plane"}
-    nodes = [
-        name for name, host in lock.hosts.items() if name in untainted or workers & set(host.groups)
-    ]
-    return min(2, max(1, len(nodes)))
+    return min(2, max(1, len(open_nodes(lock))))
 
 
 def values(lock: Lock, image: str) -> Object:

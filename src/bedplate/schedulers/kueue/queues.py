@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Final
 
 from bedplate.accounting.units import annotation
@@ -103,13 +105,18 @@ def topologies(lock: Lock) -> Iterator[Object]:
 def flavor_name(lock: Lock, pool: str) -> str:
     """Return the name of a pool's ResourceFlavor.
 
-    A flavour never changes its topology, so each way to place pods has a flavour of its own: a
-    site's other preset, or racks that are named later, make a new one beside that in use.
+    A flavour with a topology never changes, so each way to place pods has a flavour of its own: a
+    site's other preset, racks that are named later, or other taints make a new one beside that in
+    use.
     """
     if not places_nodes(lock):
         return f"{named(pool)}.quota-only"
     topology = topology_name(lock, pool)
-    return named(pool) if topology == HOSTS else f"{named(pool)}.{topology}"
+    name = named(pool) if topology == HOSTS else f"{named(pool)}.{topology}"
+    if found := claims.tolerated(lock, pool):
+        text = json.dumps(found, sort_keys=True)
+        name += f".taints-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name
 
 
 def flavors(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
@@ -117,7 +124,7 @@ def flavors(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
     catalogue = catalogue or load_catalogue()
     for pool in pools_of(lock):
         told = ", ".join(f"{count} {resource}" for resource, count in offered(lock, pool).items())
-        spec: Object = {"nodeLabels": {POOL_LABEL: pool}}
+        spec: Object = {"nodeLabels": {POOL_LABEL: pool}} | claims.tolerated(lock, pool)
         if places_nodes(lock):
             spec["topologyName"] = topology_name(lock, pool)
         labels = {POOL_LABEL: pool}

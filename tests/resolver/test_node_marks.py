@@ -1,0 +1,100 @@
+"""Labels and taints of a pool, from the site to what goes into the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bedplate.cluster import flannel
+from bedplate.cluster.wished import cluster_args
+from bedplate.frameworks import jobs
+from bedplate.frameworks.jobs.model import Request
+from bedplate.lock.taints import open_nodes, tolerations
+from bedplate.schedulers.kueue import configuration, queues
+from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned, rules
+from tests.stacks.test_components import MANIFEST
+
+GPU = {"key": "example.com/gpu", "effect": "NoSchedule"}
+OUT = {"key": "example.com/gpu", "value": "own", "effect": "NoExecute"}
+TOLERATED = [
+    {"key": "example.com/gpu", "operator": "Equal", "value": "", "effect": "NoSchedule"},
+    {"key": "example.com/gpu", "operator": "Equal", "value": "own", "effect": "NoExecute"},
+]
+#: A team with a quota of the pool.
+TEAMS: dict[str, Any] = {
+    "bedplate_schedulers": ["kueue"],
+    "bedplate_preset": "research",
+    "bedplate_teams": {"lab": {"gpus": {"pool_a": {"guaranteed": 4}}}},
+}
+
+
+def tainted(*taints: dict[str, str], **wishes: Any):
+    """A pool of one host with taints."""
+    return node("a", T4 | {"bedplate_taints": list(taints)} | wishes)
+
+
+def plain(name: str = "w"):
+    """A worker that takes all pods."""
+    return host(name, ["workers"], {})
+
+
+def test_they_come_to_the_nodes() -> None:
+    one = tainted(GPU, OUT, bedplate_labels={"room": "b12"})
+    plan = planned(decide(CP, one, plain()))
+    assert cluster_args(plan.lock, "", 1)["marks"] == {
+        "a": {
+            "labels": {"room": "b12"},
+            "taints": [GPU, OUT],
+        }
+    }
+    assert open_nodes(plan.lock) == ["w"]
+    assert tolerations(plan.lock, ["pool_a"]) == TOLERATED
+    assert "marks" not in cluster_args(planned(decide(CP, node("a", T4))).lock, "", 1)
+
+
+def test_a_cluster_without_room_for_its_own_pods_is_refused() -> None:
+    assert rules(decide(CP, tainted(GPU))) == ["taints-leave-room"]
+    assert rules(decide(CP, tainted(OUT))) == ["taints-leave-room"]
+    planned(decide(CP, tainted({**GPU, "effect": "PreferNoSchedule"})))
+    planned(decide(CP, tainted(GPU), node("b", T4)))
+    settings = {"endpoint": "k8s.example:6443", "control_plane_taint": False}
+    everyone = {"bedplate_kubernetes": settings}
+    planned(decide(host("cp1", ["control_plane"], everyone), tainted(GPU, **everyone)))
+
+
+def test_the_plan_says_what_pods_need() -> None:
+    plan = planned(decide(CP, tainted(GPU, OUT), plain()))
+    said = "\n".join(plan.warnings)
+    needed = "pods need a toleration for example.com/gpu:NoSchedule, example.com/gpu:NoExecute"
+    assert f"{needed}; nothing adds it" in said
+    assert "pulumi up evicts running pods that do not tolerate it" in said
+
+
+def queued(*taints: dict[str, str]):
+    """Return the lock of a site with a team that queues."""
+    hosts = [host("cp1", ["control_plane"], TEAMS), host("w", ["workers"], TEAMS)]
+    return planned(decide(*hosts, tainted(*taints, **TEAMS))).lock
+
+
+def test_kueue_gives_the_toleration_to_what_it_admits() -> None:
+    """A flavour with a topology cannot change: other taints are another flavour."""
+    found = {name: queued(*taints) for name, taints in {"none": (), "gpu": (GPU,)}.items()}
+    flavors = {name: next(queues.flavors(lock)) for name, lock in found.items()}
+    assert "tolerations" not in flavors["none"]["spec"]
+    assert flavors["gpu"]["spec"]["tolerations"] == TOLERATED[:1]
+    names = {one["metadata"]["name"] for one in flavors.values()}
+    assert len(names) == 2
+    assert queues.flavor_name(found["gpu"], "pool_a") in names
+    assert [configuration.replicas(lock) for lock in found.values()] == [2, 1]
+
+
+def test_jobs_of_the_product_tolerate_their_pool() -> None:
+    request = Request(name="j", team="lab", image="i", pool="pool_a", gpus=1)
+    (job,) = (one for one in jobs.objects(queued(GPU), request) if one["kind"] == "Job")
+    assert job["spec"]["template"]["spec"]["tolerations"] == TOLERATED[:1]
+
+
+def test_flannel_stays_where_others_are_evicted() -> None:
+    text = MANIFEST.rstrip() + "\nspec: {template: {spec: {tolerations: []}}}\n"
+    kept = flannel.objects(text, "10.64.0.0/16", evicting=True)[2]
+    there = kept["spec"]["template"]["spec"]["tolerations"]
+    assert there == [{"operator": "Exists", "effect": "NoExecute"}]
