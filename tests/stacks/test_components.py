@@ -268,6 +268,14 @@ def test_flannel_gets_the_sites_pod_network_and_is_else_unchanged() -> None:
     assert found == wished
 
 
+def test_flannel_gets_the_mtu_of_the_hosts_network() -> None:
+    found = flannel.objects(MANIFEST, "10.64.0.0/16", mtu=8950)
+    assert yaml.safe_load(found[1]["data"]["net-conf.json"])["Backend"] == {
+        "Type": "vxlan",
+        "MTU": 8950,
+    }
+
+
 def test_a_pod_network_of_ipv6_is_refused() -> None:
     """flannel does not start with it: its keys for IPv6 are not set here."""
     with pytest.raises(ValueError, match=r"^pod network fd00::/48 is not IPv4$"):

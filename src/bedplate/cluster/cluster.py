@@ -176,7 +176,8 @@ def _network(args: ClusterArgs) -> list[dict[str, Any]]:
     """Return flannel's objects. Raises StackError where it cannot be configured."""
     subnet = args["kubernetes"]["pod_subnet"]
     try:
-        return flannel.objects(args["cni_manifest"], subnet, evicting=_evicting(args))
+        mtu = args["kubernetes"].get("mtu")
+        return flannel.objects(args["cni_manifest"], subnet, evicting=_evicting(args), mtu=mtu)
     except ValueError as error:
         raise StackError(
             problem(

@@ -15,10 +15,13 @@ SKIP_AWAIT = "pulumi.com/skipAwait"
 STAYS = {"operator": "Exists", "effect": "NoExecute"}
 
 
-def objects(manifest: str, pod_subnet: str, *, evicting: bool = False) -> list[dict[str, Any]]:
+def objects(
+    manifest: str, pod_subnet: str, *, evicting: bool = False, mtu: int | None = None
+) -> list[dict[str, Any]]:
     """Return the objects of flannel's manifest for a pod network.
 
-    `evicting` tells whether a node has a taint of effect NoExecute.
+    `evicting` tells whether a node has a taint of effect NoExecute. `mtu` is that of the hosts'
+    network: flannel's VXLAN backend takes its own 50 bytes off.
 
     Raises ValueError if the manifest has no network configuration: then it is not flannel's. The
     same for a pod network of IPv6, which flannel takes by keys of its own that are not set here.
@@ -31,6 +34,8 @@ def objects(manifest: str, pod_subnet: str, *, evicting: bool = False) -> list[d
         if item["kind"] == "ConfigMap" and "net-conf.json" in item.get("data", {}):
             network = json.loads(item["data"]["net-conf.json"])
             network["Network"] = pod_subnet
+            if mtu is not None:
+                network.setdefault("Backend", {})["MTU"] = mtu
             item["data"]["net-conf.json"] = json.dumps(network, indent=2) + "\n"
             configured = True
         if item["kind"] == "DaemonSet":

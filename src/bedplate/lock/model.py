@@ -67,7 +67,7 @@ class Kubernetes(Part):
     """The cluster and its upstream configuration fields.
 
     `untainted` are the control planes that take pods. `controller_requests` is a limit of requests
-    a second of each controller; None is kubeadm's own.
+    a second of each controller; None is kubeadm's own. `mtu` is that of the hosts' network.
     """
 
     version: str
@@ -80,6 +80,7 @@ class Kubernetes(Part):
     controller_requests: int | None = None
     room: NodeRoom = NodeRoom()
     untainted: list[str] = []
+    mtu: int | None = None
     endpoint_by: Literal["external", "keepalived", "haproxy"] = "external"
 
 

@@ -74,7 +74,9 @@ DECIDED_BY: dict[str, dict[str, Decided]] = {
         "clusterDNS": Decided(_dns, "the address of CoreDNS in service_subnet"),
         "clusterDomain": _one("cluster.local", "the domain that CoreDNS serves"),
         "serverTLSBootstrap": _one(False, "nothing approves the requests for certificates"),
-        "registerWithTaints": _none("none, as it reaches every node with the cluster's own pods"),
+        "registerWithTaints": _none(
+            "none, as it reaches every node with the cluster's own pods; a pool has bedplate_taints"
+        ),
         "registerNode": _one(True, "as a node that joins waits for it"),
         "staticPodPath": _one("/etc/kubernetes/manifests", "where kubeadm puts the control plane"),
         "rotateCertificates": _one(True, "which kubeadm writes in any case"),

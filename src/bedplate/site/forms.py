@@ -73,6 +73,9 @@ def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
         path, allowed = ("bedplate_kubernetes", "pod_subnet"), "an IPv4 subnet like 10.244.0.0/16"
         fix = "choose an IPv4 subnet: flannel is configured for IPv4 alone"
         yield path, "flannel has no IPv6 pod network", str(pod_network), allowed, fix
+    if kubernetes.mtu is not None and kubernetes.cni != "flannel":
+        path, got = ("bedplate_kubernetes", "mtu"), f"mtu with cni: {kubernetes.cni}"
+        yield path, "MTU is set for flannel alone", got, "mtu with cni: flannel", "remove mtu"
     if len(subnets) == 2:
         pods, services = subnets.values()
         if pods.version == services.version and pods.overlaps(services):

@@ -161,6 +161,9 @@ class Kubernetes(Wish):
     `endpoint_by` is who brings the endpoint: the user (`external`), or a virtual address that
     `keepalived` moves between the control planes, with `haproxy` in front of their API servers.
 
+    `mtu` is that of the hosts' network: pods have 50 bytes less, which flannel's VXLAN takes. Left
+    out, flannel asks each host's interface.
+
     `controller_requests` is how many requests a second each controller of kube-controller-manager
     may send, half as many more at once. Left out, the catalogue's number for a chosen add-on that
     needs more than kubeadm allows, else kubeadm's. A cluster keeps that of its first day.
@@ -173,6 +176,7 @@ class Kubernetes(Wish):
     cni: Literal["flannel", "cilium"] = "flannel"
     pod_subnet: Annotated[str, Field(pattern=CIDR)] = "10.244.0.0/16"
     service_subnet: Annotated[str, Field(pattern=CIDR)] = "10.96.0.0/12"
+    mtu: Annotated[int, Field(ge=1280, le=65535)] | None = None
     kubelet: dict[str, Any] = {}
     kube_proxy: dict[str, Any] = {}
     controller_requests: Annotated[int, Field(ge=1, le=10_000)] | None = None
