@@ -51,6 +51,7 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
     assert found.courses["intro"].model_dump(exclude_none=True) == {
         "students": 36,
         "share": {"resource": "nvidia.com/gpu", "count": 1, "user_mib": 1187, "user_part": 0.072},
+        "notebook": {},
         "pool": "pool_a",
         "frameworks": [],
         "hours": ["Mon 10:00-12:00"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import CLAIMS
 from bedplate.lock.claims import RESOURCE, by_claim, template
-from bedplate.lock.node_pods import of_unit
+from bedplate.lock.node_pods import for_users, of_unit
 from bedplate.lock.offers import offered, offers
 from bedplate.simulation.of_lock import instances
 
@@ -77,7 +77,7 @@ def annotation(lock: Lock, pool: str, catalogue: Catalogue) -> str:
             "gpus": round(gpus, 6),
             "most": count if gpus == 1 else 1,
             **({"memory_mib": memory} if memory else {}),
-            **_of_node(*of_unit(lock, pool, catalogue)),
+            **_of_node(*of_unit(lock, pool, for_users(lock, catalogue))),
         }
     return json.dumps(found, sort_keys=True)
 

@@ -88,32 +88,35 @@ def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
     once = [_taken(part, catalogue, once=True) for part in _once(cluster)]
     datasets = {name: _datasets(cluster, name) for name in lock.pools}
     sizes = {name: sized(lock, name, catalogue) for name in lock.pools}
-    found, seen = {}, set()
+    found, kinds = {}, {}
+    first = {host.pool: name for name, host in sorted(lock.hosts.items(), reverse=True)}
     for name, host in sorted(lock.hosts.items()):
-        pool = lock.pools.get(host.pool or "")
-        own = [_taken(part, catalogue) for part in _each(cluster, host, pool)]
-        own += [_taken("dataset", catalogue)] * datasets.get(host.pool or "", 0)
-        if host.pool not in seen:
-            own += once
-            seen.add(host.pool)
-        memory, cpu = sizes.get(host.pool or "", (None, None))
-        pods, mebibytes, milli = (sum(one[index] for one in own) for index in range(3))
-        found[name] = Free(
-            max(0, most - pods),
-            None if memory is None else max(0, memory - mebibytes),
-            None if cpu is None else max(0, cpu - milli),
-        )
+        kind = host.pool, CONTROL_PLANE in host.groups, first[host.pool] == name
+        if kind not in kinds:
+            own = [
+                _taken(part, catalogue)
+                for part in _each(cluster, host, lock.pools.get(host.pool or ""))
+            ]
+            own += [_taken("dataset", catalogue)] * datasets.get(host.pool or "", 0)
+            own += once if first[host.pool] == name else []
+            memory, cpu = sizes.get(host.pool or "", (None, None))
+            pods, mib, milli = (sum(one[index] for one in own) for index in range(3))
+            kinds[kind] = Free(
+                max(0, most - pods),
+                None if memory is None else max(0, memory - mib),
+                None if cpu is None else max(0, cpu - milli),
+            )
+        found[name] = kinds[kind]
     return found
 
 
-def of_unit(lock: Lock, name: str, catalogue: Catalogue) -> tuple[int | None, int | None]:
+def of_unit(lock: Lock, name: str, free: Mapping[str, Free]) -> tuple[int | None, int | None]:
     """Return MiB and thousandths of CPUs that go with one of the units that a pool offers.
 
     The node that has least is divided by what GPUs of a node give; or by the most pods of one,
     where those are fewer and all shares alike. None is what is not known.
     """
     pool = lock.pools[name]
-    free = for_users(lock, catalogue)
     its = [free[of] for of, host in lock.hosts.items() if host.pool == name and of in free]
     units = sum(offers(pool).values()) or 1
     if pool.sharing.mode in EQUAL and its:

@@ -12,9 +12,12 @@ from bedplate.resolver import courses
 from bedplate.resolver.course_shares import gpus_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.lock.courses import Course
+    from bedplate.lock.courses import Share
+    from bedplate.lock.node_pods import Free
     from bedplate.site import Site
 
 
@@ -23,30 +26,46 @@ def decided(site: Site, lock: Lock, catalogue: Catalogue) -> Lock:
     cluster = lock.cluster
     if cluster is None or not cluster.courses:
         return lock
+    free = for_users(lock, catalogue)
+    parts = {
+        name: Part(lock, name, free, catalogue)
+        for name in {course.pool for course in cluster.courses.values()}
+    }
     found = {}
     for asked in courses.of(site):
         course = cluster.courses[asked.name]
-        memory, cpu = _part(lock, course, catalogue)
+        memory, cpu = parts[course.pool].of(course.share)
         memory = mebibytes(asked.memory) if asked.memory else memory
         cpu = max(1, round(asked.cpus * 1000)) if asked.cpus else cpu
         shm = mebibytes(asked.shm) if asked.shm else None
         # As Linux sizes a tmpfs.
         shm = memory // 2 if shm is None and memory is not None else shm
-        notebook = Notebook(memory_mib=memory, cpu_milli=cpu, shm_mib=shm)
-        found[asked.name] = course.model_copy(update={"notebook": notebook})
+        if (memory, cpu, shm) != (None, None, None):
+            notebook = Notebook(memory_mib=memory, cpu_milli=cpu, shm_mib=shm)
+            found[asked.name] = course.model_copy(update={"notebook": notebook})
+    if not found:
+        return lock
     return lock.model_copy(
         update={"cluster": cluster.model_copy(update={"courses": cluster.courses | found})}
     )
 
 
-def _part(lock: Lock, course: Course, catalogue: Catalogue) -> tuple[int | None, int | None]:
-    """Return MiB and thousandths of CPUs that go with a student's share."""
-    if course.share.memory_mib is None:
-        memory, cpu = of_unit(lock, course.pool, catalogue)
-        count = course.share.count
-        return memory and memory * count, cpu and cpu * count
-    free = for_users(lock, catalogue)
-    its = [free[name] for name, host in lock.hosts.items() if host.pool == course.pool]
-    gpus = gpus_of(lock.pools[course.pool], 1, catalogue)
-    of_gpu = Fraction(course.share.memory_mib, gpus.memory or course.share.memory_mib)
-    return parted(its, of_gpu / (gpus.per_host or 1))
+class Part:
+    """What goes with a share of a pool: a part of the pool's nodes."""
+
+    def __init__(
+        self, lock: Lock, pool: str, free: Mapping[str, Free], catalogue: Catalogue
+    ) -> None:
+        self.nodes = [free[name] for name, host in lock.hosts.items() if host.pool == pool]
+        self.unit = of_unit(lock, pool, free)
+        gpus = gpus_of(lock.pools[pool], 1, catalogue)
+        self.memory = (gpus.memory or 1) * (gpus.per_host or 1)
+
+    def of(self, share: Share) -> tuple[int | None, int | None]:
+        """Return MiB and thousandths of CPUs; of a claim by memory its part of the GPUs."""
+        if self.unit == (None, None):
+            return self.unit
+        if share.memory_mib is not None:
+            return parted(self.nodes, Fraction(share.memory_mib, self.memory))
+        memory, cpu = self.unit
+        return memory and memory * share.count, cpu and cpu * share.count

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
     from bedplate.lock.model import Cluster
+    from bedplate.resolver.course_room import Room
 
 #: As of any other fact of the pool.
 WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
@@ -29,45 +30,45 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
     cluster = lock.cluster
     if cluster is None or not cluster.courses:
         return
+    known = rooms(lock, catalogue)
     for pool in sorted({course.pool for course in cluster.courses.values()}):
-        yield from _reserves(lock, cluster, pool, catalogue)
-        yield from _unknown(cluster, pool)
-        yield from _order(lock, cluster, pool, catalogue)
+        yield from _reserves(known[pool], cluster, catalogue)
+        yield from _order(known[pool], cluster)
         yield from _lent(lock, cluster, pool)
         yield from _images(lock, cluster, pool, catalogue)
+    yield from _unknown(cluster)
 
 
-def _reserves(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
+def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[Notice]:
     names = {OF_GPU, OF_PROCESS}
     for course in cluster.courses.values():
-        if course.pool == pool and course.share.user_mib is not None:
+        if course.pool == room.pool and course.share.user_mib is not None:
             names |= {split_named(text)[0] for text in course.frameworks}
-    facts = reserves(sorted(names), rooms(lock, catalogue)[pool].gpus, catalogue)
+    facts = reserves(sorted(names), room.gpus, catalogue)
     for grade, text in WEAK.items():
         if items := tuple(fact.id for fact in facts if fact.sure == grade):
-            yield Notice(text, pool, Of.WEAK, items)
+            yield Notice(text, room.pool, Of.WEAK, items)
 
 
-def _unknown(cluster: Cluster, pool: str) -> Iterator[Notice]:
+def _unknown(cluster: Cluster) -> Iterator[Notice]:
     """Report notebooks that nothing keeps from filling their node."""
-    without = [
-        name
+    without = {
+        name: course.pool
         for name, course in cluster.courses.items()
-        if course.pool == pool and course.notebook.memory_mib is None
-    ]
+        if course.notebook.memory_mib is None
+    }
     if without:
-        names = ", ".join(without)
-        text = f"notebooks of {names} have no limit of memory: what hosts have is not known"
-        hint = f"write memory and cpus in bedplate_host of {pool}, or memory for the course"
-        yield Notice(text, pool, hint=hint)
+        pools = ", ".join(sorted(set(without.values())))
+        text = f"notebooks of {', '.join(without)} have no limit of memory"
+        hint = f"write bedplate_host.memory of {pools}"
+        yield Notice(text, hint=hint)
 
 
-def _order(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
+def _order(room: Room, cluster: Cluster) -> Iterator[Notice]:
     """Report courses that fit together only if the scheduler puts them as the proof does."""
-    room = rooms(lock, catalogue)[pool]
     if room.gpus.mode not in {"dra", "none"}:
         return
-    hours = {name: one.hours for name, one in cluster.courses.items() if one.pool == pool}
+    hours = {name: one.hours for name, one in cluster.courses.items() if one.pool == room.pool}
     for when, names in together(hours):
         sizes: dict[str, dict[int, int]] = {}
         for name in names:
@@ -86,7 +87,7 @@ def _order(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Ite
                 continue
             text = f"{', '.join(among)} fit together ({when}), but not in every order"
             hint = "give each size a pool of its own, or leave more room: nothing moves a share"
-            yield Notice(text, pool, hint=hint)
+            yield Notice(text, room.pool, hint=hint)
 
 
 def _lent(lock: Lock, cluster: Cluster, pool: str) -> Iterator[Notice]:
