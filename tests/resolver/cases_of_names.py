@@ -9,6 +9,7 @@ from tests.resolver.cases import Case, driver, one, pins
 MI300X = {"vendor": "amd", "model": "mi300x", "count": 8}
 MIRROR = {"mode": "mirror", "url": "http://mirror.example:5080"}
 OWN = {"mode": "mirror", "files": "https://files.example/bedplate", "registry": "r.example/gpu"}
+VOLCANO = {"schedulers": ["volcano"]}
 LOGIN = {"user": "reader", "password": "not-shown-7"}
 
 
@@ -106,8 +107,8 @@ SITES = [
     Case(
         "taints-leave-room",
         "of-the-only-pool",
-        one(taints=[{"key": "example.com/gpu", "effect": "PreferNoSchedule"}]),
-        one(taints=[{"key": "example.com/gpu", "effect": "NoSchedule"}]),
+        one(taints=[{"key": "example.com/gpu", "effect": "PreferNoSchedule"}], shared=VOLCANO),
+        one(taints=[{"key": "example.com/gpu", "effect": "NoSchedule"}], shared=VOLCANO),
     ),
     Case(
         "own-runtime",

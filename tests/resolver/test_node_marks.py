@@ -19,6 +19,7 @@ TOLERATED = [
     {"key": "example.com/gpu", "operator": "Equal", "value": "", "effect": "NoSchedule"},
     {"key": "example.com/gpu", "operator": "Equal", "value": "own", "effect": "NoExecute"},
 ]
+ADD_ON: dict[str, Any] = {"bedplate_schedulers": ["volcano"]}
 #: A team with a quota of the pool.
 TEAMS: dict[str, Any] = {
     "bedplate_schedulers": ["kueue"],
@@ -51,14 +52,22 @@ def test_they_come_to_the_nodes() -> None:
     assert "marks" not in cluster_args(planned(decide(CP, node("a", T4))).lock, "", 1)
 
 
+def with_an_add_on(name: str = "cp1", **settings: Any):
+    """A control plane of a cluster in which something runs."""
+    endpoint = {"bedplate_kubernetes": {"endpoint": "k8s.example:6443"} | settings}
+    return host(name, ["control_plane"], endpoint | ADD_ON)
+
+
 def test_a_cluster_without_room_for_its_own_pods_is_refused() -> None:
-    assert rules(decide(CP, tainted(GPU))) == ["taints-leave-room"]
-    assert rules(decide(CP, tainted(OUT))) == ["taints-leave-room"]
-    planned(decide(CP, tainted({**GPU, "effect": "PreferNoSchedule"})))
-    planned(decide(CP, tainted(GPU), node("b", T4)))
-    settings = {"endpoint": "k8s.example:6443", "control_plane_taint": False}
-    everyone = {"bedplate_kubernetes": settings}
-    planned(decide(host("cp1", ["control_plane"], everyone), tainted(GPU, **everyone)))
+    cp, also = with_an_add_on(), node("b", T4 | ADD_ON)
+    assert rules(decide(cp, tainted(GPU, **ADD_ON))) == ["taints-leave-room"]
+    assert rules(decide(cp, tainted(OUT, **ADD_ON))) == ["taints-leave-room"]
+    planned(decide(cp, tainted({**GPU, "effect": "PreferNoSchedule"}, **ADD_ON)))
+    planned(decide(cp, tainted(GPU, **ADD_ON), also))
+    planned(decide(CP, tainted(GPU)))
+    everyone = {"control_plane_taint": False}
+    cluster = {"bedplate_kubernetes": {"endpoint": "k8s.example:6443"} | everyone}
+    planned(decide(with_an_add_on(**everyone), tainted(GPU, **ADD_ON, **cluster)))
 
 
 def test_the_plan_says_what_pods_need() -> None:

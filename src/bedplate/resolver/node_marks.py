@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
     from bedplate.site import Site, SiteHost
 
+#: Settings by which something runs in the cluster that tolerates no taint of a pool.
+IN_THE_CLUSTER = ("bedplate_schedulers", "bedplate_operators", "bedplate_courses", "bedplate_hub")
+
 
 def check(site: Site) -> Iterator[Problem]:
-    """Yield that taints leave no node for pods that tolerate none, such as CoreDNS and Kueue."""
+    """Yield that taints leave no node for pods that tolerate none, such as those of Kueue.
+
+    CoreDNS, as kubeadm installs it, tolerates the taint of control planes.
+    """
     tainted = [host for host in site.nodes if _keeps_off(host)]
-    if not tainted:
+    if not tainted or not any(getattr(tainted[0].wishes, key) for key in IN_THE_CLUSTER):
         return
     open_planes = control_planes.untainted(site)
     room = [
@@ -31,7 +37,7 @@ def check(site: Site) -> Iterator[Problem]:
         if host not in tainted and (CONTROL_PLANE not in host.groups or host.name in open_planes)
     ]
     if not room:
-        allowed = "a node without such a taint for CoreDNS, queues and the hub"
+        allowed = "a node without such a taint for add-ons and the hub"
         fix = (
             "leave one pool without it, add a host to workers, or set "
             "bedplate_kubernetes.control_plane_taint: false"
