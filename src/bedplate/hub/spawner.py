@@ -316,7 +316,8 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         """
         status: int | None = await super().poll()
         pod = self.pod_reflector.pods.get(f"{self.namespace}/{self.pod_name}")
-        if pod is not None and self._start_future is None and memory.ran_out(pod):
+        starts = self._start_future is not None and not self._start_future.done()
+        if pod is not None and not starts and memory.ran_out(pod):
             course = self.known().courses.get(self.namespace)
             CourseSpawner._ended[self.user.name, self.name] = memory.sentence(course)
             return memory.KILLED
