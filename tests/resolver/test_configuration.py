@@ -79,6 +79,8 @@ KUBELET: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "duration": ({"syncFrequency": "1 minute"}, [(VALUE, "syncFrequency")]),
     "amount": ({"systemReserved": {"memory": "1GB"}}, [(VALUE, "systemReserved.memory")]),
     "number-in-YAML": ({"containerLogMaxSize": "1e7"}, [(VALUE, "containerLogMaxSize")]),
+    "headers": ({"staticPodURLHeader": {"a": 1}}, [(VALUE, "staticPodURLHeader.a")]),
+    "curve": ({"tlsCurvePreferences": [7]}, [(VALUE, "tlsCurvePreferences[0]")]),
     "number-of-64-bits": ({"registryBurst": 2**31}, [(VALUE, "registryBurst")]),
     "inside": (
         {"memorySwap": {"swapBehaviour": "NoSwap"}},
@@ -165,6 +167,13 @@ def test_a_setting_that_kube_proxy_refuses_is_refused(
     fields: dict[str, Any], rule: str, at: str
 ) -> None:
     assert found(site(kube_proxy=fields)) == [(rule, f"bedplate_kubernetes.kube_proxy.{at}")]
+
+
+def test_taints_are_a_pools() -> None:
+    taints = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+    (problem,) = configuration.check(site(kubelet={"registerWithTaints": taints}), load_catalogue())
+    assert problem.fix == "write them as bedplate_taints of the pool"
+    assert found(site(also={"bedplate_taints": taints})) == []
 
 
 def test_kube_proxy_takes_what_goes_together() -> None:

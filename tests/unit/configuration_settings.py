@@ -37,6 +37,7 @@ OF_FORM: dict[str, list[Any]] = {
     "list": [[], {}, "a"],
     "mapping": [{}, [], "a", {"nothing": 1}],
     "texts": [{}, {"nothing": "1"}, {"nothing": 1}, []],
+    "lists": [{}, {"a": ["b"]}, {"a": "b"}],
     "quantities": [{}, {"cpu": "1"}, {"memory": "1Gi", "pid": "100"}, {"cpu": 1}, {"cpu": "-1"},
                    {"cpu": "x"}, {"gpu": "1"}, {"ephemeral-storage": "1GB"}],
     "percentages": [{}, {"memory": "50%"}, {"memory": "50"}, {"memory": "101%"}, {"cpu": "5%"}],

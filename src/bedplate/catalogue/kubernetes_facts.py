@@ -11,7 +11,7 @@ from bedplate.catalogue.facts import Value, Version
 Prefix = Annotated[int, Field(ge=0, le=128)]
 Form = Literal[
     "text", "path", "cpus", "address", "listener", "cidr", "subnet", "duration", "period",
-    "quantity", "size", "number", "whole", "long", "truth", "list", "mapping", "texts",
+    "quantity", "size", "number", "whole", "long", "truth", "list", "mapping", "texts", "lists",
     "quantities", "percentages", "amounts", "reclaims", "durations", "sizes", "truths",
 ]  # fmt: skip
 

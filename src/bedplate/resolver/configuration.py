@@ -75,7 +75,8 @@ DECIDED_BY: dict[str, dict[str, Decided]] = {
         "clusterDomain": _one("cluster.local", "the domain that CoreDNS serves"),
         "serverTLSBootstrap": _one(False, "nothing approves the requests for certificates"),
         "registerWithTaints": _none(
-            "none, as it reaches every node with the cluster's own pods; a pool has bedplate_taints"
+            "none, as it would reach nodes that the cluster's own pods need",
+            "write them as bedplate_taints of the pool",
         ),
         "registerNode": _one(True, "as a node that joins waits for it"),
         "staticPodPath": _one("/etc/kubernetes/manifests", "where kubeadm puts the control plane"),

@@ -135,6 +135,7 @@ FORMS = {
     "list": Form((list,), "a list"),
     "mapping": Form((dict,), "a mapping"),
     "texts": _of("text", "text"),
+    "lists": _of("list", "lists"),
     "quantities": _of("quantity", "amounts"),
     "percentages": _of("percentage", "percentages"),
     "amounts": _of("amount", "amounts"),
