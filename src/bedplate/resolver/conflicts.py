@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bedplate.errors import CatalogueError, Problem
@@ -155,7 +156,21 @@ class Search:
             tuple((w.path, w.label, w.model and w.model.id) for w in o.wishes): o for o in others
         }
         self.others = [Search(candidates, cluster, [other]) for other in alike.values()]
-        self.program, self.wishes = self.with_options([])
+
+    @cached_property
+    def _grounded(self) -> tuple[Program, list[Wish]]:
+        # Of the others, most searches propose nothing that would have to go with them.
+        return self.with_options([])
+
+    @property
+    def program(self) -> Program:
+        """Return the program of what is wished."""
+        return self._grounded[0]
+
+    @property
+    def wishes(self) -> list[Wish]:
+        """Return what is wished, in the order of its numbers."""
+        return self._grounded[1]
 
     def with_options(self, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
         """Return a program with some more wishes, the last ones, that need not be kept."""
