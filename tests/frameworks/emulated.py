@@ -15,9 +15,12 @@ from tests.substrate.hosts import image
 from tests.substrate.hosts.shell import run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-PACKAGES = ["iproute2", "kmod", "linux-image-cloud-amd64", "qemu-system-x86"]
+PACKAGES = ["iproute2", "kmod", "qemu-system-x86"]
+#: The smaller kernel, which lacks what only hardware has: RDMA for one.
+CLOUD_KERNEL = "linux-image-cloud-amd64"
+KERNEL = "linux-image-amd64"
 DISK = "3G"
 MEMORY = 1024
 #: A start takes 13 s on an idle machine.
@@ -65,14 +68,29 @@ class Tried:
         return self.said[name]
 
 
-def ran(script: str, packages: Sequence[str]) -> Tried:
-    """Run a shell script as root and alone on such a machine, which has these packages too."""
-    recipe = image.Recipe("machine", "bookworm", ["main"], [*PACKAGES, *packages], [], {})
+def ran(
+    script: str,
+    packages: Sequence[str],
+    *,
+    kernel: str = CLOUD_KERNEL,
+    files: Mapping[str, bytes] | None = None,
+) -> Tried:
+    """Run a shell script as root and alone on such a machine, which has these packages too.
+
+    `files` are programs and others by their path.
+    """
+    named = [*PACKAGES, kernel, *packages]
+    recipe = image.Recipe("machine", "bookworm", ["main"], named, [], {})
     base = image.base_of(recipe)
     with tempfile.TemporaryDirectory(prefix="bedplate-machine-") as folder:
         root, disk = Path(folder, "root"), Path(folder, "disk")
         root.mkdir()
         run(["tar", "--extract", f"--file={base}", f"--directory={root}"])
+        for place, content in (files or {}).items():
+            path = root / place.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o755)
         (root / PROGRAM).write_text(BEGIN + script + END)
         (root / PROGRAM).chmod(0o755)
         run(["truncate", f"--size={DISK}", str(disk)])
