@@ -137,7 +137,7 @@ def by_package(host: Host, path: str) -> List[str]:
 def remove_packages(host: Host, path: str, check: bool = False) -> List[str]:
     """Remove what the unit of NVIDIA's packages has written next to ``path``; which files it is.
 
-    The role nvidia_container_toolkit has switched the unit off by then.
+    The role nvidia_container_toolkit switches the unit off in the same run.
     """
     found = by_package(host, path)
     if not check:
