@@ -385,7 +385,7 @@ def test_hosts_are_reached_as_ansible_reaches_them(
             (
                 "{}: option of ssh that Pulumi cannot follow — ansible_ssh_extra_args — got "
                 "KnownHostsCommand /bin/keys / allowed options that both Ansible and Pulumi "
-                "follow — remove it; docs/upgrade.md, Reaching the hosts, lists the options"
+                "follow — remove it"
             ),
         ),
         (

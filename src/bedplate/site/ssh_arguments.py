@@ -305,7 +305,7 @@ def _refusal(name: str, got: str, value: str) -> Refused:
         "option of ssh that Pulumi cannot follow",
         got,
         "options that both Ansible and Pulumi follow",
-        "remove it; docs/upgrade.md, Reaching the hosts, lists the options",
+        "remove it",
     )
 
 
