@@ -209,7 +209,8 @@ def _of_class(names: list[str]) -> dict[str, str]:
     """Return what is refused of the resource that a class declares: `variables.name`.
 
     Of a sidecar and others with such a resource Kueue 0.19 counts the larger number, where the
-    scheduler adds them up (kubernetes-sigs/kueue#15983). A sidecar alone is counted right.
+    scheduler adds them up (kubernetes-sigs/kueue#15983; read in its source). A sidecar alone is
+    counted right.
     """
     name = "r == variables.name"
     every, sidecars = _CONTAINERS.format("s"), _SIDECARS.format("s")

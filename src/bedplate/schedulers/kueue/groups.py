@@ -1,9 +1,8 @@
-"""Groups of pods: each pod is counted by what it asks for, and not by what it says it is like.
+"""Groups of pods: each pod is counted by what it asks for.
 
-Kueue counts the pods of a group that are alike as so many of one of them. Which are alike it reads
-from an annotation that its webhook writes, and keeps where the user has written it (0.19.2,
-`getRoleHash`): a pod of eight GPUs would be counted as its neighbour of one. So what is written
-before Kueue's webhook is removed, and later nobody changes it.
+Which pods of a group are alike Kueue finds itself, and writes into an annotation of its own. What a
+pod has there when it is made is removed before Kueue's webhook reads it, and later nobody but Kueue
+changes it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
     if api is None:
         yield from policy(
             NAME,
-            "Pods with GPUs are in no group, which Kueue may count for less than it has.",
+            "Pods with GPUs are in no group: here nothing keeps Kueue's annotation for Kueue.",
             _PODS,
             CREATE,
             {
@@ -50,7 +49,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             },
         )
         return
-    about = "What pods of a group are alike is for Kueue to find."
+    about = "Which pods of a group are alike is for Kueue to find and to write."
     place = f"/metadata/annotations/{ROLE.replace('/', '~1')}"
     removed = {"expression": f"[JSONPatch{{op: 'remove', path: '{place}'}}]"}
     yield from mutation(
@@ -70,7 +69,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
         {
             f"request.userInfo.username == '{CONTROLLER}' || "
             f"object{_ROLE_OF} == oldObject{_ROLE_OF}": cel.message(
-                "pod {object.metadata.name} says what it is like",
+                "pod {object.metadata.name} changes what Kueue writes",
                 NAMESPACE,
                 f"another {ROLE}",
                 "that of Kueue",
