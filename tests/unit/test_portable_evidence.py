@@ -203,7 +203,7 @@ def _taken_back(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("fault", "names"),
     [
-        (_other_card, ["gpu.pci", "gpu.model"]),
+        (_other_card, ["gpu.pci", "gpu.count", "gpu.model"]),
         (lambda machine: _rows(machine, "GPU-1", "GPU-0"), TWICE),
         (lambda machine: _rows(machine, "15360", "0"), ["gpu.memory", "health.memory"]),
         (lambda machine: _rows(machine, "Enabled", "Disabled"), ["driver.persistence"]),

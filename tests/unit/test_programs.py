@@ -146,7 +146,7 @@ async def test_a_password_that_is_never_read_is_refused(
 ) -> None:
     monkeypatch.setattr(passwords, "SECONDS", 5)
     with pytest.raises(ProviderError) as refused:
-        await passwords.Passwords(hanging).of("h")
+        await passwords.Passwords(hanging, "sudo").of("h")
     said = str(refused.value)
     assert f"sudo's password cannot be read — {hanging} — got no end within 5 s" in said
     assert gone(hanging.parent / "child")
