@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from bedplate.frameworks import hub_images, hub_objects
+from bedplate.frameworks import hub_images, hub_objects, hub_settings
 from bedplate.hub import magic
 from bedplate.lock.claims import RESOURCE
+from bedplate.lock.courses import Course, Notebook, Share
 from tests.frameworks.claims import (
     claimed,
     counted,
@@ -57,7 +58,7 @@ CROWD = [f"s{number:02}" for number in range(1, 51)]
 def hub() -> Iterator[RunningHub]:
     """Start a control plane, Kueue, and the hub of three courses, with two, one and five shares."""
     courses = {
-        "intro": course("intro"),
+        "intro": course("intro", **sized()),
         "lab": course("lab", members=["bea"]),
         "crowd": course("crowd", members=CROWD),
     }
@@ -67,6 +68,20 @@ def hub() -> Iterator[RunningHub]:
         found.secret("account-bea", "a-password-of-bea")
         found.start()
         yield found
+
+
+def sized() -> dict[str, Any]:
+    """Return what notebooks of a course have of their node, as the stack writes it."""
+    notebook = Notebook(memory_mib=1536, cpu_milli=250, shm_mib=768)
+    decided = Course(
+        students=2,
+        share=Share(resource=SHARE, count=1),
+        notebook=notebook,
+        pool="pool_class",
+        idle_timeout_s=900,
+    )
+    volumes, mounts = hub_settings.shared_memory(decided)
+    return {"memory_mib": 1536, "cpu_milli": 250, "volumes": volumes, "mounts": mounts}
 
 
 def pods(hub: RunningHub, course: str = "intro") -> dict[str, str]:
@@ -178,6 +193,24 @@ def test_a_named_server_has_the_share_of_another_course(hub: RunningHub) -> None
     eventually(lambda: pods(hub, "lab") == {} and "ada" not in hub.servers())
 
 
+def test_a_notebook_that_took_too_much_memory_ends_alone_and_says_why(hub: RunningHub) -> None:
+    """What kubelet reports of it is written here: these kubelets are doubles and end nothing."""
+    api = hub.plane.api
+    path = api.path("pods", "v1", "intro", "jupyter-dave")
+    (status,) = api.call("GET", path)["status"]["containerStatuses"]
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    killed = {**status, "lastState": ended, "restartCount": 1}
+    api.patch(path, {"status": {"containerStatuses": [killed]}}, "status")
+    eventually(lambda: states(hub).get("dave") is None and set(pods(hub)) == {"jupyter-carol"})
+    assert states(hub)["carol"] == "ready", "the neighbour goes on"
+    dave = Browser(hub.url)
+    dave.login("dave")
+    page = dave.session.get(f"{hub.url}/spawn", timeout=60).text
+    assert "Your notebook used more than its 1.5 GiB of memory and was ended." in page
+    hub.api("POST", "users/dave/server", {"profile": "intro-jax"})
+    eventually(lambda: states(hub).get("dave") == "ready")
+
+
 def test_a_student_s_pod_has_no_rights_and_is_made_by_the_hub_alone(hub: RunningHub) -> None:
     api = hub.plane.api
     pod = next(
@@ -188,7 +221,15 @@ def test_a_student_s_pod_has_no_rights_and_is_made_by_the_hub_alone(hub: Running
     assert "serviceAccountToken" not in str(spec.get("volumes"))
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert container["securityContext"]["runAsNonRoot"] is True
-    assert container["resources"]["limits"][SHARE] == "1"
+    resources = container["resources"]
+    memory = str(1536 * 2**20)
+    assert resources["limits"] == {SHARE: "1", "memory": memory}
+    assert resources["requests"] == {SHARE: "1", "memory": memory, "cpu": "250m"}
+    # What it keeps in /dev/shm is memory of this pod, and cannot be more than half of it.
+    (shm,) = (one for one in spec["volumes"] if one["name"] == "shm")
+    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "768Mi"}
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert mounted["/dev/shm"] == "shm"
     # A teacher may make pods there, but none that the hub would take for a student's.
     forged = {
         "apiVersion": "v1",

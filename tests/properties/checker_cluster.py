@@ -175,7 +175,7 @@ def _unmet(facts: Facts, wishes: Row, system: Row, kubernetes: str) -> Iterator[
             continue
         if not at_least(kernel, need.get("kernel_from")):
             yield f"{need['need']} with kernel {kernel}"
-        if system["cgroup"] < need.get("cgroup", 1):
+        if system["cgroup"] < (need.get("cgroup") or 1):
             yield f"{need['need']} with cgroup v1"
 
 

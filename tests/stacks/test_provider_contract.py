@@ -45,7 +45,7 @@ def test_check_reports_every_failure_with_its_path(engine: Engine, node: Values)
     )
     assert found["colour"] == (
         "unknown input — Node.colour — got colour / allowed controlPlane, endpoint, host, "
-        "ignorePreflight, version — remove or rename it"
+        "ignorePreflight, labels, taints, version — remove or rename it"
     )
 
 

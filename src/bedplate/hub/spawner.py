@@ -320,6 +320,8 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         if pod is not None and not starts and memory.ran_out(pod):
             course = self.known().courses.get(self.namespace)
             CourseSpawner._ended[self.user.name, self.name] = memory.sentence(course)
+            # JupyterHub stops only what still runs: the pod would keep its share.
+            await self.stop(now=True)
             return memory.KILLED
         waiting = pod is not None and pod["status"].get("phase") == "Pending"
         return 0 if status is None and self._start_future is None and waiting else status
