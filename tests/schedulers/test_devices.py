@@ -12,7 +12,7 @@ import pytest
 
 from bedplate.portable.dra import IMPLICIT
 from bedplate.schedulers import dra
-from bedplate.schedulers.kueue import policies, tenancy
+from bedplate.schedulers.kueue import groups, policies, tenancy
 from bedplate.schedulers.kueue.devices import TEMPLATES
 from tests.schedulers import ways
 from tests.schedulers.api import Api, ApiError, eventually
@@ -149,6 +149,16 @@ def test_a_claim_by_hand_and_a_device_by_annotation_are_refused(judged: Api) -> 
     named = ways.templates(TEAM, ways.asking({}))["", "pods"]
     named["metadata"]["annotations"] = {"cdi.k8s.io/gpus": "nvidia.com/gpu=all"}
     assert "pod with devices by annotation" in ways.refusal(judged, named)
+
+
+def test_a_value_of_the_annotation_that_kueue_writes_is_removed(judged: Api) -> None:
+    made = ways.templates(TEAM, ways.asking({}))["", "pods"]
+    made["metadata"]["annotations"] = {groups.ROLE: "mine", "mine.example/note": "kept"}
+    found = judged.create(made)["metadata"]["annotations"]
+    assert (groups.ROLE in found, found["mine.example/note"]) == (False, "kept")
+    change = {"metadata": {"annotations": {groups.ROLE: "mine"}}}
+    assert "pod w changes what Kueue writes" in patched(judged, "pods", "v1", "w", change)
+    judged.delete(judged.path("pods", "v1", TEAM, "w"), gracePeriodSeconds=0)
 
 
 @pytest.mark.parametrize(
