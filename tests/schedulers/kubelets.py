@@ -211,16 +211,22 @@ class KubeletDouble:
 def span(pod: dict[str, Any]) -> Span:
     """Return the span of a pod that starts now."""
     meta = pod["metadata"]
-    early = pod["spec"].get("initContainers", [])
-    sidecars = [one for one in early if one.get("restartPolicy") == "Always"]
-    together = sum(_devices(one) for one in (*pod["spec"]["containers"], *sidecars))
-    devices = max([together, *(_devices(one) for one in early)])
     job = meta.get("labels", {}).get(JOB)
-    return Span(
-        meta["namespace"], meta["name"], job, pod["spec"]["nodeName"], devices, time.monotonic()
-    )
+    node = pod["spec"]["nodeName"]
+    return Span(meta["namespace"], meta["name"], job, node, devices(pod), time.monotonic())
+
+
+def devices(pod: dict[str, Any]) -> int:
+    """Return how many devices a pod of the API server holds, where each claim is for one."""
+    spec = pod["spec"]
+    early = spec.get("initContainers", [])
+    sidecars = [one for one in early if one.get("restartPolicy") == "Always"]
+    together = sum(_devices(one) for one in (*spec["containers"], *sidecars))
+    most = max([together, *(_devices(one) for one in early)])
+    return most + len(spec.get("resourceClaims", []))
 
 
 def _devices(container: dict[str, Any]) -> int:
-    limits = container.get("resources", {}).get("limits", {})
-    return sum(int(parse(n)) for name, n in limits.items() if "/" in name)
+    # The API server writes a request for each limit; some names have requests alone.
+    requests = container.get("resources", {}).get("requests", {})
+    return sum(int(parse(n)) for name, n in requests.items() if "/" in name)

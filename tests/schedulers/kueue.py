@@ -33,6 +33,14 @@ FOR_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
 IMAGE = "registry.k8s.io/addon:v0.0.0@sha256:" + "0" * 64  # never pulled
 API = "kueue.x-k8s.io/v1beta2"
 LABEL = "kueue.x-k8s.io/queue-name"
+#: What makes pods, or Jobs, again and again; owners come before what they own.
+MAKERS = (
+    ("cronjobs", "batch/v1"),
+    ("jobsets", "jobset.x-k8s.io/v1alpha2"),
+    *((plural, "apps/v1") for plural in ("deployments", "replicasets")),
+    *((plural, "apps/v1") for plural in ("statefulsets", "daemonsets")),
+    ("replicationcontrollers", "v1"),
+)
 
 
 def rendered(name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -211,9 +219,8 @@ class RunningKueue(Controller):
 
     def clear(self, *namespaces: str) -> None:
         """Delete all work in namespaces, whoever would make it again."""
-        makers = [("deployments", "apps/v1"), ("jobsets", "jobset.x-k8s.io/v1alpha2")]
         for name in namespaces:
-            for plural, version in makers:
+            for plural, version in MAKERS:
                 self.api.delete(self.api.path(plural, version, name))
             self.plane.clear(name)
             eventually(lambda name=name: self._forgotten(name), pause=0.5)

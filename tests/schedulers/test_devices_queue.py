@@ -88,15 +88,6 @@ def test_work_of_every_kind_waits_for_its_quota(api: Api, kueue: RunningKueue) -
     eventually(lambda: in_use(api), until=lambda found: found == (1, 1))
     bound = [one for one in api.get("pods", "v1", TEAM) if "nodeName" in one["spec"]]
     assert len(bound) == 1
-    for plural, version in (
-        ("replicasets", "apps/v1"),
-        ("daemonsets", "apps/v1"),
-        ("statefulsets", "apps/v1"),
-        ("replicationcontrollers", "v1"),
-        ("cronjobs", "batch/v1"),
-        ("podtemplates", "v1"),
-    ):
-        api.delete(api.path(plural, version, TEAM))
 
 
 def test_a_pod_that_is_held_gets_no_node(api: Api, kueue: RunningKueue) -> None:

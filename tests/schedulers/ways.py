@@ -15,7 +15,7 @@ from tests.schedulers.nodes import GPU
 from tests.schedulers.workloads import IMAGE, pod_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.schedulers.api import Api
 
@@ -61,11 +61,17 @@ def with_pods(document: dict[str, Any]) -> set[str]:
     return found
 
 
-def templates(namespace: str, spec: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return an object of each kind with these pods, by API group and plural."""
-    inside = {"metadata": {"labels": {"app": "w"}}, "spec": spec}
+def templates(
+    namespace: str, spec: dict[str, Any], name: str = "w", told: Mapping[str, str] | None = None
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return an object of each kind with these pods, by API group and plural.
+
+    `told`: the pods' annotations.
+    """
+    labels = {"app": name}
+    inside = {"metadata": {"labels": labels, "annotations": dict(told or {})}, "spec": spec}
     often = {"spec": {**spec, "restartPolicy": "Always"}, "metadata": inside["metadata"]}
-    chosen = {"selector": {"matchLabels": {"app": "w"}}, "template": often}
+    chosen = {"selector": {"matchLabels": labels}, "template": often}
     part = {"name": "w", "replicas": 1, "template": {"spec": {"template": inside}}}
     made = {
         ("", "pods"): ("v1", "Pod", {"spec": spec}),
@@ -73,7 +79,7 @@ def templates(namespace: str, spec: dict[str, Any]) -> dict[tuple[str, str], dic
         ("", "replicationcontrollers"): (
             "v1",
             "ReplicationController",
-            {"spec": {"replicas": 1, "selector": {"app": "w"}, "template": often}},
+            {"spec": {"replicas": 1, "selector": labels, "template": often}},
         ),
         ("batch", "jobs"): ("batch/v1", "Job", {"spec": {"template": inside}}),
         ("batch", "cronjobs"): (
@@ -99,11 +105,15 @@ def templates(namespace: str, spec: dict[str, Any]) -> dict[tuple[str, str], dic
         where: {
             "apiVersion": version,
             "kind": kind,
-            "metadata": {"name": "w", "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, **_of_pods(kind, told)},
             **copy.deepcopy(content),
         }
         for where, (version, kind, content) in made.items()
     }
+
+
+def _of_pods(kind: str, told: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"annotations": dict(told)} if kind == "Pod" and told else {}
 
 
 def asking(
