@@ -66,16 +66,9 @@ def _nodes(
         )
         _in_service(node, name, to)
         if wish.get("rdma"):
-            there = node["status"].get("allocatable", {})
-            to.append(
-                check(
-                    f"node.{name}.rdma",
-                    f"node {name} offers RDMA devices to pods",
-                    {one: str(count) for one, count in wish["rdma"].items()},
-                    {one: there[one] for one in wish["rdma"] if one in there},
-                    f"See 'kubectl -n kube-system logs rdma-device-plugin-{name}'.",
-                )
-            )
+            what = f"node {name} offers RDMA devices to pods"
+            fix = f"See 'kubectl -n kube-system logs rdma-device-plugin-{name}'."
+            to.append(_offers(f"node.{name}.rdma", what, node, wish["rdma"], fix))
         resource = wish.get("resource")
         if not resource:
             continue
@@ -87,16 +80,17 @@ def _nodes(
         what = f"node {name} offers its {resource}"
         to.append(check(f"node.{name}.allocatable", what, str(wish["count"]), offered, fix))
         if wish.get("also"):
-            there = node["status"].get("allocatable", {})
-            to.append(
-                check(
-                    f"node.{name}.allocatable_also",
-                    f"node {name} offers its MIG devices by their profiles",
-                    {one: str(count) for one, count in wish["also"].items()},
-                    {one: there[one] for one in wish["also"] if one in there},
-                    fix,
-                )
-            )
+            what = f"node {name} offers its MIG devices by their profiles"
+            to.append(_offers(f"node.{name}.allocatable_also", what, node, wish["also"], fix))
+
+
+def _offers(
+    check_id: str, what: str, node: Object, counts: Mapping[str, Any], fix: str
+) -> Dict[str, Any]:
+    """A check of how many of each resource a node gives to pods."""
+    there = node["status"].get("allocatable", {})
+    asked = {one: str(count) for one, count in counts.items()}
+    return check(check_id, what, asked, {one: there[one] for one in counts if one in there}, fix)
 
 
 def _in_service(node: Object, name: str, to: Checks) -> None:
