@@ -94,9 +94,10 @@ def test_each_namespace_of_a_team_has_a_config_map() -> None:
     engine, _ = run(program)
 
     made = engine.seen["kubernetes:core/v1:ConfigMap"]
-    assert [
+    # Pulumi registers them in any order.
+    assert sorted(
         (one.inputs["metadata"]["namespace"], one.inputs["metadata"]["name"]) for one in made
-    ] == [
+    ) == [
         ("speech", "nccl-pool-class"),
         ("vision", "nccl-pool-class"),
         ("vision-ci", "nccl-pool-class"),

@@ -156,6 +156,14 @@ def test_what_is_no_such_specification_counts_as_none(tmp_path: Path, text: str)
     assert device_rights.settle(machine.host, check=True)[3:] == []
 
 
+def test_a_host_without_a_container_runtime_needs_no_links(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert device_rights.settle(machine.host) == []
+    assert not (tmp_path / "dev/char").exists()
+    (tmp_path / "run/containerd").mkdir(parents=True)
+    assert len(device_rights.settle(machine.host)) == len(NODES)
+
+
 def test_a_refusal_of_systemd_is_an_error_unless_the_container_has_ended(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     unit = machine.starts(KUBERNETES, f"{SLICE}:cri-containerd:aa", rule(GPU))

@@ -24,6 +24,8 @@ NAMESPACES = (
     "/run/docker/containerd/daemon/io.containerd.runtime.v2.task",
 )
 CRIO = "/run/containers/storage/overlay-containers"
+#: One of these is there where a runtime runs, or has run since boot.
+RUNTIMES = ("/run/containerd", "/run/docker", "/run/containers")
 _ALLOWED = re.compile(r"^DeviceAllow=(?:/dev/char/)?(?P<number>\d+:\d+) ", re.MULTILINE)
 _ANY_MINOR = re.compile(r"^DeviceAllow=char-(?P<major>\d+) ", re.MULTILINE)
 
@@ -94,9 +96,13 @@ def _rights(access: Any) -> str:
 def settle(host: Host, check: bool = False) -> List[str]:
     """Have the links for containers to come, and the rights of those that run; what was wrong.
 
+    Nothing is wrong on a host without a container runtime, such as a hypervisor.
+
     Raises:
         RightsError: systemd refused.
     """
+    if not any(host.exists(folder) for folder in RUNTIMES):
+        return []
     return device_links.ensure(host.root, check) + keep(host, check)
 
 

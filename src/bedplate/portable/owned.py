@@ -211,8 +211,16 @@ def forget(host: Host, paths: Sequence[str]) -> None:
                 files.pop(path, None)
 
 
-def put_back(host: Host, path: str, entry: Dict[str, Any], text: Optional[str]) -> None:
+def put_back(
+    host: Host,
+    path: str,
+    entry: Dict[str, Any],
+    text: Optional[str],
+    staying: Sequence[str] = (),
+) -> None:
     """Have a recorded file hold ``text`` again; without one, no file and no folder of ours.
+
+    Folders in ``staying`` stay, even when they are empty.
 
     What replaced a user's file comes back with the permissions of then. Those of a user's file that
     only has something of ours are the user's to say, and stay.
@@ -224,7 +232,8 @@ def put_back(host: Host, path: str, entry: Dict[str, Any], text: Optional[str]) 
         return
     host.remove(path)
     for folder in entry["folders"]:
-        remove_if_empty(host, folder)
+        if folder not in staying:
+            remove_if_empty(host, folder)
 
 
 def remove_if_empty(host: Host, folder: str) -> None:

@@ -99,7 +99,8 @@ def files(host: Host, roles: Sequence[str], check: bool) -> Outcome:
         if any(path.startswith(kernel.MODPROBE) for path in going):
             host.write(kernel.STALE_INITRAMFS, "")
         for path in going:
-            owned.put_back(host, path, mine[path], left[path].text)
+            # Those are told of, and go, with the records.
+            owned.put_back(host, path, mine[path], left[path].text, staying=FOLDERS)
         # What stays is told once more at the end, and is nobody's with the record gone.
         owned.forget(host, [path for path in mine if not left[path].stays])
         if any(path.startswith(UNITS) for path in going):
