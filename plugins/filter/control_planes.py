@@ -39,7 +39,7 @@ def control_planes(lock: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return ``[{name, address}]``, as the cluster stack orders them: by name."""
     hosts = sorted(lock["hosts"].items())
     return [
-        {"name": name, "address": host["address"]}
+        {"name": name, "address": host.get("node_ip") or host["address"]}
         for name, host in hosts
         if "control_plane" in host["groups"]
     ]

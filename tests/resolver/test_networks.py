@@ -23,9 +23,16 @@ PORTS = ("port", "readOnlyPort")
 
 
 def site(
-    addresses: dict[str, str] | None = None, nodes: int = 0, also: Any = None, **settings: Any
+    addresses: dict[str, str] | None = None,
+    nodes: int = 0,
+    also: Any = None,
+    own: dict[str, str] | None = None,
+    **settings: Any,
 ) -> Site:
-    """Return a site of cp1 and g1 at their addresses, and more nodes known by name."""
+    """Return a site of cp1 and g1 at their addresses, and more nodes known by name.
+
+    `own` are addresses of nodes by bedplate_node_ip.
+    """
     kubernetes = {"bedplate_kubernetes": {"endpoint": "10.0.0.1:6443"} | settings}
     wishes = T4 | kubernetes | (also or {})
     known = {"cp1": "10.0.0.1", "g1": "10.0.0.2"} | (addresses or {})
@@ -34,7 +41,8 @@ def site(
     for name, address in known.items():
         groups = ["control_plane"] if name.startswith("cp") else ["gpu_pools", "pool_a"]
         connection = Connection(name=name, address=address)
-        hosts[name] = replace(host(name, groups, wishes), connection=connection)
+        ip = {"bedplate_node_ip": own[name]} if own and name in own else {}
+        hosts[name] = replace(host(name, groups, wishes | ip), connection=connection)
     return Site(Path("site"), hosts, frozenset({"control_plane", "gpu_pools", "pool_a"}))
 
 
@@ -57,6 +65,7 @@ GOOD: dict[str, Site] = {
     "name-beside-localhost": site(endpoint="localhost.lab.example:6443"),
     "IPv6": site({"cp1": "fd00:1::1", "g1": "fd00:1::2"}, endpoint="[fd00:1::1]:6443", **V6),
     "IPv6-by-name": site({"cp1": "cp1.example"}, endpoint="k8s.example:6443", **V6),
+    "second-network": site({"cp1": "192.0.2.1"}, own={"cp1": "10.0.0.1", "g1": "10.0.0.2"}),
     "just-large-enough": site(nodes=2, pod_subnet="10.244.0.0/22"),
     "largest": site({"cp1": "192.0.2.1", "g1": "g1"}, endpoint="a:1", pod_subnet="10.0.0.0/8",
                     service_subnet="172.16.0.0/12"),
@@ -111,6 +120,20 @@ BAD: dict[str, tuple[Site, list[tuple[str, str]]]] = {
     "pods-IPv6": (
         site(pod_subnet="fd00::/56", cni="cilium"),
         [("subnet-family", SERVICES)],
+    ),
+    "node-ip-IPv6": (site(own={"g1": "fd00:1::2"}), [("subnet-family", "node_ip")]),
+    "node-ip-loopback": (site(own={"g1": "127.0.0.2"}), [("node-address", "node_ip")]),
+    "node-ip-twice": (
+        site(own={"cp1": "10.0.0.1", "g1": "10.0.0.1"}),
+        [("node-address", "node_ip")],
+    ),
+    "node-ip-among-pods": (site(own={"g1": "10.244.0.9"}), [("subnet-overlap", "node_ip")]),
+    "mirror-at-a-node-ip": (
+        site(
+            own={"cp1": "192.0.2.1"},
+            also={"bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.1:2379"}},
+        ),
+        [("port-taken", "sources.url")],
     ),
     "hosts-among-pods": (
         site({"cp1": "10.244.0.10", "g1": "10.244.0.11"}, endpoint="k8s.example:6443"),

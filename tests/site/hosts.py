@@ -30,9 +30,10 @@ echo == files
 find /etc /opt /usr/local/bin \( -type f -o -type l \) \
   ! -path '/etc/ssh/*' ! -name machine-id ! -path '/etc/hostname' ! -path '/etc/hosts' \
   ! -path '/etc/resolv.conf' ! -name 'ld.so.cache' ! -path '/etc/.pwd.lock' ! -name '*-' \
-  ! -path '/etc/cdi/nvidia.yaml' ! -name .bedplate.json \
+  ! -path '/etc/cdi/nvidia.yaml' ! -name .bedplate.json ! -name 10-kubeadm.conf \
   -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) |
   sed 's/ \/.*$//' | sort
+echo == kubelet; sed -E 's/ip=[0-9.]+/ip=IP/' /etc/systemd/system/kubelet.service.d/10-kubeadm.conf
 echo == cdi; sed -E 's/GPU-[0-9a-f-]{36}/UUID/g' /etc/cdi/nvidia.yaml | sort
 """
 

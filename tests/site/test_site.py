@@ -36,6 +36,7 @@ from tests.site.cluster import (
     unwrapped,
     wait_for,
 )
+from tests.site.conftest import SUBNET
 from tests.site.faults import failing_programs, kill_when
 from tests.site.hosts import boot_id, on_host, snapshot
 from tests.site.trials import ANOTHER_BUILD, CPU_BUILDS, tried
@@ -63,6 +64,34 @@ def records(site: SiteCommands) -> Records:
     """Return the access log and the faults of the site's stand-in."""
     assert site.internet is not None
     return site.internet.records
+
+
+def second_address(site: SiteCommands, name: str) -> str:
+    """Give a host another address, after each boot too, and have the site say that nodes use it."""
+    own = f"{SUBNET}123"
+    unit = f"""[Unit]
+Before=kubelet.service
+[Service]
+Type=oneshot
+ExecStart=/usr/sbin/ip address replace {own}/24 dev eth0
+[Install]
+WantedBy=multi-user.target
+"""
+    path = "/etc/systemd/system/second-address.service"
+    on_host(site, name, f"cat > {path} <<'END'\n{unit}END\nsystemctl enable --now {path}")
+    inventory = site.site / "hosts.yml"
+    wishes = yaml.safe_load(inventory.read_text())
+    pools = wishes["all"]["children"]["gpu_pools"]["children"]
+    pools["pool_class"]["hosts"][name]["bedplate_node_ip"] = own
+    inventory.write_text(yaml.safe_dump(wishes, sort_keys=False))
+    return own
+
+
+def addresses(site: SiteCommands, name: str) -> set[str]:
+    """Return where kubelet says that its node is, and where flannel's tunnel to it ends."""
+    found = node(site, name)
+    told = {one["address"] for one in found["status"]["addresses"] if one["type"] == "InternalIP"}
+    return told | {found["metadata"]["annotations"]["flannel.alpha.coreos.com/public-ip"]}
 
 
 def billed(site: SiteCommands) -> dict[str, Any]:
@@ -496,5 +525,12 @@ def test_destroy_leaves_hosts_clean_enough_for_a_new_cluster(site: SiteCommands)
         assert on_host(
             site, name, "ls -A /etc/kubernetes/manifests | wc -l; crictl ps -q | wc -l"
         ).split() == ["0", "0"]
+    own = second_address(site, "gpu-c")
+    site.plan()
+    site.playbook("site.yml", "--limit", "gpu-c")
     site.up("cluster")
     assert allocatable(site) == GPUS
+    hosts = load_lock(site.site).hosts
+    assert {name: addresses(site, name) for name in hosts} == {
+        name: {own if name == "gpu-c" else host.address} for name, host in hosts.items()
+    }

@@ -40,6 +40,7 @@ data:
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: kube-flannel-ds, namespace: kube-flannel}
+spec: {template: {spec: {containers: [{name: kube-flannel, env: [{name: EVENT, value: "1"}]}]}}}
 """
 
 
@@ -265,6 +266,12 @@ def test_flannel_gets_the_sites_pod_network_and_is_else_unchanged() -> None:
     }
     assert found[2]["metadata"].pop("annotations") == {"pulumi.com/skipAwait": "true"}
     del wished[1]["data"]["net-conf.json"]
+    (container,) = found[2]["spec"]["template"]["spec"]["containers"]
+    # The interface with the node's address, where the default route is on another.
+    assert container["env"].pop() == {
+        "name": "FLANNELD_IFACE",
+        "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
+    }
     assert found == wished
 
 

@@ -32,8 +32,16 @@ SIZE: dict[str, Any] = {
 KEPT: dict[str, Any] = {"kubeReserved": {"cpu": "720m", "memory": "26112Mi"}, "podPidsLimit": 4096}
 
 
+#: As iproute2 prints them: another network on the interface of the default route.
+ADDRESSES = """\
+2: eth0    inet 192.0.2.11/24 brd 192.0.2.255 scope global eth0\\       valid_lft forever
+2: eth0    inet6 2001:db8::11/64 scope global \\       valid_lft forever
+3: eth1    inet 10.0.0.11/24 brd 10.0.0.255 scope global eth1\\       valid_lft forever
+"""
+
+
 def rendered(
-    folder: Path, fields: dict[str, Any], room: dict[str, Any] | None = None
+    folder: Path, fields: dict[str, Any], room: dict[str, Any] | None = None, **more: str
 ) -> tuple[str, str]:
     """Return the unit's drop-in and the pool's file, as the role's templates make them."""
     templates = {"drop-in": "10-kubeadm.conf.j2", "50-pool.conf": "kubelet-pool.conf.j2"}
@@ -54,6 +62,8 @@ def rendered(
             "kubernetes_node_kubelet": fields,
             "kubernetes_node_room": room or {},
             "__kubernetes_node_size": SIZE,
+            "__kubernetes_node_now": {"commands": {"addresses": {"out": ADDRESSES}}},
+            **more,
         }
     )
     done = subprocess.run(
@@ -70,6 +80,28 @@ def test_without_fields_kubelet_has_one_configuration(tmp_path: Path) -> None:
     drop_in, _ = rendered(tmp_path, {})
 
     assert '"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"' in drop_in
+
+
+@pytest.mark.parametrize(
+    ("of_site", "reached_at", "chosen"),
+    [
+        ("", "10.0.0.11", "10.0.0.11"),
+        ("", "2001:db8::11", "2001:db8::11"),
+        ("10.0.0.11", "192.0.2.11", "10.0.0.11"),
+        # Behind address translation, or a name: kubelet chooses.
+        ("", "203.0.113.7", ""),
+        ("", "g1.example", ""),
+        ("", "0.0.0.1", ""),
+    ],
+)
+def test_a_node_has_the_address_by_which_it_is_reached(
+    of_site: str, reached_at: str, chosen: str, tmp_path: Path
+) -> None:
+    given = {"kubernetes_node_ip": of_site, "kubernetes_node_address": reached_at}
+    drop_in, _ = rendered(tmp_path, {}, **given)
+
+    told = f" --node-ip={chosen}" if chosen else ""
+    assert f'"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml{told}"' in drop_in
 
 
 def test_kubelet_reads_the_pools_file(tmp_path: Path) -> None:

@@ -50,10 +50,25 @@ def test_init_says_what_the_lock_says() -> None:
         "kubernetesVersion": "v1.36.3",
         "controlPlaneEndpoint": "192.0.2.1:6443",
         "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"},
-        "etcd": {"local": {"imageTag": "3.6.8-0"}},
+        "etcd": {"local": {"imageTag": "3.6.8-0", "dataDir": "/var/lib/etcd"}},
         "dns": {"imageTag": "v1.14.2"},
     }
     assert found["KubeletConfiguration"]["cgroupDriver"] == "systemd"
+
+
+def test_etcd_keeps_its_data_where_the_site_says() -> None:
+    found = documents(kubeadm.init_config(inputs(etcd_data_dir="/srv/etcd")))
+    assert found["ClusterConfiguration"]["etcd"]["local"]["dataDir"] == "/srv/etcd"
+
+
+@pytest.mark.parametrize("endpoint", ["10.0.0.1:7443", "192.0.2.1:7443"])
+def test_a_control_plane_listens_where_the_other_nodes_reach_it(endpoint: str) -> None:
+    host = Machine(name="cp1", address="192.0.2.1", node_ip="10.0.0.1")
+    found = documents(kubeadm.init_config(inputs(host=host, endpoint=endpoint)))
+    assert found["InitConfiguration"]["localAPIEndpoint"] == {
+        "bindPort": 7443,
+        "advertiseAddress": "10.0.0.1",
+    }
 
 
 def test_controllers_may_send_what_the_lock_says_and_half_as_much_more_at_once() -> None:

@@ -75,6 +75,7 @@ def request(host: Host, **more: Any) -> dict[str, Any]:
         "endpoint": ENDPOINT,
         "config": "",
         "ignore_preflight": [],
+        "etcd_data_dir": "/srv/etcd",
         "authority": on_host.authority(host),
         **more,
     }
@@ -126,6 +127,22 @@ def test_a_finished_control_plane_is_never_wiped(answer: str, tmp_path: Path) ->
         on_host.init(host, request(host))
     assert not any(command.startswith("kubeadm") for command in host.ran)
     assert on_host.read_mark(host)["phase"] == "done"
+
+
+@pytest.mark.parametrize(("folder", "refused"), [("srv/etcd", True), ("var/lib/etcd", False)])
+def test_data_of_etcd_is_looked_for_where_the_site_has_it(
+    folder: str, refused: bool, tmp_path: Path
+) -> None:
+    host = member(tmp_path, NO[0], "init")
+    for name in on_host.KUBE_FILES:
+        (tmp_path / "etc/kubernetes" / name).unlink(missing_ok=True)
+    (tmp_path / folder / "member").mkdir(parents=True)
+    if refused:
+        with pytest.raises(on_host.RefusalError, match="has been a whole control plane"):
+            on_host.init(host, request(host))
+    else:
+        on_host.init(host, request(host))
+    assert ("kubeadm init" in host.ran) is not refused
 
 
 def test_a_yes_of_the_api_is_adopted(tmp_path: Path) -> None:

@@ -220,6 +220,8 @@ def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlP
         found["labels"] = marks["labels"]
     if "taints" in marks:
         found["taints"] = marks["taints"]
+    if folder := wished.get("etcd_data_dir"):
+        found["etcdDataDir"] = folder
     if requests := wished.get("controller_requests"):
         found["controllerRequests"] = requests
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from copy import deepcopy
 from typing import Any
 
 import yaml
@@ -11,6 +12,12 @@ import yaml
 SKIP_AWAIT = "pulumi.com/skipAwait"
 
 
+#: Its interface is that of the node's address; by itself it takes the default route's. Flags by the
+#: environment: https://github.com/flannel-io/flannel/blob/master/Documentation/configuration.md
+INTERFACE = {
+    "name": "FLANNELD_IFACE",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
+}
 #: flannel's own toleration is for NoSchedule alone: a node without it has no network.
 STAYS = {"operator": "Exists", "effect": "NoExecute"}
 
@@ -21,7 +28,8 @@ def objects(
     """Return the objects of flannel's manifest for a pod network.
 
     `evicting` tells whether a node has a taint of effect NoExecute. `mtu` is that of the hosts'
-    network: flannel's VXLAN backend takes its own 50 bytes off.
+    network: flannel's VXLAN backend takes its own 50 bytes off. The interface is that of each
+    node's address.
 
     Raises ValueError if the manifest has no network configuration: then it is not flannel's. The
     same for a pod network of IPv6, which flannel takes by keys of its own that are not set here.
@@ -42,6 +50,8 @@ def objects(
             # A node that joins is waited for itself; waiting for the pods here would only hold up
             # the joins that they wait for.
             item["metadata"].setdefault("annotations", {})[SKIP_AWAIT] = "true"
+            for container in item["spec"]["template"]["spec"]["containers"]:
+                container.setdefault("env", []).append(deepcopy(INTERFACE))
             if evicting:
                 item["spec"]["template"]["spec"].setdefault("tolerations", []).append(dict(STAYS))
     if not configured:

@@ -110,4 +110,6 @@ def _machine(lock: Lock, name: str) -> MachineArgs:
         machine["config"] = connection.config
     if connection.options:
         machine["options"] = list(connection.options)
+    if (node_ip := lock.hosts[name].node_ip) is not None:
+        machine["nodeIp"] = node_ip
     return machine

@@ -67,7 +67,8 @@ class Kubernetes(Part):
     """The cluster and its upstream configuration fields.
 
     `untainted` are the control planes that take pods. `controller_requests` is a limit of requests
-    a second of each controller; None is kubeadm's own. `mtu` is that of the hosts' network.
+    a second of each controller; None is kubeadm's own, as of `etcd_data_dir`. `mtu` is that of the
+    hosts' network.
     """
 
     version: str
@@ -81,6 +82,7 @@ class Kubernetes(Part):
     room: NodeRoom = NodeRoom()
     untainted: list[str] = []
     mtu: int | None = None
+    etcd_data_dir: str | None = None
     endpoint_by: Literal["external", "keepalived", "haproxy"] = "external"
 
 
@@ -252,8 +254,8 @@ class Host(Part):
     """How a host is reached and where it belongs; `guests` are what runs on a hypervisor.
 
     What is reached directly, with the user's own keys and SSH configuration, says no more of it
-    than address, port and user. A password is never there. `labels` and `taints` are those that
-    the site gives a node.
+    than address, port and user. A password is never there. `node_ip`, `labels` and `taints` are
+    those that the site gives a node.
     """
 
     address: str
@@ -267,6 +269,7 @@ class Host(Part):
     groups: list[str]
     guests: dict[str, Guest] = {}
     topology: Topology | None = None
+    node_ip: str | None = None
     labels: dict[str, str] = {}
     taints: list[Taint] = []
 

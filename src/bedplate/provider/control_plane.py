@@ -23,7 +23,7 @@ class ControlPlane(Resource):
     inputs: ClassVar[type[Inputs]] = ControlPlaneInputs
     computed = ("kubeconfig", "authority")
     secret = ("kubeconfig",)
-    fixed = frozenset({"endpoint", "podSubnet", "serviceSubnet"})
+    fixed = frozenset({"endpoint", "podSubnet", "serviceSubnet", "etcdDataDir"})
     at_creation = frozenset(
         {
             "etcdImageTag",
@@ -46,7 +46,11 @@ class ControlPlane(Resource):
             "ignore_preflight": list(wished.ignore_preflight),
         }
         if wished.join is None:
-            request |= {"action": "init", "config": kubeadm.init_config(wished)}
+            request |= {
+                "action": "init",
+                "config": kubeadm.init_config(wished),
+                "etcd_data_dir": wished.etcd_data_dir,
+            }
         else:
             first = self.context.cluster(wished.join)
             invitation = await first.invitation(deadline, control_plane=True)

@@ -48,7 +48,7 @@ def init_config(inputs: ControlPlaneInputs) -> str:
                 "podSubnet": inputs.pod_subnet,
                 "serviceSubnet": inputs.service_subnet,
             },
-            "etcd": {"local": {"imageTag": inputs.etcd_image_tag}},
+            "etcd": {"local": {"imageTag": inputs.etcd_image_tag, "dataDir": inputs.etcd_data_dir}},
             "dns": {"imageTag": inputs.dns_image_tag},
             **_controllers(inputs.controller_requests),
         },
@@ -153,8 +153,8 @@ def _api_address(host: Machine, endpoint: str) -> dict[str, Any]:
     address itself where the host is known by name only.
     """
     name, port = endpoint.rsplit(":", 1)
-    own = name.strip("[]") == host.address
+    own = name.strip("[]") in (host.address, host.node_ip)
     listen: dict[str, Any] = {"bindPort": int(port) if own else DEFAULT_PORT}
     with suppress(ValueError):
-        listen["advertiseAddress"] = str(ip_address(host.address))
+        listen["advertiseAddress"] = str(ip_address(host.node_ip or host.address))
     return listen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -31,6 +31,8 @@ PATTERNS = {
     _NAME: "a user's name, without spaces and not beginning with '-'",
     _ADDRESS: "a host's name or address, not beginning with '-'",
 }
+#: kubeadm's own.
+ETCD_DATA_DIR = "/var/lib/etcd"
 ENDPOINT_IS = "HOST:PORT, like 192.0.2.10:6443"
 NETWORK_IS = "a network, like 10.244.0.0/16, or two with a comma"
 
@@ -71,6 +73,11 @@ def _network(value: str) -> str:
     return value
 
 
+def _ip(value: str) -> str:
+    with _as("an IP address"):
+        return str(ip_address(value))
+
+
 @contextmanager
 def _as(allowed: str) -> Iterator[None]:
     """Say what is allowed in place of what the standard library says."""
@@ -95,9 +102,10 @@ class Inputs(BaseModel):
 
 
 class Machine(Connection):
-    """How a node is reached, from the lock."""
+    """How a node is reached, from the lock; `node_ip` is where the other nodes reach it."""
 
     name: HostName
+    node_ip: Annotated[str, AfterValidator(_ip)] | None = None
     address: Annotated[str, _like(_ADDRESS)]
     user: Annotated[str, _like(_NAME)] = "root"
 
@@ -130,6 +138,7 @@ class ControlPlaneInputs(Inputs):
     service_subnet: Network
     etcd_image_tag: str
     dns_image_tag: str
+    etcd_data_dir: Annotated[str, Field(pattern=r"^/.+")] = ETCD_DATA_DIR
     kubelet: dict[str, Any] = Field(default_factory=dict)
     kube_proxy: dict[str, Any] = Field(default_factory=dict)
     controller_requests: Annotated[int, Field(ge=0)] = 0

@@ -283,7 +283,8 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 f"{request['endpoint']}: destroy that cluster's stack first"
             )
     adopted = seen["state"] == "member"
-    finished = leftovers(host) or host.path("var/lib/etcd/member").exists()
+    data = request["etcd_data_dir"].lstrip("/")
+    finished = leftovers(host) or host.path(f"{data}/member").exists()
     if seen["state"] == "half" and mark["phase"] == "done" and finished:
         # A finished control plane holds the cluster's data, whatever its API says of its node.
         raise RefusalError(

@@ -26,6 +26,8 @@ class MachineArgs(TypedDict):
     """SSH's configuration instead of the user's own; relative to the site."""
     options: NotRequired[pulumi.Input[list[str]]]
     """Lines of SSH's configuration that come before it, such as `HostKeyAlias gpu-1`."""
+    nodeIp: NotRequired[pulumi.Input[str]]
+    """Where the other nodes reach it, if not at `address`."""
 
 
 class TaintArgs(TypedDict):
@@ -56,6 +58,8 @@ class ControlPlaneArgs(TypedDict):
     """Tag of etcd's image."""
     dnsImageTag: pulumi.Input[str]
     """Tag of CoreDNS' image."""
+    etcdDataDir: NotRequired[pulumi.Input[str]]
+    """Where etcd keeps its data; kubeadm's /var/lib/etcd by default."""
     kubelet: NotRequired[pulumi.Input[dict[str, Any]]]
     """Fields of KubeletConfiguration, as upstream spells them."""
     kubeProxy: NotRequired[pulumi.Input[dict[str, Any]]]

@@ -42,10 +42,10 @@ def check(site: Site) -> Iterator[Problem]:
         yield refused("control-plane", members[-1], ("ansible_host",), got, allowed, fix)
     endpoint = of_endpoint(settings)
     for _, other in sorted(site.hosts.items()):
-        names = {other.connection.address, other.name}
+        names = {other.address, other.connection.address, other.name}
         if endpoint in names and members and other not in members:
             allowed = "a control plane host, or a name that reaches all of them"
-            fix = f"write {members[0].connection.address} or a load balancer's name"
+            fix = f"write {members[0].address} or a load balancer's name"
             got = f"{endpoint}, {other.name}"
             yield refused("endpoint-is-host", nodes[0], path, got, allowed, fix)
     yield from _listening(nodes[0], settings, members)
@@ -55,7 +55,7 @@ def check(site: Site) -> Iterator[Problem]:
 def _listening(host: SiteHost, settings: Kubernetes, members: list[SiteHost]) -> Iterator[Problem]:
     """Yield that an API server could not listen where a control plane is the endpoint itself."""
     name, port = of_endpoint(settings), int(settings.endpoint.rpartition(":")[2])
-    itself = next((one for one in members if one.connection.address == name), None)
+    itself = next((one for one in members if one.address == name), None)
     if itself is None or settings.endpoint_by != "external" or port == ports.API_PORT:
         return
     if port in ports.taken(itself, settings) or port in ports.NODE_PORTS:
@@ -83,7 +83,7 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
         yield refused("endpoint-address", host, path, name, f"an address, for {by} to move", fix)
         return
     for other in site.hosts.values():
-        if address(other.connection.address) == moved:
+        if address(other.address) == moved:
             fix = "write an unused address of that network, or endpoint_by: external"
             got = f"{name}, the address of {other.name}"
             yield refused("endpoint-address", host, path, got, "an address of no host", fix)
@@ -100,12 +100,12 @@ def _virtual(site: Site, settings: Kubernetes, members: list[SiteHost]) -> Itera
         allowed = "a port that Kubernetes leaves free on its control planes"
         yield refused("endpoint-address", host, path, got, allowed, fix)
     for member in members:
-        own = address(member.connection.address)
+        own = address(member.address)
         if own is None or own.version != moved.version:
-            fix = f"set ansible_host of {member.name} to its IPv{moved.version} address"
-            got = f"{member.connection.address} for {member.name}"
+            fix = f"set {member.address_key[0]} of {member.name} to its IPv{moved.version} address"
+            got = f"{member.address} for {member.name}"
             allowed = f"IPv{moved.version} addresses of control planes, which {by} names"
-            yield refused("endpoint-address", member, ("ansible_host",), got, allowed, fix)
+            yield refused("endpoint-address", member, member.address_key, got, allowed, fix)
 
 
 def _groups(nodes: Iterable[SiteHost]) -> str:

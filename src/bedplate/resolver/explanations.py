@@ -73,7 +73,7 @@ WHAT = {
     "mirror-two": "mirror has two addresses",
     "mirror-url": "mirror has no address",
     "mps-clients": "too many MPS clients on a GPU",
-    "node-address": "control plane cannot listen at its address",
+    "node-address": "node cannot have this address",
     "node-needs": "node's kernel or version of control groups is too old",
     "own-runtime": "container runtime cannot use servers of the site's own",
     "pin-known": "pin of nothing that is known here",

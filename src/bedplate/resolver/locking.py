@@ -183,12 +183,16 @@ def topology(host: SiteHost) -> locked.Topology | None:
 
 
 def marks(host: SiteHost) -> dict[str, Any]:
-    """Return the labels and taints of a node; other hosts have none."""
+    """Return the address, labels and taints of a node; other hosts have none."""
     if not set(NODES) & set(host.groups):
         return {}
     wished = host.wishes
     taints = [locked.Taint(**taint.model_dump()) for taint in wished.bedplate_taints]
-    return {"labels": dict(sorted(wished.bedplate_labels.items())), "taints": taints}
+    return {
+        "node_ip": wished.bedplate_node_ip,
+        "labels": dict(sorted(wished.bedplate_labels.items())),
+        "taints": taints,
+    }
 
 
 def _kernel(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> str | None:

@@ -69,8 +69,9 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _purpose(host, path, network)
         yield from _size(site, path, network, catalogue)
     yield from _room(site, networks[PODS], catalogue)
-    yield from _families(host, members, settings, networks)
+    yield from _families(site, members, settings, networks)
     yield from _hosts_inside(site, networks)
+    yield from _node_ips(site, networks)
     for path, text in _others(site, settings):
         yield from _inside(host, path, text, networks)
 
@@ -148,13 +149,13 @@ def _room(site: Site, pods: Network, catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def _families(
-    host: SiteHost,
+    site: Site,
     members: list[SiteHost],
     settings: Kubernetes,
     networks: dict[KeyPath, Network],
 ) -> Iterator[Problem]:
     """Refuse addresses of two families: the API server's and the pods' are the services'."""
-    rule, services = "subnet-family", networks[SERVICES]
+    host, rule, services = site.nodes[0], "subnet-family", networks[SERVICES]
     ours = f"IPv{services.version}, as services are"
     if networks[PODS].version != services.version:
         got = f"{services}, with pod_subnet {networks[PODS]}"
@@ -165,11 +166,12 @@ def _families(
     if endpoint is not None and endpoint.version != services.version:
         got, fix = f"{endpoint}, with service_subnet {services}", "write subnets of its family"
         yield refused(rule, host, ENDPOINT, got, ours, fix)
-    for member in members:
-        own = address(member.connection.address)
+    # Of workers only what the site says: kubelet takes another where it does not fit.
+    workers = [one for one in site.nodes if one.wishes.bedplate_node_ip and one not in members]
+    for member in [*members, *workers]:
+        own, path = address(member.address), member.address_key
         if own is None:
             continue
-        path: KeyPath = ("ansible_host",)
         if own.version != services.version:
             got = f"{own} for {member.name}, with service_subnet {services}"
             fix = f"write an IPv{services.version} address, or subnets for IPv{own.version}"
@@ -207,6 +209,21 @@ def _hosts_inside(site: Site, networks: dict[KeyPath, Network]) -> Iterator[Prob
         fix = "write a subnet apart from the hosts' network"
         allowed = "a subnet without the address of a host"
         yield refused("subnet-overlap", site.nodes[0], path, got, allowed, fix)
+
+
+def _node_ips(site: Site, networks: dict[KeyPath, Network]) -> Iterator[Problem]:
+    """Refuse addresses of nodes that lie in the cluster's networks, or that two have."""
+    seen: dict[str, str] = {}
+    for host in site.nodes:
+        text = host.wishes.bedplate_node_ip
+        if text is None:
+            continue
+        yield from _inside(host, host.address_key, text, networks)
+        if text in seen:
+            got, allowed = f"{text} for {host.name}, which {seen[text]} has", "one for each node"
+            fix = "write its own address"
+            yield refused("node-address", host, host.address_key, got, allowed, fix)
+        seen.setdefault(text, host.name)
 
 
 def served(host: SiteHost) -> Iterator[tuple[KeyPath, str]]:

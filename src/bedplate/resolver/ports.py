@@ -50,7 +50,9 @@ def check(site: Site) -> Iterator[Problem]:
     named = list(served(host))
     if not named:
         return
-    nodes = {canonical(one.connection.address): one for one in site.nodes}
+    nodes = {
+        canonical(text): one for one in site.nodes for text in (one.connection.address, one.address)
+    }
     name, _, port = settings.endpoint.rpartition(":")
     endpoint = canonical(name.strip("[]"))
     for path, url in named:
@@ -77,7 +79,7 @@ def taken(node: SiteHost, settings: Kubernetes) -> dict[int, str]:
         name, _, port = settings.endpoint.rpartition(":")
         if settings.endpoint_by == "haproxy":
             ports[int(port)] = "haproxy"
-        elif canonical(name.strip("[]")) == canonical(node.connection.address):
+        elif canonical(name.strip("[]")) == canonical(node.address):
             del ports[API_PORT]  # it listens where the endpoint says
     return ports | {node.connection.port: "its SSH server"}
 

@@ -27,6 +27,7 @@ def problems_of(wishes: Wishes, raw: RawHost) -> list[Problem]:
     """Return what is wrong with the wishes of a host."""
     found = [*_gpus(wishes), *_network(wishes), *_given(wishes), *_guests(wishes)]
     found += [*_hours(wishes), *_hub(wishes), *_storage(wishes)]
+    found += _node_ip(wishes)
     found += marks.problems(wishes.bedplate_labels, wishes.bedplate_taints)
     # A single GPU may be written without its list.
     single = isinstance(raw.wishes.get("bedplate_gpu"), dict)
@@ -44,6 +45,15 @@ def _gpus(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
             path: Path = ("bedplate_gpu", index, "subsystem")
             got, fix = f"subsystem {gpu.subsystem} alone", "add pci, or leave subsystem out"
             yield path, "GPU has no pci", got, "subsystem with pci", fix
+
+
+def _node_ip(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:
+    text = wishes.bedplate_node_ip
+    with suppress(ValueError):
+        if text is None or str(ipaddress.ip_address(text)) == text:
+            return
+    allowed, fix = "an IP address in its usual form, like 192.0.2.11", "correct it"
+    yield ("bedplate_node_ip",), "no address of a node", str(text), allowed, fix
 
 
 def _network(wishes: Wishes) -> Iterator[tuple[Path, str, str, str, str]]:

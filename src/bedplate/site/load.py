@@ -67,6 +67,16 @@ class SiteHost:
         """Return the host's name in the inventory."""
         return self.connection.name
 
+    @property
+    def address(self) -> str:
+        """Return where other nodes reach it: its own setting, or where Ansible reaches it."""
+        return self.wishes.bedplate_node_ip or self.connection.address
+
+    @property
+    def address_key(self) -> tuple[str]:
+        """Return the setting that says its address."""
+        return ("bedplate_node_ip" if self.wishes.bedplate_node_ip else "ansible_host",)
+
 
 @dataclass(frozen=True)
 class Site:

@@ -61,6 +61,8 @@ PLACE = r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$"
 REGISTRY = HOST[:-1] + r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 #: What apt, dnf and containerd take in their files without quotes.
 USER, PASSWORD = r"^[!$-9;-\[\]-~]+$", r"^[!$-\[\]-~]+$"
+#: Folders whose names do not begin with a dot.
+FOLDER = r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 CIDR = r"^[0-9A-Fa-f.:]+/[0-9]{1,3}$"
 #: The value of a node's label.
 LABEL = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
@@ -164,6 +166,9 @@ class Kubernetes(Wish):
     `mtu` is that of the hosts' network: pods have 50 bytes less, which flannel's VXLAN takes. Left
     out, flannel asks each host's interface.
 
+    `etcd_data_dir` is where control planes keep etcd's data; left out, kubeadm's /var/lib/etcd. A
+    cluster keeps that of its first day.
+
     `controller_requests` is how many requests a second each controller of kube-controller-manager
     may send, half as many more at once. Left out, the catalogue's number for a chosen add-on that
     needs more than kubeadm allows, else kubeadm's. A cluster keeps that of its first day.
@@ -177,6 +182,7 @@ class Kubernetes(Wish):
     pod_subnet: Annotated[str, Field(pattern=CIDR)] = "10.244.0.0/16"
     service_subnet: Annotated[str, Field(pattern=CIDR)] = "10.96.0.0/12"
     mtu: Annotated[int, Field(ge=1280, le=65535)] | None = None
+    etcd_data_dir: Annotated[str, Field(pattern=FOLDER)] | None = None
     kubelet: dict[str, Any] = {}
     kube_proxy: dict[str, Any] = {}
     controller_requests: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -428,6 +434,7 @@ class Wishes(Wish):
     bedplate_storage: Storage | None = None
     bedplate_images: dict[Name, TeamImage] = {}
     bedplate_topology: Topology | None = None
+    bedplate_node_ip: str | None = None
     bedplate_labels: dict[str, Annotated[str, Field(pattern=VALUE)]] = {}
     bedplate_taints: list[Taint] = []
     bedplate_operators: list[Named] = []
@@ -459,6 +466,7 @@ ACCESS = ("bedplate_proxy", "bedplate_sources_login")
 OF_ONE_HOST = (
     "bedplate_guests",
     "bedplate_topology",
+    "bedplate_node_ip",
     "bedplate_labels",
     "kubernetes_node_kubelet",
 )

@@ -26,6 +26,7 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
 #: Files of a site that Ansible must not read.
 FILES = ("ca", "certificate")
+FOLDERS = ("etcd_data_dir",)
 
 
 def fix(name: str, value: object, pattern: str | None) -> str | None:
@@ -45,6 +46,9 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
         hidden = f".{value}"
         begun = form.fullmatch(hidden) and "/" not in value
         return f"rename the file, and write {hidden}" if begun else None
+    if name in FOLDERS:
+        whole = f"/{value.strip('/')}"
+        return f"write {whole}" if form.fullmatch(whole) else None
     return next((f"write {one}" for one in _forms(value) if form.fullmatch(one)), None)
 
 

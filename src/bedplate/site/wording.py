@@ -63,6 +63,7 @@ PATTERNS = {
     "profile": "a MIG profile like 1g.10gb",
     "cards": "numbers of GPUs, as nvidia-smi counts them, like [0, 1]",
     "profiles": "MIG profiles with their numbers, like {3g.40gb: 1, 1g.10gb: 4}",
+    "etcd_data_dir": "a folder like /srv/etcd",
     "memory": "memory like 8Gi, 512Mi or 2G",
     "kernel": "a release like 6.1.0-32-amd64, as uname -r prints it",
     "bedplate_cuda": "a version like 12.9 or 12.9.1",
