@@ -98,6 +98,7 @@ KUBELET: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"registerWithTaints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
         [(DECIDED, "registerWithTaints")],
     ),
+    "address": ({"address": "10.0.0.1"}, [(DECIDED, "address")]),
     "manifests": ({"staticPodPath": "/etc/manifests"}, [(DECIDED, "staticPodPath")]),
 }  # fmt: skip
 GOOD: dict[str, dict[str, Any]] = {
@@ -174,6 +175,30 @@ def test_taints_are_a_pools() -> None:
     (problem,) = configuration.check(site(kubelet={"registerWithTaints": taints}), load_catalogue())
     assert problem.fix == "write them as bedplate_taints of the pool"
     assert found(site(also={"bedplate_taints": taints})) == []
+
+
+def test_an_option_that_is_no_field_has_its_setting_here() -> None:
+    (problem,) = configuration.check(site(kubelet={"nodeIP": "10.0.0.1"}), load_catalogue())
+    assert (problem.rule, problem.fix) == (FIELD, "write bedplate_node_ip for the host")
+
+
+@pytest.mark.parametrize(
+    ("own", "at"),
+    [
+        ({"systemReserved": {"memory": "512Gi"}}, "systemReserved.memory"),
+        ({"kubeReserved": {"memory": "300Gi"}, "systemReserved": {"memory": "212Gi"}},
+         "kubeReserved.memory"),
+        ({"systemReserved": {"cpu": "64"}}, "systemReserved.cpu"),
+        ({"systemReserved": {"memory": "511Gi", "cpu": "63500m"}}, ""),
+    ],
+)  # fmt: skip
+def test_a_node_does_not_keep_all_that_it_has(own: dict[str, Any], at: str) -> None:
+    size = {"bedplate_host": {"os": "ubuntu-24.04", "memory": "512Gi", "cpus": 64}}
+    for where, asked in (
+        ("bedplate_kubernetes.kubelet", site(kubelet=own, also=size)),
+        ("kubernetes_node_kubelet", site(also=size | {"kubernetes_node_kubelet": own})),
+    ):
+        assert set(found(asked)) == ({(VALUE, f"{where}.{at}")} if at else set())
 
 
 def test_kube_proxy_takes_what_goes_together() -> None:

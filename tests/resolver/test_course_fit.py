@@ -373,46 +373,6 @@ def test_a_student_gets_what_is_asked_for_and_a_gpu_never_gives_more_than_it_has
 MANY = {"mode": "time-slicing", "replicas": 50}
 
 
-def crowd(students: int, **kubelet: int) -> Any:
-    """Decide a class on two hosts of four GPUs that are each shared by fifty."""
-    asked = course(students, 0.02, hours=["Mon 10:00-12:00"])
-    cluster = {"version": "1.36", "endpoint": "192.0.2.1:6443", "kubelet": kubelet}
-    everywhere = {
-        "bedplate_preset": "classroom",
-        "bedplate_courses": [asked],
-        "bedplate_kubernetes": cluster,
-    }
-    gpus = board("l40s", 4) | {"bedplate_sharing": MANY} | everywhere
-    nodes = [host(name, ["gpu_pools", "pool_a"], gpus) for name in ("n1", "n2")]
-    return decide(host("cp1", ["control_plane"], everywhere), *nodes)
-
-
-def test_a_class_needs_places_for_its_pods() -> None:
-    """Of 220 pods on two nodes 15 are the cluster's own; on one node all that it has once.
-
-    On each node: kube-proxy, flannel, the device plugin, the notebooks' images. Once: CoreDNS (2),
-    Kueue (2), hub, proxy and the recorder of usage.
-    """
-    text = said(crowd(240))
-    assert f"got intro 240 {TIMES} 0.02 at once, Mon 10:00" in text
-    assert "allowed 205 students of intro on 8 l40s of pool_a: bound by pods: " in text
-    assert "a node takes 110, and 15 of them are the cluster's own" in text
-    fixes = text.partition(" own \N{EM DASH} ")[2]
-    assert fixes == "write students: 205; or write bedplate_kubernetes.kubelet.maxPods: 128"
-    planned(crowd(205))
-    assert "students: 239; or" in said(crowd(240, maxPods=127))
-    plan = planned(crowd(240, maxPods=128))
-    assert course_fit.lines(plan.lock, load_catalogue())[0][1].endswith("; 1 left")
-
-
-def test_one_node_has_all_that_the_cluster_has_once() -> None:
-    """Of 200 places of its GPUs 189 are left then, and 196 of the other's."""
-    text = said(crowd(392, maxPods=200))
-    assert "write students: 385; or write bedplate_kubernetes.kubelet.maxPods: 204" in text
-    # A node's subnet has 253 addresses, which is more than its GPUs have shares.
-    assert "bound by compute" in said(crowd(401, maxPods=253))
-
-
 class Pods:
     """Pods on GPUs of hosts, tried out one after the other."""
 

@@ -255,7 +255,8 @@ class Host(Part):
 
     What is reached directly, with the user's own keys and SSH configuration, says no more of it
     than address, port and user. A password is never there. `node_ip`, `labels` and `taints` are
-    those that the site gives a node.
+    those that the site gives a node, and `kubelet` the fields of its own configuration that say
+    what of it is for pods.
     """
 
     address: str
@@ -272,6 +273,7 @@ class Host(Part):
     node_ip: str | None = None
     labels: dict[str, str] = {}
     taints: list[Taint] = []
+    kubelet: dict[str, Any] = {}
 
     def connection(self, name: str) -> Connection:
         """Return how the host of this name is reached."""

@@ -7,6 +7,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bedplate.lock import rdma
+from bedplate.lock.model import NodeRoom
 from bedplate.lock.offers import offers
 from bedplate.portable.node_reserve import RESERVED, reserve
 from bedplate.portable.quantities import GIB, mebibytes, parse
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import SubnetLimit
-    from bedplate.lock.model import Cluster, Host, Lock, Pool
+    from bedplate.lock.model import Cluster, Host, Kubernetes, Lock, Pool
 
 #: MiB, and thousandths of a CPU, to which parts of a node are rounded down where they are larger.
 STEPS = (64, 10)
 #: Modes that make equal shares of a GPU, all of one size on a host.
 EQUAL = ("time-slicing", "mps", "hami")
 CONTROL_PLANE = "control_plane"
+#: Fields of kubelet's configuration that say what of a node is for pods.
+COUNTED = ("maxPods", "kubeReserved", "systemReserved", "evictionHard")
 #: Addresses of a node's subnet that no pod gets: its own, the bridge's and that of broadcasts.
 TAKEN = 3
 
@@ -61,6 +64,23 @@ def addresses(settings: Networked, catalogue: Catalogue) -> int | None:
     return (1 << (pods.max_prefixlen - limit.node_prefix)) - TAKEN
 
 
+def settings_of(cluster: Cluster, host: Host) -> Kubernetes:
+    """Return the cluster's settings with the kubelet fields that a node has of its own."""
+    if not host.kubelet:
+        return cluster.kubernetes
+    fields = dict(cluster.kubernetes.kubelet)
+    for key, value in host.kubelet.items():
+        before = fields.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            fields[key] = {**before, **value}
+        else:
+            fields[key] = value
+    update: dict[str, Any] = {"kubelet": fields}
+    if any(host.kubelet.get(name) for name in RESERVED):
+        update["room"] = NodeRoom(processes=cluster.kubernetes.room.processes)
+    return cluster.kubernetes.model_copy(update=update)
+
+
 def node_pods(settings: Networked, catalogue: Catalogue) -> int:
     """Return how many pods a node has room for: kubelet's number, or that of its addresses."""
     most, room = kubelet_pods(settings.kubelet, catalogue), addresses(settings, catalogue)
@@ -84,22 +104,25 @@ def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
     cluster = lock.cluster
     if cluster is None:
         return {}
-    most = node_pods(cluster.kubernetes, catalogue)
     once = [_taken(part, catalogue, once=True) for part in _once(cluster)]
     datasets = {name: _datasets(cluster, name) for name in lock.pools}
-    sizes = {name: sized(lock, name, catalogue) for name in lock.pools}
     found, kinds = {}, {}
     first = {host.pool: name for name, host in sorted(lock.hosts.items(), reverse=True)}
     for name, host in sorted(lock.hosts.items()):
-        kind = host.pool, CONTROL_PLANE in host.groups, first[host.pool] == name
+        own_fields = repr(host.kubelet) if host.kubelet else ""
+        kind = host.pool, CONTROL_PLANE in host.groups, first[host.pool] == name, own_fields
         if kind not in kinds:
+            settings = settings_of(cluster, host)
+            most = node_pods(settings, catalogue)
             own = [
                 _taken(part, catalogue)
                 for part in _each(cluster, host, lock.pools.get(host.pool or ""))
             ]
             own += [_taken("dataset", catalogue)] * datasets.get(host.pool or "", 0)
             own += once if first[host.pool] == name else []
-            memory, cpu = sizes.get(host.pool or "", (None, None))
+            memory, cpu = None, None
+            if host.pool in lock.pools:
+                memory, cpu = _sized(lock, host.pool, settings, catalogue)
             pods, mib, milli = (sum(one[index] for one in own) for index in range(3))
             kinds[kind] = Free(
                 max(0, most - pods),
@@ -140,12 +163,14 @@ def _rounded(part: Fraction, has: Sequence[int | None], step: int) -> int | None
     return found // step * step or max(1, found)
 
 
-def sized(lock: Lock, name: str, catalogue: Catalogue) -> tuple[int | None, int | None]:
+def _sized(
+    lock: Lock, name: str, settings: Kubernetes, catalogue: Catalogue
+) -> tuple[int | None, int | None]:
     """Return MiB and thousandths of CPUs that a node of a pool has for pods, None if not known.
 
     It is what the pool's hosts have, or the least of the guests that they are, less the reserve.
     """
-    pool, cluster = lock.pools[name], lock.cluster
+    pool = lock.pools[name]
     guests = {of: guest for host in lock.hosts.values() for of, guest in host.guests.items()}
     its = [guests.get(of) for of, host in lock.hosts.items() if host.pool == name]
     known = [guest for guest in its if guest is not None]
@@ -153,18 +178,15 @@ def sized(lock: Lock, name: str, catalogue: Catalogue) -> tuple[int | None, int 
     if known and len(known) == len(its):
         memory = memory or min(guest.memory_gib for guest in known) * GIB
         cpus = cpus or min(guest.cpus for guest in known)
-    if cluster is None:
-        return None, None
-    kept, kept_cpu = _kept(cluster, memory or 0, (cpus or 0) * 1000, catalogue)
+    kept, kept_cpu = kept_of(settings, memory or 0, (cpus or 0) * 1000, catalogue)
     return (
         None if memory is None else max(0, memory - kept),
         None if cpus is None else max(0, cpus * 1000 - kept_cpu),
     )
 
 
-def _kept(cluster: Cluster, memory: int, cpu: int, catalogue: Catalogue) -> tuple[int, int]:
+def kept_of(kubernetes: Kubernetes, memory: int, cpu: int, catalogue: Catalogue) -> tuple[int, int]:
     """Return what a node keeps by the lock, or by the site's own fields, and before it evicts."""
-    kubernetes = cluster.kubernetes
     fields = kubernetes.kubelet
     threshold = (fields.get("evictionHard") or {}).get("memory.available")
     limit = catalogue.node_limits.get("eviction-memory")

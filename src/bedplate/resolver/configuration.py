@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.nearest import nearest
 from bedplate.portable import node_reserve
+from bedplate.portable.quantities import parse
 from bedplate.resolver.configuration_forms import FORMS, duration, is_of, said
 from bedplate.resolver.configuration_rules import (
     GATES,
@@ -67,6 +68,13 @@ def _dns(settings: Kubernetes) -> tuple[object, ...]:
     return ()
 
 
+ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - kubelet binds there by itself
+#: Options of kubelet's command line that are no fields, in small letters: what says them here.
+OPTIONS = {
+    "nodeip": "write bedplate_node_ip for the host",
+    "nodelabels": "write bedplate_labels for the pool",
+    "hostnameoverride": "name the host so in the inventory",
+}
 _RUNTIME = "the container runtime's, as bedplate_container_runtime has it installed"
 DECIDED_BY: dict[str, dict[str, Decided]] = {
     "kubelet": {
@@ -82,6 +90,9 @@ DECIDED_BY: dict[str, dict[str, Decided]] = {
         "staticPodPath": _one("/etc/kubernetes/manifests", "where kubeadm puts the control plane"),
         "rotateCertificates": _one(True, "which kubeadm writes in any case"),
         "enableServer": _one(True, "as the API server asks it for logs and metrics"),
+        "address": Decided(
+            lambda _: ANYWHERE, "as the API server reaches kubelet at the node's address"
+        ),
         "podCIDR": _none("none, as nodes get theirs from bedplate_kubernetes.pod_subnet"),
         "containerRuntimeEndpoint": _none(_RUNTIME),
         "imageServiceEndpoint": _none(_RUNTIME),
@@ -123,6 +134,7 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> list[Problem]:
 def _checked(
     site: Site, settings: Kubernetes, version: str, catalogue: Catalogue
 ) -> Iterator[Problem]:
+    yield from _reserved(site, settings, catalogue)
     for document in DOCUMENTS:
         given = getattr(settings, document)
         if given:
@@ -134,6 +146,31 @@ def _checked(
             base = settings.kubelet
             of = _Settings("kubelet", host, (OF_POOL,), given, base, settings)
             yield from of.problems(version, catalogue)
+
+
+def _reserved(site: Site, settings: Kubernetes, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield that a node would keep all that it has, where its size is known: no kubelet starts."""
+    for host in {id(one.wishes): one for one in site.nodes}.values():
+        size, own = host.wishes.bedplate_host, host.wishes.kubernetes_node_kubelet
+        fields = merged(settings.kubelet, own)
+        known = {"memory": size.memory, "cpu": size.cpus}
+        for resource, has in known.items():
+            parts = {name: fields.get(name) for name in node_reserve.RESERVED}
+            kept = {
+                name: str(part[resource])
+                for name, part in parts.items()
+                if isinstance(part, dict) and resource in part
+            }
+            with suppress(ValueError):  # What is no amount is refused as such.
+                if has is None or sum(map(parse, kept.values())) < parse(str(has)):
+                    continue
+                name = next(iter(kept))
+                path = (OF_POOL,) if name in own else (SETTING, "kubelet")
+                got = " and ".join(f"{value} in {of}" for of, value in kept.items())
+                allowed = f"less than the {has} of {host.pool or host.name}"
+                fix = "write what the system and Kubernetes need, or bedplate_host as it is"
+                source = catalogue.node_reserves[resource].source.url
+                yield refused(VALUE, host, (*path, name, resource), got, allowed, fix, [source])
 
 
 def fields_of(document: str, version: str, catalogue: Catalogue) -> ConfigurationFields | None:
@@ -236,6 +273,8 @@ class _Settings:
                 close = nearest(str(key), [own for of, _, own in beside if of == _general(at)])
                 allowed = f"a field of its configuration in {release}"
                 fix = f"write {close}" if close else "remove it"
+                if not at and self.document == "kubelet":
+                    fix = OPTIONS.get(str(key).replace("-", "").lower(), fix)
                 yield self._refused(FIELD, here, str(key), allowed, fix)
             elif one is not None:
                 yield from self._form(here, one, form, forms, release)

@@ -10,7 +10,7 @@ from bedplate.courses.packing import Answer
 from bedplate.courses.sizes import FINEST
 from bedplate.errors import Wrong
 from bedplate.lock.courses import Notebook
-from bedplate.lock.node_pods import kubelet_pods, node_pods
+from bedplate.lock.node_pods import kubelet_pods, node_pods, settings_of
 from bedplate.portable.quantities import memory
 from bedplate.resolver.course_room import OF_HOST, Class, Room, Taken, rooms
 from bedplate.resolver.course_shares import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.lock import Lock
+    from bedplate.lock.model import Kubernetes
     from bedplate.site import Site, SiteHost
 
 KEY = "bedplate_courses"
@@ -126,9 +127,20 @@ def _too_much(
 
 def _pods(room: Room, lock: Lock, catalogue: Catalogue) -> str:
     """Return in words how many pods the nodes of a pool take."""
-    most = node_pods(lock.cluster.kubernetes, catalogue) if lock.cluster else 0
+    most = node_pods(_settings(room, lock)[0], catalogue)
     own = most * sum(one.count for one in room.hosts) - room.pods
     return f"pods: a node takes {most}, and {own} of them are the cluster's own"
+
+
+def _settings(room: Room, lock: Lock) -> tuple[Kubernetes, str]:
+    """Return the settings of a pool's first node, and where its number of pods is set."""
+    if lock.cluster is None:
+        raise AssertionError("courses are a cluster's")
+    host = next(one for _, one in sorted(lock.hosts.items()) if one.pool == room.pool)
+    where = (
+        "kubernetes_node_kubelet" if "maxPods" in host.kubelet else "bedplate_kubernetes.kubelet"
+    )
+    return settings_of(lock.cluster, host), where
 
 
 def _lacking(room: Room, active: Sequence[Class]) -> list[int]:
@@ -172,9 +184,7 @@ def _more_pods(
     room: Room, active: Sequence[Class], lock: Lock, catalogue: Catalogue
 ) -> Iterator[str]:
     """Yield the number of pods of a node at which all have room, as far as it has addresses."""
-    if lock.cluster is None:
-        return
-    kubernetes = lock.cluster.kubernetes
+    kubernetes, where = _settings(room, lock)
     now = node_pods(kubernetes, catalogue)
     if kubelet_pods(kubernetes.kubelet, catalogue) > now:
         return  # Addresses are what lacks.
@@ -190,7 +200,7 @@ def _more_pods(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    yield f"write bedplate_kubernetes.kubelet.maxPods: {high}"
+    yield f"write {where}.maxPods: {high}"
 
 
 def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:

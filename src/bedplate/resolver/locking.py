@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
+from bedplate.lock.node_pods import COUNTED
 from bedplate.portable import node_reserve
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver import hpc_tools, rdma_pods, sharing
@@ -192,6 +193,11 @@ def marks(host: SiteHost) -> dict[str, Any]:
         "node_ip": wished.bedplate_node_ip,
         "labels": dict(sorted(wished.bedplate_labels.items())),
         "taints": taints,
+        "kubelet": {
+            field: wished.kubernetes_node_kubelet[field]
+            for field in COUNTED
+            if field in wished.kubernetes_node_kubelet
+        },
     }
 
 

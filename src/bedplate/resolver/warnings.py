@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.bill.needs import files_of, images_of
+from bedplate.lock.node_pods import EQUAL, for_users
+from bedplate.lock.offers import offers
 from bedplate.resolver import (
     control_planes,
     course_notices,
@@ -62,6 +64,7 @@ def of(
         yield from _compatibility(name, pool, candidates)
         yield from sharing_notices.of(name, pool, shared, candidates, courses=name in taught)
         yield from gpu_notices.of(name, pool, candidates.catalogue)
+        yield from _places(name, lock, candidates.catalogue)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
@@ -137,6 +140,23 @@ def _unmirrored(site: Site, lock: Lock, cluster: Cluster) -> Iterator[Notice]:
             "cluster",
             hint="write bedplate_container_runtime.source: archive, or vendor-repo where hosts "
             "reach one",
+        )
+
+
+def _places(name: str, lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
+    """Yield that a node takes fewer pods than it offers shares."""
+    pool = lock.pools[name]
+    if lock.cluster is None or pool.expects is None or pool.expects.by == "slurm":
+        return
+    if pool.sharing.mode not in EQUAL:
+        return
+    shares, free = sum(offers(pool).values()), for_users(lock, catalogue)
+    pods = min(free[of].pods for of, host in lock.hosts.items() if host.pool == name)
+    if shares > pods:
+        yield Notice(
+            f"{shares} shares on a node, which takes {pods} pods beside the cluster's own",
+            name,
+            hint="make fewer shares, or write bedplate_kubernetes.kubelet.maxPods",
         )
 
 
