@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bedplate.lock import Lock
-    from bedplate.lock.courses import Course, Hub
+    from bedplate.lock.courses import Course, Hub, Notebook
 
 BASE: Final = "base"
 GROUP: Final = "group:"
@@ -65,7 +65,7 @@ def _hub(lock: Lock) -> Hub:
 
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
     data = volumes.of_course(lock, name)
-    shm = shared_memory(course)
+    shm = shared_memory(course.notebook)
     frameworks = [one.partition("-")[0] for one in course.frameworks] or [BASE]
     return {
         **asked(course),
@@ -97,14 +97,14 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
     }
 
 
-def shared_memory(course: Course) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def shared_memory(notebook: Notebook) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the volume and the mount of /dev/shm; none where its size is not known.
 
     What lies in it counts as memory of the notebook, and no more than its size can lie in it.
     """
-    if course.notebook.shm_mib is None:
+    if notebook.shm_mib is None:
         return [], []
-    size = f"{course.notebook.shm_mib}Mi"
+    size = f"{notebook.shm_mib}Mi"
     volume = {"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
     return [volume], [{"name": SHM, "mountPath": "/dev/shm"}]  # noqa: S108
 
