@@ -33,9 +33,37 @@ find /etc /opt /usr/local/bin \( -type f -o -type l \) \
   ! -path '/etc/cdi/nvidia.yaml' ! -name .bedplate.json ! -name 10-kubeadm.conf \
   -printf '%p %y %m %l ' \( -type f -exec sha256sum {} \; -o -printf '\n' \) |
   sed 's/ \/.*$//' | sort
-echo == kubelet; sed -E 's/ip=[0-9.]+/ip=IP/' /etc/systemd/system/kubelet.service.d/10-kubeadm.conf
+echo == kubelet
+cat /etc/systemd/system/kubelet.service.d/10-kubeadm.conf 2>&1 | sed -E 's/ip=[0-9.]+/ip=IP/'
 echo == cdi; sed -E 's/GPU-[0-9a-f-]{36}/UUID/g' /etc/cdi/nvidia.yaml | sort
 """
+
+
+#: What NVIDIA's toolkit packages bring from 1.18 on: a specification of their own, written at boot
+#: and when a module changes.
+PACKAGE_UNITS = """
+cat > /usr/lib/systemd/system/nvidia-cdi-refresh.service <<'END'
+[Unit]
+ConditionPathExists=|/usr/bin/nvidia-smi
+[Service]
+Type=oneshot
+ExecStart=/usr/local/bin/nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml
+[Install]
+WantedBy=multi-user.target
+END
+cat > /usr/lib/systemd/system/nvidia-cdi-refresh.path <<'END'
+[Path]
+PathChanged=/etc/ld.so.cache
+[Install]
+WantedBy=multi-user.target
+END
+systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service
+"""
+
+
+def package_specification(site: SiteCommands, host: str) -> bool:
+    """Tell whether a host has the specification of NVIDIA's packages."""
+    return "there" in on_host(site, host, "test ! -e /run/cdi/nvidia.yaml || echo there")
 
 
 def boot_id(site: SiteCommands, host: str) -> str:

@@ -38,7 +38,13 @@ from tests.site.cluster import (
 )
 from tests.site.conftest import SUBNET
 from tests.site.faults import failing_programs, kill_when
-from tests.site.hosts import boot_id, on_host, snapshot
+from tests.site.hosts import (
+    PACKAGE_UNITS,
+    boot_id,
+    on_host,
+    package_specification,
+    snapshot,
+)
 from tests.site.trials import ANOTHER_BUILD, CPU_BUILDS, tried
 from tests.substrate.commands import ROOT, STACKS
 from tests.substrate.demo import summary, wait_in_queue
@@ -433,6 +439,7 @@ def test_evidence_and_report(site: SiteCommands) -> None:
 
 
 def test_a_rebooted_host_comes_back_with_its_gpus(site: SiteCommands) -> None:
+    on_host(site, "gpu-b", PACKAGE_UNITS)
     before = boot_id(site, "gpu-b")
     site.substrate("reboot", "gpu-b")
     ping = ["ansible", "-i", str(site.site), "gpu-b", "-m", "ping"]
@@ -443,6 +450,8 @@ def test_a_rebooted_host_comes_back_with_its_gpus(site: SiteCommands) -> None:
     boot = boot_id(site, "gpu-b")
     assert boot != before
     await_boot(site, "gpu-b", boot, GPUS)
+    # One writes what containers are given: the units of NVIDIA's packages are there, and wait.
+    assert not package_specification(site, "gpu-b")
     site.playbook("playbooks/verify.yml", "--limit", "gpu-b")
 
 

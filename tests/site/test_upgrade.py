@@ -21,7 +21,7 @@ from tests.site.cluster import (
     unwrapped,
     wait_for,
 )
-from tests.site.hosts import on_host
+from tests.site.hosts import PACKAGE_UNITS, on_host, package_specification
 from tests.substrate.commands import STACKS
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ def cluster(site: SiteCommands) -> None:
     for stack in STACKS:
         site.select(stack)
         site.up(stack)
+    for name in POOL:
+        on_host(site, name, PACKAGE_UNITS)
 
 
 @pytest.fixture(scope="module")
@@ -188,4 +190,6 @@ def test_upgrade_drains_exchanges_and_sets_a_bad_node_aside(
     assert loaded(site, "gpu-c").startswith("470.")
     assert "unschedulable" not in node(site, "gpu-c")["spec"]
     assert allocatable(site) == GPUS
+    # Drivers came, went and came back, and no other specification with them.
+    assert not any(package_specification(site, name) for name in POOL)
     assert gpus_in_pod(site, "gpu-c", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
