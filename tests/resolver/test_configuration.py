@@ -189,6 +189,7 @@ def test_an_option_that_is_no_field_has_its_setting_here() -> None:
         ({"kubeReserved": {"memory": "300Gi"}, "systemReserved": {"memory": "212Gi"}},
          "kubeReserved.memory"),
         ({"systemReserved": {"cpu": "64"}}, "systemReserved.cpu"),
+        ({"evictionHard": {"memory.available": "100%"}}, "evictionHard.memory.available"),
         ({"systemReserved": {"memory": "511Gi", "cpu": "63500m"}}, ""),
     ],
 )  # fmt: skip

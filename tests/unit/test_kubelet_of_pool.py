@@ -24,20 +24,18 @@ ROOM = {
     "cpu": {"base": 80, "percent": 1},
     "processes": 4096,
 }
-SIZE: dict[str, Any] = {
-    "files": {"memory": "MemTotal:       527433728 kB\nMemFree:        20684092 kB\n"},
-    "commands": {"cpus": {"out": "64"}},
-}
-#: 330 MiB and 5 % of 503 GiB, in whole 64 MiB; 80 m and 1 % of 64 CPUs.
-KEPT: dict[str, Any] = {"kubeReserved": {"cpu": "720m", "memory": "26112Mi"}, "podPidsLimit": 4096}
-
-
 #: As iproute2 prints them: another network on the interface of the default route.
 ADDRESSES = """\
 2: eth0    inet 192.0.2.11/24 brd 192.0.2.255 scope global eth0\\       valid_lft forever
 2: eth0    inet6 2001:db8::11/64 scope global \\       valid_lft forever
 3: eth1    inet 10.0.0.11/24 brd 10.0.0.255 scope global eth1\\       valid_lft forever
 """
+SIZE: dict[str, Any] = {
+    "files": {"memory": "MemTotal:       527433728 kB\nMemFree:        20684092 kB\n"},
+    "commands": {"cpus": {"out": "64"}, "addresses": {"out": ADDRESSES}},
+}
+#: 330 MiB and 5 % of 503 GiB, in whole 64 MiB; 80 m and 1 % of 64 CPUs.
+KEPT: dict[str, Any] = {"kubeReserved": {"cpu": "720m", "memory": "26112Mi"}, "podPidsLimit": 4096}
 
 
 def rendered(
@@ -62,7 +60,6 @@ def rendered(
             "kubernetes_node_kubelet": fields,
             "kubernetes_node_room": room or {},
             "__kubernetes_node_size": SIZE,
-            "__kubernetes_node_now": {"commands": {"addresses": {"out": ADDRESSES}}},
             **more,
         }
     )

@@ -5,8 +5,10 @@ A misspelt field would have no effect: both read their configuration leniently w
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
@@ -75,6 +77,7 @@ OPTIONS = {
     "nodelabels": "write bedplate_labels for the pool",
     "hostnameoverride": "name the host so in the inventory",
 }
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 _RUNTIME = "the container runtime's, as bedplate_container_runtime has it installed"
 DECIDED_BY: dict[str, dict[str, Decided]] = {
     "kubelet": {
@@ -153,16 +156,18 @@ def _reserved(site: Site, settings: Kubernetes, catalogue: Catalogue) -> Iterato
     for host in {id(one.wishes): one for one in site.nodes}.values():
         size, own = host.wishes.bedplate_host, host.wishes.kubernetes_node_kubelet
         fields = merged(settings.kubelet, own)
-        known = {"memory": size.memory, "cpu": size.cpus}
-        for resource, has in known.items():
-            parts = {name: fields.get(name) for name in node_reserve.RESERVED}
-            kept = {
-                name: str(part[resource])
-                for name, part in parts.items()
-                if isinstance(part, dict) and resource in part
-            }
+        for resource, has in {"memory": size.memory, "cpu": size.cpus}.items():
+            keys = dict.fromkeys(node_reserve.RESERVED, resource)
+            if resource == "memory":
+                keys["evictionHard"] = "memory.available"
+            kept: dict[str, str] = {}
+            for name, key in keys.items():
+                part = fields.get(name)
+                if isinstance(part, dict) and key in part:
+                    kept[name] = str(part[key])
             with suppress(ValueError):  # What is no amount is refused as such.
-                if has is None or sum(map(parse, kept.values())) < parse(str(has)):
+                whole = parse(str(has or 0))
+                if has is None or sum(_amount(one, whole) for one in kept.values()) < whole:
                     continue
                 name = next(iter(kept))
                 path = (OF_POOL,) if name in own else (SETTING, "kubelet")
@@ -170,7 +175,13 @@ def _reserved(site: Site, settings: Kubernetes, catalogue: Catalogue) -> Iterato
                 allowed = f"less than the {has} of {host.pool or host.name}"
                 fix = "write what the system and Kubernetes need, or bedplate_host as it is"
                 source = catalogue.node_reserves[resource].source.url
-                yield refused(VALUE, host, (*path, name, resource), got, allowed, fix, [source])
+                yield refused(VALUE, host, (*path, name, keys[name]), got, allowed, fix, [source])
+
+
+def _amount(text: str, whole: Decimal) -> Decimal:
+    """Return an amount, or a part of the whole. Raises ValueError."""
+    part = _PERCENT.fullmatch(text)
+    return whole * Decimal(part[1]) / 100 if part else parse(text)
 
 
 def fields_of(document: str, version: str, catalogue: Catalogue) -> ConfigurationFields | None:
