@@ -168,7 +168,10 @@ def change(host: Host, wish: Wish, interrupted: bool) -> tuple[list[str], list[s
         lacking = apt.preserve(host, wish)
         apt.run(host, wish._replace(remove=going), differing)
     if interrupted and debian.interrupted(host):
-        raise unfinished(reason or ", ".join(debian.unfinished(host)))
+        # What waited for the exchange can be ended by now: triggers, and dpkg's own journal.
+        reason = mend(host, wish) or reason
+        if debian.interrupted(host):
+            raise unfinished(reason or ", ".join(debian.unfinished(host)) or "dpkg's journal")
     return differing, going, lacking
 
 

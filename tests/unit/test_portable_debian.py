@@ -93,9 +93,11 @@ def test_interrupted_by_a_journal(tmp_path: Path) -> None:
     assert debian.interrupted(host(tmp_path))
 
 
-def test_locked_while_another_process_holds_the_lock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lock-frontend", "lock"])
+def test_locked_while_another_process_holds_a_lock(name: str, tmp_path: Path) -> None:
+    """The second is that of a dpkg whose apt was killed: it works on."""
     put(tmp_path, "/var/lib/dpkg/lock-frontend", "")
-    lock = tmp_path / "var/lib/dpkg/lock-frontend"
+    lock = tmp_path / "var/lib/dpkg" / name
     assert not debian.locked(host(tmp_path))
     program = (
         "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX);"

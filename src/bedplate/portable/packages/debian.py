@@ -70,13 +70,18 @@ def interrupted(host: Host) -> bool:
     return answer.code != 0 or bool(UNFINISHED.search(answer.out))
 
 
+#: apt holds the first, and dpkg the second: alone where the apt that started it was killed.
+_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
+
+
 def locked(host: Host) -> bool:
     """Whether a package manager works right now."""
-    with open(host.path("/var/lib/dpkg/lock-frontend"), "a", encoding="utf-8") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    for path in _LOCKS:
+        with open(host.path(path), "a", encoding="utf-8") as lock:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
     return False
 
 
