@@ -132,7 +132,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         known = _fields(path)
         if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
             key, name = spelt(path[:-1]), HIDDEN
-        close = nearest(name, known, at_least=ALIKE)
+        longer = (one for one in known if one.startswith(f"{name}_"))
+        close = nearest(name, known, at_least=ALIKE) or next(longer, None)
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
     elif kind == "string_type" and isinstance(value, int | float | date):
