@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import SubnetLimit
-    from bedplate.lock.model import Cluster, Host, Kubernetes, Lock, Pool
+    from bedplate.lock.model import Cluster, Guest, Host, Kubernetes, Lock, Pool
 
 #: MiB, and thousandths of a CPU, to which parts of a node are rounded down where they are larger.
 STEPS = (64, 10)
@@ -106,6 +106,7 @@ def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
         return {}
     once = [_taken(part, catalogue, once=True) for part in _once(cluster)]
     datasets = {name: _datasets(cluster, name) for name in lock.pools}
+    sizes = _sizes(lock)
     found, kinds = {}, {}
     first = {host.pool: name for name, host in sorted(lock.hosts.items(), reverse=True)}
     for name, host in sorted(lock.hosts.items()):
@@ -120,9 +121,7 @@ def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
             ]
             own += [_taken("dataset", catalogue)] * datasets.get(host.pool or "", 0)
             own += once if first[host.pool] == name else []
-            memory, cpu = None, None
-            if host.pool in lock.pools:
-                memory, cpu = _sized(lock, host.pool, settings, catalogue)
+            memory, cpu = _left(sizes.get(host.pool or "", (None, None)), settings, catalogue)
             pods, mib, milli = (sum(one[index] for one in own) for index in range(3))
             kinds[kind] = Free(
                 max(0, most - pods),
@@ -163,29 +162,39 @@ def _rounded(part: Fraction, has: Sequence[int | None], step: int) -> int | None
     return found // step * step or max(1, found)
 
 
-def _sized(
-    lock: Lock, name: str, settings: Kubernetes, catalogue: Catalogue
-) -> tuple[int | None, int | None]:
-    """Return MiB and thousandths of CPUs that a node of a pool has for pods, None if not known.
+def _sizes(lock: Lock) -> dict[str, tuple[int | None, int | None]]:
+    """Return MiB and CPUs of a node of each pool, None if not known.
 
-    It is what the pool's hosts have, or the least of the guests that they are, less the reserve.
+    It is what the pool's hosts have, or the least of the guests that they are.
     """
-    pool = lock.pools[name]
     guests = {of: guest for host in lock.hosts.values() for of, guest in host.guests.items()}
-    its = [guests.get(of) for of, host in lock.hosts.items() if host.pool == name]
-    known = [guest for guest in its if guest is not None]
-    memory, cpus = pool.memory_mib, pool.cpus
-    if known and len(known) == len(its):
-        memory = memory or min(guest.memory_gib for guest in known) * GIB
-        cpus = cpus or min(guest.cpus for guest in known)
-    kept, kept_cpu = kept_of(settings, memory or 0, (cpus or 0) * 1000, catalogue)
+    its: dict[str, list[Guest | None]] = {}
+    for of, host in lock.hosts.items():
+        its.setdefault(host.pool or "", []).append(guests.get(of))
+    found = {}
+    for name, pool in lock.pools.items():
+        known = [guest for guest in its.get(name, ()) if guest is not None]
+        memory, cpus = pool.memory_mib, pool.cpus
+        if known and len(known) == len(its[name]):
+            memory = memory or min(guest.memory_gib for guest in known) * GIB
+            cpus = cpus or min(guest.cpus for guest in known)
+        found[name] = memory, cpus
+    return found
+
+
+def _left(
+    size: tuple[int | None, int | None], settings: Kubernetes, catalogue: Catalogue
+) -> tuple[int | None, int | None]:
+    """Return MiB and thousandths of CPUs of a node for pods: its size, less the reserve."""
+    memory, cpus = size
+    kept, kept_cpu = _kept(settings, memory or 0, (cpus or 0) * 1000, catalogue)
     return (
         None if memory is None else max(0, memory - kept),
         None if cpus is None else max(0, cpus * 1000 - kept_cpu),
     )
 
 
-def kept_of(kubernetes: Kubernetes, memory: int, cpu: int, catalogue: Catalogue) -> tuple[int, int]:
+def _kept(kubernetes: Kubernetes, memory: int, cpu: int, catalogue: Catalogue) -> tuple[int, int]:
     """Return what a node keeps by the lock, or by the site's own fields, and before it evicts."""
     fields = kubernetes.kubelet
     threshold = (fields.get("evictionHard") or {}).get("memory.available")

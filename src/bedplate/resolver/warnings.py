@@ -64,11 +64,11 @@ def of(
         yield from _compatibility(name, pool, candidates)
         yield from sharing_notices.of(name, pool, shared, candidates, courses=name in taught)
         yield from gpu_notices.of(name, pool, candidates.catalogue)
-        yield from _places(name, lock, candidates.catalogue)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
         decision = locking.pool_parts(pool, candidates.catalogue)
         yield from _untried(name, decision, candidates.catalogue)
+    yield from _places(lock, candidates.catalogue)
     systems = {host.wishes.bedplate_host.os for host in site.hosts.values() if host.pool is None}
     if lock.cluster is None:
         others = [("os", system) for system in sorted(systems)]
@@ -143,21 +143,24 @@ def _unmirrored(site: Site, lock: Lock, cluster: Cluster) -> Iterator[Notice]:
         )
 
 
-def _places(name: str, lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
-    """Yield that a node takes fewer pods than it offers shares."""
-    pool = lock.pools[name]
-    if lock.cluster is None or pool.expects is None or pool.expects.by == "slurm":
+def _places(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
+    """Yield where nodes take fewer pods than they offer shares."""
+    shared = {
+        name: sum(offers(pool).values())
+        for name, pool in lock.pools.items()
+        if pool.sharing.mode in EQUAL and pool.expects is not None and pool.expects.by != "slurm"
+    }
+    if lock.cluster is None or not shared:
         return
-    if pool.sharing.mode not in EQUAL:
-        return
-    shares, free = sum(offers(pool).values()), for_users(lock, catalogue)
-    pods = min(free[of].pods for of, host in lock.hosts.items() if host.pool == name)
-    if shares > pods:
-        yield Notice(
-            f"{shares} shares on a node, which takes {pods} pods beside the cluster's own",
-            name,
-            hint="make fewer shares, or write bedplate_kubernetes.kubelet.maxPods",
-        )
+    free: dict[str, int] = {}
+    for name, one in for_users(lock, catalogue).items():
+        pool = lock.hosts[name].pool or ""
+        free[pool] = min(free.get(pool, one.pods), one.pods)
+    for name, shares in shared.items():
+        if shares > free[name]:
+            text = f"{shares} shares on a node, which takes {free[name]} pods beside its own"
+            hint = "make fewer shares, or write bedplate_kubernetes.kubelet.maxPods"
+            yield Notice(text, name, hint=hint)
 
 
 def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Iterator[Notice]:
