@@ -29,7 +29,9 @@ def days(number: int) -> date:
 
 def made(folder: Path, *names: str, begins: float = -5, ends: float = 90, user: str = "hub") -> str:
     """Return a certificate of these names, with the days on which it begins and ends."""
-    path, _ = Authority(folder).issue(user, names=names, days=(begins, ends))
+    # TODAY stays the day of the import, and the authority counts from now.
+    since = (datetime.now(UTC).date() - TODAY).days
+    path, _ = Authority(folder).issue(user, names=names, days=(begins - since, ends - since))
     return path.read_text()
 
 
