@@ -80,7 +80,7 @@ def sized() -> dict[str, Any]:
         pool="pool_class",
         idle_timeout_s=900,
     )
-    volumes, mounts = hub_settings.shared_memory(decided)
+    volumes, mounts = hub_settings.shared_memory(decided.notebook)
     return {"memory_mib": 1536, "cpu_milli": 250, "volumes": volumes, "mounts": mounts}
 
 

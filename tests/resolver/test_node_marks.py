@@ -103,7 +103,6 @@ def test_jobs_of_the_product_tolerate_their_pool() -> None:
 
 
 def test_flannel_stays_where_others_are_evicted() -> None:
-    text = MANIFEST.rstrip() + "\nspec: {template: {spec: {tolerations: []}}}\n"
-    kept = flannel.objects(text, "10.64.0.0/16", evicting=True)[2]
+    kept = flannel.objects(MANIFEST, "10.64.0.0/16", evicting=True)[2]
     there = kept["spec"]["template"]["spec"]["tolerations"]
     assert there == [{"operator": "Exists", "effect": "NoExecute"}]

@@ -107,4 +107,4 @@ def test_more_shares_than_pods_is_told() -> None:
         ).notices
     ]
     (notice,) = [one for one in told if "shares on a node" in one]
-    assert "200 shares on a node, which takes 105 pods beside its own" in notice
+    assert "200 shares on a node, which takes 105 pods and the cluster's own" in notice

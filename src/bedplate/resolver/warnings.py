@@ -158,7 +158,7 @@ def _places(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         free[pool] = min(free.get(pool, one.pods), one.pods)
     for name, shares in shared.items():
         if shares > free[name]:
-            text = f"{shares} shares on a node, which takes {free[name]} pods beside its own"
+            text = f"{shares} shares on a node, which takes {free[name]} pods and the cluster's own"
             hint = "make fewer shares, or write bedplate_kubernetes.kubelet.maxPods"
             yield Notice(text, name, hint=hint)
 
