@@ -68,6 +68,8 @@ def test_a_pools_own_number_of_pods_counts() -> None:
         ({}, {}, 5504 + 100, 80 + 160),
         ({}, {"systemReserved": {"memory": "10Gi"}}, 10 * 1024 + 100, 0),
         ({"kubeReserved": {"memory": "2Gi", "cpu": "1"}}, {}, 2048 + 100, 1000),
+        # null takes a field back, as kubelet does it.
+        ({"kubeReserved": {"memory": "2Gi", "cpu": "1"}}, {"kubeReserved": None}, 100, 0),
         (
             {"kubeReserved": {"memory": "2Gi", "cpu": "1"}},
             {"kubeReserved": {"memory": "3Gi"}, "evictionHard": {"memory.available": "1Gi"}},

@@ -64,19 +64,27 @@ def addresses(settings: Networked, catalogue: Catalogue) -> int | None:
     return (1 << (pods.max_prefixlen - limit.node_prefix)) - TAKEN
 
 
+def merged(base: Mapping[str, object], patch: Mapping[str, object]) -> dict[str, object]:
+    """Return a document with another one over it, as kubelet does it (RFC 7396)."""
+    found = dict(base)
+    for key, value in patch.items():
+        before = found.get(key)
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, dict):
+            found[key] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            found[key] = value
+    return found
+
+
 def settings_of(cluster: Cluster, host: Host) -> Kubernetes:
     """Return the cluster's settings with the kubelet fields that a node has of its own."""
     if not host.kubelet:
         return cluster.kubernetes
-    fields = dict(cluster.kubernetes.kubelet)
-    for key, value in host.kubelet.items():
-        before = fields.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            fields[key] = {**before, **value}
-        else:
-            fields[key] = value
-    update: dict[str, Any] = {"kubelet": fields}
-    if any(host.kubelet.get(name) for name in RESERVED):
+    update: dict[str, Any] = {"kubelet": merged(cluster.kubernetes.kubelet, host.kubelet)}
+    # As the role has it: whoever says one of them says all that is kept.
+    if any(name in host.kubelet for name in RESERVED):
         update["room"] = NodeRoom(processes=cluster.kubernetes.room.processes)
     return cluster.kubernetes.model_copy(update=update)
 

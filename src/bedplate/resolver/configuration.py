@@ -5,17 +5,16 @@ A misspelt field would have no effect: both read their configuration leniently w
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from bedplate.lock.node_pods import merged
 from bedplate.nearest import nearest
 from bedplate.portable import node_reserve
 from bedplate.portable.quantities import parse
-from bedplate.resolver.configuration_forms import FORMS, duration, is_of, said
+from bedplate.resolver.configuration_forms import FORMS, duration, is_of, percentage, said
 from bedplate.resolver.configuration_rules import (
     GATES,
     UNSET,
@@ -30,6 +29,7 @@ from bedplate.versions import minor, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from decimal import Decimal
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import ConfigurationFields
@@ -77,7 +77,6 @@ OPTIONS = {
     "nodelabels": "write bedplate_labels for the pool",
     "hostnameoverride": "name the host so in the inventory",
 }
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 _RUNTIME = "the container runtime's, as bedplate_container_runtime has it installed"
 DECIDED_BY: dict[str, dict[str, Decided]] = {
     "kubelet": {
@@ -137,7 +136,7 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> list[Problem]:
 def _checked(
     site: Site, settings: Kubernetes, version: str, catalogue: Catalogue
 ) -> Iterator[Problem]:
-    yield from _reserved(site, settings, catalogue)
+    yield from _reserved(site, settings)
     for document in DOCUMENTS:
         given = getattr(settings, document)
         if given:
@@ -151,8 +150,8 @@ def _checked(
             yield from of.problems(version, catalogue)
 
 
-def _reserved(site: Site, settings: Kubernetes, catalogue: Catalogue) -> Iterator[Problem]:
-    """Yield that a node would keep all that it has, where its size is known: no kubelet starts."""
+def _reserved(site: Site, settings: Kubernetes) -> Iterator[Problem]:
+    """Yield where a node would keep all that it has, if its size is known: no pod has room."""
     for host in {id(one.wishes): one for one in site.nodes}.values():
         size, own = host.wishes.bedplate_host, host.wishes.kubernetes_node_kubelet
         fields = merged(settings.kubelet, own)
@@ -174,14 +173,13 @@ def _reserved(site: Site, settings: Kubernetes, catalogue: Catalogue) -> Iterato
                 got = " and ".join(f"{value} in {of}" for of, value in kept.items())
                 allowed = f"less than the {has} of {host.pool or host.name}"
                 fix = "write what the system and Kubernetes need, or bedplate_host as it is"
-                source = catalogue.node_reserves[resource].source.url
-                yield refused(VALUE, host, (*path, name, keys[name]), got, allowed, fix, [source])
+                yield refused(VALUE, host, (*path, name, keys[name]), got, allowed, fix)
 
 
 def _amount(text: str, whole: Decimal) -> Decimal:
     """Return an amount, or a part of the whole. Raises ValueError."""
-    part = _PERCENT.fullmatch(text)
-    return whole * Decimal(part[1]) / 100 if part else parse(text)
+    part = percentage(text)
+    return parse(text) if part is None else whole * part / 100
 
 
 def fields_of(document: str, version: str, catalogue: Catalogue) -> ConfigurationFields | None:
@@ -190,20 +188,6 @@ def fields_of(document: str, version: str, catalogue: Catalogue) -> Configuratio
     old = [one for one in facts if one.document == document]
     old = [one for one in old if number(one.kubernetes_from) <= number(version)]
     return max(old, key=lambda one: number(one.kubernetes_from), default=None)
-
-
-def merged(base: Mapping[str, object], patch: Mapping[str, object]) -> dict[str, object]:
-    """Return a document with another one over it, as kubelet does it (RFC 7396)."""
-    found = dict(base)
-    for key, value in patch.items():
-        before = found.get(key)
-        if value is None:
-            found.pop(key, None)
-        elif isinstance(value, dict):
-            found[key] = merged(before if isinstance(before, dict) else {}, value)
-        else:
-            found[key] = value
-    return found
 
 
 @dataclass(frozen=True)
