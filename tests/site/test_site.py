@@ -94,10 +94,18 @@ WantedBy=multi-user.target
 
 
 def addresses(site: SiteCommands, name: str) -> set[str]:
-    """Return where kubelet says that its node is, and where flannel's tunnel to it ends."""
+    """Return where kubelet says that its node is, and where flannel's tunnel to it ends.
+
+    A node is ready before flannel's pod there has written its own.
+    """
+    flannel = "flannel.alpha.coreos.com/public-ip"
+    wait_for(
+        f"flannel says where its tunnel to {name} ends",
+        lambda: flannel in node(site, name)["metadata"].get("annotations", {}),
+    )
     found = node(site, name)
     told = {one["address"] for one in found["status"]["addresses"] if one["type"] == "InternalIP"}
-    return told | {found["metadata"]["annotations"]["flannel.alpha.coreos.com/public-ip"]}
+    return told | {found["metadata"]["annotations"][flannel]}
 
 
 def billed(site: SiteCommands) -> dict[str, Any]:

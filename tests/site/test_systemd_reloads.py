@@ -25,6 +25,28 @@ if TYPE_CHECKING:
 NODES = ("gpu-b", "gpu-c")
 RELOADS = ("daemon-reload", "daemon-reexec")
 UNIT = "/etc/systemd/system/bedplate-cdi-refresh.service"
+#: A package with a unit, whose script after installation is what Debian's own packages have.
+TRANSACTION = """
+set -e
+made=$(mktemp -d)
+mkdir -p "$made/DEBIAN" "$made/lib/systemd/system"
+cat > "$made/DEBIAN/control" <<'END'
+Package: with-a-unit
+Version: 1
+Architecture: all
+Maintainer: Nobody <nobody@example.com>
+Description: one unit
+END
+printf '[Service]\\nType=oneshot\\nExecStart=/bin/true\\n' \
+  > "$made/lib/systemd/system/with-a-unit.service"
+printf '#!/bin/sh\\nset -e\\nsystemctl --system daemon-reload\\n' > "$made/DEBIAN/postinst"
+chmod 755 "$made" "$made/DEBIAN/postinst"
+dpkg-deb --build "$made" "$made.deb"
+apt-get install --yes "$made.deb"
+systemctl show --property FragmentPath with-a-unit
+apt-get purge --yes with-a-unit
+rm -r "$made" "$made.deb"
+"""
 
 
 def gpus(site: SiteCommands, pod: str) -> str:
@@ -52,6 +74,8 @@ def test_a_running_pod_keeps_its_gpu(site: SiteCommands, tmp_path: Path) -> None
         for reload in RELOADS:
             on_host(site, name, f"systemctl {reload}")
             assert gpus(site, "kept") == seen, reload
+        assert "/with-a-unit.service" in on_host(site, name, TRANSACTION)
+        assert gpus(site, "kept") == seen, "a transaction of apt"
 
 
 @pytest.mark.prove
