@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -56,6 +57,7 @@ from tests.substrate.internet.egress import denied
 from tests.substrate.internet.faults import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.substrate.commands import SiteCommands
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
 PLUGIN_CONFIG = "/etc/bedplate/device-plugin-config.yaml"
 #: Nobody is there, wherever it is tried from (RFC 5737).
 ELSEWHERE = "198.51.100.7"
+LABEL = {"example.com/room": "b12"}
+TAINT = {"key": "example.com/lesson", "value": "now", "effect": "NoSchedule"}
 
 
 def records(site: SiteCommands) -> Records:
@@ -91,6 +95,34 @@ WantedBy=multi-user.target
     pools["pool_class"]["hosts"][name]["bedplate_node_ip"] = own
     inventory.write_text(yaml.safe_dump(wishes, sort_keys=False))
     return own
+
+
+@contextmanager
+def marked(site: SiteCommands) -> Iterator[set[str]]:
+    """Have the site say that a pool's nodes are labelled and tainted; yield their names."""
+    wishes = site.site / "group_vars" / "pool_class.yml"
+    before = wishes.read_text()
+    wishes.write_text(
+        before + yaml.safe_dump({"bedplate_labels": LABEL, "bedplate_taints": [TAINT]})
+    )
+    try:
+        yield {
+            name for name, host in load_lock(site.site).hosts.items() if host.pool == "pool_class"
+        }
+    finally:
+        wishes.write_text(before)
+
+
+def marks(site: SiteCommands) -> dict[str, list[bool]]:
+    """Return whether each node has the label and the taint of `marked`."""
+    nodes = {name: node(site, name) for name in ("cp1", *GPUS)}
+    return {
+        name: [
+            one["metadata"]["labels"].items() >= LABEL.items(),
+            TAINT in one["spec"].get("taints", []),
+        ]
+        for name, one in nodes.items()
+    }
 
 
 def addresses(site: SiteCommands, name: str) -> set[str]:
@@ -543,11 +575,16 @@ def test_destroy_leaves_hosts_clean_enough_for_a_new_cluster(site: SiteCommands)
             site, name, "ls -A /etc/kubernetes/manifests | wc -l; crictl ps -q | wc -l"
         ).split() == ["0", "0"]
     own = second_address(site, "gpu-c")
-    site.plan()
-    site.playbook("site.yml", "--limit", "gpu-c")
-    site.up("cluster")
-    assert allocatable(site) == GPUS
+    with marked(site) as pool:
+        site.plan()
+        site.playbook("site.yml", "--limit", "gpu-c")
+        site.up("cluster")
+        assert allocatable(site) == GPUS
+        assert marks(site) == {name: [name in pool] * 2 for name in ("cp1", *GPUS)}
     hosts = load_lock(site.site).hosts
     assert {name: addresses(site, name) for name in hosts} == {
         name: {own if name == "gpu-c" else host.address} for name, host in hosts.items()
     }
+    site.plan()
+    site.up("cluster")
+    assert not any(map(any, marks(site).values()))
