@@ -17,6 +17,13 @@ HOMES = {
     "datasets": {"mnist": {"path": "/srv/mnist"}},
 }
 
+LTI = {
+    "client_ids": ["bedplate"],
+    "issuer": "https://lms.example.org",
+    "authorize_url": "https://lms.example.org/authorize",
+    "keys_url": "https://lms.example.org/keys",
+}
+
 
 def course(name: str = "intro", **more: Any) -> dict[str, Any]:
     """A course of 36 with one of ten shares for each."""
@@ -65,6 +72,24 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
     assert team.namespaces == ["intro"]
     assert team.members == ["ada"]
     assert team.gpus["pool_a"]["nvidia.com/gpu"].model_dump() == {"guaranteed": 36, "borrow": 0}
+
+
+@pytest.mark.parametrize(
+    ("hub", "sent"),
+    [
+        (None, "passwords and cookies"),
+        ({"url": "http://hub.example.org"}, "passwords and cookies"),
+        ({"sign_in": "lti", "lti": LTI}, "cookies"),
+        ({"certificate": ".tls/hub.pem"}, None),
+        ({"url": "https://hub.example.org"}, None),
+    ],
+)
+def test_a_hub_by_plain_http_is_warned_of(hub: dict[str, Any] | None, sent: str | None) -> None:
+    found = planned(answer(course(), **({"bedplate_hub": hub} if hub else {})))
+    told = [str(one) for one in found.notices if "plain HTTP" in one.text]
+    fix = "write bedplate_hub.certificate, or an https bedplate_hub.url where your own proxy "
+    text = f"the hub answers by plain HTTP: {sent} travel unencrypted; {fix}ends TLS"
+    assert told == ([text] if sent else [])
 
 
 @pytest.mark.parametrize(("model", "reserve"), [("a100-pcie-80gb", 400), ("h100-pcie-80gb", 704)])

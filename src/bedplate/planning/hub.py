@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bedplate import reading
 from bedplate.errors import Problem, RefusedError
+from bedplate.resolver.course_notices import CERTIFICATE
 from bedplate.resolver.courses import first
 from bedplate.resolver.outcome import Notice
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from bedplate.planning.plan import Planned
     from bedplate.site import Site
 
-KEY = ("bedplate_hub", "certificate")
 FORM = "a PEM file with the certificate first, then its chain"
 
 
@@ -66,13 +66,13 @@ def _problems(planned: Planned, text: str, today: date) -> Iterator[Problem]:
 
 
 def _problem(site: Site, got: str, allowed: str, fix: str) -> Problem:
-    place = first(site).places.of(KEY)
+    place = first(site).places.of(CERTIFICATE)
     return Problem(
         "the hub's certificate does not serve",
         place.file,
         place.line,
         place.column,
-        ".".join(KEY),
+        ".".join(CERTIFICATE),
         got,
         allowed,
         fix,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bedplate.lock.model import Cluster
     from bedplate.resolver.course_room import Room
 
+#: The setting by which the hub's own proxy answers by TLS.
+CERTIFICATE = ("bedplate_hub", "certificate")
 #: As of any other fact of the pool.
 WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
 
@@ -37,6 +39,20 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _lent(lock, cluster, pool)
         yield from _images(lock, cluster, pool, catalogue)
     yield from _unknown(cluster)
+    yield from _unencrypted(cluster)
+
+
+def _unencrypted(cluster: Cluster) -> Iterator[Notice]:
+    """Report a hub that users reach by plain HTTP: nothing ends TLS before or in its proxy."""
+    hub = cluster.hub
+    if hub is None or hub.certificate or (hub.url or "").startswith("https:"):
+        return
+    sent = "passwords and cookies" if hub.sign_in == "native" else "cookies"
+    yield Notice(
+        f"the hub answers by plain HTTP: {sent} travel unencrypted",
+        hint=f"write {'.'.join(CERTIFICATE)}, or an https bedplate_hub.url where your own proxy "
+        "ends TLS",
+    )
 
 
 def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[Notice]:
