@@ -114,17 +114,22 @@ def cluster(site: SiteCommands) -> None:
 def exchange(site: SiteCommands, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
     """Another branch for the pool of gpu-b and gpu-c, planned while a workload runs there."""
     wishes = site.site / "group_vars" / "pool_class.yml"
-    before = wishes.read_text()
+    teams = site.site / "group_vars" / "all" / "teams.yml"
+    before = {path: path.read_text() for path in (wishes, teams)}
     mobile = str(workload(site, tmp_path_factory.mktemp("workload")))
     try:
-        wishes.write_text(before + 'bedplate_driver: {branch: "470", source: distro}\n')
+        wishes.write_text(before[wishes] + 'bedplate_driver: {branch: "470", source: distro}\n')
+        # No framework's CUDA of the courses runs on that branch.
+        kept = yaml.safe_load(before[teams]) | {"bedplate_courses": []}
+        teams.write_text(yaml.safe_dump(kept, sort_keys=False))
         site.plan()
         site.kubectl("create", "-f", mobile)
         wait_for("the workload runs", lambda: phases(site) == ["Running"])
         yield Exchange(["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})])
     finally:
         site.kubectl("delete", "-f", mobile)
-        wishes.write_text(before)
+        for path, text in before.items():
+            path.write_text(text)
 
 
 def disturbance(site: SiteCommands) -> dict[str, object]:
