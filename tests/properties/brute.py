@@ -52,7 +52,10 @@ def _newest(version: str) -> tuple[int, ...]:
 
 
 def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
-    """Yield every shared decision ranked: by mirror, Kubernetes, runtime, the rest by name."""
+    """Yield every shared decision ranked: by mirror, Kubernetes, runtime, the rest by name.
+
+    Add-ons that tests of the project have run come before newer ones.
+    """
     wishes = next(iter(hosts.values()))["wishes"]
     runtime = wishes["bedplate_container_runtime"]["name"]
     mirrored = wishes["bedplate_sources"]["mode"] == "mirror"
@@ -71,7 +74,9 @@ def _clusters(facts: Facts, hosts: Mapping[str, Row]) -> Iterator[Ranked]:
             not mirrored or engine["source"] != "vendor-repo",
             _newest(release["version"]),
             _newest(engine["version"]),
-            [_newest(row["version"]) for _, row in sorted(by_name.items())],
+            [_newest(by_name[name]["version"]) for name in sorted(by_name) if name[0] != "~"],
+            -sum(by_name[f"~{name}"]["sure"] != "tested" for name in addons),
+            [_newest(by_name[f"~{name}"]["version"]) for name in addons],
         )
         cluster: dict[str, Any] = {
             name: {"version": by_name[name]["version"]} for name in SHARED_COMPONENTS

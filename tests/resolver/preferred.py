@@ -98,6 +98,11 @@ PREFERRED = {
         one(driver={"branch": "595"}),
         {f"{DRIVER}.source": "vendor-repo"},
     ),
+    # The newest Volcano was not run by this project, an older one was.
+    "run-before-newer": (
+        one(shared={"schedulers": ["volcano"]}),
+        {"cluster.addons": [{"name": "volcano", "kind": "scheduler", "version": "1.13.0"}]},
+    ),
     "newest-cuda": (one(cuda=["12.9"]), {"pools.pool_a.cuda_toolkit": ["12.9.1"]}),
     "newest-build": (one(frameworks=["pytorch"]), {f"{FRAMEWORKS}.0.variant": "cu130"}),
     "newest-cuda-of-a-build": (

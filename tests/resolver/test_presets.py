@@ -10,6 +10,7 @@ import pytest
 from bedplate.catalogue import load_catalogue
 from bedplate.presets import load_presets
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
+from tests.substrate.tools.build import tools
 
 PRESETS = sorted(load_presets())
 #: Add-ons that place pods with GPUs: one cluster has one of them.
@@ -40,6 +41,24 @@ def test_a_preset_alone_is_planned_and_brings_what_it_needs(name: str) -> None:
     assert lock.cluster is not None
     assert lock.cluster.preset == load_presets()[name]
     assert [addon.name for addon in lock.cluster.addons] == sorted(load_presets()[name].schedulers)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_add_ons_of_a_preset_are_the_versions_that_tests_run(name: str) -> None:
+    """The charts and programs of the tests' own clusters are of these versions."""
+    found = planned(answer(choice(name)))
+    assert found.lock.cluster is not None
+    run = tools()
+    addons = found.lock.cluster.addons
+    assert [one.version for one in addons] == [run[one.name].version for one in addons]
+    assert not [one for one in found.notices if "addon" in one.short]
+
+
+def test_an_add_on_in_another_version_than_tests_ran_is_named() -> None:
+    """Volcano 1.15 is planned where it is requested: the plan says which version nobody ran."""
+    found = planned(answer({"bedplate_schedulers": ["kueue", "volcano-1.15"]}, slurm=False))
+    told = [one.items for one in found.notices if "addon" in one.short]
+    assert told == [("addon volcano 1.15.1",)]
 
 
 @pytest.mark.parametrize(

@@ -368,6 +368,8 @@ class Candidates:
             if component == "runtime":
                 theirs = self.facts[str(value)].value.source == "vendor-repo"
                 yield prefer.MIRRORED, int(self.mirrored and theirs)
+            elif component.startswith("addon("):
+                yield prefer.ADDON_RUN, int(self.facts[str(value)].sure != "tested")
             yield self._shared_level(component), self._ranks[str(value)]
 
     def _shared_level(self, component: Name) -> int:

@@ -315,6 +315,19 @@ def not_run(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[st
     )
 
 
+def other_versions(part: locked.Cluster, catalogue: Catalogue) -> list[str]:
+    """Return the add-ons that tests have installed in another version than the lock's."""
+    fact = catalogue.installable.get("addon")
+    known = fact.value.values if fact is not None else ()
+    run = {
+        (fact.value.addon, fact.value.version)
+        for fact in catalogue.addons.values()
+        if fact.sure == "tested"
+    }
+    chosen = {(addon.name, addon.version) for addon in part.addons if addon.name in known}
+    return [f"addon {name} {version}" for name, version in sorted(chosen - run)]
+
+
 def reasons(subject: str, values: Mapping[str, str], candidates: Candidates) -> Iterator[Reason]:
     """Yield why each component has its version."""
     for component, value in sorted(values.items()):
@@ -344,4 +357,9 @@ def _because(subject: str, component: str, fact: Fact[Any], candidates: Candidat
             f"R{driver.branch} is {branch.type}, supported {until}; newest of policy {policy} "
             f"compatible with every setting, {driver.flavour} from {driver.source}. {fact.reason}"
         )
-    return f"newest version compatible with every setting. {fact.reason}"
+    newest = "newest version compatible with every setting"
+    if component.startswith("addon(") and fact.sure == "tested":
+        newest = (
+            "newest version that tests of this project have run, and compatible with every setting"
+        )
+    return f"{newest}. {fact.reason}"

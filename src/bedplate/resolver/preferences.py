@@ -28,12 +28,13 @@ SOURCES = ("distro", "vendor-repo", "precompiled", "runfile")
 # Levels, higher ones first. What all share is decided first, whatever the pools would rather have.
 # From `SHARED`, `ADDON`, `CUDA` and `BUILD` down there is room for one level per component, so that
 # two that cannot both be the newest have an order too.
-LOCKED_SHARED, MIRRORED, KUBERNETES, RUNTIME, SHARED, ADDON = (
+LOCKED_SHARED, MIRRORED, KUBERNETES, RUNTIME, SHARED, ADDON_RUN, ADDON = (
     19000,
     18500,
     18000,
     17000,
     16000,
+    15500,
     15000,
 )
 BROUGHT, CONFIRMED, SUPPORTED, POLICY, LOCKED, DRIVER, FLAVOUR, SOURCE, DRIVER_NAME = (
@@ -146,6 +147,8 @@ MEANINGS = {
     MIRRORED: "the mirror does not have its vendor's repository",
     KUBERNETES: "a newer release goes as well",
     RUNTIME: "a newer runtime goes as well",
+    SHARED - 100: "a newer version goes as well",
+    ADDON_RUN: "no test of this project has run it",
     ADDON - 1000: "a newer version goes as well",
     BROUGHT: "NVIDIA's installer is taken only where it is named",
     CONFIRMED: "no index has confirmed its packages, and the settings do not name it",

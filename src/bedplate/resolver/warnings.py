@@ -80,7 +80,8 @@ def of(
         yield from _kubernetes(lock.cluster, candidates.catalogue, today)
         yield from _weak("cluster", shared.values(), candidates)
         decision = locking.cluster_parts(lock.cluster, lock.sources.mode, sorted(systems))
-        yield from _untried("cluster", decision, candidates.catalogue)
+        versions = locking.other_versions(lock.cluster, candidates.catalogue)
+        yield from _untried("cluster", decision, candidates.catalogue, versions)
         if not any(CONTROL_PLANE in host.groups for host in site.hosts.values()):
             yield Notice(
                 "no host in control_plane: hosts are prepared for a cluster made elsewhere"
@@ -120,9 +121,9 @@ def _unproved_addresses(lock: Lock, catalogue: Catalogue) -> Iterator[str]:
 
 
 def _untried(
-    name: str, decided: Iterable[tuple[str, str]], catalogue: Catalogue
+    name: str, decided: Iterable[tuple[str, str]], catalogue: Catalogue, more: Iterable[str] = ()
 ) -> Iterator[Notice]:
-    if unseen := locking.not_run(decided, catalogue):
+    if unseen := [*locking.not_run(decided, catalogue), *more]:
         text = "installed by no test of this project on real parts"
         yield Notice(text, name, Kind.UNTRIED, tuple(unseen), ONE_HOST_FIRST)
 
