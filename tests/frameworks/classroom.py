@@ -224,6 +224,14 @@ class Class:
         assert "No such file" in self.do("cell", self.ann, f"!ls {account}")
         self.do("cell", self.ann, COUNT)
         said = self.do("cell", self.ann, SHARE)
+        assert f"one share more than {COURSE} gives — got your notebook already" in said, said
+        with self.cluster.altered(shares=2):
+            wait_for(
+                "the service for shares answers",
+                lambda: "No shares." in self.do("cell", self.ann, "%share list"),
+                PATIENCE,
+            )
+            said = self.do("cell", self.ann, SHARE)
         assert "ended, its command has ended" in said, said
         assert said.count("GPU 0: Tesla T4") == 1, said
         assert said.count("/dev/nvidia") == 1, said

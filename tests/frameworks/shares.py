@@ -51,9 +51,10 @@ def serving(plane: ControlPlane) -> Iterator[str]:
     own = Api(Access(plane.server, plane.authority.path, None, certificate, key), 60.0)
     hub = ThreadingHTTPServer(("127.0.0.1", 0), HubDouble)
     profile = Profile("jax", "JAX", "", IMAGE)
+    has = {"nvidia.com/gpu.shared": "1"}
     courses = {
-        "intro": Course("intro", "UTC", [profile], {}, members=["ada", "group:class"]),
-        "other": Course("other", "UTC", [profile], {}, members=["zoe"]),
+        "intro": Course("intro", "UTC", [profile], has, members=["ada", "group:class"]),
+        "other": Course("other", "UTC", [profile], has, members=["zoe"]),
     }
     known = Settings(courses, "native", {}, [], {})
     served = share_service.server(
@@ -63,7 +64,7 @@ def serving(plane: ControlPlane) -> Iterator[str]:
             lambda token: share_service.user_of(
                 f"http://127.0.0.1:{hub.server_port}/hub/api", token
             ),
-            share_service.image_of(known),
+            share_service.course_of(known),
         ),
         ("127.0.0.1", 0),
         "/services/shares/",

@@ -290,10 +290,16 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
         return [one["metadata"]["annotations"].get("bedplate.io/notice", "") for one in listed]
 
     eventually(lambda: all("intro ends at" in one for one in notices()))
+    made = hub.api("POST", "users/eve/tokens", {"scopes": ["access:services!service=shares"]})
+    address = f"{hub.settings['service']['shares_url']}/services/shares/intro"
+    headers = {"Authorization": f"token {made['token']}"}
+    requests.post(address, json={"share": "1"}, headers=headers, timeout=60).raise_for_status()
+    assert len(hub.plane.api.get("jobs", "batch/v1", "intro")) == 1
     hub.settings["courses"]["intro"]["hours"] = lesson(-60 * minute, -5 * minute)
     hub.stop(signal.SIGTERM)
     hub.start()
     eventually(lambda: pods(hub) == {} and states(hub) == {})
+    eventually(lambda: hub.plane.api.get("jobs", "batch/v1", "intro") == [])
     eventually(
         lambda: hub.plane.api.get("clusterqueues", API, None, "intro")["spec"]["stopPolicy"],
         until=lambda policy: policy == "HoldAndDrain",
@@ -437,10 +443,23 @@ def test_a_notebook_asks_for_a_share_of_its_own(
         return str(capsys.readouterr().out)
 
     eventually(lambda: "No shares." in does("list"))
-    told = does("request 1 1h")
+    refused = does("request 8 7d")
+    assert "larger than a share of lab — got 8 / allowed 1, which the course gives" in refused
+    assert "type %share request 1\n" in refused
+    refused = does("request 1 7d")
+    assert re.search(r"got 7d / allowed up to \d+m: the lesson ends at \d\d:\d\d — write", refused)
+    told = does("request 1 10m")
     assert "running, until" in told
     name = told.partition(":")[0]
     assert name in does("list")
+    # It is the one that the plan counted: there is no second, and no notebook next to it.
+    assert f"one share more than lab gives — got {name} already" in does("request 1")
+    hub.refuses("bea", "lab-jax", f"You have {name} of lab already, and each student may have 1")
+    assert pods(hub, "lab").keys() == {
+        one["metadata"]["name"]
+        for one in hub.plane.api.get("pods", "v1", "lab")
+        if "batch.kubernetes.io/job-name" in one["metadata"]["labels"]
+    }
     assert "intro is no course of bea" in does("list", "intro")
     refused = does("list", scope="read:users!user")
     assert "the token is not of a user with the scope access:services!service=shares" in refused
@@ -462,7 +481,7 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     with KubeletLogs(hub.plane, "pool-class-0"), monkeypatch.context() as patched:
         patched.setattr(magic, "ask", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            does("1 1h", cell="!nvidia-smi -L")
+            does("1 10m", cell="!nvidia-smi -L")
     told = capsys.readouterr().out
     name = told.partition(":")[0]
     assert re.search(rf"log of /containerLogs/lab/{name}-\w+/share\n{name}: running, until", told)
@@ -474,6 +493,10 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     monkeypatch.setenv(magic.TOKEN, environment["JUPYTERHUB_API_TOKEN"])
     magic.share("list")
     assert capsys.readouterr().out == "No shares.\n"
+    magic.share("request 1 10m")
+    refused = capsys.readouterr().out
+    assert "one share more than lab gives — got your notebook already / allowed 1 for" in refused
+    assert hub.plane.api.get("jobs", "batch/v1", "lab") == []
     eventually(lambda: states(hub).get("bea") == "ready")
     hub.api("DELETE", "users/bea/server")
     eventually(lambda: "bea" not in hub.servers())

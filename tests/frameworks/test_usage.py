@@ -409,7 +409,7 @@ def test_a_notebook_has_a_share_by_the_magic(
     assert re.search(r"(share-\w+): 1 nvidia.com/gpu.shared, 0.25 of a GPU, 8Gi, for 1h", told)
     assert "running, until 20" in told
     name = told.partition(":")[0]
-    assert "one share more than allowed — got 1 already / allowed 1 at a time" in does(
+    assert f"one share more than intro gives — got {name} already / allowed 1 for each" in does(
         "alice-token", "request 0.1 1h"
     )
     assert does("bob-token", "list") == "No shares.\n"

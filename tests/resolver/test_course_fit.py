@@ -73,6 +73,26 @@ def test_a_class_of_fifty_on_four_gpus() -> None:
     planned(answer(board("t4-16gb", 5), slicing(0.08), course(50, 0.08)))
 
 
+def test_the_proof_has_room_for_each_share_that_a_person_may_have() -> None:
+    """Forty shares are those of twenty students with a notebook and a share on request each."""
+    two = {"per_user": {"shares": 2}}
+    found = planned(answer(T4, slicing(0.1), course(20, 0.1, **two)))
+    line = f"intro: 20 {TIMES} 2 {TIMES} 1187Mi, always; full"
+    assert course_fit.lines(found.lock, load_catalogue()) == [("pool_a", line)]
+    (one_more,) = course_fit.lines(
+        planned(answer(T4, slicing(0.1), course(19, 0.1, **two))).lock, load_catalogue()
+    )
+    assert one_more[1].endswith("; 1 left"), "a student, not a share"
+    text = said(answer(T4, slicing(0.1), course(21, 0.1, **two)))
+    assert f"got intro 21 {TIMES} 2 {TIMES} 0.1 at once" in text
+    assert "allowed 20 students of intro on 4 t4-16gb" in text
+    assert "write students: 20; or write per_user: {shares: 1}; or " in text
+    # By claims too, where the queue counts as many.
+    claims = course(10, {"memory": "2Gi"}, **two)
+    planned(answer(T4, {"mode": "dra"}, claims))
+    assert "write students: " in said(answer(T4, {"mode": "dra"}, claims | {"students": 15}))
+
+
 @pytest.mark.parametrize(("students", "share"), [(20, 0.05), (50, 0.02)])
 def test_the_seeds_classes_on_one_v100(students: int, share: float) -> None:
     """By time-slicing or by claims; the device plugin's MPS has 16 shares there."""

@@ -59,6 +59,7 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
         "students": 36,
         "share": {"resource": "nvidia.com/gpu", "count": 1, "user_mib": 1187, "user_part": 0.072},
         "notebook": {},
+        "per_user": {"shares": 1},
         "pool": "pool_a",
         "frameworks": [],
         "hours": ["Mon 10:00-12:00"],
@@ -90,6 +91,15 @@ def test_a_hub_by_plain_http_is_warned_of(hub: dict[str, Any] | None, sent: str 
     fix = "write bedplate_hub.certificate, or an https bedplate_hub.url where your own proxy "
     text = f"the hub answers by plain HTTP: {sent} travel unencrypted; {fix}ends TLS"
     assert told == ([text] if sent else [])
+
+
+def test_what_a_person_may_have_is_in_the_quota() -> None:
+    """A notebook and a share on request for each of forty: the pool's eighty shares."""
+    asked = course(students=40, per_user={"shares": 2, "time": "2h"})
+    found = cluster(asked)
+    assert found.courses["intro"].per_user.model_dump() == {"shares": 2, "time_s": 7200}
+    quota = found.teams["intro"].gpus["pool_a"]["nvidia.com/gpu"]
+    assert quota.model_dump() == {"guaranteed": 80, "borrow": 0}
 
 
 @pytest.mark.parametrize(("model", "reserve"), [("a100-pcie-80gb", 400), ("h100-pcie-80gb", 704)])

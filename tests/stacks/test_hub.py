@@ -102,6 +102,9 @@ def test_settings_have_the_numbers_that_students_read() -> None:
     found = hub_settings.settings(lock(), lambda name: f"registry/{name}")
     course = found["courses"]["intro"]
     assert course["limits"] == {"nvidia.com/gpu": "1"}
+    assert (course["shares"], course["longest"]) == (1, 0)
+    of = hub_settings.settings(lock(per_user={"shares": 2, "time_s": 600}), str)["courses"]["intro"]
+    assert (of["shares"], of["longest"]) == (2, 600)
     (profile,) = course["profiles"]
     assert profile["image"] == "registry/notebook-jax"
     assert profile["about"] == "Jax on 1 of 10 shares of a t4-16gb, 1200 MiB for your program."

@@ -20,7 +20,7 @@ BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 def test_the_example_is_planned_with_the_line_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    example, line, _ = BLOCKS
+    example, line, *_ = BLOCKS
     broken(tmp_path, {"write": {"group_vars/all/teams.yml": example}})
     monkeypatch.chdir(tmp_path)
     assert cli.main(["plan", "site", "--allow-planned"]) == 0

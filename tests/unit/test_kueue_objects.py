@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from bedplate.lock.claims import RESOURCE
+from bedplate.lock.courses import PerUser
 from bedplate.lock.model import Lock
 from bedplate.schedulers.kueue import groups, policies, queues, tenancy
 from bedplate.schedulers.kueue.configuration import configuration, values
@@ -78,6 +79,13 @@ def test_a_class_by_claims_is_a_quota_of_claims() -> None:
     assert only["name"] == "pool-claims.claims.seminar"
     quotas = {one["name"]: one["nominalQuota"] for one in only["resources"]}
     assert quotas == {RESOURCE: "2", GPU: "0"}
+    assert of.cluster is not None
+    two = of.cluster.courses["seminar"].model_copy(update={"per_user": PerUser(shares=2)})
+    more = of.model_copy(
+        update={"cluster": of.cluster.model_copy(update={"courses": {"seminar": two}})}
+    )
+    (group,) = by_name(queues.objects(more), "ClusterQueue")["seminar"]["spec"]["resourceGroups"]
+    assert {one["nominalQuota"] for one in group["flavors"][0]["resources"]} == {"4", "0"}
     assert all(one["borrowingLimit"] == "0" for one in only["resources"])
     flavor = by_name(objects, "ResourceFlavor")["pool-claims.claims.seminar"]
     assert flavor["spec"] == {"nodeLabels": {"bedplate.io/pool": "pool_claims"}}, "no topology"

@@ -72,6 +72,8 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "hours": course.hours,
         "idle_timeout": course.idle_timeout_s,
         "students": course.students,
+        "shares": course.per_user.shares,
+        "longest": course.per_user.time_s or 0,
         "material": material(course),
         "members": course.members,
         "teachers": course.teachers,

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
-from bedplate.hub import prepare
+from bedplate.hub import person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.places import KUEUE
 
@@ -30,7 +30,6 @@ NOTICE: Final = "bedplate.io/notice"
 USER: Final = "hub.jupyter.org/username"
 SERVER: Final = "hub.jupyter.org/servername"
 CHOSEN: Final = "bedplate.io/profile"
-SERVERS: Final = "component=singleuser-server"
 #: Kueue stops what runs and admits nothing, until the next class.
 HELD: Final = "HoldAndDrain"
 OPEN: Final = "None"
@@ -87,6 +86,7 @@ class Classes:
             for part in (
                 self._hours(course, now),
                 self._pods(course, now, servers),
+                self._shares(course, now),
                 self._prepare(course, now),
             ):
                 try:
@@ -104,6 +104,19 @@ class Classes:
         if found != wanted and {found, wanted} <= {OPEN, HELD}:  # another hold is an operator's
             log.info("course %s: stop policy %s becomes %s", course.name, found, wanted)
             await self._api.patch(path, {"spec": {"stopPolicy": wanted}})
+
+    async def _shares(self, course: Course, now: datetime) -> None:
+        """End shares on request with the lesson: Kueue would start them again in the next one."""
+        if course.open(now):
+            return
+        path = shares.jobs(course.name)
+        listed = (await self._api.get(f"{path}?labelSelector={shares.LABEL}"))["items"]
+        for job in listed:
+            if "deletionTimestamp" not in job["metadata"] and not shares.ended(job):
+                name = job["metadata"]["name"]
+                log.info("course %s has ended: so does the share %s", course.name, name)
+                # Without a policy the pods of a Job outlive it.
+                await self._api.delete(f"{path}/{name}?propagationPolicy=Background")
 
     async def _prepare(self, course: Course, now: datetime) -> None:
         """Prepare the students' environments before a lesson; clear up once it has begun."""
@@ -127,7 +140,7 @@ class Classes:
         servers: Mapping[tuple[str, str], Mapping[str, Any]],
     ) -> None:
         path = f"/api/v1/namespaces/{course.name}/pods"
-        listed = (await self._api.get(f"{path}?labelSelector={quote(SERVERS)}"))["items"]
+        listed = (await self._api.get(f"{path}?labelSelector={quote(person.SERVERS)}"))["items"]
         for pod in listed:
             meta = pod["metadata"]
             if "deletionTimestamp" in meta:

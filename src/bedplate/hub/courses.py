@@ -40,6 +40,8 @@ class Course:
     template, the pod claims by that, and `limits` are what its queue counts. `volumes` and `mounts`
     are as Kubernetes has them, with `{username}` for who it is. `material` is the command that
     fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node; 0 is not known.
+    `shares` is how many a person may have at once, notebooks and shares on request together, and
+    `longest` the seconds of the longest share on request; 0 is no such limit.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Course:
     material: list[str] = field(default_factory=list)
     memory_mib: int = 0
     cpu_milli: int = 0
+    shares: int = 1
+    longest: int = 0
 
     def admits(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user may use the course: by name, by a group, or by having enrolled."""

@@ -62,11 +62,11 @@ def share(line: str, cell: str | None = None) -> None:
     words = shlex.split(line)
     try:
         if cell is not None and len(words) in (1, 2):
-            _run(words[0], words[1] if len(words) == 2 else "1h", cell)
+            _run(words[0], words[1] if len(words) == 2 else "", cell)
         elif cell is not None:
             print(CELL_USAGE)
         elif words[:1] == ["request"] and len(words) in (2, 3):
-            _request(words[1], words[2] if len(words) == 3 else "1h")
+            _request(words[1], words[2] if len(words) == 3 else "")
         elif words == ["list"]:
             found = ask("GET")["shares"]
             print("\n".join(one["line"] for one in found) or "No shares.")
@@ -82,7 +82,7 @@ def share(line: str, cell: str | None = None) -> None:
 def _request(text: str, length: str) -> None:
     """Ask, and show the place until it runs; an interrupt of the cell ends the waiting alone."""
     made = ask("POST", "", {"share": text, "time": length})
-    print(f"{made['name']}: {made['gets']}, for {length}")
+    print(f"{made['name']}: {made['gets']}, for {made['time']}")
     for state, line in _states(made["name"]):
         if line:
             print(line)
@@ -93,7 +93,7 @@ def _request(text: str, length: str) -> None:
 def _run(text: str, length: str, code: str) -> None:
     """Run code in a share of its own and print what it prints; an interrupt ends both."""
     made = ask("POST", "", {"share": text, "time": length, "code": code})
-    print(f"{made['name']}: {made['gets']}, for {length}")
+    print(f"{made['name']}: {made['gets']}, for {made['time']}")
     printed = ""
     try:
         for state, line in _states(made["name"]):

@@ -1,10 +1,11 @@
 """The hub's service `shares`: request, list and release a share of a GPU over HTTP.
 
 Standard library only. Who asks is whom the hub says the token is of; the token needs the scope of
-the service. A student has shares in the courses that the hub lets them use, and sees their own.
+the service. A student has shares in the courses that the hub lets them use, of the course's size
+and time, as many as the plan has proved with the notebooks, and sees their own.
 
     GET    PREFIX/COURSE          the shares of who asks
-    POST   PREFIX/COURSE          {"share": "0.1", "time": "1h"}, and "code" to run a cell in it
+    POST   PREFIX/COURSE          {"share": "0.1"}, "time": "1h", and "code" to run a cell in it
     GET    PREFIX/COURSE/NAME     {"output": "what it has printed"}
     DELETE PREFIX/COURSE/NAME
 """
@@ -22,13 +23,15 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.hub import shares
-from bedplate.hub.courses import Settings, settings
+from bedplate.hub import person, shares
+from bedplate.hub.courses import Course, Settings, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
 NAME: Final = "shares"
 #: What a token needs, and what the hub's configuration gives to users and to their notebooks.
 SCOPES: Final = (f"access:services!service={NAME}", "access:services")
-#: Shares that somebody may have in a course at once: a class has one for each student.
-MOST: Final = 1
 LARGEST: Final = 64 * 1024
 PATIENCE: Final = 10.0
 PAUSE: Final = 1.0
@@ -93,13 +94,17 @@ class Service:
         call: one request to the API server.
         read: the text at a path of it.
         who: a user by token, or NotAllowedError.
-        image: what runs in the shares of a course for a user; None where it is not theirs.
+        course: a course of a user by name; None where it is not theirs.
+        now: what the clock says.
     """
 
     call: shares.Call
     read: shares.Read
     who: Callable[[str], User]
-    image: Callable[[str, User], str | None]
+    course: Callable[[str, User], Course | None]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    #: One request of a person is counted after the other.
+    turns: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     def answer(
         self, method: str, parts: list[str], header: str, body: Mapping[str, Any]
@@ -113,12 +118,13 @@ class Service:
         if len(parts) not in {"GET": (1, 2), "POST": (1,), "DELETE": (2,)}[method]:
             raise NotAllowedError(http.HTTPStatus.NOT_FOUND, "no such address")
         course = parts[0]
-        image = self.image(course, user)
-        if image is None:
+        theirs = self.course(course, user)
+        if theirs is None:
             message = f"{course} is no course of {user.name}"
             raise NotAllowedError(http.HTTPStatus.FORBIDDEN, message)
         if method == "POST":
-            return self._request(course, user, image, body)
+            with self.turns[user.name]:
+                return self._request(theirs, user, body)
         mine = shares.shares(self.call, course, user.name)
         if method == "DELETE":
             shares.release(self.call, course, _own(parts[1], mine))
@@ -128,24 +134,35 @@ class Service:
             return {"output": shares.output(self.call, self.read, course, name)}
         return {"shares": [{**asdict(one), "line": str(one)} for one in mine]}
 
-    def _request(
-        self, course: str, user: User, image: str, body: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        mine = [one for one in shares.shares(self.call, course, user.name) if one.state != "ended"]
-        if len(mine) >= MOST:
-            got, allowed = f"{len(mine)} already", f"{MOST} at a time"
-            fix = f"release {mine[0].name} first"
-            raise shares.ShareError("one share more than allowed", got, allowed, fix)
+    def _request(self, course: Course, user: User, body: Mapping[str, Any]) -> dict[str, Any]:
+        text, time = str(body.get("share", "")), str(body.get("time") or "")
+        offer, count = person.chosen(course, shares.offers(self.call, course.name), text)
+        length = person.length(course, time, self.now())
+        person.allows(course, self._held(course, user))
         asked = shares.Request(
-            text=str(body.get("share", "")),
-            length=shares.seconds(str(body.get("time", "1h"))),
-            image=image,
+            text=text,
+            length=length,
+            image=course.profiles[0].image,
             user=user.name,
             command=(*RUNS, str(body["code"])) if "code" in body else (),
         )
-        made = shares.request(self.call, course, asked)
-        log.info("%s asked for %s in %s: %s", user.name, asked.text, course, made.name)
-        return asdict(made)
+        job = shares.job(asked, course.name, offer, count)
+        made = shares.submit(self.call, course.name, job, offer, count)
+        try:
+            # A notebook that the hub has made in between is there by now.
+            person.allows(course, self._held(course, user, made.name))
+        except shares.ShareError:
+            shares.release(self.call, course.name, made.name)
+            raise
+        log.info("%s asked for %s in %s: %s", user.name, asked.text, course.name, made.name)
+        return {**asdict(made), "time": time or person.span(length)}
+
+    def _held(self, course: Course, user: User, but: str = "") -> list[str]:
+        """Name what a person has of a course: the API server's list, not one that is kept."""
+        pods = f"/api/v1/namespaces/{course.name}/pods?labelSelector={person.SERVERS}"
+        jobs = f"{shares.jobs(course.name)}?labelSelector={shares.LABEL}"
+        listed = [self.call("GET", path, None)["items"] for path in (pods, jobs)]
+        return person.held(listed[0], listed[1], user.name, but)
 
 
 def _own(name: str, mine: list[shares.Share]) -> str:
@@ -218,15 +235,14 @@ def server(service: Service, address: tuple[str, int], prefix: str) -> Threading
     return ThreadingHTTPServer(address, Handler)
 
 
-def image_of(known: Settings) -> Callable[[str, User], str | None]:
-    """Return the image of a course's shares for a user: that of its first profile."""
+def course_of(known: Settings) -> Callable[[str, User], Course | None]:
+    """Return what finds a course of a user by name; one without a profile runs nothing."""
 
-    def image(course: str, user: User) -> str | None:
-        theirs = {one.name: one for one in known.of(user.name, user.groups)}
-        found = theirs.get(course)
-        return found.profiles[0].image if found is not None and found.profiles else None
+    def course(name: str, user: User) -> Course | None:
+        theirs = {one.name: one for one in known.of(user.name, user.groups) if one.profiles}
+        return theirs.get(name)
 
-    return image
+    return course
 
 
 class ApiError(Exception):
@@ -303,7 +319,7 @@ def main() -> None:
     hub = os.environ["JUPYTERHUB_API_URL"]
     cluster = api()
     service = Service(
-        cluster, cluster.text, lambda token: user_of(hub, token), image_of(settings())
+        cluster, cluster.text, lambda token: user_of(hub, token), course_of(settings())
     )
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     # On a machine it listens where it is asked for; in a pod its name is the Service's.

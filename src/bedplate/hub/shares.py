@@ -326,7 +326,12 @@ def request(
 ) -> Made:
     """Ask for a share; `change` is made to its Job before. Raises ShareError."""
     offer, count = chosen(offers(call, namespace), wanted(asked.text))
-    made = call("POST", _jobs(namespace), change(job(asked, namespace, offer, count)))
+    return submit(call, namespace, change(job(asked, namespace, offer, count)), offer, count)
+
+
+def submit(call: Call, namespace: str, made: Object, offer: Offer, count: int) -> Made:
+    """Make the Job of a share of so many units of an offer."""
+    made = call("POST", jobs(namespace), made)
     gpus = offer.gpus * count
     memory = f", {_memory(offer.memory_mib)}" if offer.memory_mib and count == 1 else ""
     gets = f"{count} {offer.resource}, {gpus:g} of a GPU{memory}"
@@ -342,7 +347,7 @@ def release(call: Call, namespace: str, name: str) -> None:
         allowed = ", ".join(one.name for one in found) or "none"
         raise ShareError("no such share", name, allowed, "list them, and name one")
     body = {"propagationPolicy": "Background"}
-    call("DELETE", f"{_jobs(namespace)}/{name}", body)
+    call("DELETE", f"{jobs(namespace)}/{name}", body)
 
 
 def output(call: Call, read: Read, namespace: str, name: str) -> str:
@@ -387,9 +392,9 @@ class Share:
 
 def shares(call: Call, namespace: str, user: str | None = None) -> list[Share]:
     """Return the shares in a namespace, by age; those of one student of the hub, if named."""
-    jobs = call("GET", f"{_jobs(namespace)}?labelSelector={LABEL}", None)["items"]
-    jobs = [one for one in jobs if user is None or _annotation(one, STUDENT) == user]
-    if not jobs:
+    listed = call("GET", f"{jobs(namespace)}?labelSelector={LABEL}", None)["items"]
+    listed = [one for one in listed if user is None or _annotation(one, STUDENT) == user]
+    if not listed:
         return []
     work = call("GET", f"{KUEUE}/namespaces/{namespace}/workloads", None)["items"]
     by_owner = {
@@ -398,10 +403,10 @@ def shares(call: Call, namespace: str, user: str | None = None) -> list[Share]:
     places = _places(call, namespace, work)
     found = [
         _share(one, by_owner.get(one["metadata"]["uid"]), places)
-        for one in jobs
+        for one in listed
         if "deletionTimestamp" not in one["metadata"]
     ]
-    order = {one["metadata"]["name"]: one["metadata"]["creationTimestamp"] for one in jobs}
+    order = {one["metadata"]["name"]: one["metadata"]["creationTimestamp"] for one in listed}
     return sorted(found, key=lambda one: (order[one.name], one.name))
 
 
@@ -426,13 +431,18 @@ def _places(call: Call, namespace: str, work: list[Object]) -> dict[str, tuple[i
     }
 
 
-def _conditions(one: Object | None) -> dict[str, Object]:
+def _conditions(one: Mapping[str, Any] | None) -> dict[str, Object]:
     found = ((one or {}).get("status") or {}).get("conditions") or []
     return {of["type"]: of for of in found}
 
 
-def _true(one: Object | None, kind: str) -> bool:
+def _true(one: Mapping[str, Any] | None, kind: str) -> bool:
     return bool(_conditions(one).get(kind, {}).get("status") == "True")
+
+
+def ended(one: Mapping[str, Any]) -> bool:
+    """Tell whether the Job of a share has ended."""
+    return any(_true(one, kind) for kind in ("Complete", "Failed"))
 
 
 def _waits(one: Object) -> bool:
@@ -484,5 +494,6 @@ def _annotation(one: Mapping[str, Any], name: str) -> str:
     return str((one["metadata"].get("annotations") or {}).get(name, ""))
 
 
-def _jobs(namespace: str) -> str:
+def jobs(namespace: str) -> str:
+    """Return the path of a namespace's Jobs."""
     return f"/apis/batch/v1/namespaces/{namespace}/jobs"

@@ -19,7 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
-from bedplate.hub import memory, prepare
+from bedplate.hub import memory, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.kube import Kube
 from bedplate.hub.places import Places
@@ -143,14 +143,37 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             raise CannotStartError(
                 f"This is not offered to {self.user.name} now: {error}", 403
             ) from error
+        return self.known().courses[self.namespace]
+
+    async def _counted(self) -> None:
+        """Refuse a server with which its user has more of the course than the plan has proved.
+
+        Servers that begin are known here before they have a pod, and after a restart of the hub by
+        their pods alone.
+        """
         course = self.known().courses[self.namespace]
-        others = (one for one in self.user.spawners.values() if one is not self and one.active)
-        if any(one.namespace == course.name for one in others):
-            raise CannotStartError(
-                f"You have a server of {course.name} already: one share for each student. "
-                "Stop that one first."
-            )
-        return course
+        path = f"{shares.jobs(course.name)}?labelSelector={shares.LABEL}"
+        jobs = (await self._read(path))["items"]
+        has = person.held([], jobs, self.user.name)
+        begun = {
+            one.pod_name
+            for one in self.user.spawners.values()
+            if one is not self and one.active and one.namespace == course.name
+        }
+        pods = [
+            one
+            for one in self.pod_reflector.pods.values()
+            if one["metadata"]["namespace"] == course.name
+            and one["metadata"]["name"] not in {self.pod_name, *begun}
+        ]
+        servers = len(begun) + len(person.held(pods, [], self.user.name))
+        if servers + len(has) < course.shares:
+            return
+        told = [*([f"{servers} server{'s' * (servers > 1)}"] if servers else []), *has]
+        raise CannotStartError(
+            f"You have {' and '.join(told)} of {course.name} already, and each student may have "
+            f"{course.shares} at once: stop or release one first."
+        )
 
     # Starting.
 
@@ -201,13 +224,25 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
                 self._take_up(found)
                 return True
         try:
-            return bool(await super()._make_create_pod_request(pod, request_timeout))
+            return await self._create(pod, request_timeout)
         except ApiException as error:
             if error.status < AWAY:
                 raise CannotStartError(_refusal(error)) from error
             self._where = "The queue does not answer. This is tried again."
             self.log.warning("pod %s is not taken yet: %s", self.pod_name, error.reason)
             return False
+
+    async def _create(self, pod: Any, request_timeout: float) -> bool:
+        await self._counted()
+        if not await super()._make_create_pod_request(pod, request_timeout):
+            return False
+        try:
+            # A share that was asked for in between is there by now.
+            await self._counted()
+        except CannotStartError:
+            await self.stop(now=True)
+            raise
+        return True
 
     async def _found(self) -> dict[str, Any] | None:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.pod_name}"

@@ -41,12 +41,23 @@ class Notebook(Part):
     shm_mib: int | None = None
 
 
+class PerUser(Part):
+    """What a person may have of a course at once: `shares`, notebooks and those on request.
+
+    `time_s` is the longest time of a share on request, in seconds.
+    """
+
+    shares: int = 1
+    time_s: int | None = None
+
+
 class Course(Part):
     """A course. `hours` are weekly, in the site's local time; without any it is always on."""
 
     students: int
     share: Share
     notebook: Notebook = Notebook()
+    per_user: PerUser = PerUser()
     pool: str
     frameworks: list[str] = []
     hours: list[str] = []
@@ -56,6 +67,11 @@ class Course(Part):
     members: list[str] = []
     datasets: list[str] = []
     material: str | None = None
+
+    @property
+    def seats(self) -> int:
+        """Return how many shares all students may have at once."""
+        return self.students * self.per_user.shares
 
 
 class OAuth(Part):

@@ -77,7 +77,9 @@ def _shm(host: SiteHost, index: int, notebook: Notebook) -> Iterator[Problem]:
 def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
     """Return what is asked for at once, and how far it is known not to fit."""
     told = " + ".join(
-        f"{one.name} {one.course.students} {TIMES} {written(one.course)}" for one in active
+        f"{one.name} {one.course.students} {TIMES} {_each(one.course.per_user.shares)}"
+        f"{written(one.course)}"
+        for one in active
     )
     if teams := room.teams.get(_blamed(room, active).share.resource):
         told += f" + teams {teams}"
@@ -87,9 +89,14 @@ def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
     return told
 
 
+def _each(shares: int) -> str:
+    """Return how many shares a student may have, where it is not one."""
+    return f"{shares} {TIMES} " if shares > 1 else ""
+
+
 def _blamed(room: Room, active: Sequence[Class]) -> Class:
     """Return the course that takes most."""
-    return max(active, key=lambda one: (one.course.students * room.size(one.share), one.index))
+    return max(active, key=lambda one: (one.course.seats * room.size(one.share), one.index))
 
 
 def _too_much(
@@ -107,6 +114,7 @@ def _too_much(
     most = _largest(room, blamed, others)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
     ways = [f"write students: {most}"] * bool(most)
+    ways += _fewer(room, blamed, others)
     # GPUs alone would do: something else of the hosts is what lacks.
     if room.without_limits().answer(active) is Answer.FITS:
         binds, each = _of_hosts(room, active, lock, catalogue), 0
@@ -218,6 +226,17 @@ def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:
     return low
 
 
+def _fewer(room: Room, blamed: Class, others: Sequence[Class]) -> Iterator[str]:
+    """Yield how many shares a student may have at most, where that is fewer than asked for."""
+    limits = blamed.course.per_user
+    for shares in range(limits.shares - 1, 0, -1):
+        less = limits.model_copy(update={"shares": shares})
+        course = blamed.course.model_copy(update={"per_user": less})
+        if room.answer([*others, replace(blamed, course=course)]) is Answer.FITS:
+            yield f"write per_user: {{shares: {shares}}}"
+            return
+
+
 def _binding(room: Room, blamed: Class, catalogue: Catalogue) -> tuple[str, int]:
     """Return what limits the shares of a GPU, and how many there are; 0 for whole GPUs."""
     gpus, asked = room.gpus, asked_of(blamed.course, room.gpus, catalogue)
@@ -242,7 +261,7 @@ def _smaller(
     """Yield the largest share at which the whole class fits."""
     gpus, asked = room.gpus, asked_of(blamed.course, room.gpus, catalogue)
     if gpus.shares is not None:
-        need = sum(one.course.students for one in [blamed, *others])
+        need = sum(one.course.seats for one in [blamed, *others])
         need += sum(room.teams.values())
         each = -(-need // gpus.count)
         size = asked.of_size(each, gpus)
@@ -294,7 +313,7 @@ def _other_mode(
     gpus = room.gpus
     if gpus.shares is None:
         return
-    need = sum(one.course.students for one in [blamed, *others]) + sum(room.teams.values())
+    need = sum(one.course.seats for one in [blamed, *others]) + sum(room.teams.values())
     asks = [asked_of(one.course, gpus, catalogue) for one in [blamed, *others]]
     each = -(-need // gpus.count)
     would = [
@@ -348,7 +367,8 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
             when += f" and {len(others)} more"
         left = [_left(room, lock, names, name) for _, names in together(same) if name in names]
         more = min(left, default=0)
-        text = f"{name}: {course.students} {TIMES} {size}, {when}"
+        each = _each(course.per_user.shares)
+        text = f"{name}: {course.students} {TIMES} {each}{size}, {when}"
         found.append((course.pool, f"{text}; {f'{more} left' if more else 'full'}"))
     return found
 
@@ -358,7 +378,8 @@ def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
     courses = lock.cluster.courses if lock.cluster else {}
 
     def of(course: str, students: int) -> Taken:
-        return room.of_course(students, courses[course].share, courses[course].notebook)
+        number = students * courses[course].per_user.shares
+        return room.of_course(number, courses[course].share, courses[course].notebook)
 
     taken = [*(of(one, courses[one].students) for one in names), *room.of_teams()]
     share = courses[name].share

@@ -90,7 +90,7 @@ def _order(room: Room, cluster: Cluster) -> Iterator[Notice]:
         for name in names:
             course = cluster.courses[name]
             its, size = sizes.setdefault(course.share.resource, {}), room.size(course.share)
-            its[size] = its.get(size, 0) + course.students
+            its[size] = its.get(size, 0) + course.seats
         for resource, numbers in sizes.items():
             places, among = room.places(resource), list(names)
             if own := room.teams.get(resource):

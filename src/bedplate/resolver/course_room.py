@@ -96,13 +96,13 @@ class Room:
 
     def taken(self, classes: Iterable[Class]) -> list[Taken]:
         """Return the pods of some courses, and those that teams are guaranteed."""
-        found = [self.of_course(one.course.students, one.share, one.notebook) for one in classes]
+        found = [self.of_course(one.course.seats, one.share, one.notebook) for one in classes]
         return [*found, *self.of_teams()]
 
-    def of_course(self, students: int, share: Share, notebook: Notebook) -> Taken:
-        """Return the pods of a course."""
+    def of_course(self, number: int, share: Share, notebook: Notebook) -> Taken:
+        """Return so many pods of a course: a share on request has what a notebook has."""
         also = (1, notebook.memory_mib or 0, notebook.cpu_milli or 0)
-        return Taken(students, share.resource, self.size(share), also)
+        return Taken(number, share.resource, self.size(share), also)
 
     def of_teams(self) -> list[Taken]:
         """Return a pod for each unit that teams are guaranteed; whole GPUs have places apart."""

@@ -112,13 +112,20 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
         pool=course.pool,
         frameworks=course.frameworks,
         hours=course.hours,
-        idle_timeout_s=int(course.idle_timeout[:-1]) * SECONDS[course.idle_timeout[-1]],
+        per_user=locked.PerUser(
+            shares=course.per_user.shares, time_s=_seconds(course.per_user.time)
+        ),
+        idle_timeout_s=_seconds(course.idle_timeout) or 0,
         storage_mib=mebibytes(course.storage) if course.storage else None,
         teachers=course.teachers,
         members=course.members,
         datasets=course.datasets,
         material=course.material,
     )
+
+
+def _seconds(text: str | None) -> int | None:
+    return int(text[:-1]) * SECONDS[text[-1]] if text else None
 
 
 def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
@@ -139,7 +146,7 @@ def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
 
 
 def _quota(course: locked.Course) -> int:
-    return 0 if course.share.memory_mib is not None else course.students * course.share.count
+    return 0 if course.share.memory_mib is not None else course.seats * course.share.count
 
 
 def hub(site: Site) -> locked.Hub | None:

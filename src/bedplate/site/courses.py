@@ -60,6 +60,17 @@ Share = Annotated[
 ]
 
 
+class PerUser(Wish):
+    """What a person may have of a course at once.
+
+    `shares` counts notebooks and shares on request together, and the proof has room for as many for
+    each student. `time` is the longest time of a share on request; left out, it is the lesson's.
+    """
+
+    shares: Annotated[int, Field(ge=1, le=16)] = 1
+    time: Annotated[str, Field(pattern=IDLE)] | None = None
+
+
 class Course(Wish):
     """A course: its students, and what each of them gets while it takes place.
 
@@ -84,10 +95,16 @@ class Course(Wish):
     memory: Memory | None = None
     cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
     shm: Memory | None = None
+    per_user: PerUser = PerUser()
     teachers: list[Member] = []
     members: list[Member] = []
     datasets: list[Name] = []
     material: Annotated[str, Field(pattern=GIT)] | None = None
+
+    @property
+    def seats(self) -> int:
+        """Return how many shares all students may have at once."""
+        return self.students * self.per_user.shares
 
 
 class OAuth(Wish):

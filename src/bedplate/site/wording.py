@@ -79,6 +79,7 @@ PATTERNS = {
     "os": "a name like debian-12",
     "hours": "a day and hours like Mon 10:00-12:00, on one day",
     "idle_timeout": "a time like 30m, 2h or 90s",
+    "time": "a time like 30m, 2h or 90s",
     "storage": "memory like 8Gi, 512Mi or 2G",
     "frameworks": "a name like pytorch, or with its version: pytorch-2.8",
     "teachers": "a user's name, or group: and a group's",

@@ -65,9 +65,9 @@ def groups(lock: Lock, name: str, resources: Iterable[str]) -> list[Object]:
     """
     course = in_pools_of_claims(lock)[name]
     share = course.share
-    has = dict.fromkeys(resources, 0) | {share.resource: course.students * share.count}
+    has = dict.fromkeys(resources, 0) | {share.resource: course.seats * share.count}
     if share.memory_mib is not None:
-        has |= {share.resource: 0, RESOURCE: course.students}
+        has |= {share.resource: 0, RESOURCE: course.seats}
     quotas = [
         {"name": one, "nominalQuota": str(count), "borrowingLimit": "0"}
         for one, count in sorted(has.items())
