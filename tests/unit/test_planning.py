@@ -362,8 +362,9 @@ def test_limited_shares_by_claim_are_planned_and_refused_at_their_setting(
     status, text = plan(site, capsys)
     assert status == 4, text
     place = f"{site / 'group_vars' / 'pool_class.yml'}:10:3: not installable by this version — "
-    assert f"\n{place}bedplate_sharing.isolation — got limited-claims — remove it\n" in f"\n{text}"
-    assert "part limited_claims (pool_class)" in text.splitlines()[-1]
+    key, got = "bedplate_sharing.isolation", "claims with limited memory"
+    assert f"\n{place}{key} — got {got} — remove {key}\n" in f"\n{text}"
+    assert f"{got} (pool_class)" in text.splitlines()[-1]
 
 
 def test_what_cannot_be_installed_comes_first_and_last(
@@ -375,10 +376,11 @@ def test_what_cannot_be_installed_comes_first_and_last(
     assert status == 4
     lines = text.splitlines()
     got, addon = "got kai-scheduler / allowed jobset, kueue, volcano", "addon kai-scheduler"
+    choose = "choose one of these, or remove it"
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [
-        f"{shared}:5:1: {what} — bedplate_schedulers — {got} — choose one of these",
-        f"{pool}:4:1: {what} — bedplate_frameworks — got frameworks — remove it",
+        f"{shared}:5:23: {what} — bedplate_schedulers[0] — {got} — {choose}",
+        f"{pool}:4:1: {what} — bedplate_frameworks — got frameworks — remove bedplate_frameworks",
         "",
     ]
     assert lines[3].startswith("WHERE ")

@@ -84,7 +84,8 @@ def refused_later(planned: Planned) -> list[str]:
 
 def not_installable(planned: Planned) -> list[str]:
     """Return the last line of a plan that cannot be installed."""
-    found = [f"{part} ({name})" for part, name in installable.parts(planned.plan.lock)]
+    parts = installable.parts(planned.plan.lock)
+    found = [f"{installable.described(part)} ({name})" for part, name in parts]
     return [f"Not installable by this version: {', '.join(found)}."] if found else []
 
 

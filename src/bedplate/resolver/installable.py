@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, in_order
-from bedplate.resolver.wishes import named, schedulers
+from bedplate.resolver.wishes import schedulers, split_named
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ SETTINGS: dict[str, KeyPath] = {
     "runtime": ("bedplate_container_runtime", "name"),
     "cni": ("bedplate_kubernetes", "cni"),
     "sources": ("bedplate_sources", "mode"),
-    "addon": ("bedplate_schedulers",),
 }
 #: The same for the parts of a pool.
 PARTS: dict[str, KeyPath] = {
@@ -47,17 +46,51 @@ PARTS: dict[str, KeyPath] = {
     "frameworks": ("bedplate_frameworks",),
     "extender": ("bedplate_preset", "placement", "extender"),
 }
+#: What is found in place of the dimension's name, where a value is not a setting's own.
+GOT = {
+    "mps-on": "mode mps on {}",
+    "shard-on": "Slurm's shards on {}",
+    "cuda-on": "CUDA toolkits on {}",
+    "slurm-on": "Slurm on {}",
+    "limited_claims": "claims with limited memory",
+}
+#: What to do where another value of the setting is not what helps.
+FIXES = {
+    "mps-on": "choose another mode, or a system of these for the pool's hosts",
+    "shard-on": "choose another mode, or a system of these for the pool's hosts",
+    "cuda-on": "remove bedplate_cuda, or choose a system and a driver's source of these",
+}
+#: Lists of settings that name add-ons.
+LISTS = ("bedplate_schedulers", "bedplate_operators")
+PRESET: KeyPath = ("bedplate_preset",)
+FROM = "-from"
+WHAT = "not installable by this version"
 #: A driver that nobody named, whose packages may not exist under their names.
 UNCONFIRMED = "unconfirmed"
-#: Dimensions whose values are the setting's own.
-PLAIN = {"os", "kind", "source", "sharing", "runtime", "cni", "sources", "addon", "part"}
 
 
 def parts(lock: Lock) -> list[tuple[str, str]]:
-    """Return each part that cannot be installed, with the pool (or `cluster`) that has it."""
+    """Return each part that cannot be installed, with the pool (or `cluster`) that has it.
+
+    Where a runtime comes from is no part of its own if nothing installs that runtime.
+    """
     found = [(part, name) for name, pool in lock.pools.items() for part in pool.not_yet]
     name, not_yet = ("cluster", lock.cluster.not_yet) if lock.cluster else ("site", lock.not_yet)
-    return [*((part, name) for part in not_yet), *found]
+    without = {f"{part.removeprefix('runtime ')}{FROM}" for part in not_yet}
+    shared = [part for part in not_yet if part.partition(" ")[0] not in without]
+    return [*((part, name) for part in shared), *found]
+
+
+def described(part: str) -> str:
+    """Return a part as a reader of the plan knows it, as `cri-o from archive`."""
+    dimension, _, value = part.partition(" ")
+    if dimension.endswith(FROM):
+        text = f"{dimension.removesuffix(FROM)} from {value}"
+    elif dimension in GOT:
+        text = GOT[dimension].format(value)
+    else:
+        text = GOT.get(value, part)
+    return text.replace("_", "-")
 
 
 def problems(site: Site, lock: Lock, catalogue: Catalogue) -> tuple[Problem, ...]:
@@ -71,28 +104,68 @@ def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]
         if dimension == UNCONFIRMED:
             yield _unconfirmed(site.pools[name][0], lock.pools[name], value)
             continue
-        host = _host(site, name, dimension, value)
-        path = _path(dimension, value)
-        if dimension == "addon" and value in schedulers(host) - named(host):
-            path = ("bedplate_preset",)
-        place = host.places.of(path)
         fact = catalogue.installable.get(dimension)
         known = [*fact.value.values, *fact.value.stand_in, *fact.value.unproved] if fact else []
         if dimension == "cpu":
+            host = _host(site, name, dimension, value)
             yield _other_cpu(host, lock.pools[name], value, known, catalogue)
             continue
+        if dimension == "addon":
+            yield _addon(site, value, known)
+            continue
+        host = _host(site, name, dimension, value)
+        path = _path(host, dimension, value)
+        place = host.places.of(path)
         allowed = ", ".join(sorted(known)) if dimension != "part" and known else None
         yield Problem(
-            "not installable by this version",
+            WHAT,
             place.file,
             place.line,
             place.column,
             spelt(path),
-            (value if dimension in PLAIN else part).replace("_", "-"),
+            _got(part, path),
             allowed,
-            "choose one of these" if allowed else "remove it",
+            FIXES.get(dimension) or ("choose one of these" if allowed else f"remove {spelt(path)}"),
             "installable",
         )
+
+
+def _addon(site: Site, name: str, known: Sequence[str]) -> Problem:
+    """An add-on that no stack installs, at the setting that names it."""
+    for _, host in sorted(site.hosts.items()):
+        if (path := _names_addon(host, name)) is not None:
+            break
+    else:
+        raise AssertionError(f"{name} is locked, and no setting names it")
+    place, is_scheduler = host.places.of(path), path[0] == LISTS[0]
+    got, fix = name, "choose one of these, or remove it"
+    if not is_scheduler:
+        fix = f"remove {name} from {path[0]}" if path[0] == LISTS[1] else f"remove {spelt(path)}"
+    if path == PRESET:
+        got, fix = f"{name}, which it brings", "choose another preset"
+    return Problem(
+        WHAT,
+        place.file,
+        place.line,
+        place.column,
+        spelt(path),
+        got,
+        ", ".join(sorted(known)) if is_scheduler else None,
+        fix,
+        "installable",
+    )
+
+
+def _names_addon(host: SiteHost, name: str) -> KeyPath | None:
+    """Return where a host's settings name an add-on."""
+    for key in LISTS:
+        for index, text in enumerate(getattr(host.wishes, key)):
+            if split_named(text)[0] == name:
+                return key, index
+    rdma = host.wishes.bedplate_rdma
+    if rdma is not None and rdma.operator and split_named(rdma.operator)[0] == name:
+        return "bedplate_rdma", "operator"
+    return PRESET if name in schedulers(host) else None
 
 
 def _other_cpu(
@@ -142,7 +215,23 @@ def _host(site: Site, name: str, dimension: str, value: str) -> SiteHost:
     return next(of_system, hosts[0]) if dimension == "os" else hosts[0]
 
 
-def _path(dimension: str, value: str) -> KeyPath:
+def _path(host: SiteHost, dimension: str, value: str) -> KeyPath:
+    """Return the setting that decides a part: of those, the one that the site has written."""
     if dimension == "part":
-        return PARTS.get(value, ("bedplate_gpu",))
-    return SETTINGS.get(dimension) or ("bedplate_container_runtime", "source")
+        path = PARTS.get(value, ("bedplate_gpu",))
+        return path if _is_written(host, path) else path[:1]
+    if dimension.endswith(FROM):
+        source, name = ("bedplate_container_runtime", "source"), SETTINGS["runtime"]
+        return source if _is_written(host, source) else name
+    return SETTINGS[dimension]
+
+
+def _is_written(host: SiteHost, path: KeyPath) -> bool:
+    return path in host.places.own or path in host.places.known
+
+
+def _got(part: str, path: KeyPath) -> str:
+    """Return what is written: the setting's own value, or the part where the value is not it."""
+    dimension, _, value = part.partition(" ")
+    own = path[-1] == "source" or not (dimension in GOT or dimension.endswith(FROM))
+    return value.replace("_", "-") if own and value not in GOT else described(part)

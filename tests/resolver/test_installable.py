@@ -1,0 +1,75 @@
+"""What is planned and not installable: the setting that the site wrote, and what to do with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.resolver import installable
+from tests.resolver.test_whole_sites import T4, decide, host, planned
+
+if TYPE_CHECKING:
+    from bedplate.resolver.outcome import Plan
+
+RELEASE = {"version": "1.35", "endpoint": "k8s.example:6443"}
+#: What a site writes for all hosts and for its pool, with what its plan says of it.
+WRITTEN: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str], str]] = {
+    "operator": (
+        {"bedplate_operators": ["gpu-operator"]},
+        {},
+        (
+            "bedplate_operators[0]",
+            "gpu-operator",
+            "remove gpu-operator from bedplate_operators",
+        ),
+        "addon gpu-operator",
+    ),
+    "operator-of-rdma": (
+        {"bedplate_kubernetes": RELEASE},
+        {"bedplate_rdma": {"stack": "doca", "operator": "network-operator"}},
+        ("bedplate_rdma.operator", "network-operator", "remove bedplate_rdma.operator"),
+        "addon network-operator",
+    ),
+    "scheduler": (
+        {"bedplate_schedulers": ["kueue", "kai-scheduler"]},
+        {},
+        ("bedplate_schedulers[1]", "kai-scheduler", "choose one of these, or remove it"),
+        "addon kai-scheduler",
+    ),
+    "runtime": (
+        {"bedplate_container_runtime": {"name": "cri-o"}},
+        {},
+        ("bedplate_container_runtime.name", "cri-o", "choose one of these"),
+        "runtime cri-o",
+    ),
+    "mode-on-a-system": (
+        {},
+        {"bedplate_host": {"os": "ubuntu-24.04"}}
+        | {"bedplate_sharing": {"mode": "mps", "replicas": 4}},
+        (
+            "bedplate_sharing.mode",
+            "mode mps on ubuntu-24.04",
+            "choose another mode, or a system of these for the pool's hosts",
+        ),
+        "mode mps on ubuntu-24.04",
+    ),
+}
+
+
+def plan(everywhere: dict[str, Any], pool: dict[str, Any]) -> Plan:
+    """Decide a site of one pool."""
+    return planned(
+        decide(
+            host("cp1", ["control_plane"], everywhere),
+            host("n1", ["gpu_pools", "pool_a"], T4 | everywhere | pool),
+        )
+    )
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_what_cannot_be_installed_names_the_setting_that_was_written(case: str) -> None:
+    everywhere, pool, right, part = WRITTEN[case]
+    found = plan(everywhere, pool)
+    assert [(one.key, one.got, one.fix) for one in found.not_installable] == [right]
+    assert [installable.described(one) for one, _ in installable.parts(found.lock)] == [part]
