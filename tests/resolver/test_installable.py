@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.resolver import installable
+from bedplate.resolver.outcome import Kind
 from tests.resolver.test_whole_sites import T4, decide, host, planned
 
 if TYPE_CHECKING:
@@ -73,3 +74,26 @@ def test_what_cannot_be_installed_names_the_setting_that_was_written(case: str) 
     found = plan(everywhere, pool)
     assert [(one.key, one.got, one.fix) for one in found.not_installable] == [right]
     assert [installable.described(one) for one, _ in installable.parts(found.lock)] == [part]
+
+
+@pytest.mark.parametrize(
+    ("system", "branch", "named"),
+    [("debian-12", "535", ()), ("debian-13", "535", ("mps-on debian-13",))],
+)
+def test_a_mode_that_pods_got_is_named_where_another_system_has_it(
+    system: str, branch: str, named: tuple[str, ...]
+) -> None:
+    """Pods got shares by MPS on Debian 12: tests/mixes/test_gpus_by_share.py."""
+    pool = {"bedplate_sharing": {"mode": "mps", "replicas": 4}}
+    pool |= {"bedplate_host": {"os": system}, "bedplate_driver": {"branch": branch}}
+    notices = plan({}, pool).notices
+    (told,) = [one.items for one in notices if one.kind is Kind.UNTRIED] or [()]
+    assert tuple(told) == named
+
+
+def test_instances_of_several_sizes_are_warned_of_by_nothing_untried() -> None:
+    """Pods got them: tests/mixes/test_gpus_by_mig.py."""
+    a100 = {"bedplate_gpu": {"model": "a100-pcie-80gb", "count": 2}}
+    cut = {"bedplate_sharing": {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 2}}}
+    found = [one.items for one in plan({}, a100 | cut).notices if one.kind is Kind.UNTRIED]
+    assert found == [("source vendor-repo",)]

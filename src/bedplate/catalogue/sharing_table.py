@@ -86,8 +86,14 @@ def _shares(mode: SharingMode, catalogue: Catalogue) -> str:
     return mode.shares
 
 
-def _installed(mode: SharingMode, catalogue: Catalogue) -> str:
-    """Return the grade; the limits of claims are a part of their own."""
+def _installed(found: Fact[SharingMode], catalogue: Catalogue) -> str:
+    """Return the grade; the limits of claims are a part of their own.
+
+    A mode is not tested on driver branches of which nothing is proved.
+    """
+    mode = found.value
+    if found.sure == "unproved":
+        return "unproved"
     dimension, name = ("part", "limited_claims") if mode.limits else ("sharing", mode.mode)
     fact = catalogue.installable[dimension].value
     for values, word in ((fact.values, "tested"), (fact.stand_in, "stand-in")):
@@ -111,7 +117,7 @@ def _row(fact: Fact[SharingMode], catalogue: Catalogue) -> str:
         ENGINES[mode.encoder],
         ENGINES[mode.decoder],
         grade([fact]),
-        _installed(mode, catalogue),
+        _installed(fact, catalogue),
     )
     return f"| {' | '.join(cells)} |"
 
