@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
+from bedplate.lock import load_lock
 from bedplate.portable.evidence import hpc
 from bedplate.portable.evidence.area import Collected, Wishes
 from bedplate.portable.host import Host, Result
 from bedplate.resolver import hpc_tools
 from bedplate.site.model import Wishes as Site
+from tests.unit.test_plan_table import DEMO, SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +60,20 @@ def test_hosts_without_nvidias_driver_get_none_of_its_tools() -> None:
 
 def test_a_site_leaves_them_out_and_hypervisors_have_none() -> None:
     assert tools("distro", bedplate_hpc_tools=False) == ({}, [])
+
+
+def test_a_plan_says_which_tools_hosts_get_and_which_are_left_out() -> None:
+    """In one line of the table; why, with `--why`."""
+    pools = {name: load_lock(DEMO).pools[name].hpc_tools for name in ("pool_class", "pool_train")}
+    reasons = [one for name, of in pools.items() for one in hpc_tools.reasons(name, of)]
+    assert [(one.subject, one.component, one.decided) for one in reasons] == [
+        ("pool_class", "hpc_tools", "infiniband-diags, openmpi, perftest, ucx"),
+        *(("pool_class", tool, "left out") for tool in ("dcgm", "nccl-tests", "nvbandwidth")),
+    ]
+    table = SHOWN[""].read_text(encoding="utf-8").splitlines()
+    assert [line.split(maxsplit=2) for line in table if " hpc_tools " in line] == [
+        ["pool_class", "hpc_tools", "4 tools; left out: dcgm, nccl-tests, nvbandwidth"]
+    ]
     host = {"os": "debian-12", "kind": "hypervisor"}
     assert tools("distro", bedplate_host=host) == ({}, [])
 

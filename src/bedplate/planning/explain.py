@@ -10,7 +10,8 @@ from bedplate.errors import LockError, Problem, SiteError
 from bedplate.lock import load_lock, lock_path
 from bedplate.nearest import nearest
 from bedplate.planning.plan import plan
-from bedplate.resolver.locking import reasons
+from bedplate.resolver import hpc_tools
+from bedplate.resolver.locking import driver_of, reasons
 from bedplate.resolver.outcome import Kind
 from bedplate.resolver.preferences import catalogue_date
 from bedplate.resolver.whynot import Question, has_fabric, name_of, version_of
@@ -44,6 +45,11 @@ def run(path: Path, subject: str, asked: str | None) -> int:
         raise SiteError([Problem(what, str(path), got="a refusal", allowed="a plan", fix=fix)])
     if asked is None:
         why = [reason for _, reason in _reasons(question, subject)]
+        if subject != CLUSTER:
+            driver = driver_of(question.values(subject), question.candidates.facts)
+            wishes = site.pools[subject][0].wishes
+            tools = hpc_tools.decided(wishes, driver, question.candidates.catalogue)
+            why += hpc_tools.reasons(subject, tools)
         lines = [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in why]
         lines += _notices(path, question, subject)
     else:

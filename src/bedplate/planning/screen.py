@@ -205,6 +205,9 @@ def _pool_rows(pool: Pool, hosts: int) -> list[tuple[str, str]]:
         rows.append(("vgpu_manager", f"{pool.vgpu.manager}, shares {shared} GPUs per host"))
     rows += [("cuda_toolkit", version) for version in pool.cuda_toolkit]
     rows += [(one.name, f"{one.version} {one.variant}") for one in pool.frameworks]
+    if (tools := pool.hpc_tools) is not None:
+        left = f"; left out: {', '.join(tools.left)}" if tools.left else ""
+        rows.append(("hpc_tools", f"{len(tools.packages)} tools{left}"))
     if pool.sharing.mode != "none" and (line := sharing_line(pool, hosts)):
         rows.append(("sharing", line))
     return rows

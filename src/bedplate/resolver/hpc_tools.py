@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.lock.model import HpcTools
+from bedplate.resolver.outcome import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.driver_facts import DriverPackages
     from bedplate.catalogue.system_facts import HpcTool
@@ -34,6 +37,16 @@ def decided(wishes: Wishes, driver: DriverPackages | None, catalogue: Catalogue)
         else:
             left[name] = _why(tool, host.os)
     return HpcTools(packages=packages, left=left) if packages or left else None
+
+
+def reasons(name: str, tools: HpcTools | None) -> Iterator[Reason]:
+    """Yield what a pool's hosts get, and why a tool is left out."""
+    if tools is None:
+        return
+    told = ", ".join(tools.packages) or "none"
+    yield Reason(name, "hpc_tools", told, "by default; bedplate_hpc_tools: false leaves them out")
+    for tool, why in tools.left.items():
+        yield Reason(name, tool, "left out", why)
 
 
 def _package(

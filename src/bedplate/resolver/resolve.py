@@ -14,6 +14,7 @@ from bedplate.resolver import (
     course_fit,
     course_notebooks,
     courses,
+    hpc_tools,
     images,
     installable,
     kernels,
@@ -235,6 +236,7 @@ def _plan(
     reasons += control_planes.reasons(site)
     for name in site.pools:
         reasons += locking.reasons(name, values[name], candidates)
+        reasons += hpc_tools.reasons(name, locked_pools[name].hpc_tools)
     notices = dict.fromkeys(warnings.of(site, lock, candidates, (shared, values), today))
     missing = installable.problems(site, lock, catalogue)
     return Plan(lock, tuple(reasons), tuple(notices), missing)
