@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests import proofs
+
 ROOT = Path(__file__).parents[1]
 #: Areas that are not called as their folder is. Hours of `hosts` can be had in parts.
 NAMED = {
@@ -73,9 +75,11 @@ def main(arguments: list[str]) -> int:
     counts = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
     changed = " (with uncommitted changes)" if git("status", "--porcelain") else ""
     names = "\n".join(f"- `{case.get('name')}`{told(case)}" for case in suite.findall("testcase"))
+    today = datetime.now(UTC).date()
     page = (
         f"# Proof: {area}\n\n"
-        f"Date {datetime.now(UTC):%Y-%m-%d}, commit {git('rev-parse', 'HEAD')}{changed},"
+        f"{proofs.head_of(area, NAMED.get(area, f'tests/{area}'), today)}\n"
+        f"Date {today}, commit {git('rev-parse', 'HEAD')}{changed},"
         f" {time.monotonic() - started:.0f} s. Run it with `make prove AREA={area}`.\n\n"
         f"{counts['tests']} tests, {counts['failures']} failed, {counts['errors']} errors,"
         f" {counts['skipped']} skipped; exit status {status}.\n\n{names}\n"
