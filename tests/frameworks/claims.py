@@ -106,12 +106,40 @@ def claiming(namespace: str, of: str, kind: str = "Pod") -> dict[str, Any]:
     return made
 
 
+def asking_for(gpus: int, kind: str = "Pod") -> dict[str, Any]:
+    """Return something of the course `thesis` with pods that ask for GPUs by the resource."""
+    made = pod("thesis", "own")
+    if gpus:
+        made["spec"]["containers"][0]["resources"] = {"limits": {GPU: str(gpus)}}
+    if kind == "Job":
+        inside = {"spec": {**made["spec"], "restartPolicy": "Never"}}
+        made |= {"apiVersion": "batch/v1", "kind": kind, "spec": {"template": inside}}
+    elif kind == "Deployment":
+        marked = {"metadata": {"labels": {"app": "own"}}, "spec": made["spec"]}
+        spec = {"selector": {"matchLabels": {"app": "own"}}, "template": marked}
+        made |= {"apiVersion": "apps/v1", "kind": kind, "spec": spec}
+    return made
+
+
 def refuses_others(api: Api, teacher: str, hub: str) -> None:
     """Make claims in the course `studio` as a teacher, and elsewhere as the hub: none is taken."""
     theirs, hubs = api.acting_as(teacher), api.acting_as(hub)
     for kind in ("Pod", "Job"):
         with pytest.raises(ApiError, match=f"{kind.lower()} with resource claims — namespace stud"):
             theirs.create(claiming("studio", "share-3072mi", kind))
+    # Whole GPUs of a course are counted by person too, and nothing else is.
+    for make in (asking_for(1), asking_for(1, "Job"), asking_for(1, "Deployment")):
+        with pytest.raises(
+            ApiError, match=r"with GPUs of a course is not made by the hub — namespace thes"
+        ):
+            theirs.create(make)
+    made = theirs.create(asking_for(0))
+    api.delete(api.path_of(made))
+    # An administrator could change the queue as well. To what waits, a teacher adds nothing.
+    made = api.create(asking_for(2, "Job"))
+    with pytest.raises(ApiError, match="job with GPUs of a course is not made by the hub"):
+        theirs.patch(api.path_of(made), {"spec": {"parallelism": 2}})
+    api.delete(api.path_of(made))
     whole = template("studio", "share-3072mi", "15Gi")
     for one in (whole, claim(whole)):
         with pytest.raises(ApiError, match=f'User "{teacher}" cannot create resource'):

@@ -100,6 +100,23 @@ def test_a_class_by_claims_is_a_quota_of_claims() -> None:
     assert "pool-claims" not in str(cohort["spec"])
 
 
+def test_only_courses_have_gpus_from_their_hub_alone() -> None:
+    """Of each kind that has pods; a site without courses has no such check."""
+    of = with_claims(lock_of({"pool_class": [{}]}, TEAMS_OF_CLASS), {"seminar": (2, 6144)})
+    names = {"", "-of-templates", "-of-pod-templates", "-of-cron-jobs", "-of-job-sets"}
+    names |= {"-of-volcano-jobs"}
+
+    def judged(lock: Lock) -> set[str]:
+        return {
+            one["metadata"]["name"].removeprefix("bedplate-counted-devices")
+            for one in policies.objects(lock)
+            if "GPUs of a course is not made by the hub" in str(one)
+        }
+
+    assert judged(of) == names
+    assert judged(lock()) == set()
+
+
 def test_each_namespace_of_a_team_has_the_same_queue() -> None:
     found = by_name(queues.objects(lock()), "LocalQueue")
     assert {name: one["spec"] for name, one in found.items()} == {

@@ -16,12 +16,20 @@ from bedplate import cel
 from bedplate.lock.claims import by_claim
 from bedplate.lock.offers import offers
 from bedplate.portable.dra import IMPLICIT
+from bedplate.schedulers import jobset
 from bedplate.schedulers.dra import CLAIM_MAKERS
 from bedplate.schedulers.kueue import claims
 from bedplate.schedulers.kueue.admission import BOTH, CREATE, NAMESPACE, policy
-from bedplate.schedulers.kueue.objects import HUB_ACCOUNT, JOB_CONTROLLER, QUEUE, Object
+from bedplate.schedulers.kueue.objects import (
+    CONTROLLER,
+    HUB_ACCOUNT,
+    JOB_CONTROLLER,
+    QUEUE,
+    TEAM_LABEL,
+    Object,
+)
 from bedplate.schedulers.kueue.queues import pools_of
-from bedplate.schedulers.kueue.users import mutating_api
+from bedplate.schedulers.kueue.users import SYSTEM, mutating_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +80,12 @@ _ASKED: Final = (
     "s.?resourceClaims",
     *(f"s.?{one}.orValue([]).map(c, c.?resources)" for one in ("containers", "initContainers")),
 )
+#: A Job that waits may be given more pods; of other kinds each pod is judged.
+_GROWS: Final = "object.spec.?parallelism.orValue(1) > oldObject.spec.?parallelism.orValue(1)"
+#: Who may change queues may use them: administrators, and no member of a team.
+_ADMINISTERS: Final = (
+    "authorizer.group('kueue.x-k8s.io').resource('clusterqueues').check('update').allowed()"
+)
 _KIND: Final = "{request.kind.kind.lowerAscii()}"
 _BY_CLASS: Final = f"{_KIND} asks for devices by a device class"
 _INSTEAD: Final = f"ask for GPUs by the resource, which the queue {QUEUE} counts"
@@ -113,7 +127,8 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
         new, old = path.format("object"), path.format("oldObject")
         same = " && ".join(f"{old}.map(s, {one}) == {new}.map(s, {one})" for one in _ASKED)
         # What was there before goes on: controllers have to be able to end it.
-        conditions = {"asks-for-something-else": f"oldObject == null || !({same})"}
+        more = f" || {_GROWS}" if _courses(lock) else ""
+        conditions = {"asks-for-something-else": f"oldObject == null || !({same}){more}"}
         yield from policy(
             f"bedplate-counted-devices{suffix}",
             "Devices are asked for by the resources that the team's queue counts.",
@@ -121,6 +136,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             CREATE if of_pods else BOTH,
             {
                 **_claims(lock, of_pods=of_pods),
+                **_of_courses(lock),
                 **_names(names),
                 **(_annotated() if of_pods else {}),
             },
@@ -176,6 +192,39 @@ def _claims(lock: Lock, *, of_pods: bool) -> dict[str, str]:
             f"{{{asking}[0].resourceClaims[0].name}}",
             ", ".join(counted(lock)),
             fix,
+        )
+    }
+
+
+def _courses(lock: Lock) -> list[str]:
+    return sorted(lock.cluster.courses) if lock.cluster else []
+
+
+def _of_courses(lock: Lock) -> dict[str, str]:
+    """Return who asks for GPUs in a course's namespace: the hub, which counts them by person.
+
+    What controllers make follows from what was judged before.
+    """
+    courses = _courses(lock)
+    if not courses:
+        return {}
+    team = f"namespaceObject.metadata.labels[?'{TEAM_LABEL}'].orValue('')"
+    known = json.dumps([HUB_ACCOUNT, CONTROLLER, jobset.CONTROLLER])
+    user = "request.userInfo.username"
+    allowed = (
+        f"!({team} in {json.dumps(courses)})",
+        f"!variables.specs.exists(s, {gpus('s', lock)})",
+        f"{user} in {known}",
+        f"{user}.startsWith('{SYSTEM}')",
+        _ADMINISTERS,
+    )
+    return {
+        " || ".join(allowed): cel.message(
+            f"{_KIND} with GPUs of a course is not made by the hub",
+            NAMESPACE,
+            f"{{{user}}}",
+            "the hub, which counts the shares of each person",
+            "use a notebook of the course, and %share in it; or submit in a team's namespace",
         )
     }
 
