@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parents[2] / "examples" / "training"
 PRESET: Final = {"placement": {"gang": True}, "priorities": {"normal": 0}}
 IMAGE: Final = f"registry.example/training@sha256:{'0' * 64}"
+PLACEHOLDER: Final = (
+    "registry.example/training is a placeholder: name an image that has your train.py, by its "
+    "digest. `bedplate frameworks` writes what such an image is built from."
+)
 HOUR: Final = 3600
 
 TEAM: Final = {"vision": {"gpus": {"pool_train": (16, None)}, "members": ["alice"]}}
@@ -148,7 +152,7 @@ def objects(name: str) -> list[dict[str, Any]]:
 
 def text(name: str) -> str:
     """Return an example's file."""
-    about = EXAMPLES[name][0]
+    about = f"{EXAMPLES[name][0]}\n\n{PLACEHOLDER}"
     lines = [
         line
         for part in about.split("\n")
