@@ -15,6 +15,7 @@ from bedplate import catalogue_options, streams
 from bedplate.accounting import options as accounting
 from bedplate.arguments import path_of
 from bedplate.errors import BedplateError
+from bedplate.measure import options as measure
 from bedplate.preflight import options as preflight
 from bedplate.refusals import as_problems
 from bedplate.share import options as share
@@ -179,6 +180,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     accounting.add_parser(commands)
     share.add_parser(commands)
     preflight.add_parser(commands)
+    measure.add_parser(commands)
     drift = commands.add_parser(
         "drift",
         help="what has changed on the hosts since, and what to run",
@@ -288,6 +290,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.preflight import command as measuring
 
         return measuring.run(options)
+    if options.command == "measure":
+        from bedplate.measure import command as sizing
+
+        return sizing.run(options)
     if options.command == "drift":
         from bedplate.evidence import drift_command
 

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.courses.fractions import FRACTION
 from bedplate.frameworks import hub_objects, volumes
 from bedplate.lock import claims
 
@@ -22,11 +23,6 @@ SHM: Final = "shm"
 CODE_LENGTH: Final = 10
 PASSWORD_LENGTH: Final = 20
 OAUTH_SECRET: Final = "oauth-client-secret"  # noqa: S105 - a name
-#: What keeps a framework from taking the whole GPU at its first use. Other processes can ignore it.
-FRACTION: Final = {
-    "jax": "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "paddle": "FLAGS_fraction_of_gpu_memory_to_use",
-}
 
 
 def courses_of(lock: Lock) -> dict[str, Course]:
