@@ -102,6 +102,7 @@ class Exchange:
 def cluster(site: SiteCommands) -> None:
     """Make hosts and cluster, where no test has done it before."""
     site.plan()
+    site.resolve()
     site.playbook()
     for stack in STACKS:
         site.select(stack)
@@ -123,6 +124,7 @@ def exchange(site: SiteCommands, tmp_path_factory: pytest.TempPathFactory) -> It
         kept = yaml.safe_load(before[teams]) | {"bedplate_courses": []}
         teams.write_text(yaml.safe_dump(kept, sort_keys=False))
         site.plan()
+        site.resolve()
         site.kubectl("create", "-f", mobile)
         wait_for("the workload runs", lambda: phases(site) == ["Running"])
         yield Exchange(["bedplate.gpu.upgrade", "-e", json.dumps({"upgrade_waves": [1, 2]})])
