@@ -40,7 +40,10 @@ options:
     type: int
     default: 600
   delete_emptydir_data:
-    description: Whether pods may go that lose data in an emptyDir volume with it.
+    description:
+      - Whether pods may go that lose data in an emptyDir volume with it.
+      - Where all such pods are the cluster's own (kube-system, Kueue, JobSet, Volcano,
+        C(bedplate-*)), they go in any case.
     type: bool
     default: false
   delete_bare_pods:
@@ -94,7 +97,7 @@ def drained(module: AnsibleModule, host: Host, node: cluster_node.Node) -> bool:
     cluster_node.close(host, wish["name"], node, wish["reason"])
     if wish["state"] == "closed":
         return not node.closed
-    flags = ["--delete-emptydir-data"] if wish["delete_emptydir_data"] else []
+    flags = [cluster_node.EMPTYDIR] if wish["delete_emptydir_data"] else []
     flags += ["--force"] if wish["delete_bare_pods"] else []
     stays = cluster_node.drain(host, wish["name"], wish["timeout"], flags)
     if stays is not None:

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.accounting import store as accounting
+from bedplate.frameworks import hub_objects
 from bedplate.portable import cluster_node
 from bedplate.portable.host import Host, Result
+from bedplate.preflight import objects as preflight
+from bedplate.remote import objects as remote
+from bedplate.schedulers import jobset, packing_config, volcano
+from bedplate.schedulers.kueue import objects as kueue_objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,12 +33,16 @@ class Api:
             },
         }
         self.drain = Result(0, "node/n drained", "")
+        self.pods: list[dict[str, Any]] = []
         self.said: list[str] = []
+        self.flags: list[str] = []
 
     def __call__(self, argv: Sequence[str], *_: object) -> Result:
         words = [word for word in argv[3:] if not word.startswith("--request")]
         verb, rest = words[0], words[1:]
         self.said.append(verb)
+        if rest[:1] == ["pods"]:
+            return Result(0, json.dumps({"items": self.pods}), "")
         if verb == "get":
             return Result(0, json.dumps(self.node) if self.node else "", "")
         assert self.node is not None
@@ -46,6 +56,7 @@ class Api:
         elif verb in ("cordon", "uncordon"):
             self.node["spec"]["unschedulable"] = verb == "cordon"
         elif verb == "drain":
+            self.flags = rest[1:]
             return self.drain
         return Result(0, "", "")
 
@@ -109,6 +120,46 @@ def test_pods_that_stay_are_named_once() -> None:
     assert told.startswith("error: unable to drain")
     assert "default/bare" in told
     assert "DaemonSet" not in told
+
+
+def pod(namespace: str, owner: str = "ReplicaSet", volume: str = "emptyDir") -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "namespace": namespace, "ownerReferences": [{"kind": owner}]},
+        "spec": {"volumes": [{"name": "v", volume: {}}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "evicted"),
+    [
+        ([], False),
+        ([pod("kueue-system"), pod("bedplate-hub"), pod("team", volume="configMap")], True),
+        ([pod("kueue-system"), pod("team", owner="DaemonSet")], True),
+        ([pod("kueue-system"), pod("team")], False),
+    ],
+)
+def test_what_the_cluster_itself_keeps_in_an_emptydir_holds_no_drain_up(
+    pods: list[dict[str, Any]], evicted: bool
+) -> None:
+    api = Api()
+    api.pods = pods
+    cluster_node.drain(Host(runner=api), "n", 30, [])
+    assert (cluster_node.EMPTYDIR in api.flags) is evicted
+
+
+def test_the_clusters_own_namespaces_are_those_of_its_stacks() -> None:
+    installed = {
+        accounting.NAMESPACE,
+        hub_objects.NAMESPACE,
+        jobset.NAMESPACE,
+        kueue_objects.NAMESPACE,
+        packing_config.NAMESPACE,
+        preflight.NAMESPACE,
+        remote.NAMESPACE,
+        volcano.NAMESPACE,
+    }
+    prefix = cluster_node.OWN_PREFIX
+    assert {one for one in installed if not one.startswith(prefix)} == cluster_node.OWN
 
 
 def test_waiting_says_what_lacks() -> None:

@@ -12,8 +12,13 @@ from . import dra
 from .host import Host, Result
 
 ADMIN = "/etc/kubernetes/admin.conf"
+#: Where stacks and kubeadm install what makes a cluster. Such a pod keeps in an emptyDir what it
+#: makes again, as Kueue's controller its certificate: it may go to another node.
+OWN = {"kube-system", "kueue-system", "jobset-system", "volcano-system"}
+OWN_PREFIX = "bedplate-"
 #: On a node that was cordoned here; its value is the reason.
 ANNOTATION = "bedplate.gpu/out-of-service"
+EMPTYDIR = "--delete-emptydir-data"
 PAUSE = 3.0
 
 
@@ -71,8 +76,14 @@ def close(host: Host, name: str, node: Node, reason: str) -> None:
 
 
 def drain(host: Host, name: str, seconds: int, flags: List[str]) -> Optional[str]:
-    """Evict the node's pods; what kubectl says of those that stay, or None."""
+    """Evict the node's pods; what kubectl says of those that stay, or None.
+
+    Raises:
+        UnansweredError: the API did not say which pods there are.
+    """
     argv = ["drain", name, "--ignore-daemonsets", f"--timeout={seconds}s", *flags]
+    if EMPTYDIR not in flags and all_own(host, name):
+        argv.append(EMPTYDIR)
     command = ["kubectl", "--kubeconfig", host.path(ADMIN), *argv]
     answer = host.run(command, timeout=seconds + 60)
     if answer.code == 0:
@@ -80,6 +91,25 @@ def drain(host: Host, name: str, seconds: int, flags: List[str]) -> Optional[str
     lines = [line.strip() for line in answer.err.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("Warning:", "There are pending"))]
     return "; ".join(dict.fromkeys(told)) or answer.said
+
+
+def all_own(host: Host, name: str) -> bool:
+    """Whether pods that lose an emptyDir by a drain are there, and are the cluster's own alone.
+
+    Raises:
+        UnansweredError: the API could not be asked.
+    """
+    argv = ["get", "pods", "-A", f"--field-selector=spec.nodeName={name}", "--output=json"]
+    answer = kubectl(host, argv)
+    _must(answer)
+    own = []
+    for pod in json.loads(answer.out)["items"]:
+        space = pod["metadata"]["namespace"]
+        owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
+        volumes = pod["spec"].get("volumes", [])
+        if "DaemonSet" not in owners and any("emptyDir" in volume for volume in volumes):
+            own.append(space in OWN or space.startswith(OWN_PREFIX))
+    return bool(own) and all(own)
 
 
 def reopen(host: Host, name: str, node: Node) -> bool:
