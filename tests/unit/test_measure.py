@@ -279,7 +279,7 @@ def test_a_gpu_that_mig_divides_is_refused(
 def test_a_machine_without_a_gpu_is_refused(
     machine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (machine / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found' >&2\nexit 6\n")
+    (machine / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     assert measured(machine, 900) == 3
     assert capsys.readouterr().err == (
         "nvidia-smi does not answer — nvidia-smi — got No devices were found / allowed its list of "

@@ -69,12 +69,16 @@ def _asked(what: str, columns: int, *more: str) -> list[list[str]]:
     """Return rows of nvidia-smi's answer. Raises MeasureError."""
     try:
         words = ["nvidia-smi", what, "--format=csv,noheader,nounits", *more]
-        done = programs.run(words, PATIENCE)
+        done = programs.run(words, PATIENCE, check=False)
+        # What is wrong it prints as its answer.
+        got = next(iter((done.errors or done.text).splitlines()), f"exit status {done.status}")
+        failed = done.status != 0
     except programs.ProgramError as error:
+        got, failed = error.got, True
+    if failed:
+        what, allowed = "nvidia-smi does not answer", "its list of GPUs"
         fix = "run it on a machine with an NVIDIA GPU whose driver works"
-        raise problem(
-            "nvidia-smi does not answer", "nvidia-smi", error.got, "its list of GPUs", fix
-        ) from error
+        raise problem(what, "nvidia-smi", got, allowed, fix)
     rows = list(csv.reader(io.StringIO(done.text), skipinitialspace=True))
     return [row for row in rows if len(row) == columns]
 
