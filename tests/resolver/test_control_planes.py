@@ -37,6 +37,25 @@ def test_a_control_plane_beside_workers_keeps_its_taint() -> None:
     assert said(planned(decide(CP, node("a", T4)))) == ([], [], [])
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "by", "number", "warned"),
+    [
+        ("cp1.example:6443", "external", 3, "cp1.example is cp1 alone"),
+        ("cp2:6443", "external", 3, "cp2 is cp2 alone"),
+        ("k8s.example:6443", "external", 3, None),
+        ("cp1.example:6443", "external", 1, None),
+    ],
+)
+def test_an_endpoint_that_is_one_of_several_control_planes_is_warned_of(
+    endpoint: str, by: str, number: int, warned: str | None
+) -> None:
+    settings = kubernetes(endpoint=endpoint, endpoint_by=by)
+    hosts = [host(f"cp{one}", ["control_plane"], settings) for one in range(1, number + 1)]
+    plan = planned(decide(*hosts, host("n1", ["gpu_pools", "pool_a"], T4 | settings)))
+    told = [one.text for one in plan.notices if "no API answers" in one.text]
+    assert told == ([f"the endpoint {warned}: without that host no API answers"] if warned else [])
+
+
 def test_one_machine_takes_pods() -> None:
     names, why, warned = said(planned(decide(with_gpus("one"))))
     assert (names, warned) == (["one"], [])

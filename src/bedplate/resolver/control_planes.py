@@ -133,7 +133,8 @@ def untainted(site: Site) -> list[str]:
 
 
 def notices(site: Site) -> Iterator[Notice]:
-    """Yield what a reader of the plan should know of pods on control planes."""
+    """Yield what a reader of the plan should know of control planes: their address, and pods."""
+    yield from _ends_with_one(site)
     with_gpus = [host.name for host in site.nodes if CONTROL_PLANE in host.groups and host.pool]
     if _taint(site) and with_gpus:
         yield Notice(
@@ -142,6 +143,23 @@ def notices(site: Site) -> Iterator[Notice]:
             CLUSTER,
             hint=f"{SETTING}: false lets all pods in",
         )
+
+
+def _ends_with_one(site: Site) -> Iterator[Notice]:
+    """Report an endpoint that is one of several control planes: the others do not replace it."""
+    settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
+    members = [host for host in site.nodes if CONTROL_PLANE in host.groups]
+    if settings is None or settings.endpoint_by != "external" or len(members) < 2:
+        return
+    endpoint = of_endpoint(settings)
+    for one in members:
+        if endpoint in {one.address, one.connection.address, one.name}:
+            text = f"the endpoint {endpoint} is {one.name} alone: without that host no API answers"
+            hint = (
+                "before the cluster is made, write an unused address of that network with "
+                "endpoint_by: keepalived, or a load balancer's name; it cannot change later"
+            )
+            yield Notice(text, CLUSTER, hint=hint)
 
 
 def reasons(site: Site) -> Iterator[Reason]:
