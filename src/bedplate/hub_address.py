@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from bedplate.errors import Wrong
+from bedplate.lock import hub_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,16 +24,11 @@ HTTPS: Final = 443
 SOON: Final = timedelta(days=30)
 
 
-def state_host(lock: Lock) -> str:
-    """Return the host that keeps the hub's state: the first control plane."""
-    return min(name for name, host in lock.hosts.items() if "control_plane" in host.groups)
-
-
 def host(lock: Lock) -> str:
     """Return the name or address that users write: of `bedplate_hub.url`, else of that host."""
     hub = lock.cluster.hub if lock.cluster else None
     named = urlsplit(hub.url).hostname if hub and hub.url else None
-    return named or lock.hosts[state_host(lock)].address
+    return named or lock.hosts[hub_state.host(lock)].address
 
 
 def port(lock: Lock) -> int | None:

@@ -102,6 +102,22 @@ def test_what_a_person_may_have_is_in_the_quota() -> None:
     assert quota.model_dump() == {"guaranteed": 80, "borrow": 0}
 
 
+@pytest.mark.parametrize(
+    ("homes", "lost"),
+    [
+        (None, True),
+        ({"path": "/srv/homes", "shared": True}, False),
+        ({"nfs": {"server": "nfs.example", "path": "/homes"}}, False),
+    ],
+)
+def test_accounts_on_one_host_are_warned_of(*, homes: dict[str, Any] | None, lost: bool) -> None:
+    found = planned(answer(course(), **({"bedplate_storage": {"homes": homes}} if homes else {})))
+    told = [str(one) for one in found.notices if "accounts" in one.text]
+    text = "the hub's accounts are on cp1 alone, and are lost with it; "
+    fix = "write bedplate_storage.homes with nfs, or with shared: true"
+    assert told == ([text + fix] if lost else [])
+
+
 @pytest.mark.parametrize(("model", "reserve"), [("a100-pcie-80gb", 400), ("h100-pcie-80gb", 704)])
 def test_a_framework_takes_what_was_measured_on_the_architecture(model: str, reserve: int) -> None:
     """A context grows with the GPU: an H100's takes half as much again as older figures say."""

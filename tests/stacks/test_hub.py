@@ -12,9 +12,9 @@ import pytest
 
 from bedplate import hub_address
 from bedplate.cluster import artifact
-from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
+from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, hub_volume
 from bedplate.frameworks.hub import Hub
-from bedplate.lock.courses import Course, OAuth, Share
+from bedplate.lock.courses import Course, Nfs, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
 from bedplate.stackconfig import StackError
 from tests.schedulers.certificates import Authority
@@ -226,9 +226,65 @@ def test_students_and_strangers_get_no_rights() -> None:
     assert queues["resourceNames"] == ["intro"]
 
 
+OF_ONE = {"hostPath": {"path": "/var/lib/bedplate/hub", "type": "DirectoryOrCreate"}}
+OF_ALL = {"hostPath": {"path": "/lustre/homes/.bedplate-hub", "type": "DirectoryOrCreate"}}
+OF_NFS = {
+    "nfs": {"server": "nfs.example", "path": "/export/homes"},
+    "mountOptions": ["nosuid", "nodev"],
+}
+
+
+@pytest.mark.parametrize(
+    ("homes", "name", "source", "hosts", "folder"),
+    [
+        (None, "state", OF_ONE, ["cp1"], None),
+        (Volume(path="/srv/homes"), "state", OF_ONE, ["cp1"], None),
+        (
+            Volume(path="/lustre/homes", shared=True),
+            "state-shared",
+            OF_ALL,
+            ["gpu-a", "gpu-b"],
+            None,
+        ),
+        (
+            Volume(nfs=Nfs(server="nfs.example", path="/export/homes")),
+            "state-shared",
+            OF_NFS,
+            ["gpu-a", "gpu-b"],
+            ".bedplate-hub",
+        ),
+    ],
+)
+def test_accounts_lie_with_homes_that_outlive_each_host(
+    homes: Volume | None, name: str, source: Any, hosts: list[str], folder: str | None
+) -> None:
+    """With such homes the hub starts again on another node; else it is the first host's."""
+    found = lock_of({"gpu-a": {}, "gpu-b": {}, "cp1": {}}, groups=["pool_class", "gpu_pools"])
+    assert found.cluster is not None
+    control_plane = found.hosts["cp1"].model_copy(
+        update={"groups": ["control_plane"], "pool": None}
+    )
+    given = {"courses": lock().cluster.courses, "storage": Storage(homes=homes)}
+    update = {
+        "cluster": found.cluster.model_copy(update=given),
+        "hosts": found.hosts | {"cp1": control_plane},
+    }
+    state = hub_volume.of(found.model_copy(update=update))
+    volume, claim = hub_objects.state_volume(state)
+    names = {one["metadata"]["name"] for one in (volume, claim)} | {claim["spec"]["volumeName"]}
+    assert names == {f"bedplate-hub-{name}"}
+    assert {key: volume["spec"][key] for key in source} == source
+    (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == hosts
+    pod = hub_objects.hub_deployment("i", "m", state)["spec"]["template"]["spec"]
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == f"bedplate-hub-{name}"
+    for one in (*pod["initContainers"], *pod["containers"]):
+        assert one["volumeMounts"][0].get("subPath") == folder
+
+
 def test_no_pod_of_the_hub_is_privileged() -> None:
     for made in (
-        hub_objects.hub_deployment("i", "m"),
+        hub_objects.hub_deployment("i", "m", hub_volume.of(lock())),
         hub_proxy.deployment("i", "m", encrypted=True),
     ):
         spec = made["spec"]["template"]["spec"]

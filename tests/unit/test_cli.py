@@ -249,7 +249,7 @@ def test_warnings_are_counted_and_the_rest_is_behind_a_flag(
     _, _, rest = capsys.readouterr().out.partition(f"\n{heading}\n")
     *kinds, more = rest.partition("\n\n")[0].splitlines()
     assert len([kind for kind in kinds if not kind.startswith("    ")]) == 2
-    assert more == "  … and 6 more kinds: --why"
+    assert more == "  … and 7 more kinds: --why"
     assert cli.main(["plan", *TODAY, "--why", str(site)]) == 0
     _, _, rest = capsys.readouterr().out.partition(f"\n{heading}\n")
     assert len(rest.partition("\n\n")[0].splitlines()) == len(content["warnings"])

@@ -21,7 +21,7 @@ SHOWN = {
     "": Path(__file__).with_name("demo_plan.txt"),
     "--why": Path(__file__).with_name("demo_plan_why.txt"),
 }
-LINES, COLUMNS = 40, 110
+LINES, COLUMNS = 42, 110
 
 
 def shown(folder: Path, *options: str) -> str:

@@ -13,7 +13,8 @@ import pulumi_kubernetes as kubernetes
 from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
-from bedplate.frameworks import hub_images, hub_objects, hub_proxy, hub_settings
+from bedplate.frameworks import hub_images, hub_objects, hub_proxy, hub_settings, hub_volume
+from bedplate.lock import hub_state
 from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 from bedplate.stackrefs import MANAGED
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.lock import Lock
-
-STATE = "/var/lib/bedplate/hub"
 
 
 class HubArgs(TypedDict):
@@ -65,12 +64,12 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         own = self._secret(f"{name}-secrets", hub_objects.SECRETS, namespace, values)
         tls = self._tls(name, namespace, args)
         configured = self._made(name, hub_objects.configuration(settings), [namespace])
-        host = hub_address.state_host(lock)
+        state = hub_volume.of(lock)
         before: list[pulumi.Resource] = [namespace, own, configured]
         objects = (
             *hub_objects.rights(courses),
             *hub_objects.network_policies(),
-            *hub_objects.state_volume(host, STATE),
+            *hub_objects.state_volume(state),
         )
         before += [self._made(name, found, [namespace]) for found in objects]
         before += [tls] if tls else []
@@ -93,10 +92,9 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         self._made(name, proxy, before)
         for one in hub_images.daemons(lock, settings):
             self._made(name, one, [namespace])
-        self._made(
-            name, hub_objects.hub_deployment(artifact.image(site, lock, "hub"), mark), before
-        )
-        address, scheme = lock.hosts[host].address, "https" if tls else "http"
+        hub_image = artifact.image(site, lock, "hub")
+        self._made(name, hub_objects.hub_deployment(hub_image, mark, state), before)
+        address, scheme = lock.hosts[hub_state.host(lock)].address, "https" if tls else "http"
         self.address = reached.spec.apply(
             lambda spec: f"{scheme}://{address}:{spec['ports'][0].get('node_port')}"
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import bedplate.hub
 from bedplate import cel
 from bedplate.hub import magic
 from bedplate.schedulers.kueue.objects import ABOUT, HUB_ACCOUNT, TEAM_LABEL
+from bedplate.schedulers.topology import HOST
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
@@ -44,8 +45,24 @@ USER: Final = 1000
 STUDENTS: Final = {"component": "singleuser-server"}
 PYTHON: Final = "/etc/bedplate/python"
 STATE: Final = "/srv/jupyterhub"
+STATE_SIZE: Final = "1Gi"
 CONTROL: Final = "node-role.kubernetes.io/control-plane"
 BASELINE: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
+
+
+class State(NamedTuple):
+    """Where the hub's state lies: its claim, the source of the volume, and the hosts that have it.
+
+    `folder` is a folder of the volume, or empty; `taints` are keys of what those hosts are tainted
+    with.
+    """
+
+    claim: str
+    about: str
+    source: Object
+    hosts: tuple[str, ...]
+    folder: str = ""
+    taints: tuple[str, ...] = ()
 
 
 def _object(
@@ -289,41 +306,28 @@ def namespace() -> Object:
     return found
 
 
-def state_volume(host: str, path: str) -> list[Object]:
-    """Return the volume of the hub's own state on one host, and the claim of it."""
-    size = "1Gi"
-    rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
-    name = f"{NAMESPACE}-state"
-    about = f"Accounts and servers of the hub, on {host}:{path}. It stays when the stack goes."
+def state_volume(state: State) -> list[Object]:
+    """Return the volume of the hub's own state, and the claim of it."""
+    common: Object = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    rule = {"key": HOST, "operator": "In", "values": list(state.hosts)}
     volume = _object(
         "v1",
         "PersistentVolume",
-        name,
-        about,
+        state.claim,
+        state.about,
         None,
         spec={
-            "capacity": {"storage": size},
-            "accessModes": ["ReadWriteOnce"],
+            **common,
+            "capacity": {"storage": STATE_SIZE},
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
-            "hostPath": {"path": path, "type": "DirectoryOrCreate"},
-            "claimRef": {"namespace": NAMESPACE, "name": name},
+            "claimRef": {"namespace": NAMESPACE, "name": state.claim},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}},
+            **state.source,
         },
     )
-    claim = _object(
-        "v1",
-        "PersistentVolumeClaim",
-        name,
-        about,
-        spec={
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "",
-            "volumeName": name,
-            "resources": {"requests": {"storage": size}},
-        },
-    )
-    return [volume, claim]
+    requests = {"requests": {"storage": STATE_SIZE}}
+    spec = {**common, "volumeName": state.claim, "resources": requests}
+    return [volume, _object("v1", "PersistentVolumeClaim", state.claim, state.about, spec=spec)]
 
 
 def configuration(settings: Mapping[str, Any]) -> Object:
@@ -358,10 +362,11 @@ def services(*, encrypted: bool = False, redirected: bool = False) -> list[Objec
     ]
 
 
-def hub_deployment(image: str, mark: str) -> Object:
+def hub_deployment(image: str, mark: str, state: State) -> Object:
     """Return the hub. It is one; a second one would write the same database."""
+    folder = {"subPath": state.folder} if state.folder else {}
     mounts = [
-        {"name": "state", "mountPath": STATE},
+        {"name": "state", "mountPath": STATE, **folder},
         {"name": "program", "mountPath": PYTHON, "readOnly": True},
         {"name": "settings", "mountPath": "/etc/bedplate/settings", "readOnly": True},
         {"name": "secrets", "mountPath": "/etc/bedplate/secrets", "readOnly": True},
@@ -417,7 +422,7 @@ def hub_deployment(image: str, mark: str) -> Object:
         volumes=[
             {
                 "name": "state",
-                "persistentVolumeClaim": {"claimName": f"{NAMESPACE}-state"},
+                "persistentVolumeClaim": {"claimName": state.claim},
             },
             {"name": "program", "configMap": {"name": HUB, "items": items}},
             {
@@ -427,7 +432,10 @@ def hub_deployment(image: str, mark: str) -> Object:
             {"name": "secrets", "secret": {"secretName": SECRETS, "defaultMode": 0o440}},
             {"name": "tmp", "emptyDir": {}},
         ],
-        tolerations=[{"key": CONTROL, "operator": "Exists", "effect": "NoSchedule"}],
+        tolerations=[
+            {"key": key, "operator": "Exists", "effect": "NoSchedule"}
+            for key in (CONTROL, *state.taints)
+        ],
     )
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
+from bedplate.lock import hub_state
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_room import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserves
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.resolver.outcome import Notice
 from bedplate.resolver.wishes import split_named
+from bedplate.site.membership import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,8 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
     cluster = lock.cluster
     if cluster is None or not cluster.courses:
         return
+    yield from _unencrypted(cluster)
+    yield from _on_one_host(lock)
     known = rooms(lock, catalogue)
     for pool in sorted({course.pool for course in cluster.courses.values()}):
         yield from _reserves(known[pool], cluster, catalogue)
@@ -39,7 +43,16 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _lent(lock, cluster, pool)
         yield from _images(lock, cluster, pool, catalogue)
     yield from _unknown(cluster)
-    yield from _unencrypted(cluster)
+
+
+def _on_one_host(lock: Lock) -> Iterator[Notice]:
+    """Report accounts of the hub that lie on one of several nodes."""
+    nodes = [one for one in lock.hosts.values() if set(NODES) & set(one.groups)]
+    if hub_state.shared(lock) is None and len(nodes) > 1:
+        yield Notice(
+            f"the hub's accounts are on {hub_state.host(lock)} alone, and are lost with it",
+            hint="write bedplate_storage.homes with nfs, or with shared: true",
+        )
 
 
 def _unencrypted(cluster: Cluster) -> Iterator[Notice]:
