@@ -15,13 +15,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 NAME = "share-1"
+#: What the cell has printed in its share.
+PRINTED = Path("/tmp/printed")
 
 
 class Service(BaseHTTPRequestHandler):
     """The service of the hub, as `%share` asks it: one share, which runs when it is asked for."""
 
     command_line = ()
-    printed = ""
+    process = None
 
     def log_message(self, *_):
         """Keep quiet."""
@@ -29,21 +31,20 @@ class Service(BaseHTTPRequestHandler):
     def _do(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.command == "POST":
+            PRINTED.write_text("")
             # In another folder, as a pod of its own has it: no file of the notebook is there.
-            done = subprocess.run(
-                [*type(self).command_line, json.loads(body)["code"]],
-                cwd="/tmp",
-                stdout=subprocess.PIPE,
+            type(self).process = subprocess.Popen(
+                [*self.command_line, json.loads(body)["code"]],
+                cwd=PRINTED.parent,
+                stdout=PRINTED.open("w"),
                 stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
             )
-            type(self).printed = done.stdout
             answer = {"name": NAME, "gets": "a stand-in", "time": "10m"}
         elif self.path.endswith(NAME):
-            answer = {"output": self.printed}
+            answer = {"output": PRINTED.read_text()}
         else:
-            answer = {"shares": [{"name": NAME, "state": "ended", "line": f"{NAME}: ended"}]}
+            state = "running" if self.process.poll() is None else "ended"
+            answer = {"shares": [{"name": NAME, "state": state, "line": f"{NAME}: {state}"}]}
         content = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
