@@ -39,6 +39,32 @@ def planned(folder: Path) -> Lock:
 
 
 @pytest.mark.parametrize(
+    ("given", "endpoint", "bound"),
+    [
+        (["--one-machine", "192.0.2.5"], None, True),
+        (["--one-machine", "192.0.2.5"], "api.lab.example:6443", False),
+        (["--one-machine", "ws.example"], None, False),
+        (FARM, "192.0.2.99:6443", False),
+    ],
+)
+def test_an_address_as_the_endpoint_of_one_control_plane_is_said_to_stay(
+    given: list[str],
+    endpoint: str | None,
+    *,
+    bound: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It can never move to another control plane; a name can."""
+    more = ["--endpoint", endpoint] if endpoint else []
+    assert init(tmp_path / "lab", *given, "--gpu", "l40s:4", *more) == 0
+    said = capsys.readouterr().out
+    written = (tmp_path / "lab/inventory/group_vars/all/bedplate.yml").read_text()
+    assert ("begin again with --endpoint NAME:6443" in said) == bound
+    assert ("# It never changes" in written) == bound
+
+
+@pytest.mark.parametrize(
     ("arguments", "names", "models", "endpoint"),
     [
         (

@@ -32,6 +32,12 @@ def run(options: Namespace) -> int:
         machines |= {host for entry in pool.entries for host in entry.hosts}
         print(f"pool_{pool.name}: {pool.count} x {pool.model} in each host")
     print(f"all: {start.system}, endpoint {start.endpoint}, hosts: {len(machines)}")
+    if start.is_bound:
+        print(
+            "The endpoint of a cluster never changes, and an address stays with its host. If more\n"
+            "control planes may come, begin again with --endpoint NAME:6443, a name that all\n"
+            "hosts and this machine resolve, by DNS or /etc/hosts."
+        )
     print(f"Wrote {len(texts)} files to {folder}. Next:")
     print(f"  cd {shlex.quote(str(folder))}")
     print("  bedplate plan inventory    # the other commands are in README.md")

@@ -49,6 +49,16 @@ class Start:
     user: str
     one_machine: bool
 
+    @property
+    def is_bound(self) -> bool:
+        """Tell whether the endpoint is an address of the one control plane, which no other takes.
+
+        A name can move to other control planes; a cluster's endpoint itself never changes.
+        """
+        machines = [host for entry in self.control_plane for host in entry.hosts]
+        name = self.endpoint.rpartition(":")[0]
+        return len(machines) == 1 and bool(re.fullmatch(r"[0-9.]+", name))
+
 
 def defaults() -> dict[str, Any]:
     """Return what is written where the user says nothing."""
