@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from bedplate import cli
 from bedplate.measure import proposal
 from bedplate.measure.proposal import Card, Run
 
+EXAMPLE = Path(__file__).parents[2] / "inventories/example"
 T4 = Card("Tesla T4", usable=15073, whole=16384, reserve=400)
 #: Answers as nvidia-smi does: one GPU, and the memory of the programs that the file `apps` names.
 #: It notes each answer about programs in the file `read`.
@@ -115,6 +118,29 @@ def test_who_needs_more_than_half_gets_a_whole_gpu() -> None:
     assert proposal.settings(Run(1, 9000, 5)) == ["in the course:  share: {gpus: 1}"]
 
 
+@pytest.mark.parametrize(("size", "room"), [(0.1, "995Mi"), (1, "1 GPU")])
+def test_the_plan_takes_what_is_proposed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: float, room: str
+) -> None:
+    """And counts as much memory for it: that of the share less what JAX takes for itself."""
+    assert Card("Tesla T4", 15073, 16384, 512).share(0.1) - 512 == 995
+    words = [line.partition(":")[2].strip() for line in proposal.settings(Run(size, 900, 9))]
+    ignore = shutil.ignore_patterns(".bedplate*")
+    site = shutil.copytree(EXAMPLE, tmp_path / "site", ignore=ignore)
+    hosts = (site / "hosts.yml").read_text()
+    hosts = re.sub(r"# pool_class: .*", "pool_class: {hosts: {class1.example: {}}}", hosts)
+    (site / "hosts.yml").write_text(hosts)
+    pool = "\n".join(["bedplate_gpu: {model: t4-16gb, count: 4}", *words[1:]])
+    (site / "group_vars/pool_class.yml").write_text(f"{pool}\n")
+    course = f"{{name: intro, students: 4, pool: pool_class, frameworks: [jax], {words[0]}}}"
+    settings = f"bedplate_preset: classroom\nbedplate_courses: [{course}]\n"
+    (site / "group_vars/all/courses.yml").write_text(settings)
+    assert cli.main(["plan", "--today", "2026-11-28", str(site)]) == 0
+    line = re.search(r"course +(intro: .*)", capsys.readouterr().out)
+    assert line is not None
+    assert room in line[1], line[1]
+
+
 def test_a_program_is_run_at_sizes_until_one_is_too_small(
     machine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,7 +150,7 @@ def test_a_program_is_run_at_sizes_until_one_is_too_small(
     assert [line.split()[0] for line in lines[1:5]] == ["SIZE", "1", "0.1", "0.05"]
     assert lines[2].split()[1:5] == ["15073", "MiB", "900", "MiB"]
     assert lines[2].endswith("enough")
-    assert lines[4].endswith("failed: exit status 1, RESOURCE_EXHAUSTED: Out of memory")
+    assert lines[4].endswith("too small: exit status 1, RESOURCE_EXHAUSTED: Out of memory")
     assert "Proposed: 0.1 of a GPU, 10 students on each" in lines
     assert "  in the course:  share: 0.1" in lines
     assert any(line.startswith("Measured: the memory of the program") for line in lines)
@@ -140,7 +166,7 @@ def test_each_size_has_the_limits_of_its_share(machine: Path) -> None:
         f"pathlib.Path({str(machine)!r}, known['CUDA_MPS_ACTIVE_THREAD_PERCENTAGE']).write_text("
         "json.dumps(known))\n" + PROGRAM.replace("{PID}", "{os.getpid()}")
     )
-    assert measured(machine, 900, "--framework", "jax", "--sizes", "1,0.125") == 0
+    assert measured(machine, 900, "--framework", "jax-0.12", "--sizes", "1,0.125") == 0
     for percent, part, mib in (("100", "0.888", 15073), ("12.5", "0.083", 1884)):
         assert json.loads((machine / percent).read_text()) == {
             "BEDPLATE_PART": part,
@@ -148,6 +174,7 @@ def test_each_size_has_the_limits_of_its_share(machine: Path) -> None:
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mib}M",
             "CUDA_VISIBLE_DEVICES": "GPU-1",
             "FLAGS_fraction_of_gpu_memory_to_use": part,
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
             "XLA_PYTHON_CLIENT_MEM_FRACTION": part,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
@@ -194,12 +221,28 @@ def test_a_program_that_does_not_run_on_the_gpu_is_refused(
     assert capsys.readouterr().err.splitlines()[-1] == said.format(program=words)
 
 
-def test_the_largest_size_must_be_enough(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("size", "needs", "got", "allowed", "fix"),
+    [
+        ("0.1", 2000, 2200, 1507, "write a larger size"),
+        ("1", 14000, 15400, 15073, "measure on a GPU with more memory"),
+    ],
+)
+def test_the_largest_size_must_be_enough(
+    machine: Path,
+    capsys: pytest.CaptureFixture[str],
+    size: str,
+    needs: int,
+    got: int,
+    allowed: int,
+    fix: str,
+) -> None:
     text = (machine / "train.py").read_text()
     (machine / "train.py").write_text(text.replace("if needs > may", "if False"))
-    assert measured(machine, 2000, "--sizes", "0.1") == 3
-    assert (
-        "the largest size is too small — --sizes — got too small: 2200" in capsys.readouterr().err
+    assert measured(machine, needs, "--sizes", size) == 3
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"the largest size is too small — --sizes — got {got} MiB with 10 % added / "
+        f"allowed {allowed} MiB — {fix}, or let the program take less"
     )
 
 

@@ -11,6 +11,7 @@ from bedplate.measure import proposal, runs
 from bedplate.measure.runs import problem
 from bedplate.portable.quantities import GIB
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserves
+from bedplate.resolver.wishes import split_named
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -83,7 +84,8 @@ def _best(found: list[Run], card: Card, options: Namespace) -> Run:
     best = proposal.chosen(found, card)
     if best is None:
         got, allowed = proposal.verdict(first, card), f"{card.share(first.size)} MiB"
-        fix = "write a larger size, or let the program take less"
+        other = "write a larger size" if first.size < 1 else "measure on a GPU with more memory"
+        fix = f"{other}, or let the program take less"
         raise problem("the largest size is too small", "--sizes", got, allowed, fix)
     return best
 
@@ -101,9 +103,10 @@ def _card(gpu: runs.Gpu, framework: str, catalogue: Catalogue) -> Card:
     alike = Gpus(1, 1, usable, whole, 0, None, "none", gpu.name, built)
     known = sorted(name for name in catalogue.memory_reserves if name not in (OF_GPU, OF_PROCESS))
     frameworks = [name for name in known if "-" not in name]
-    if framework and framework not in frameworks:
+    name = split_named(framework)[0]
+    if name and name not in frameworks:
         fix = "write one of these, or leave it out"
         raise problem("unknown framework", "--framework", framework, ", ".join(frameworks), fix)
-    wanted = [OF_PROCESS, *([framework] if framework else [])]
+    wanted = [OF_PROCESS, *([name] if name else [])]
     counted = [fact.value.mebibytes or 0 for fact in reserves(wanted, alike, catalogue)]
     return proposal.Card(gpu.name, usable, whole, max(counted, default=0))

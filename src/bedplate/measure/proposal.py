@@ -51,10 +51,10 @@ class Run:
 def verdict(run: Run, card: Card) -> str:
     """Return why a size is too small for what was seen; empty where it is enough."""
     if run.failure:
-        return f"failed: {run.failure}"
+        return run.failure
     needed = math.ceil(run.peak * (100 + MARGIN) / 100)
     if needed > card.share(run.size):
-        return f"too small: {needed} MiB with {MARGIN} % added"
+        return f"{needed} MiB with {MARGIN} % added"
     return ""
 
 
@@ -74,7 +74,8 @@ def table(runs: Sequence[Run], card: Card) -> list[str]:
     lines = [f"{'SIZE':>6}  {'SHARE':>10}  {'TOOK':>10}  {'TIME':>9}  RESULT"]
     for run in runs:
         share, took = f"{card.share(run.size)} MiB", f"{run.peak} MiB"
-        result = verdict(run, card) or "enough"
+        reason = verdict(run, card)
+        result = f"too small: {reason}" if reason else "enough"
         lines.append(f"{run.size:>6g}  {share:>10}  {took:>10}  {run.seconds:>7.1f} s  {result}")
     return lines
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: A part of the GPU, for a program that limits itself.
 PART: Final = "BEDPLATE_PART"
-#: Without it JAX takes most of what it may have at once, and nothing can be seen of what it needs.
-GROWS: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+#: Without these JAX and TensorFlow take most of the GPU at once: what they need cannot be seen.
+GROWS: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 CARD: Final = "index,uuid,name,memory.total,memory.used,mig.mode.current"
 PROGRAMS: Final = "pid,used_memory"
 #: For an answer of nvidia-smi, and between two readings; seconds.
