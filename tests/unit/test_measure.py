@@ -55,6 +55,7 @@ FAILS = (
     "the program fails at 1 of the GPU — {program} — got exit status 1, no data.csv / "
     "allowed exit status 0 — run it by hand on this GPU and correct what it says"
 )
+KILLED = FAILS.replace("exit status 1, no data.csv", "ended by signal 9, it printed nothing")
 USES_NONE = (
     "no GPU memory was seen — {program} — got 0 MiB / allowed a program that uses the GPU — "
     "see that its framework has a build for CUDA, and that it runs longer than a second"
@@ -210,6 +211,7 @@ def test_in_a_container_the_growth_of_the_memory_in_use_is_measured(
     [
         ("raise SystemExit('no data.csv')", FAILS),
         ("pass", USES_NONE),
+        ("import os; os.kill(os.getpid(), 9)", KILLED),
     ],
 )
 def test_a_program_that_does_not_run_on_the_gpu_is_refused(

@@ -159,7 +159,9 @@ def run(
             said.seek(0)
             lines = said.read().decode("utf-8", "replace").strip().splitlines()
             last = lines[-1].strip()[:SHOWN] if lines else "it printed nothing"
-            failure = f"exit status {process.returncode}, {last}"
+            status = process.returncode
+            how = f"exit status {status}" if status > 0 else f"ended by signal {-status}"
+            failure = f"{how}, {last}"
         elif failure:
             failure = f"no end after {seconds} s"
     return Run(size, readings.own or max(readings.grown, 0), took, failure), readings.own > 0
@@ -178,7 +180,7 @@ def _started(command: Sequence[str], own: dict[str, str], said: Any) -> subproce
     except (OSError, ValueError) as error:
         got = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         fix = "name a program that this machine has"
-        name = Path(command[0]).name
+        name = Path(command[0]).name or "COMMAND"
         raise problem("the program cannot be started", name, got, "a program", fix) from error
 
 
