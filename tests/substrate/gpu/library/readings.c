@@ -1,8 +1,9 @@
 /* What sensors and counters of an idle, healthy card say. */
-#include "simulation.h"
+#include "settings.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define GIVE(function, type, value)                                                       \
@@ -184,18 +185,62 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
     return NVML_SUCCESS;
 }
 
-/* Nothing computes on a simulated card, but a test may say that something does: "process MINOR PID". */
+/* A line of what tests plant: "process MINOR PID", then MiB of memory and percent of use, both 0 if left out. */
+static bool process_at(const struct table *table, unsigned int i, unsigned int minor, unsigned int *pid,
+                       unsigned int *mib, unsigned int *use) {
+    unsigned int where;
+    *mib = *use = 0;
+    return sscanf(table->settings[i], "process %u %u %u %u", &where, pid, mib, use) >= 2 && where == minor;
+}
+
+/* Nothing computes on a simulated card, but a test may say that something does. */
 unsigned int processes_of(unsigned int minor, unsigned int *pids, unsigned int most) {
     const struct table *table = simulation_table();
-    unsigned int count = 0, where, pid;
+    unsigned int count = 0, pid, mib, use;
     for (unsigned int i = 0; i < table->setting_count; i++) {
-        if (sscanf(table->settings[i], "process %u %u", &where, &pid) != 2 || where != minor)
+        if (!process_at(table, i, minor, &pid, &mib, &use))
             continue;
         if (count < most)
             pids[count] = pid;
         count++;
     }
     return count;
+}
+
+static unsigned long long memory_of(unsigned int minor, unsigned int process) {
+    const struct table *table = simulation_table();
+    unsigned int pid, mib, use;
+    for (unsigned int i = 0; i < table->setting_count; i++)
+        if (process_at(table, i, minor, &pid, &mib, &use) && pid == process)
+            return mib * MIB;
+    return 0;
+}
+
+/* As the real library: none that used nothing, and not on a card in MIG mode. */
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                             unsigned int *count, unsigned long long since) {
+    const struct table *table;
+    struct timeval now;
+    unsigned int found = 0, most, pid, mib, use;
+    NEED_DEVICE(device);
+    NEED(count);
+    if (card_of(device) == NULL || card_of(device)->mode == NVML_DEVICE_MIG_ENABLE)
+        return NVML_ERROR_NOT_SUPPORTED;
+    table = simulation_table();
+    most = samples ? *count : 0;
+    gettimeofday(&now, NULL);
+    unsigned long long stamp = now.tv_sec * 1000000ULL + now.tv_usec;
+    for (unsigned int i = 0; i < table->setting_count && stamp > since; i++) {
+        if (!process_at(table, i, device->minor, &pid, &mib, &use) || use == 0)
+            continue;
+        if (found < most)
+            samples[found] = (nvmlProcessUtilizationSample_t){.pid = pid, .timeStamp = stamp, .smUtil = use};
+        found++;
+    }
+    *count = found;
+    if (found == 0)
+        return NVML_ERROR_NOT_FOUND;
+    return found > most ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 #define PROCESSES(function, type, found)                                                  \
@@ -208,7 +253,7 @@ unsigned int processes_of(unsigned int minor, unsigned int *pids, unsigned int m
         if (*count > most || (*count && !processes))                                      \
             return NVML_ERROR_INSUFFICIENT_SIZE;                                          \
         for (unsigned int i = 0; i < *count; i++)                                         \
-            processes[i] = (type){.pid = pids[i]};                                        \
+            processes[i] = (type){.pid = pids[i], .usedGpuMemory = memory_of(device->minor, pids[i])};                                        \
         return NVML_SUCCESS;                                                              \
     }
 

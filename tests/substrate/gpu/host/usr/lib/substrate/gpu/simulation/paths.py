@@ -23,7 +23,7 @@ MODULES = STATE + "/modules"
 FAULTS = STATE + "/faults"
 #: MIG modes and instances, compute modes: written by the library.
 SETTINGS = STATE + "/settings"
-#: What tests plant, a line each: "process MINOR PID", "nvlink_down MINOR LINK".
+#: What tests plant, a line each: "process MINOR PID [MIB [PERCENT]]", "nvlink_down MINOR LINK".
 PLANTED = STATE + "/planted"
 #: What is mounted over the machine's own, inside this host only.
 SHOWN = STATE + "/shown"
