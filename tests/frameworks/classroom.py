@@ -46,6 +46,12 @@ def count():
 threading.Thread(target=count, daemon=True).start()
 learnt = 42
 !echo work > kept"""
+#: A cell that uses a part of a core: one that only sleeps would be idle.
+COMPUTE = """\
+import time
+while True:
+    sum(range(10**6))
+    time.sleep(0.1)"""
 #: A cell that runs in the share that it asks for.
 SHARE = """\
 %%share 0.1 10m
@@ -284,9 +290,9 @@ class Class:
         )
 
     def idle_gives_way(self) -> None:
-        """Ann's page is open and her kernels idle, Ben's is busy: Cat gets Ann's share."""
+        """Ann's page is open and her kernels idle, Ben's computes: Cat gets Ann's share."""
         self.do("visit", self.ben, f"/user/{self.ben}/lab")
-        self.do("begin", self.ben, "!sleep 3600")
+        self.do("begin", self.ben, COMPUTE)
         with self.cluster.altered(idle_timeout=15):
             wait_for(
                 "ann's server is gone",

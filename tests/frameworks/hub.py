@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 import yaml
 
-from bedplate.frameworks import hub_objects
+from bedplate.frameworks import hub_objects, hub_use
+from bedplate.hub.classes import USE
 from tests.environments import python
 from tests.frameworks.claims import asking, publish, with_claims
 from tests.schedulers.api import eventually
@@ -78,6 +79,8 @@ class Standin(Loopback):
     def __init__(self) -> None:
         self.routes: dict[str, Any] = {}
         self.kernels: list[dict[str, Any]] = []
+        #: What each notebook was told to show, by its path.
+        self.notices: dict[str, list[str]] = {}
         standin = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -105,6 +108,14 @@ class Standin(Loopback):
                 route = self.path.removeprefix("/api/routes")
                 standin.routes[route] = json.loads(self.rfile.read(size))
                 self.answer({}, 201)
+
+            def do_PUT(self) -> None:
+                size = int(self.headers.get("Content-Length", 0))
+                text = json.loads(self.rfile.read(size))["text"]
+                standin.notices.setdefault(self.path.removesuffix("bedplate/notice"), []).append(
+                    text
+                )
+                self.answer({}, NO_CONTENT)
 
             def do_DELETE(self) -> None:
                 standin.routes.pop(self.path.removeprefix("/api/routes"), None)
@@ -303,6 +314,9 @@ def hub_of(
         plane.namespace(hub_objects.NAMESPACE)
         settings = {"zone": "UTC", "sign_in": "native", "admins": ["ada"], "courses": courses}
         for one in hub_objects.rights(courses):
+            plane.api.apply(one)
+        plane.namespace(USE)
+        for one in hub_use.access():
             plane.api.apply(one)
         yield RunningHub(plane, standin, settings, kueue, kubelets)
 

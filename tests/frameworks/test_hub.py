@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import sys
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -13,7 +15,8 @@ import pytest
 import requests
 
 from bedplate.frameworks import hub_images, hub_objects, hub_settings
-from bedplate.hub import magic
+from bedplate.hub import magic, node_use
+from bedplate.hub.classes import USE
 from bedplate.lock.claims import RESOURCE
 from bedplate.lock.courses import Course, Notebook, Share
 from tests.frameworks.claims import (
@@ -34,16 +37,22 @@ from tests.frameworks.hub import (
     hub_of,
     lesson,
 )
+from tests.frameworks.programs import Programs
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.kueue import API
+from tests.schedulers.processes import Process, free_port
 from tests.schedulers.workloads import pod_spec
 from tests.site.cluster import conditions
+from tests.unit import test_gpu_simulation as simulated
+from tests.unit.test_gpu_simulation import LIBRARIES, install_driver, kernel, modprobe, paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.schedulers.kubelets import Span
 
+host = simulated.host
 CODE = "LEARN-MORE"
 TEAMS = {
     "intro": {"gpus": {"pool_class": (2, 0)}, "members": ["ada"]},
@@ -53,6 +62,14 @@ TEAMS = {
 #: Students and MiB of each: of the first two one GPU of 15 GiB has room for all, or of one whole.
 BY_CLAIM = {"seminar": (2, 6144), "studio": (1, 3072), "thesis": (1, 0)}
 CROWD = [f"s{number:02}" for number in range(1, 51)]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    """Run programs of pods until the test ends."""
+    found = Programs(tmp_path / "of-pods")
+    yield found
+    found.end()
 
 
 @pytest.fixture(scope="module")
@@ -260,9 +277,9 @@ def test_a_student_s_pod_has_no_rights_and_is_made_by_the_hub_alone(hub: Running
 
 
 def test_idle_servers_stop_and_busy_ones_go_on(hub: RunningHub) -> None:
-    """The kernels decide: a cell that runs for an hour is no idleness."""
+    """Where no reader says more, kernels decide: a cell that runs for an hour is no idleness."""
     old = "2020-01-01T00:00:00Z"
-    hub.standin.kernels = [{"execution_state": "busy", "last_activity": old}]
+    hub.standin.kernels = [{"id": "k", "execution_state": "busy", "last_activity": old}]
     hub.settings["courses"]["intro"]["idle_timeout"] = 2
     hub.stop(signal.SIGTERM)
     looked = "GET /hub/api/users?state"
@@ -270,10 +287,71 @@ def test_idle_servers_stop_and_busy_ones_go_on(hub: RunningHub) -> None:
     hub.start()
     eventually(lambda: hub.log.read_text().count(looked) > before + 3)
     eventually(lambda: states(hub) == {"carol": "ready", "dave": "ready"})
-    hub.standin.kernels = [{"execution_state": "idle", "last_activity": old}]
+    hub.standin.kernels = [{"id": "k", "execution_state": "idle", "last_activity": old}]
     eventually(lambda: states(hub) == {} and pods(hub) == {})
     del hub.settings["courses"]["intro"]["idle_timeout"]
     hub.standin.kernels = []
+
+
+def test_a_quiet_training_lives_and_a_sleeper_is_warned_then_stopped(
+    hub: RunningHub, host: Callable[[str, int], Path], programs: Programs
+) -> None:
+    """Kernels say the same of both: a cell that runs. The GPU, and what else runs, decide."""
+    limit, api = 9, hub.plane.api
+    root = host("t4-16gb", 1)
+    install_driver(root)
+    assert modprobe.main(["nvidia"]) == 0
+    (nvml,) = (root / LIBRARIES).glob("libnvidia-ml.so.*")
+    port = free_port()
+    where = ["--address", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, node_use.__file__, *where, "--proc", str(programs.folder)]
+    reader = Process([*command, "--nvml", str(nvml)], hub.folder / "reader.log", dict(os.environ))
+    labels = {"app.kubernetes.io/name": USE}
+    meta = {"name": "reader", "namespace": USE, "labels": labels}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(0)})
+    hub.standin.kernels = [
+        {"id": "k", "execution_state": "busy", "last_activity": "2020-01-01T00:00:00Z"}
+    ]
+    hub.settings["courses"]["intro"]["idle_timeout"] = limit
+    hub.settings["service"]["use_port"] = port
+    hub.stop(signal.SIGTERM)
+    hub.standin.notices.clear()
+    reader.start()
+    try:
+        hub.start()
+        for name in ("carol", "dave"):
+            hub.api("POST", f"users/{name}/server", {"profile": "intro-jax"})
+        of = eventually(lambda: pods(hub), until=lambda found: len(found) == 2)
+        programs.start(of["jupyter-dave"], "sleep 10000")  # the notebook's server
+        training = programs.start(of["jupyter-dave"], "sleep 10000 > /dev/null")
+        programs.start(of["jupyter-carol"], "while :; do date; sleep 1; done > /dev/null")
+        paths.write(paths.PLANTED, f"process 0 {training} 512 40\n")
+        kernel.show()
+        eventually(lambda: states(hub), until=lambda now: now.get("dave") == "ready")
+        warned = eventually(lambda: hub.standin.notices.get("/user/carol/"))
+        assert warned[0].startswith("intro stops this server at "), warned
+        assert "its GPU is not used and no program runs" in warned[0]
+        eventually(lambda: states(hub) == {"dave": "ready"})
+        carol = Browser(hub.url)
+        carol.login("carol")
+        page = carol.session.get(f"{hub.url}/spawn", timeout=60).text
+        assert "did nothing for 9 seconds" in page
+
+        def watched() -> float:
+            return float(requests.get(f"http://127.0.0.1:{port}/", timeout=30).json()["watched"])
+
+        eventually(watched, until=lambda seconds: seconds > 4 * limit)
+        assert states(hub) == {"dave": "ready"}
+        assert "/user/dave/" not in hub.standin.notices
+        programs.stop(training)
+        paths.write(paths.PLANTED, "")
+        kernel.show()
+        eventually(lambda: states(hub) == {} and pods(hub) == {})
+        assert hub.standin.notices["/user/dave/"]
+    finally:
+        reader.stop()
+        del hub.settings["courses"]["intro"]["idle_timeout"], hub.settings["service"]["use_port"]
+        hub.standin.kernels = []
 
 
 def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
@@ -302,6 +380,7 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
 
     eventually(asks)
     assert len(hub.plane.api.get("jobs", "batch/v1", "intro")) == 1
+    eventually(lambda: [one for one in hub.standin.notices.values() if "ends at" in one[-1]])
     hub.settings["courses"]["intro"]["hours"] = lesson(-60 * minute, -5 * minute)
     hub.stop(signal.SIGTERM)
     hub.start()

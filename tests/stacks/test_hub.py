@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from bedplate import hub_address
 from bedplate.cluster import artifact
-from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, hub_volume
+from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, hub_use, hub_volume
 from bedplate.frameworks.hub import Hub
 from bedplate.lock.courses import Course, Nfs, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
@@ -64,8 +65,7 @@ def test_secrets_are_secret_and_all_come_from_one_seed(monkeypatch: pytest.Monke
     assert (list(codes), secret) == (["intro"], True)
     passwords, secret = outputs["passwords"]
     assert (list(passwords), secret) == (["ada", "bob", "root"], True)
-    config = next(one for one in engine.seen["kubernetes:core/v1:ConfigMap"])
-    text = str(config.inputs)
+    text = str([one.inputs for one in engine.seen["kubernetes:core/v1:ConfigMap"]])
     assert not any(value in text for value in (*codes.values(), *passwords.values()))
     deployments = engine.seen["kubernetes:apps/v1:Deployment"]
     assert not any(value in str(one.inputs) for one in deployments for value in codes.values())
@@ -94,8 +94,40 @@ def test_the_hub_starts_after_all_that_it_reads(monkeypatch: pytest.MonkeyPatch)
         assert {"hub-secrets", "hub-namespace-bedplate-hub"} <= one.depends_on
         assert "hub-configmap-bedplate-hub-hub" in one.depends_on
         assert "hub-rolebinding-intro-bedplate-hub" in one.depends_on
-    (daemon,) = engine.seen["kubernetes:apps/v1:DaemonSet"]
-    assert "registry/notebook-jax@sha256:0" in str(daemon.inputs["spec"])
+    daemons = engine.seen["kubernetes:apps/v1:DaemonSet"]
+    found = {one.inputs["metadata"]["name"]: one for one in daemons}
+    assert "registry/notebook-jax@sha256:0" in str(found["images-pool-class"].inputs["spec"])
+    assert found["bedplate-use"].depends_on == {"hub-namespace-bedplate-use"}
+
+
+def test_each_node_with_courses_has_a_reader_of_its_gpus() -> None:
+    """It has no token, and its namespace alone allows what it needs to begin with."""
+    found = hub_use.objects(lock(), "registry/hub@sha256:0")
+    reader, labels = (
+        found[-1]["spec"]["template"]["spec"],
+        hub_use.namespace()["metadata"]["labels"],
+    )
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert "gpu-b" in str(reader["affinity"])
+    assert (reader["hostPID"], reader["automountServiceAccountToken"]) == (True, False)
+    (container,) = reader["containers"]
+    assert container["command"][1:] == ["/etc/bedplate/program/node_use.py", "--root", "/host"]
+    assert all(one["readOnly"] for one in container["volumeMounts"])
+    (program,) = (one for one in found if one["kind"] == "ConfigMap")
+    assert "bedplate" not in re.findall(
+        r"^\s*(?:import|from) (\w+)", program["data"]["node_use.py"]
+    )
+    (role,) = (one for one in found if one["kind"] == "Role")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+
+
+def test_notebooks_mount_what_shows_notices() -> None:
+    volume = hub_objects.magic_volume()["configMap"]
+    maps = [one for one in hub_objects.rights({"intro": {}}) if one["kind"] == "ConfigMap"]
+    keys = {one["key"]: one["path"] for one in volume["items"]}
+    assert volume["optional"]
+    assert set(keys) == set(maps[0]["data"])
+    assert "jupyter/labextensions/bedplate-notice/package.json" in keys.values()
 
 
 def test_settings_have_the_numbers_that_students_read() -> None:
@@ -112,6 +144,8 @@ def test_settings_have_the_numbers_that_students_read() -> None:
         "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.073",
         "BEDPLATE_SHARES_URL": "http://bedplate-shares.bedplate-hub:8082/services/shares/intro",
         "PYTHONPATH": "/etc/bedplate/python",
+        "JUPYTER_CONFIG_PATH": "/etc/bedplate/python/jupyter",
+        "JUPYTER_PATH": "/etc/bedplate/python/jupyter",
     }
     assert course["material"] == []
     address = "https://git.example.org/ada/intro.git"

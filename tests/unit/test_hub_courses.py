@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.hub import memory, prepare
-from bedplate.hub.classes import state_of
 from bedplate.hub.courses import Course, settings
 from bedplate.hub.places import Place, Room, place_of, room_of
 
@@ -184,14 +183,6 @@ def test_room_says_what_would_happen() -> None:
     assert room == Room(used=4, quota=4, waiting=3, active=True)
     assert room.describe(2) == "2 of 2 in use: you would wait in place 4"
     assert Room(2, 4, 0, active=True).describe(1) == "2 of 4 in use: starts at once"
-
-
-def test_kernels_decide_what_is_idle() -> None:
-    old, new = "2026-11-23T09:00:00Z", "2026-11-23T10:00:00.5Z"
-    assert state_of([], []) == (False, None)
-    assert state_of([{"execution_state": "busy", "last_activity": old}], [])[0]
-    kernels = [{"execution_state": "idle", "last_activity": old}]
-    assert state_of(kernels, [{"last_activity": new}]) == (False, at("2026-11-23T10:00:00.5+00:00"))
 
 
 def test_settings_come_from_one_file(tmp_path: Path) -> None:

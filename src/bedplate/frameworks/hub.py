@@ -13,7 +13,14 @@ import pulumi_kubernetes as kubernetes
 from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
-from bedplate.frameworks import hub_images, hub_objects, hub_proxy, hub_settings, hub_volume
+from bedplate.frameworks import (
+    hub_images,
+    hub_objects,
+    hub_proxy,
+    hub_settings,
+    hub_use,
+    hub_volume,
+)
 from bedplate.lock import hub_state
 from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
@@ -93,6 +100,9 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         for one in hub_images.daemons(lock, settings):
             self._made(name, one, [namespace])
         hub_image = artifact.image(site, lock, "hub")
+        readers = self._made(name, hub_use.namespace(), [])
+        for one in hub_use.objects(lock, hub_image):
+            self._made(name, one, [readers])
         self._made(name, hub_objects.hub_deployment(hub_image, mark, state), before)
         address, scheme = lock.hosts[hub_state.host(lock)].address, "https" if tls else "http"
         self.address = reached.spec.apply(

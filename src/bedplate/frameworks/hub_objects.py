@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import bedplate.hub
 from bedplate import cel
-from bedplate.hub import magic
+from bedplate.hub import magic, notice
 from bedplate.schedulers.kueue.objects import ABOUT, HUB_ACCOUNT, TEAM_LABEL
 from bedplate.schedulers.topology import HOST
 from bedplate.stackrefs import MANAGED
@@ -34,8 +34,9 @@ PROXY_API: Final = 8001
 SHARES_PORT: Final = 8082
 SHARES: Final = "bedplate-shares"
 SHARES_URL: Final = f"http://{SHARES}.{NAMESPACE}:{SHARES_PORT}"
-MAGIC_VOLUME: Final = {"name": "shares", "configMap": {"name": SHARES, "optional": True}}
 MAGIC_MOUNT: Final = {"name": "shares", "mountPath": "/etc/bedplate/python", "readOnly": True}
+#: Where a notebook's Jupyter finds the extension that shows notices.
+JUPYTER: Final = "/etc/bedplate/python/jupyter"
 PROXY_PORT: Final = 8000
 #: Where the proxy sends users of plain HTTP to TLS.
 PLAIN_PORT: Final = 8080
@@ -178,9 +179,25 @@ def rights(courses: Mapping[str, Any]) -> list[Object]:
 
 def _magic(course: str) -> Object:
     """Return what notebooks of a course mount: `%load_ext bedplate_share`."""
-    text = Path(magic.__file__).read_text()
-    about = "The magic %share of notebooks."
-    return _object("v1", "ConfigMap", SHARES, about, course, data={"bedplate_share.py": text})
+    about = "The magic %share of notebooks, and what shows the hub's notices in them."
+    data = {path.replace("/", "."): text for path, text in mounted().items()}
+    return _object("v1", "ConfigMap", SHARES, about, course, data=data)
+
+
+def mounted() -> dict[str, str]:
+    """Return what notebooks mount, by path."""
+    script = Path(bedplate.hub.__file__).parent / "pages" / "notice.js"
+    return {
+        "bedplate_share.py": Path(magic.__file__).read_text(),
+        f"{notice.MODULE}.py": Path(notice.__file__).read_text(),
+        **notice.files(script.read_text()),
+    }
+
+
+def magic_volume() -> Object:
+    """Return the volume of what notebooks mount; without it they start all the same."""
+    items = [{"key": path.replace("/", "."), "path": path} for path in mounted()]
+    return {"name": "shares", "configMap": {"name": SHARES, "optional": True, "items": items}}
 
 
 def _role(kind: str, name: str) -> Object:

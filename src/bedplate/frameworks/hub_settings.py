@@ -75,7 +75,7 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "teachers": course.teachers,
         "memory_mib": course.notebook.memory_mib or 0,
         "cpu_milli": course.notebook.cpu_milli or 0,
-        "volumes": [*data["volumes"], hub_objects.MAGIC_VOLUME, *shm[0]],
+        "volumes": [*data["volumes"], hub_objects.magic_volume(), *shm[0]],
         "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT, *shm[1]],
         "profiles": [
             {
@@ -88,6 +88,8 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
                     **package_mirrors(lock),
                     "BEDPLATE_SHARES_URL": f"{hub_objects.SHARES_URL}/services/shares/{name}",
                     "PYTHONPATH": hub_objects.MAGIC_MOUNT["mountPath"],
+                    "JUPYTER_CONFIG_PATH": hub_objects.JUPYTER,
+                    "JUPYTER_PATH": hub_objects.JUPYTER,
                 },
             }
             for framework in frameworks

@@ -1,10 +1,11 @@
 """The hub's service for classes: hours, warnings, idle servers, who waits after a restart.
 
 Each step compares what is with what the settings and the clock say, and corrects the difference. It
-keeps nothing between steps that could be lost.
+keeps nothing between steps that could be lost: a hub that starts again counts a cell that still
+runs from then on, in the student's favour.
 
-Idle is what the kernels say: no kernel runs a cell, and none has for the course's time. The hub's
-own activity, by which jupyterhub-idle-culler goes, also counts the requests of an open page.
+What is idle is in `idle.py`. The hub's own activity, by which jupyterhub-idle-culler goes, also
+counts the requests of an open page.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
-from bedplate.hub import person, prepare, shares
+from bedplate.hub import idle, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
+from bedplate.hub.idle import State, moment, state_of
+from bedplate.hub.node_use import PORT
 from bedplate.hub.places import KUEUE
 
 if TYPE_CHECKING:
@@ -27,6 +30,14 @@ if TYPE_CHECKING:
 EVERY: Final = 10
 WARN: Final = timedelta(minutes=10)
 NOTICE: Final = "bedplate.io/notice"
+#: When its student was first warned that a server is idle.
+WARNED: Final = "bedplate.io/idle-warned"
+#: Why a server is stopped, for the page from which the next one is started.
+ENDED: Final = "bedplate.io/ended"
+#: Where the readers are that know what GPUs and programs do, and their label.
+USE: Final = "bedplate-use"
+READERS: Final = f"/api/v1/namespaces/{USE}/pods?labelSelector=app.kubernetes.io/name={USE}"
+READ_WITHIN: Final = 5
 USER: Final = "hub.jupyter.org/username"
 SERVER: Final = "hub.jupyter.org/servername"
 CHOSEN: Final = "bedplate.io/profile"
@@ -67,8 +78,14 @@ class Hub(Protocol):
     async def stop(self, user: str, server: str) -> None:
         """Stop a server."""
 
-    async def activity(self, pod: Mapping[str, Any]) -> tuple[bool, datetime | None] | None:
-        """Return whether a kernel is busy and when the last one was; None without an answer."""
+    async def activity(self, pod: Mapping[str, Any]) -> State | None:
+        """Return what Jupyter says of its kernels and terminals; None without an answer."""
+
+    async def use(self, address: str) -> dict[str, Any]:
+        """Return what the reader at an address says of its node. Raises OSError, ValueError."""
+
+    async def notify(self, pod: Mapping[str, Any], text: str) -> None:
+        """Show a text in the student's notebook, or none any more."""
 
 
 class Classes:
@@ -78,10 +95,17 @@ class Classes:
         self, api: Api, hub: Hub, known: Settings, slug: Callable[[str], str] = str
     ) -> None:
         self._api, self._hub, self._known, self._slug = api, hub, known, slug
+        #: By server, the kernels that run a cell and since when each was seen to.
+        self._busy: dict[tuple[str, str], dict[str, datetime]] = {}
+        self._readers: dict[str, str] = {}
+        self._answers: dict[str, dict[str, Any] | None] = {}
+        self._unknown: dict[str, str] = {}
 
     async def step(self, now: datetime) -> None:
         """Bring all courses to where the clock says they are."""
         servers = await self._hub.servers()
+        self._busy = {who: found for who, found in self._busy.items() if who in servers}
+        self._answers, self._readers = {}, await self._find_readers()
         for course in self._known.courses.values():
             for part in (
                 self._hours(course, now),
@@ -152,41 +176,106 @@ class Classes:
                 if pod["spec"].get("schedulingGates"):
                     await self._api.delete(f"{path}/{meta['name']}")
                 continue
-            await self._warn(course, now, f"{path}/{meta['name']}", notes)
+            place = f"{path}/{meta['name']}"
             phase = pod["status"].get("phase")
             if who not in servers:
                 if phase in {"Pending", "Running"}:
                     log.info("%s has a pod that the hub does not know: it is taken up", who)
                     await self._hub.start(*who, notes.get(CHOSEN, ""))
                 else:
-                    await self._api.delete(f"{path}/{meta['name']}")
-            elif phase == "Running" and servers[who].get("ready"):
-                await self._cull(course, now, pod, who)
+                    await self._api.delete(place)
+                continue
+            runs = phase == "Running" and servers[who].get("ready")
+            warning = await self._cull(course, now, pod, who) if runs else ""
+            if warning is None:
+                continue
+            text = " ".join(filter(None, (self._end(course, now), warning))) or None
+            if runs and (text or NOTICE in notes):
+                await self._hub.notify(pod, text or "")
+            if notes.get(NOTICE) != text:
+                await self._api.patch(place, {"metadata": {"annotations": {NOTICE: text}}})
 
-    async def _warn(
-        self, course: Course, now: datetime, path: str, notes: Mapping[str, str]
-    ) -> None:
-        """Say ten minutes before the end that it comes: notebooks show the annotation."""
+    def _end(self, course: Course, now: datetime) -> str:
+        """Say ten minutes before the end that it comes."""
         left = course.left(now)
-        text = None
-        if left is not None and left <= WARN:
-            end = (now + left).astimezone(course.here()).strftime("%H:%M")
-            text = f"{course.name} ends at {end}: save your work. Your files stay."
-        if notes.get(NOTICE) != text:
-            await self._api.patch(path, {"metadata": {"annotations": {NOTICE: text}}})
+        if left is None or left > WARN:
+            return ""
+        return (
+            f"{course.name} ends at {_clock(course, now + left)}: save your work. Your files stay."
+        )
 
     async def _cull(
         self, course: Course, now: datetime, pod: Mapping[str, Any], who: tuple[str, str]
-    ) -> None:
-        """Stop a server whose kernels have done nothing for the course's time."""
-        found = await self._hub.activity(pod)
-        if found is None:
-            return
-        busy, last = found
-        since = max(filter(None, (last, _ready(pod))), default=now)
-        if not busy and (now - since).total_seconds() > course.idle_timeout:
+    ) -> str | None:
+        """Warn of an idle server, then stop it; return the warning, None where it is stopped."""
+        state = await self._hub.activity(pod)
+        if state is None:
+            return ""
+        meta, begun = pod["metadata"], self._busy.get(who, {})
+        busy = self._busy[who] = {one: begun.get(one, now) for one in state.busy}
+        work = idle.work_of(await self._use(pod), meta["uid"])
+        since = idle.since(state, work, now, _ready(pod), max(busy.values(), default=None))
+        limit = timedelta(seconds=course.idle_timeout)
+        notes = meta.get("annotations", {})
+        warned = moment(notes[WARNED]) if WARNED in notes else None
+        ago = None if warned is None else now - warned
+        path = f"/api/v1/namespaces/{course.name}/pods/{meta['name']}"
+        todo = "" if since is None else idle.due(now - since, limit, ago)
+        if not todo or since is None:
+            if warned:
+                await self._api.patch(path, {"metadata": {"annotations": {WARNED: None}}})
+            return ""
+        if todo == "stop":
             log.info("%s is idle since %s: stopped", who, since)
+            note = {ENDED: idle.ended(course.idle_timeout)}
+            await self._api.patch(path, {"metadata": {"annotations": note}})
             await self._hub.stop(*who)
+            return None
+        if warned is None:
+            log.info("%s is idle since %s: warned", who, since)
+            note = {WARNED: now.isoformat()}
+            await self._api.patch(path, {"metadata": {"annotations": note}})
+        end = max(since + limit, (warned or now) + idle.notice_time(limit))
+        return idle.sentence(course.name, _clock(course, end), work)
+
+    async def _find_readers(self) -> dict[str, str]:
+        """Return the addresses of the readers by node; none where they cannot be listed."""
+        try:
+            listed = (await self._api.get(READERS))["items"]
+        except Exception as error:
+            self._say("the readers of GPUs", str(error))
+            return {}
+        port = self._known.service.get("use_port", PORT)
+        return {
+            one["spec"]["nodeName"]: f"http://{one['status']['podIP']}:{port}"
+            for one in listed
+            if one["status"].get("podIP") and one["spec"].get("nodeName")
+        }
+
+    async def _use(self, pod: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what a pod's node says, asked once a step; None without an answer."""
+        node = pod["spec"].get("nodeName", "")
+        if node not in self._answers:
+            found, why = None, "no reader runs there"
+            try:
+                if node in self._readers:
+                    found = await self._hub.use(self._readers[node])
+                    why = found["why"]
+            except (OSError, ValueError, KeyError, TimeoutError) as error:
+                found, why = None, str(error) or type(error).__name__
+            self._answers[node] = found
+            self._say(node, why)
+        return self._answers[node]
+
+    def _say(self, where: str, why: str) -> None:
+        """Log once where the use of GPUs is not known."""
+        if why and self._unknown.get(where) != why:
+            log.warning("%s: the use of GPUs is not known: %s. Kernels decide there", where, why)
+        self._unknown[where] = why
+
+
+def _clock(course: Course, when: datetime) -> str:
+    return when.astimezone(course.here()).strftime("%H:%M")
 
 
 def _ready(pod: Mapping[str, Any]) -> datetime | None:
@@ -196,18 +285,12 @@ def _ready(pod: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def moment(text: str) -> datetime:
-    """Return a time as Kubernetes and Jupyter write it."""
-    return datetime.fromisoformat(text)
-
-
-def state_of(
-    kernels: list[dict[str, Any]], terminals: list[dict[str, Any]]
-) -> tuple[bool, datetime | None]:
-    """Return whether a kernel is busy, and the last activity of kernels and terminals."""
-    busy = any(one.get("execution_state") == "busy" for one in kernels)
-    times = [moment(one["last_activity"]) for one in (*kernels, *terminals)]
-    return busy, max(times, default=None)
+def _notebook(pod: Mapping[str, Any]) -> str:
+    """Return the address of a notebook, past the proxy."""
+    (notebook,) = (one for one in pod["spec"]["containers"] if one["name"] == "notebook")
+    values = {one["name"]: one.get("value", "") for one in notebook.get("env", [])}
+    port = notebook["ports"][0]["containerPort"]
+    return f"http://{pod['status']['podIP']}:{port}{values['JUPYTERHUB_SERVICE_PREFIX']}"
 
 
 class Http:
@@ -248,12 +331,9 @@ class Http:
         """Stop a server."""
         await self._ask("DELETE", self._server(user, server))
 
-    async def activity(self, pod: Mapping[str, Any]) -> tuple[bool, datetime | None] | None:
+    async def activity(self, pod: Mapping[str, Any]) -> State | None:
         """Ask the notebook itself, past the proxy, which would count it as activity."""
-        (notebook,) = (one for one in pod["spec"]["containers"] if one["name"] == "notebook")
-        values = {one["name"]: one.get("value", "") for one in notebook.get("env", [])}
-        port = notebook["ports"][0]["containerPort"]
-        base = f"http://{pod['status']['podIP']}:{port}{values['JUPYTERHUB_SERVICE_PREFIX']}api"
+        base = f"{_notebook(pod)}api"
         try:
             kernels = json.loads(await self._ask("GET", f"{base}/kernels"))
             terminals = json.loads(await self._ask("GET", f"{base}/terminals"))
@@ -261,6 +341,20 @@ class Http:
             log.warning("%s does not say what its kernels do: %s", pod["metadata"]["name"], error)
             return None
         return state_of(kernels, terminals)
+
+    async def use(self, address: str) -> dict[str, Any]:
+        """Ask a reader; it gets no token."""
+        async with self._session.get(address, timeout=READ_WITHIN) as answer:
+            found: dict[str, Any] = json.loads(await answer.text())
+            return found
+
+    async def notify(self, pod: Mapping[str, Any], text: str) -> None:
+        """Give the text to the notebook's server, whose page asks for it."""
+        try:
+            body = json.dumps({"text": text})
+            await self._ask("PUT", f"{_notebook(pod)}bedplate/notice", body)
+        except (OSError, TimeoutError) as error:
+            log.info("%s shows no notices: %s", pod["metadata"]["name"], error)
 
     def _server(self, user: str, server: str) -> str:
         where = f"servers/{quote(server, safe='')}" if server else "server"

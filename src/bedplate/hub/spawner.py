@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 COURSE: Final = "bedplate.io/course"
 #: The profile, for a hub that takes the pod up.
 CHOSEN: Final = "bedplate.io/profile"
+#: Why it is stopped, as `classes.py` writes it.
+ENDED: Final = "bedplate.io/ended"
 #: A claim of a pod, by its own name for it.
 GPU: Final = "gpu"
 IDENTITY: Final = "JUPYTERHUB_API_TOKEN"
@@ -360,6 +362,17 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             return memory.KILLED
         waiting = pod is not None and pod["status"].get("phase") == "Pending"
         return 0 if status is None and self._start_future is None and waiting else status
+
+    async def stop(self, now: bool = False) -> None:
+        """Stop the pod; keep why, where the service for classes has written it there."""
+        try:
+            pod = await self._found() or {"metadata": {}}
+        except (ApiException, OSError, TimeoutError) as error:
+            self.log.warning("why %s is stopped cannot be read: %s", self.pod_name, error)
+        else:
+            if why := pod["metadata"].get("annotations", {}).get(ENDED):
+                CourseSpawner._ended[self.user.name, self.name] = why
+        await super().stop(now)
 
     def ended(self) -> str:
         """Return why the user's last notebook ended, for the page from which one is started."""

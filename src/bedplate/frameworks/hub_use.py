@@ -1,0 +1,116 @@
+"""The readers of what GPUs and programs do, on each node with courses. Pure functions of the lock.
+
+A reader needs all of a host's GPUs and processes, so its pod starts with all rights, in a namespace
+of its own; it gives them up before its first answer. No account's token is in it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bedplate.frameworks import hub_objects, volumes
+from bedplate.hub import node_use
+from bedplate.hub.classes import USE
+from bedplate.schedulers.kueue.objects import Object, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bedplate.lock import Lock
+
+PROGRAM: Final = "node_use.py"
+FOLDER: Final = "/etc/bedplate/program"
+#: The host's root in a reader.
+ROOT: Final = "/host"
+
+
+def namespace() -> Object:
+    """Return the namespace of the readers."""
+    about = "Reads for the hub when each pod used its GPU last."
+    allowed = {"pod-security.kubernetes.io/enforce": "privileged"}
+    return made("Namespace", USE, about, version="v1", labels=allowed)
+
+
+def objects(lock: Lock, image: str) -> list[Object]:
+    """Return what lies in it, the readers last; `image` has Python."""
+    pools = sorted({one.pool for one in lock.cluster.courses.values()}) if lock.cluster else []
+    hosts = sorted({name for pool in pools for name in volumes.nodes(lock, pool)})
+    return [*access(), _program(), _readers(hosts, image)]
+
+
+def access() -> list[Object]:
+    """Return who may find the readers, and who may ask them."""
+    rbac, net = hub_objects.RBAC, "networking.k8s.io/v1"
+    hub = {"kind": "ServiceAccount", "name": hub_objects.HUB, "namespace": hub_objects.NAMESPACE}
+    reads = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    bound: Object = {
+        "roleRef": {"apiGroup": rbac.partition("/")[0], "kind": "Role", "name": USE},
+        "subjects": [hub],
+    }
+    label = "kubernetes.io/metadata.name"
+    hubs = {"namespaceSelector": {"matchLabels": {label: hub_objects.NAMESPACE}}}
+    policy = {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [hubs], "ports": [{"protocol": "TCP", "port": node_use.PORT}]}],
+    }
+    about = "The hub alone asks the readers. Flannel does not enforce this."
+    return [
+        made("Role", USE, "Lists the readers.", version=rbac, namespace=USE, rules=reads),
+        made("RoleBinding", USE, "The hub.", version=rbac, namespace=USE, **bound),
+        made("NetworkPolicy", USE, about, version=net, namespace=USE, spec=policy),
+    ]
+
+
+def _program() -> Object:
+    text = Path(node_use.__file__).read_text()
+    about = "The readers' program."
+    return made("ConfigMap", USE, about, version="v1", namespace=USE, data={PROGRAM: text})
+
+
+def _readers(hosts: Iterable[str], image: str) -> Object:
+    labels = {"app.kubernetes.io/name": USE}
+    container: Object = {
+        "name": "reader",
+        "image": image,
+        "command": ["python3", f"{FOLDER}/{PROGRAM}", "--root", ROOT],
+        "ports": [{"name": "http", "containerPort": node_use.PORT}],
+        # Only such a container has all GPUs of the host; its program goes on as nobody.
+        "securityContext": {"privileged": True, "runAsUser": 0},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "volumeMounts": [
+            {"name": "program", "mountPath": FOLDER, "readOnly": True},
+            {"name": "host", "mountPath": ROOT, "readOnly": True},
+        ],
+    }
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    spec = {
+        "hostPID": True,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {required: volumes.terms(list(hosts))}},
+        "containers": [container],
+        "volumes": [
+            {"name": "program", "configMap": {"name": USE}},
+            {"name": "host", "hostPath": {"path": "/", "type": "Directory"}},
+        ],
+    }
+    mark = {"bedplate.io/configuration": hub_objects.digest(_program()["data"])}
+    found = made(
+        "DaemonSet",
+        USE,
+        "Says when each pod of a node used its GPU last.",
+        version="apps/v1",
+        namespace=USE,
+        spec={
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+            "template": {"metadata": {"labels": labels, "annotations": mark}, "spec": spec},
+        },
+    )
+    # Without a reader kernels decide what is idle: nothing of the stack waits for one.
+    found["metadata"]["annotations"]["pulumi.com/skipAwait"] = "true"
+    return found
