@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.frameworks import volumes
+from bedplate.frameworks import hub_objects, hub_volume, volumes
 from bedplate.lock.courses import Course, Storage
+from bedplate.lock.model import Host
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, made
 from bedplate.schedulers.kueue.tenancy import RBAC
 from tests.schedulers.api import Api, ApiError, eventually
@@ -93,6 +94,42 @@ def refusal(api: Api, user: str, wanted: dict[str, Any]) -> str:
         return str(error)
     api.delete(api.path_of(made_one), gracePeriodSeconds=0)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("homes", "claim"),
+    [
+        ({"path": "/srv/homes"}, "bedplate-hub-state"),
+        ({"nfs": {"server": "nas", "path": "/export/homes"}}, "bedplate-hub-state-shared"),
+    ],
+)
+def test_the_hub_is_taken_with_its_accounts_wherever_they_lie(
+    control_plane: ControlPlane, homes: dict[str, Any], claim: str
+) -> None:
+    """The API server takes volume, claim and Deployment, and binds the claim."""
+    api, lock = control_plane.api, locked(homes, hosts=2)
+    first = Host(address="192.0.2.1", port=22, user="root", pool=None, groups=["control_plane"])
+    hosts = lock.hosts | {"cp1": first}
+    state = hub_volume.of(lock.model_copy(update={"hosts": hosts}))
+    volume, wanted = hub_objects.state_volume(state)
+    made_ones = [hub_objects.namespace(), volume, wanted]
+    made_ones.append(hub_objects.hub_deployment("hub", "mark", state))
+    for one in made_ones:
+        api.apply(one)
+
+    def bound() -> list[str]:
+        found = api.get("persistentvolumeclaims", "v1", hub_objects.NAMESPACE)
+        return [
+            one["metadata"]["name"]
+            for one in found
+            if one.get("status", {}).get("phase") == "Bound"
+        ]
+
+    try:
+        assert claim in eventually(bound, PATIENCE, until=lambda found: claim in found)
+    finally:
+        for one in reversed(made_ones[1:]):
+            api.delete(api.path_of(one))
 
 
 def test_claims_are_bound_to_the_volumes_of_their_course(api: Api) -> None:
