@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: requirements/node.txt and package-lock.json: take what the failing test prints.
 PROXY = "sha256:29b9c5aabadb27a990024de30ac8e4f490c510c371a8e786cff9f37cd20c9266"
 NOTEBOOK = "quay.io/jupyter/base-notebook:2026-08-24"
-TENSORFLOW = "quay.io/jupyter/tensorflow-notebook:cuda-2026-08-24"
+TENSORFLOW = "images.bedplate.internal/notebook-tensorflow:2.20.0-cuda12"
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bedplate.bill import Places, load_bill
+from bedplate.bill.needs import images_of
 from bedplate.bill.places import split
 from bedplate.catalogue import load_catalogue
+from bedplate.lock import load_lock
 from bedplate.mirror import wanted
 from bedplate.mirror.store import Store, cache
 from tests.substrate.commands import SiteCommands
@@ -134,10 +136,9 @@ class Mirror:
         """Take the images that the site builds itself from where they were built; name them."""
         source, bill = Store(cache() / "mirror"), load_bill(self.site.site)
         places = Places(None, {})
-        catalogue = load_catalogue()
-        built = {one.value.reference for one in catalogue.images.values() if one.value.built}
         assert bill is not None
-        names = sorted(built & bill.images.keys())
+        asked = images_of(load_lock(self.site.site), load_catalogue())
+        names = sorted(name for name, one in asked if one.built)
         for name in names:
             entry = bill.images[name]
             manifest = source.images.manifest(entry.manifest)

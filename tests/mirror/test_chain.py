@@ -92,7 +92,7 @@ def carried(site: SiteCommands, folder: Path) -> Mirror:
     internet.start()
     try:
         here.run("resolve", "--upstream")
-        assert here.take_built() == ["images.bedplate.internal/notebook-jax:0.12.0.1"]
+        assert here.take_built() == ["images.bedplate.internal/notebook-jax:0.12.0.1-cuda12"]
         assert "\ndebian-12: " in here.run("fill").stdout, "packages are not part of it"
         here.run("pack", str(packed))
     finally:

@@ -340,14 +340,20 @@ def test_the_plan_says_where_the_order_of_students_matters() -> None:
     assert told(answer(T4, slicing(0.1), course(20, 0.1), course(20, 0.1, "other"))) == []
 
 
-def test_the_plan_says_which_notebooks_name_no_version() -> None:
-    """The image of PyTorch's notebooks is one for all pools; that of JAX names its version."""
-    asked = course(10, 0.1, frameworks=["pytorch", "jax"])
-    plan = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked))
-    (build,) = [one for one in plan.lock.pools["pool_a"].frameworks if one.name == "pytorch"]
-    (text,) = [str(one) for one in plan.notices if "names no version" in one.text]
-    assert "the notebook of pytorch is quay.io/jupyter/pytorch-notebook:" in text
-    assert f"check that it has {build.version}" in text
+def test_a_notebook_that_no_registry_has_is_said_with_what_makes_it() -> None:
+    """Without a mirror, hosts pull images from registries alone. The decision itself stands."""
+    asked = course(10, 0.1, frameworks=["pytorch"])
+    upstream = {"bedplate_sources": {"mode": "upstream"}}
+    plan = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked, **upstream))
+    (build,) = plan.lock.pools["pool_a"].frameworks
+    (text,) = [str(one) for one in plan.notices if "no registry has" in one.text]
+    name = f"images.bedplate.internal/notebook-pytorch:{build.version}-{build.variant}"
+    assert f"the courses' images: {name}; build them from the files of" in text
+    assert "bedplate frameworks SITE --output FOLDER" in text
+    bare = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), course(10, 0.1), **upstream))
+    mirror = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked))
+    for found in (bare, mirror):
+        assert not [one for one in found.notices if "no registry has" in one.text]
 
 
 def test_the_plan_says_where_quotas_of_other_hours_can_be_borrowed() -> None:

@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from bedplate.catalogue import load_catalogue
+from tests.site import trials
 from tests.site.cluster import wait_for
 from tests.site.hosts import on_host
 
@@ -126,7 +126,7 @@ def attacked(site: SiteCommands, folder: Path) -> None:
     """Make all attacks. Raises AssertionError where one works, or fails with its defence off."""
     member = Member(site, folder)
     member.ask("create", "namespace", OPEN)
-    python = load_catalogue().images["notebook-jax"].value.reference
+    python = trials.JAX
     try:
         share = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
         with member.running(pod("attacker", image=python, container=share)) as inside:

@@ -11,12 +11,12 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bedplate.catalogue import load_catalogue
 from bedplate.frameworks.hub_settings import shared_memory
 from bedplate.hub import memory
 from bedplate.hub.courses import Course
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Notebook
+from tests.site import trials
 from tests.site.cluster import ready, wait_for
 from tests.site.hosts import on_host
 
@@ -68,7 +68,7 @@ def notebook(name: str) -> dict[str, Any]:
     size = {"memory": str(given["mem_limit"])}
     container = {
         "name": memory.NOTEBOOK,
-        "image": load_catalogue().images["notebook-jax"].value.reference,
+        "image": trials.JAX,
         "command": ["python3", "-u", "-c", WAIT + TAKES[name] + REST],
         "resources": {"requests": {**size, "cpu": str(given["cpu_guarantee"])}, "limits": size},
         "volumeMounts": mounts,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from bedplate.catalogue import load_catalogue
 from bedplate.frameworks import trial
+from bedplate.lock import builds
 from tests.site.cluster import wait_for
 
 if TYPE_CHECKING:
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from tests.substrate.commands import SiteCommands
 
 NAMESPACE = "trials"
-#: The name of each trial, the catalogue's name of its image, and the CUDA that is asked for.
-CPU_BUILDS = {"jax": ("notebook-jax", trial.CPU), "paddle": ("notebook-paddle", trial.CPU)}
-ANOTHER_BUILD = {"jax-with-cuda": ("notebook-jax", "12.6")}
+JAX = builds.notebook_of("jax", "0.12.0.1", "cuda12")
+PADDLE = builds.notebook_of("paddle", "3.3.1", "cu126")
+#: The name of each trial, its image, and the CUDA that is asked for.
+CPU_BUILDS = {"jax": (JAX, trial.CPU), "paddle": (PADDLE, trial.CPU)}
+ANOTHER_BUILD = {"jax-with-cuda": (JAX, "12.6")}
 
 
 def tried(site: SiteCommands, folder: Path, trials: dict[str, tuple[str, str]]) -> dict[str, str]:
@@ -45,6 +47,5 @@ def tried(site: SiteCommands, folder: Path, trials: dict[str, tuple[str, str]]) 
 
 
 def _trial(name: str, image: str, cuda: str) -> list[trial.Object]:
-    reference = load_catalogue().images[image].value.reference
-    framework, _, version = reference.rpartition("/notebook-")[2].partition(":")
-    return trial.objects(name, NAMESPACE, reference, (framework, version, cuda))
+    framework, _, tag = image.rpartition("/notebook-")[2].partition(":")
+    return trial.objects(name, NAMESPACE, image, (framework, tag.partition("-")[0], cuda))

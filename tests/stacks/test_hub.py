@@ -96,7 +96,9 @@ def test_the_hub_starts_after_all_that_it_reads(monkeypatch: pytest.MonkeyPatch)
         assert "hub-rolebinding-intro-bedplate-hub" in one.depends_on
     daemons = engine.seen["kubernetes:apps/v1:DaemonSet"]
     found = {one.inputs["metadata"]["name"]: one for one in daemons}
-    assert "registry/notebook-jax@sha256:0" in str(found["images-pool-class"].inputs["spec"])
+    assert "registry/notebook-jax-0.12.0.1-cuda12@sha256:0" in str(
+        found["images-pool-class"].inputs["spec"]
+    )
     assert found["bedplate-use"].depends_on == {"hub-namespace-bedplate-use"}
 
 
@@ -138,8 +140,11 @@ def test_settings_have_the_numbers_that_students_read() -> None:
     of = hub_settings.settings(lock(per_user={"shares": 2, "time_s": 600}), str)["courses"]["intro"]
     assert (of["shares"], of["longest"]) == (2, 600)
     (profile,) = course["profiles"]
-    assert profile["image"] == "registry/notebook-jax"
-    assert profile["about"] == "Jax on 1 of 10 shares of a t4-16gb, 1200 MiB for your program."
+    assert profile["image"] == "registry/notebook-jax-0.12.0.1-cuda12"
+    assert (
+        profile["about"]
+        == "Jax 0.12.0.1 on 1 of 10 shares of a t4-16gb, 1200 MiB for your program."
+    )
     assert profile["environment"] == {
         "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.073",
         "BEDPLATE_SHARES_URL": "http://bedplate-shares.bedplate-hub:8082/services/shares/intro",
@@ -174,7 +179,7 @@ def test_a_share_by_claim_has_its_template_and_what_the_queue_counts() -> None:
     found = hub_settings.settings(lock(share=share), str)["courses"]["intro"]
     assert (found["limits"], found["claim"]) == ({"bedplate.io/gpu-share": "1"}, "share-2448mi")
     (profile,) = found["profiles"]
-    assert profile["about"].startswith("Jax on 2448 MiB of a ")
+    assert profile["about"].startswith("Jax 0.12.0.1 on 2448 MiB of a ")
     assert profile["environment"]["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.125"
 
 

@@ -90,7 +90,7 @@ def test_a_framework_runs_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact, "image", lambda *asked: f"{asked[2]}@sha256:0")
     engine, _ = up(lock=site, framework="jax", gpus=1)
     spec = engine.one("kubernetes:batch/v1:Job").inputs["spec"]["template"]["spec"]
-    assert spec["containers"][0]["image"] == "notebook-jax@sha256:0"
+    assert spec["containers"][0]["image"] == "notebook-jax-0.12.0.1-cuda12@sha256:0"
 
 
 def test_what_is_wrong_is_refused_before_anything_is_made() -> None:

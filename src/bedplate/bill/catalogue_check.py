@@ -83,8 +83,6 @@ def _files(catalogue: Catalogue) -> Iterator[Asked]:
 
 def _images(catalogue: Catalogue) -> Iterator[Asked]:
     for fact in catalogue.images.values():
-        if fact.value.built:
-            continue  # a site builds it: no maker has it
         component = fact.value.component
         for part in _versions(catalogue, component) if component else (None,):
             reference = fact.value.reference

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue.published_facts import Artifact
+from bedplate.lock import builds
 from bedplate.lock.offers import pools_of_nodes
 
 if TYPE_CHECKING:
@@ -14,12 +15,10 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.driver_facts import DistributionArchive
     from bedplate.lock import Lock
-    from bedplate.lock.model import Addon
+    from bedplate.lock.model import Addon, Framework
 
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
-#: What the catalogue calls the notebook of courses without a framework.
-BASE = "base"
-#: And the image that mounts datasets from elsewhere.
+#: The image that mounts datasets from elsewhere.
 CACHE = "data-cache"
 
 
@@ -181,20 +180,20 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
     """Yield the images that a lock needs, by name, but for those that a manifest names."""
     if lock.cluster is None:
         return
-    notebooks = notebooks_of(lock)
     for name, fact in sorted(catalogue.images.items()):
         image = fact.value
         part = _part(lock, image.component) if image.component else None
         if image.component and part is None:
             continue
-        if image.notebook and image.notebook not in notebooks:
-            continue
+        if image.notebook:
+            continue  # below: of builds
         if name == CACHE and not _cached(lock):
             continue
         reference = image.reference
         for field_ in ("version", "image_tag"):
             reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
-        yield reference, NeededImage(name, image.hosts, image.moves, image.built)
+        yield reference, NeededImage(name, image.hosts, image.moves)
+    yield from notebooks_of(lock, catalogue)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
     if (plugin := lock.cluster.rdma_device_plugin) is not None:
@@ -206,11 +205,24 @@ def _cached(lock: Lock) -> bool:
     return storage is not None and any(one.url for one in storage.datasets.values())
 
 
-def notebooks_of(lock: Lock) -> set[str]:
-    """Return the frameworks that courses have notebooks of, and `base` for courses without any."""
+def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
+    """Yield the notebooks of courses: an image for each build, the base where a course has none.
+
+    One that a fact says to hold that very build is taken; any other is one that the site builds.
+    """
     courses = lock.cluster.courses.values() if lock.cluster else ()
-    named = {text.partition("-")[0] for course in courses for text in course.frameworks}
-    return named | {BASE for course in courses if not course.frameworks}
+    wanted: dict[str, Framework | None] = {}
+    for course in courses:
+        wanted |= {builds.notebook(build): build for build in builds.of_course(lock, course)}
+        if not course.frameworks:
+            wanted[builds.notebook(None)] = None
+    known = {f"notebook-{fact.value.notebook}": fact.value for fact in catalogue.images.values()}
+    for name, build in sorted(wanted.items()):
+        if (image := known.get(name)) is not None:
+            yield image.reference, NeededImage(name, image.hosts, image.moves)
+        elif build is not None:
+            reference = builds.notebook_of(build.name, build.version, build.variant)
+            yield reference, NeededImage(name, "nobody", built=True)
 
 
 def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:

@@ -263,9 +263,9 @@ def _not_built(reference: str, places: Places, error: ResolveError) -> ResolveEr
         places.repository(reference),
         error.problems[0].got or error.problems[0].what,
         "the image, pushed under this name",
-        "build it by `bedplate frameworks SITE --output DIR --base IMAGE`, on Jupyter's "
-        f"base-notebook, and take it by `bedplate mirror add SITE {reference} SOURCE`; or push it "
-        f"to a registry that {reference.partition('/')[0]} leads to",
+        "build it from the files of `bedplate frameworks SITE --output FOLDER`, and take it by "
+        f"`bedplate mirror add SITE {reference} SOURCE`; or push it to a registry that "
+        f"{reference.partition('/')[0]} leads to; a fact of the site can name another place of it",
     )
 
 

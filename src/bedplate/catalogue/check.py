@@ -394,8 +394,8 @@ def _published(tables: Tables) -> Iterator[Problem]:
             if fact.value.component not in {*known, None}:
                 what, allowed = "component is not in the catalogue", ", ".join(sorted(known))
                 yield fact_problem(what, file, fact.id, fact.value.component, allowed)
-    frameworks = {"base"} | {fact.value.framework for fact in tables["frameworks"]}
+    builds = {"base"} | {fact.id for fact in tables["frameworks"]}
     for fact in tables["images"]:
-        if fact.value.notebook not in {*frameworks, None}:
-            what, allowed = "framework is not in the catalogue", ", ".join(sorted(frameworks))
+        if fact.value.notebook not in {*builds, None}:
+            what, allowed = "build is not in the catalogue", ", ".join(sorted(builds))
             yield fact_problem(what, "images", fact.id, fact.value.notebook, allowed)

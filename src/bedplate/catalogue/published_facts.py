@@ -60,17 +60,18 @@ class Image(Value):
     """An image that a cluster runs; `{version}` and `{image_tag}` are the component's in the lock.
 
     `hosts` are those that have it before they join. A tag that `moves` is one that its maker
-    sets anew on purpose: the digest that was found first stays. A `notebook` is that of courses
-    with this framework; `base` is that of courses without one. An image that is `built` is in no
-    maker's registry: the site builds it and puts it into its mirror.
+    sets anew on purpose: the digest that was found first stays. A `notebook` holds
+    this very build, as `pytorch-2.9.1-cu128`; `base` is that of courses without a framework. The
+    notebook of a build that no fact names is one that the site builds. `jupyterhub` is the version
+    that is in the hub's image.
     """
 
     image: str
     component: str | None = None
     notebook: str | None = None
-    built: bool = False
+    jupyterhub: Version | None = None
     reference: Annotated[str, Field(pattern=r"^[a-z0-9.-]+\.[a-z]+/[a-z0-9./_-]+:\S+$")]
-    hosts: Literal["control-plane", "node", "nobody"]
+    hosts: Literal["control-plane", "node", "nobody"] = "nobody"
     moves: bool = False
 
 

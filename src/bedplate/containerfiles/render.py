@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
+from bedplate.lock.builds import notebook_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Build:
-    """A build of a framework, how it is installed, and the pools that run it."""
+    """A build of a framework, how it is installed, its pools, and the hub of its notebook."""
 
     fact: FrameworkBuild
     package: FrameworkPackage
     pools: tuple[str, ...]
+    jupyterhub: str
 
     @property
     def name(self) -> str:
@@ -49,9 +51,18 @@ def builds_of(lock: Lock, catalogue: Catalogue) -> list[Build]:
             catalogue.frameworks["-".join(identity)].value,
             catalogue.framework_packages[identity[0]].value,
             tuple(names),
+            jupyterhub_of(catalogue),
         )
         for identity, names in sorted(pools.items())
     ]
+
+
+def jupyterhub_of(catalogue: Catalogue) -> str:
+    """Return the version of JupyterHub in the hub's image: notebooks have the same."""
+    version = catalogue.images["hub"].value.jupyterhub
+    if version is None:
+        raise AssertionError("the fact of the hub's image says its JupyterHub")
+    return version
 
 
 def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[str, str]:
@@ -65,6 +76,7 @@ def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[st
     values: dict[str, Any] = {
         "base": base or build.package.base,
         "build": build,
+        "notebook": notebook_of(build.fact.framework, build.fact.version, build.fact.variant),
         "sources": sources,
         # A mirror of Bedplate's has no wheels: a maker's own index keeps its address.
         "index": build.fact.index,
@@ -73,6 +85,7 @@ def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[st
     names: Mapping[str, bool] = {
         "Containerfile": True,
         "requirements.in": True,
+        "notebook.in": True,
         "smoke.py": True,
         "pip.conf": sources.pip is not None,
         "condarc": sources.conda is not None,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.courses.fractions import FRACTION
 from bedplate.frameworks import hub_objects, volumes
-from bedplate.lock import claims
+from bedplate.lock import builds, claims
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from bedplate.lock import Lock
     from bedplate.lock.courses import Course, Hub, Notebook
+    from bedplate.lock.model import Framework
 
-BASE: Final = "base"
 GROUP: Final = "group:"
 SHM: Final = "shm"
 CODE_LENGTH: Final = 10
@@ -62,7 +63,8 @@ def _hub(lock: Lock) -> Hub:
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
     data = volumes.of_course(lock, name)
     shm = shared_memory(course.notebook)
-    frameworks = [one.partition("-")[0] for one in course.frameworks] or [BASE]
+    found: Sequence[Framework | None] = builds.of_course(lock, course) or [None]
+    several = Counter(build.name for build in found if build)
     return {
         **asked(course),
         "hours": course.hours,
@@ -79,12 +81,12 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT, *shm[1]],
         "profiles": [
             {
-                "slug": f"{name}-{framework}",
-                "title": f"{name} with {framework}" if len(frameworks) > 1 else name,
-                "about": about(lock, course, framework),
-                "image": image(f"notebook-{framework}"),
+                "slug": slug(name, build, several),
+                "title": f"{name} with {told(build)}" if len(found) > 1 else name,
+                "about": about(lock, course, told(build)),
+                "image": image(builds.notebook(build)),
                 "environment": {
-                    **environment(course, framework),
+                    **environment(course, build.name if build else ""),
                     **package_mirrors(lock),
                     "BEDPLATE_SHARES_URL": f"{hub_objects.SHARES_URL}/services/shares/{name}",
                     "PYTHONPATH": hub_objects.MAGIC_MOUNT["mountPath"],
@@ -92,9 +94,25 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
                     "JUPYTER_PATH": hub_objects.JUPYTER,
                 },
             }
-            for framework in frameworks
+            for build in found
         ],
     }
+
+
+def told(build: Framework | None) -> str:
+    """Return what users call a build: its framework and version."""
+    return f"{build.name} {build.version}" if build else "Python"
+
+
+def slug(course: str, build: Framework | None, several: Mapping[str, int]) -> str:
+    """Return the name of a profile; a version is in it where the course has two of a framework.
+
+    Notebooks that are stopped keep it: a new version of the framework is no other profile.
+    """
+    if build is None:
+        return f"{course}-base"
+    version = f"-{build.version.replace('.', '-')}" if several[build.name] > 1 else ""
+    return f"{course}-{build.name}{version}"
 
 
 def shared_memory(notebook: Notebook) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -116,7 +134,7 @@ def asked(course: Course) -> dict[str, Any]:
     return {"limits": {claims.RESOURCE: "1"}, "claim": claims.template(course)}
 
 
-def about(lock: Lock, course: Course, framework: str) -> str:
+def about(lock: Lock, course: Course, has: str) -> str:
     """Return what a student gets, with the numbers."""
     pool, count = lock.pools[course.pool], course.share.count
     model = pool.gpu[0].model if pool.gpu else "GPU"
@@ -130,7 +148,7 @@ def about(lock: Lock, course: Course, framework: str) -> str:
     if course.notebook.memory_mib:
         memory += f", {course.notebook.memory_mib} MiB of memory"
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
-    return f"{framework.capitalize()} on {each}{memory}{home}."
+    return f"{has[:1].upper()}{has[1:]} on {each}{memory}{home}."
 
 
 def material(course: Course) -> list[str]:

@@ -11,9 +11,11 @@ from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.errors import BedplateError
 from bedplate.frameworks import jobs
+from bedplate.frameworks.jobs import placing
 from bedplate.frameworks.jobs.model import Form, Request, Volume
 from bedplate.frameworks.jobs.pods import secret_name
 from bedplate.frameworks.jobs.time_limits import seconds
+from bedplate.lock.builds import build_of, notebook
 from bedplate.portable.message import problem
 from bedplate.stackconfig import StackError
 from bedplate.stackrefs import MANAGED
@@ -145,7 +147,9 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
         raise StackError(str(error)) from error
     if request.image or request.framework is None:
         return request
-    name_ = jobs.image_name(request.framework)
+    pool = placing.pool(args["lock"], request)
+    build = build_of(args["lock"].pools[pool], request.framework) if pool else None
+    name_ = notebook(build)
     try:
         image = artifact.image(args["site"], args["lock"], name_)
     except StackError as error:

@@ -352,6 +352,11 @@ class Framework(Part):
     cudnn: str | None = None
     nccl: str | None = None
 
+    @property
+    def identity(self) -> str:
+        """Return framework, version and variant: the build's name in catalogue and images."""
+        return f"{self.name}-{self.version}-{self.variant}"
+
 
 class Rdma(Part):
     """The RDMA stack, how GPUs reach the network cards, and what pods get of them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.bill.needs import notebooks_of
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock import hub_state
@@ -41,8 +42,8 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _reserves(known[pool], cluster, catalogue)
         yield from _order(known[pool], cluster)
         yield from _lent(lock, cluster, pool)
-        yield from _images(lock, cluster, pool, catalogue)
     yield from _unknown(cluster)
+    yield from _unpublished(lock, catalogue)
 
 
 def _on_one_host(lock: Lock) -> Iterator[Notice]:
@@ -77,6 +78,21 @@ def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[No
     for grade, text in WEAK.items():
         if items := tuple(fact.id for fact in facts if fact.sure == grade):
             yield Notice(text, room.pool, Of.WEAK, items)
+
+
+def _unpublished(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
+    """Report notebooks that the site builds, where no mirror can have them."""
+    if lock.sources.mode == "mirror":
+        return
+    images = [name for name, one in notebooks_of(lock, catalogue) if one.built]
+    if images:
+        text = "no registry has the courses' images"
+        hint = (
+            "build them from the files of `bedplate frameworks SITE --output FOLDER`; push them to "
+            "a registry of yours and name that in facts/images.yml, or set bedplate_sources.mode "
+            "to mirror"
+        )
+        yield Notice(text, items=tuple(images), hint=hint)
 
 
 def _unknown(cluster: Cluster) -> Iterator[Notice]:
@@ -134,21 +150,3 @@ def _lent(lock: Lock, cluster: Cluster, pool: str) -> Iterator[Notice]:
         text = f"courses of different hours have quotas of {total} where there are {has}"
         hint = "teams that borrow could be admitted beyond that, and wait for a node"
         yield Notice(text, pool, hint=hint)
-
-
-def _images(lock: Lock, cluster: Cluster, pool: str, catalogue: Catalogue) -> Iterator[Notice]:
-    """Report notebooks whose image does not say that it has the version that was decided."""
-    asked = {
-        split_named(text)[0]
-        for course in cluster.courses.values()
-        for text in course.frameworks
-        if course.pool == pool
-    }
-    images = {one.value.notebook: one for one in catalogue.images.values() if one.value.notebook}
-    for build in lock.pools[pool].frameworks:
-        image = images.get(build.name) if build.name in asked else None
-        if image is None or build.version in image.value.reference:
-            continue
-        text = f"the notebook of {build.name} is {image.value.reference}, which names no version"
-        hint = f"check that it has {build.version}, or one that runs on these GPUs"
-        yield Notice(text, pool, hint=hint, source=image.source.url)

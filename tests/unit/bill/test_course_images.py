@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
+from bedplate.frameworks import hub_settings
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, Hub, Share
+from bedplate.lock.model import Framework
 from tests.substrate.images import layers, recipes
 from tests.substrate.internet.fixtures import serving
 
@@ -24,6 +27,17 @@ if TYPE_CHECKING:
     from bedplate.lock.model import Lock
 
 DEMO = Path(__file__).parents[3] / "inventories/demo"
+BUILDS = [
+    Framework(name=name, version=version, variant=variant, cuda="12.1")
+    for name, version, variant in (
+        ("jax", "0.12.0.1", "cuda12"),
+        ("paddle", "3.3.1", "cu126"),
+        ("pytorch", "2.8.0", "cu126"),
+        ("pytorch", "2.10.0", "cu126"),
+        ("pytorch", "2.9.1", "cu128"),
+    )
+]
+JAX = "notebook-jax-0.12.0.1-cuda12"
 SHARE = Share(resource="nvidia.com/gpu.shared", count=1)
 
 
@@ -39,23 +53,63 @@ def with_courses(*frameworks: list[str]) -> Lock:
     }
     hub = Hub(sign_in="native") if courses else None
     cluster = lock.cluster.model_copy(update={"courses": courses, "hub": hub})
-    return lock.model_copy(update={"cluster": cluster})
+    pool = lock.pools["pool_class"].model_copy(update={"frameworks": BUILDS})
+    pools = {**lock.pools, "pool_class": pool}
+    return lock.model_copy(update={"cluster": cluster, "pools": pools})
 
 
 @pytest.mark.parametrize(
     ("courses", "found"),
     [
         ([], set()),
-        ([["jax"]], {"hub", "hub-proxy", "notebook-jax"}),
+        ([["jax"]], {"hub", "hub-proxy", JAX}),
         (
             [["jax-0.12", "paddle"], []],
-            {"hub", "hub-proxy", "notebook-base", "notebook-jax", "notebook-paddle"},
+            {"hub", "hub-proxy", "notebook-base", JAX, "notebook-paddle-3.3.1-cu126"},
         ),
     ],
 )
 def test_a_bill_has_the_images_of_its_courses(courses: list[list[str]], found: set[str]) -> None:
     needed = {one.needed_by for _, one in images_of(with_courses(*courses), load_catalogue())}
     assert {one for one in needed if one.startswith(("hub", "notebook"))} == found
+
+
+def test_two_versions_of_a_framework_are_two_images_and_its_name_is_the_newest() -> None:
+    """Each with the profile that says its version; a build that is asked for twice is one."""
+    lock = with_courses(["pytorch-2.8", "pytorch", "pytorch-2.10", "jax"])
+    asked = {name: one for name, one in images_of(lock, load_catalogue()) if "-pytorch" in name}
+    assert {name: (one.needed_by, one.built) for name, one in asked.items()} == {
+        f"images.bedplate.internal/notebook-pytorch:{version}-cu126": (
+            f"notebook-pytorch-{version}-cu126",
+            True,
+        )
+        for version in ("2.8.0", "2.10.0")
+    }
+    profiles = hub_settings.settings(lock, str)["courses"]["course-0"]["profiles"]
+    assert [(one["slug"], one["title"], one["image"]) for one in profiles] == [
+        ("course-0-pytorch-2-8-0", "course-0 with pytorch 2.8.0", "notebook-pytorch-2.8.0-cu126"),
+        (
+            "course-0-pytorch-2-10-0",
+            "course-0 with pytorch 2.10.0",
+            "notebook-pytorch-2.10.0-cu126",
+        ),
+        ("course-0-jax", "course-0 with jax 0.12.0.1", JAX),
+    ]
+    assert [one["about"].partition(" on ")[0] for one in profiles] == [
+        "Pytorch 2.8.0",
+        "Pytorch 2.10.0",
+        "Jax 0.12.0.1",
+    ]
+
+
+def test_an_image_that_a_fact_says_to_hold_the_build_is_taken() -> None:
+    catalogue, mine = load_catalogue(), "registry.example/jax:1"
+    base = catalogue.images["notebook-base"]
+    fact = base.value.model_copy(update={"notebook": "jax-0.12.0.1-cuda12", "reference": mine})
+    images = {**catalogue.images, "mine": base.model_copy(update={"value": fact})}
+    found = dict(images_of(with_courses(["jax"]), replace(catalogue, images=images)))
+    assert (found[mine].needed_by, found[mine].built) == (JAX, False)
+    assert not any(one.built for one in found.values())
 
 
 def test_the_demos_mirror_has_them_under_their_names() -> None:
@@ -89,11 +143,11 @@ def test_an_image_that_the_site_builds_is_refused_with_what_to_do(tmp_path: Path
     (reference,) = [
         name
         for name, one in images_of(with_courses(["jax"]), load_catalogue())
-        if one.needed_by == "notebook-jax"
+        if one.needed_by == JAX
     ]
     with serving(tmp_path / "internet") as internet:
         web, places = Web(internet.authority), Places(internet.url, {})
-        needs = Needs(images={reference: NeededImage("notebook-jax", "nobody", built=True)})
+        needs = Needs(images={reference: NeededImage(JAX, "nobody", built=True)})
         asked = [web, places, {}, Bill(), Partial(tmp_path, {}), tmp_path / "bill.yml"]
         with pytest.raises(ResolveError) as refused:
             Resolver(*asked).bill(needs)
@@ -103,5 +157,5 @@ def test_an_image_that_the_site_builds_is_refused_with_what_to_do(tmp_path: Path
     (problem,) = refused.value.problems
     assert problem.what == f"image {reference} is one that the site builds, and is not there"
     assert problem.got == "HTTP 404 Not Found"
-    assert problem.fix.startswith("build it by `bedplate frameworks SITE --output DIR --base")
-    assert problem.fix.endswith("to a registry that images.bedplate.internal leads to")
+    assert problem.fix.startswith("build it from the files of `bedplate frameworks SITE")
+    assert "to a registry that images.bedplate.internal leads to" in problem.fix

@@ -12,7 +12,8 @@ from packaging.requirements import Requirement
 
 from bedplate import cli
 from bedplate.catalogue import load_catalogue
-from bedplate.containerfiles.render import Build, builds_of, files_of
+from bedplate.containerfiles.render import Build, builds_of, files_of, jupyterhub_of
+from bedplate.lock.builds import notebook_of
 from bedplate.lock.model import Framework, Sources
 from bedplate.versions import number
 from tests.schedulers.locks import lock_of
@@ -68,7 +69,7 @@ def test_every_build_of_the_catalogue_can_be_written() -> None:
     for name, fact in catalogue.frameworks.items():
         value = fact.value
         package = catalogue.framework_packages[value.framework].value
-        build = Build(value, package, ("pool_a",))
+        build = Build(value, package, ("pool_a",), jupyterhub_of(catalogue))
         requirement = Requirement(build.requirement)
         assert str(requirement.specifier) == f"=={value.version}", name
         files = files_of(build, Sources(mode="upstream"))
@@ -124,7 +125,7 @@ def test_each_pool_has_the_build_that_its_gpus_have_kernels_in(
     assert names == {
         f"pytorch-2.14.0-{variant}/{name}"
         for variant in ("cu126", "cu130")
-        for name in ("Containerfile", "requirements.in", "smoke.py", "pip.conf")
+        for name in ("Containerfile", "requirements.in", "notebook.in", "smoke.py", "pip.conf")
     }
     pip = (output / "pytorch-2.14.0-cu130" / "pip.conf").read_text()
     assert pip == "[global]\nindex-url = https://mirror.example/simple\n"
@@ -141,8 +142,21 @@ def test_a_base_is_named_by_its_digest(site: Path, capsys: pytest.CaptureFixture
     base = f"example.com/python@sha256:{'a' * 64}"
     assert cli.main(["frameworks", str(site), "--base", base, "--output", str(output)]) == 0
     text = (output / "pytorch-2.14.0-cu130" / "Containerfile").read_text()
-    assert f"\nFROM {base}\n" in text
+    assert f"\nFROM {base} AS framework\n" in text
     assert "By tag" not in text
+
+
+def test_a_notebook_is_built_under_the_name_that_the_bill_has() -> None:
+    """It has the hub's own JupyterHub, and the user that the hub starts it as."""
+    files = written("h100")
+    name = notebook_of("pytorch", "2.14.0", "cu130")
+    assert f"--target notebook --tag {name} ." in files["Containerfile"]
+    notebook = files["Containerfile"].partition(" AS notebook")[2]
+    assert "USER 1000:100\nWORKDIR /home/jovyan\n" in notebook
+    assert notebook.rstrip().endswith('CMD ["jupyterhub-singleuser"]')
+    lines = files["notebook.in"].splitlines()
+    assert f"jupyterhub=={load_catalogue().images['hub'].value.jupyterhub}" in lines
+    assert {"jupyterlab", "nbgitpuller"} <= set(lines)
 
 
 if __name__ == "__main__":

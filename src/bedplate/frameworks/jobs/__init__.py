@@ -6,9 +6,8 @@ from bedplate.frameworks.jobs.model import (
     Form,
     Request,
     Volume,
-    image_name,
     with_image,
 )
 from bedplate.frameworks.jobs.objects import objects
 
-__all__ = ["FORMS", "Form", "Request", "Volume", "image_name", "objects", "problems", "with_image"]
+__all__ = ["FORMS", "Form", "Request", "Volume", "objects", "problems", "with_image"]

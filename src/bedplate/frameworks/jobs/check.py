@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bedplate.errors import Problem
 from bedplate.frameworks.jobs import placing
 from bedplate.frameworks.jobs.model import FORMS
+from bedplate.lock.builds import build_of
 from bedplate.lock.offers import offered, offers
 from bedplate.nearest import nearest
 from bedplate.schedulers.kueue.queues import pools_of, teams_of
@@ -114,7 +115,7 @@ def _place(lock: Lock, request: Request) -> Iterator[Problem]:
             fix = "write pool" if usable else "give the team GPUs in bedplate_teams of the site"
             yield _wrong(request, "pool", "pool is not clear", got, allowed, fix)
         return
-    if request.framework is not None and placing.build(lock, pool, request.framework) is None:
+    if request.framework is not None and build_of(lock.pools[pool], request.framework) is None:
         yield _no_framework(lock, request, [pool])
     if not request.devices:
         return
@@ -197,7 +198,7 @@ def _no_framework(lock: Lock, request: Request, pools: Iterable[str]) -> Problem
         for pool in pools
         for build in lock.pools[pool].frameworks
     ]
-    several = [pool for pool in pools if placing.build(lock, pool, str(request.framework))]
+    several = [pool for pool in pools if build_of(lock.pools[pool], str(request.framework))]
     what = "several pools have this framework" if several else "pool does not have this framework"
     allowed = ", ".join(has) or "none: bedplate_frameworks of the site names none for them"
     fix = "write pool" if several else "choose one of them, or add it to bedplate_frameworks"

@@ -69,11 +69,6 @@ class Request:
         return self.processes or max(1, self.gpus)
 
 
-def image_name(framework: str) -> str:
-    """Return the catalogue's name of the image that has a framework."""
-    return f"notebook-{framework.partition('-')[0]}"
-
-
 def with_image(request: Request, image: str) -> Request:
     """Return the same job with another image."""
     return replace(request, image=image)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.lock.builds import build_of
 from bedplate.lock.offers import offers
 from bedplate.schedulers.kueue.queues import pools_of, teams_of
 
 if TYPE_CHECKING:
     from bedplate.frameworks.jobs.model import Request
     from bedplate.lock import Lock
-    from bedplate.lock.model import Framework, TeamImage
+    from bedplate.lock.model import TeamImage
 
 
 def addons(lock: Lock) -> set[str]:
@@ -51,19 +52,10 @@ def pool(lock: Lock, request: Request) -> str | None:
         return images(lock)[request.image].pool
     found = pools_with_quota(lock, request.team)
     if request.framework is not None:
-        found = [name for name in found if build(lock, name, request.framework)]
+        found = [name for name in found if build_of(lock.pools[name], request.framework)]
     return found[0] if len(found) == 1 else None
 
 
 def resource(lock: Lock, request: Request, of: str) -> str:
     """Return the resource of which each pod asks for some; the pool must be known."""
     return request.resource or next(iter(offers(lock.pools[of])))
-
-
-def build(lock: Lock, of: str, framework: str) -> Framework | None:
-    """Return a pool's build of a framework by NAME or NAME-VERSION."""
-    name, _, version = framework.partition("-")
-    for one in lock.pools[of].frameworks:
-        if one.name == name and f"{one.version}.".startswith(f"{version}." if version else ""):
-            return one
-    return None

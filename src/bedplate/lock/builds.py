@@ -1,0 +1,43 @@
+"""The builds of frameworks that a lock decided: which one a name means, and their notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bedplate.versions import parts
+
+if TYPE_CHECKING:
+    from bedplate.lock.courses import Course
+    from bedplate.lock.model import Framework, Lock, Pool
+
+
+def build_of(pool: Pool, named: str) -> Framework | None:
+    """Return a pool's build of a framework by NAME or NAME-VERSION: the newest of several."""
+    name, _, version = named.partition("-")
+    found = [
+        one
+        for one in pool.frameworks
+        if one.name == name and f"{one.version}.".startswith(f"{version}." if version else "")
+    ]
+    return max(found, key=lambda one: (parts(one.version), one.variant), default=None)
+
+
+def of_course(lock: Lock, course: Course) -> list[Framework]:
+    """Return the builds of a course in its order, each once."""
+    found: dict[str, Framework] = {}
+    for named in course.frameworks:
+        build = build_of(lock.pools[course.pool], named)
+        if build is None:
+            raise AssertionError(f"a plan decides the builds of courses, and not {named}")
+        found.setdefault(build.identity, build)
+    return list(found.values())
+
+
+def notebook_of(framework: str, version: str, variant: str) -> str:
+    """Return the name of the image of a build that the site makes itself."""
+    return f"images.bedplate.internal/notebook-{framework}:{version}-{variant}"
+
+
+def notebook(build: Framework | None) -> str:
+    """Return the name of a build's notebook image; `notebook-base` is that without a framework."""
+    return f"notebook-{build.identity if build else 'base'}"
