@@ -168,8 +168,8 @@ def artifacts(site: Path, lock: Lock) -> dict[str, Any]:
     bytes by name; `images` has digests by name, apart for the hosts that pull them before they
     join. Raises LockError without a bill, or with one that is out of date.
     """
-    if lock.cluster is None:
-        return {"artifacts": {}, "images": {}}  # all files and images are the cluster's
+    if lock.cluster is None and lock.containers is None:
+        return {"artifacts": {}, "images": {}}  # no other host gets a file or an image
     from bedplate.bill import Places, checked_bill, needs_of
     from bedplate.catalogue import catalogue_of
 

@@ -35,6 +35,15 @@ def networks(hosts: int = 1, **settings: str):
     return one(hosts=hosts, shared={"kubernetes": {"endpoint": ENDPOINT, **settings}})
 
 
+DOCKER = {"container_runtime": {"name": "docker"}}
+
+
+def by_docker(name: str = "docker", **wishes: object):
+    """Return a site of GPU hosts without Kubernetes and its settings."""
+    site = one(shared={"container_runtime": {"name": name}}, **wishes)
+    return replace(site.everywhere(kubernetes=None), control_plane=0)
+
+
 def numbered(**settings: str):
     """Return a site whose control plane is known by its address."""
     return replace(networks(**settings), numbered=True)
@@ -135,10 +144,60 @@ SHARED = [
         for name, pinned, right, wrong in (
             ("cri-o", {"cri_o": "1.35.2"}, "1.35", "1.36"),
             ("cri-o", {"cri_o": "1.35.2"}, "1.35", "1.34"),
-            ("docker", {}, "1.34", "1.35"),
             ("containerd", {"containerd": "1.7.29"}, "1.35", "1.36"),
             ("containerd", {"containerd": "2.2.1"}, "1.35", "1.34"),
         )
+    ),
+    Case(
+        "docker-kubernetes",
+        "docker-below-kubelet",
+        by_docker(),
+        one(kubernetes="1.34", shared=DOCKER),
+        {
+            "containers.docker.version": "29.1.0",
+            "containers.docker.source": "archive",
+            "containers.nvidia_container_toolkit.source": "archive",
+            "pools.pool_a.sharing.mode": "none",
+        },
+        silent="Kubernetes",
+    ),
+    Case(
+        "docker-shares",
+        "mps",
+        by_docker(sharing=share("mig", profile="1g.10gb")),
+        by_docker(sharing=share("mps", replicas=4)),
+        {"pools.pool_a.sharing.profile": "1g.10gb"},
+    ),
+    Case(
+        "docker-shares",
+        "seats",
+        by_docker(sharing=share("none")),
+        by_docker(sharing=share("none", seats=4)),
+    ),
+    Case(
+        "runtime-unused",
+        "docker-in-slurm",
+        by_docker("containerd", parent="slurm"),
+        by_docker(parent="slurm"),
+    ),
+    Case(
+        "runtime-unused",
+        "cri-o-in-slurm",
+        by_docker("containerd", parent="slurm"),
+        by_docker("cri-o", parent="slurm"),
+    ),
+    Case(
+        "runtime-packaged",
+        "docker-of-another-system",
+        by_docker(os=DEBIAN, pins={"docker": "20.10.24"}),
+        by_docker(pins={"docker": "20.10.24"}),
+        {"containers.docker.source": "distro"},
+    ),
+    Case(
+        "component-driver",
+        "toolkit-with-docker",
+        by_docker(pins=pins(nvidia_container_toolkit="1.20.1"), driver=driver("570")),
+        by_docker(pins=pins(nvidia_container_toolkit="1.20.1"), driver=driver("535")),
     ),
     Case(
         "runtime-cdi",

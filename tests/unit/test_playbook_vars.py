@@ -264,7 +264,7 @@ def test_evidence_asks_for_the_holds_of_the_runtimes_packages(tmp_path: Path) ->
     tasks = [
         {
             "ansible.builtin.debug": {"msg": words},
-            "vars": {"__bedplate_cluster": "{{ __tests_cluster }}"},
+            "vars": {"__bedplate_shared": "{{ __tests_cluster }}"},
         }
     ]
     said = play(tmp_path, hosts, tasks)
@@ -285,7 +285,7 @@ def test_evidence_asks_for_no_runtime_of_a_site_of_slurm_alone(tmp_path: Path) -
     tasks = [
         {
             "ansible.builtin.debug": {"msg": words},
-            "vars": {"__bedplate_cluster": "{{ __tests_cluster }}"},
+            "vars": {"__bedplate_shared": "{{ __tests_cluster }}"},
         }
     ]
     said = play(tmp_path, hosts, tasks)

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bedplate.bill.needs import needs_of
 from bedplate.catalogue import load_catalogue
 from bedplate.cluster.wished import cluster_args
 from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.locked_site import artifacts
+from bedplate.mirror.packages.wanted import systems
 from bedplate.planning import plan
 from bedplate.planning.changes import host_changes
 from bedplate.resolver import Plan, resolve
+from bedplate.resolver.installable import parts
 from bedplate.site import load_site
 
 if TYPE_CHECKING:
@@ -141,9 +144,51 @@ def test_settings_of_a_cluster_that_no_host_is_in_are_warned_of(make: Make) -> N
     site = make(groups, KUBERNETES | {"bedplate_schedulers": ["kueue"]}, pool_a=T4)
     warnings = planned(site).warnings
     assert (
-        "bedplate_kubernetes, bedplate_schedulers: not used, since no host is in "
-        "control_plane, gpu_pools, workers"
+        "bedplate_kubernetes, bedplate_schedulers: not used, since the site has no Kubernetes"
     ) in warnings
+
+
+def test_hosts_with_docker_have_toolkit_and_packages_and_nothing_of_kubernetes(make: Make) -> None:
+    groups = {"gpu_pools": {"children": {"pool_a": hosts("a1", "a2")}}}
+    shared = {
+        "bedplate_container_runtime": {"name": "docker"},
+        "bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.9:5080"},
+    }
+    site = make(groups, shared, pool_a=T4)
+    answer = planned(site)
+    assert answer.lock.cluster is None
+    assert answer.lock.containers is not None
+    assert parts(answer.lock) == []
+    assert answer.lock.pools["pool_a"].expects is None
+    said = "\n".join([*answer.warnings, *(f"{one.component}" for one in answer.reasons)])
+    assert not [word for word in ("ubernetes", "control", "etcd", "cni") if word in said], said
+    got = {one.component: one.after for one in host_changes(None, answer.lock)["a1"]}
+    assert got["docker"] == "20.10.24 distro"
+    assert {"nvidia_container_toolkit", "nvidia_driver"} <= set(got)
+    assert not set(got) & {"kubernetes", "containerd", "nvidia_device_plugin", "cni"}
+    write_lock(site, answer.lock)
+    assert plan(site, TODAY).up_to_date
+    needs = needs_of(answer.lock, load_catalogue())
+    assert sorted(needs.files) == ["nvidia-container-toolkit", "nvidia-container-toolkit-base"]
+    assert not needs.images
+    (system,) = systems(answer.lock, load_catalogue())
+    (wanted,) = system.wanted
+    assert wanted.packages["docker.io"] == "20.10.24*"
+
+
+def test_docker_of_its_vendor_is_mirrored_with_the_repository_that_it_comes_from(
+    make: Make,
+) -> None:
+    groups = {"gpu_pools": {"children": {"pool_a": hosts("a1")}}}
+    runtime = {"bedplate_container_runtime": {"name": "docker", "source": "vendor-repo"}}
+    lock = planned(make(groups, runtime, pool_a=T4)).lock
+    assert lock.containers is not None
+    (system,) = systems(lock, load_catalogue())
+    (wanted,) = system.wanted
+    assert lock.containers.docker.packages.items() <= wanted.packages.items()
+    assert "https://download.docker.com/linux/debian/" in {
+        one.repository.index for one in system.sources
+    }
 
 
 def test_pools_may_lie_deep_and_have_groups_below_them(make: Make) -> None:

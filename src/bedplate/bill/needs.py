@@ -167,7 +167,7 @@ def _part(lock: Lock, component: str) -> Any:
     The network and add-ons are there under names of their own.
     """
     if lock.cluster is None:
-        return None
+        return getattr(lock.containers, component, None)
     if addon := next((one for one in _addons(lock) if one.name == component), None):
         return addon
     cni = lock.cluster.cni

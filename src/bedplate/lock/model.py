@@ -208,6 +208,14 @@ class Cluster(Part):
     not_yet: list[str] = []
 
 
+class Containers(Part):
+    """How GPU hosts of a site without Kubernetes run containers: by Docker, with the toolkit."""
+
+    docker: Runtime
+    nvidia_container_toolkit: Sourced
+    not_yet: list[str] = []
+
+
 class Guest(Part):
     """A virtual machine of a hypervisor; its name is that of a host of a pool."""
 
@@ -433,7 +441,8 @@ class Pool(Part):
 class Lock(Part):
     """All decisions about a site. One without nodes of Kubernetes has no cluster.
 
-    `not_yet` is as a pool's, for the hosts of such a site that are in no pool.
+    `containers` is there where its GPU hosts run containers by Docker alone. `not_yet` is as a
+    pool's, for the hosts of such a site that are in no pool.
     """
 
     format: Literal[2]
@@ -441,6 +450,7 @@ class Lock(Part):
     site_digest: str
     sources: Sources
     cluster: Cluster | None = None
+    containers: Containers | None = None
     hosts: dict[str, Host]
     pools: dict[str, Pool]
     not_yet: list[str] = []

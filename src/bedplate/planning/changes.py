@@ -83,7 +83,8 @@ def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
     if host not in lock["hosts"]:
         return {}
     pool, groups = lock["hosts"][host].get("pool"), lock["hosts"][host]["groups"]
-    shared = dict(lock.get("cluster", {})) if set(NODES) & set(groups) else {}
+    of_site = lock.get("cluster") or lock.get("containers", {})
+    shared = dict(of_site) if set(NODES) & set(groups) else {}
     if not pool:
         shared = {key: value for key, value in shared.items() if key not in OF_GPUS}
     parts = shared | (dict(lock["pools"][pool]) if pool else {})

@@ -14,7 +14,7 @@ from bedplate.resolver import hpc_tools
 from bedplate.resolver.locking import driver_of, reasons
 from bedplate.resolver.outcome import Kind
 from bedplate.resolver.preferences import catalogue_date
-from bedplate.resolver.whynot import Question, has_fabric, name_of, version_of
+from bedplate.resolver.whynot import Question, has_fabric, name_of, shares, version_of
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site import load_site
 
@@ -36,7 +36,7 @@ def run(path: Path, subject: str, asked: str | None) -> int:
         BedplateError: the site cannot be read or is refused, or it has no such pool or component.
     """
     site = load_site(path)
-    known = [*([CLUSTER] if site.nodes else []), *site.pools]
+    known = [*([CLUSTER] if shares(site) else []), *site.pools]
     if subject not in known:
         raise SiteError([_unknown("no such pool", path, "POOL", subject, known)])
     question = Question(site, catalogue_of(path), _previous(path))

@@ -146,12 +146,15 @@ def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[st
 def _rows(planned: Planned) -> list[str]:
     lock = planned.plan.lock
     rows = [("WHERE", "COMPONENT", "VERSION")]
-    for name, part in content_of(lock).get("cluster", {}).items():
+    content = content_of(lock)
+    for name, part in (content.get("cluster") or content.get("containers", {})).items():
         if name in {"not_yet", "preset", "teams", "courses", "hub", "images", "storage"}:
             continue
         for one in part if isinstance(part, list) else [part]:
             shown_as = one.get("name", name) if isinstance(part, list) else name
-            rows.append(("cluster", shown_as, one.get("version", one.get("source", ""))))
+            version = one.get("version", one.get("source", ""))
+            told = f"{version}, {one['source']}" if lock.containers else version
+            rows.append(("cluster", shown_as, told))
     if lock.cluster and lock.cluster.preset is not None:
         rows.append(("cluster", "preset", _preset(lock.cluster)))
     if lock.cluster and (names := lock.cluster.kubernetes.untainted):

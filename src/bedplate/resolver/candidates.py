@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bedplate.lock.model import Cluster
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.conditions import ABOUT, meets
 from bedplate.resolver.terms import Name, Term, name
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from bedplate.resolver.subjects import Subject
 
 SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
+#: What hosts that run containers by Docker, without Kubernetes, share.
+BY_DOCKER = ("runtime", "nvidia_container_toolkit")
 CNI = ("flannel", "cilium")
 MODES_WITH_REPLICAS = ("time-slicing", "mps", "hami")
 
@@ -45,11 +48,13 @@ class Candidates:
         self.named: set[str] = set()
         self.mirrored = False
         self.claims = False
+        self.by_docker = False
         self.positions: dict[tuple[str, str], int] = {}
         self._met: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def know(self, cluster: Subject, pools: Sequence[Subject]) -> None:
         """Learn what preferences depend on: policies, a mirror, the order of what is asked for."""
+        self.by_docker = any(pool.host.by_docker for pool in pools)
         self.claims = any(pool.host.wishes.bedplate_sharing.mode == "dra" for pool in pools)
         self.mirrored = cluster.host.wishes.bedplate_sources.mode == "mirror"
         self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
@@ -100,7 +105,9 @@ class Candidates:
     # ---- choices
 
     def shared_components(self, _subject: Subject) -> tuple[str, ...]:
-        """Return what is decided for the cluster in any case."""
+        """Return what is decided for all hosts in any case."""
+        if self.by_docker:
+            return BY_DOCKER
         return ("kubernetes", "runtime", *SHARED, *([DRA_DRIVER] if self.claims else []))
 
     def pool_components(self, subject: Subject) -> list[Name]:
@@ -193,6 +200,7 @@ class Candidates:
             return [name("mig"), name("none")]
         if shares_of(subject.host) is not None:
             barred = IN_KUBERNETES_ONLY if SLURM in subject.host.groups else ()
+            barred = MODES_WITH_REPLICAS if subject.host.by_docker else barred
             modes = [mode for mode in (*MODES_WITH_REPLICAS, "none") if mode not in barred]
             # Of a mode that has no shares the setting of shares is refused, not the mode.
             return [name(mode) for mode in dict.fromkeys((*modes, sharing.mode))]
@@ -401,16 +409,16 @@ class Candidates:
         return pool.cuda_toolkit if pool else ()
 
     def _locked_shared(self, component: Name, value: str) -> bool:
-        if self.previous is None or self.previous.cluster is None:
+        before = self.previous and (self.previous.cluster or self.previous.containers)
+        if before is None:
             return False
-        cluster, content = self.previous.cluster, self.facts[value].value
+        content = self.facts[value].value
         if component.startswith("addon("):
-            return any(
-                (one.name, one.version) == (content.addon, content.version)
-                for one in cluster.addons
+            return isinstance(before, Cluster) and any(
+                (one.name, one.version) == (content.addon, content.version) for one in before.addons
             )
         field = content.runtime.replace("-", "_") if component == "runtime" else component
-        locked = getattr(cluster, field)
+        locked = getattr(before, field, None)
         if locked is None or locked.version != content.version:
             return False
         return bool(component != "cni" or locked.name == content.component)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from bedplate.portable.fabric import family
 from bedplate.resolver import node_needs
 from bedplate.resolver.candidates import SHARED
-from bedplate.resolver.subjects import is_node
 from bedplate.resolver.terms import Facts, Name, Term, name
 from bedplate.resolver.wishes import CLUSTER, Wish
 from bedplate.versions import last, minor, number
@@ -71,8 +70,10 @@ class Encoding:
         facts, name_ = self.problem.facts, subject.name
         facts.add("pool", name_)
         facts.add("hosts", name_, subject.hosts)
-        if is_node(subject.host):
+        if subject.host.is_node:
             facts.add("node", name_)
+        if subject.host.is_node or subject.host.by_docker:
+            facts.add("contains", name_)
         for component in self.candidates.pool_components(subject):
             facts.add("decides", name_, component)
             self._choice(subject, component)

@@ -75,10 +75,12 @@ def parts(lock: Lock) -> list[tuple[str, str]]:
     Where a runtime comes from is no part of its own if nothing installs that runtime.
     """
     found = [(part, name) for name, pool in lock.pools.items() for part in pool.not_yet]
-    name, not_yet = ("cluster", lock.cluster.not_yet) if lock.cluster else ("site", lock.not_yet)
+    of_all = lock.cluster or lock.containers
+    not_yet = of_all.not_yet if of_all else []
     without = {f"{part.removeprefix('runtime ')}{FROM}" for part in not_yet}
     shared = [part for part in not_yet if part.partition(" ")[0] not in without]
-    return [*((part, name) for part in shared), *found]
+    elsewhere = [(part, "site") for part in lock.not_yet]
+    return [*elsewhere, *((part, "cluster") for part in shared), *found]
 
 
 def described(part: str) -> str:

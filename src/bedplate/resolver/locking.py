@@ -12,12 +12,12 @@ from bedplate.resolver import hpc_tools, rdma_pods, sharing
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Reason
 from bedplate.resolver.wishes import DRA_DRIVER
-from bedplate.site.membership import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
+    from bedplate.catalogue.cluster_facts import ContainerRuntime
     from bedplate.catalogue.driver_facts import DriverPackages
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.hardware_facts import Accelerator
@@ -73,11 +73,7 @@ def cluster(
             "pause": release.pause.model_dump(),
             "cni": {"name": cni.component, "version": cni.version},
             **{key: {"version": part.version} for key, part in parts.items()},
-            field: {
-                "version": runtime.version,
-                "source": runtime.source,
-                "packages": runtime.packages,
-            },
+            field: _runtime(runtime),
             "runc": {"source": "distro"},
             "nvidia_container_toolkit": {"version": toolkit.version, "source": "archive"},
             "nvidia_device_plugin": {"version": plugin.version, "image": plugin.image or ""},
@@ -88,6 +84,26 @@ def cluster(
             ],
         }
     )
+
+
+def containers(values: Mapping[str, str], candidates: Candidates) -> locked.Containers:
+    """Return how hosts without Kubernetes run containers, from the ids that were decided."""
+    runtime = candidates.facts[values["runtime"]].value
+    toolkit = candidates.facts[values["nvidia_container_toolkit"]].value
+    return locked.Containers(
+        docker=_runtime(runtime),
+        nvidia_container_toolkit=locked.Sourced(version=toolkit.version, source="archive"),
+    )
+
+
+def runtime_of(cluster: locked.Cluster) -> locked.Runtime:
+    """Return the cluster's container runtime."""
+    found: Iterator[locked.Runtime | None] = (getattr(cluster, name) for name in RUNTIMES)
+    return next(one for one in found if one is not None)
+
+
+def _runtime(fact: ContainerRuntime) -> locked.Runtime:
+    return locked.Runtime(version=fact.version, source=fact.source, packages=fact.packages)
 
 
 def node_room(kubelet: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
@@ -185,7 +201,7 @@ def topology(host: SiteHost) -> locked.Topology | None:
 
 def marks(host: SiteHost) -> dict[str, Any]:
     """Return the address, labels and taints of a node; other hosts have none."""
-    if not set(NODES) & set(host.groups):
+    if not host.is_node:
         return {}
     wished = host.wishes
     taints = [locked.Taint(**taint.model_dump()) for taint in wished.bedplate_taints]
@@ -282,6 +298,11 @@ def cluster_parts(
             decided += [("runtime", name), (f"{name}-from", runtime.source)]
     decided += [("addon", addon.name) for addon in part.addons]
     return decided
+
+
+def containers_parts(part: locked.Containers, sources: str) -> list[tuple[str, str]]:
+    """Name what of Docker without Kubernetes is carried out likewise."""
+    return [("sources", sources), ("docker-from", part.docker.source)]
 
 
 def not_built(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:

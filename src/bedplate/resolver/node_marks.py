@@ -9,7 +9,7 @@ from bedplate.resolver import control_planes
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.outcome import Notice
 from bedplate.site.marks import LABELS, TAINTS
-from bedplate.site.membership import CONTROL_PLANE, NODES
+from bedplate.site.membership import CONTROL_PLANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def notices(site: Site, lock: Lock) -> Iterator[Notice]:
         others = [
             name
             for name, host in sorted(site.hosts.items())
-            if getattr(host.wishes, key) and not set(NODES) & set(host.groups)
+            if getattr(host.wishes, key) and not host.is_node
         ]
         if others:
             yield Notice(f"{key} of {', '.join(others)}: not used, since they are no nodes")

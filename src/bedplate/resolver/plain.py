@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from bedplate.site.places import Place
 
 
+DOCKER = "docker"
+
+
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     """Yield everything that is wrong before there is anything to decide."""
     hosts = [host for _, host in sorted(site.hosts.items())]
@@ -54,6 +57,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _system(host, catalogue)
         yield from _passthrough(host)
     yield from guests.check(site, catalogue)
+    yield from _runtime(site, hosts[0])
     yield from _shared(hosts[0], catalogue)
     yield from control_planes.check(site)
     yield from node_marks.check(site)
@@ -109,6 +113,25 @@ def _passthrough(host: SiteHost) -> Iterator[Problem]:
             path = ("bedplate_passthrough", "devices", index)
             fix = "turn the IOMMU on, and copy the groups that bedplate.gpu.discover found"
             yield refused("iommu-groups", host, path, address, "an address in an IOMMU group", fix)
+
+
+def _runtime(site: Site, host: SiteHost) -> Iterator[Problem]:
+    """Refuse a runtime that no host of the site could use: kubelet has no interface to Docker."""
+    every = site.hosts.values()
+    path, name = ("bedplate_container_runtime", "name"), host.wishes.bedplate_container_runtime.name
+    if site.nodes and name == "docker":
+        got = "docker with bedplate_kubernetes: kubelet needs cri-dockerd for it"
+        allowed = "containerd, cri-o"
+        fix = "write containerd, or remove bedplate_kubernetes where Docker is used without it"
+        yield refused("docker-kubernetes", host, path, got, allowed, fix)
+    elif name != "containerd" and not any(one.is_node or one.by_docker for one in every):
+        got, fix = f"{name}, and no host in {POOLS}", "remove it"
+        if any(SLURM in one.groups for one in every):
+            got += ": jobs of Slurm run without containers"
+            if name == "docker":
+                got += ", since Docker's daemon would start them outside of their job"
+            fix = f"remove it, or move the hosts from {SLURM} to {POOLS}"
+        yield refused("runtime-unused", host, path, got, "nothing", fix)
 
 
 def _shared(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:

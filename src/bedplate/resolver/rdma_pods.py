@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from bedplate.lock.model import Image
 from bedplate.lock.offers import pools_of_nodes
 from bedplate.resolver.outcome import Notice
-from bedplate.resolver.subjects import is_node
 from bedplate.versions import parts
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ OFFER: Final = "remove bedplate_rdma.pods: false where jobs of several nodes run
 def decided(subject: Subject, catalogue: Catalogue) -> dict[str, dict[str, int]]:
     """Return what each node of a pool with RDMA offers to pods as the lock has it, if anything."""
     wished = subject.host.wishes.bedplate_rdma
-    offers = wished is not None and wished.pods and is_node(subject.host)
+    offers = wished is not None and wished.pods and subject.host.is_node
     return {"pods": {RESOURCE: PODS}} if offers and _newest(catalogue) is not None else {}
 
 

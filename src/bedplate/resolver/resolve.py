@@ -30,7 +30,7 @@ from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import explained
 from bedplate.resolver.outcome import Plan, Refusal
 from bedplate.resolver.solving import Program
-from bedplate.resolver.subjects import Subject, is_node, subjects, without
+from bedplate.resolver.subjects import Subject, subjects, without
 from bedplate.resolver.wishes import CLUSTER
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ def _shape(pool: Subject, candidates: Candidates) -> Hashable:
     return (
         # A label is not the board: one device id is several boards by subsystem.
         tuple((w.path, w.label, w.number, w.model and w.model.id) for w in pool.wishes),
-        is_node(pool.host),
+        pool.host.is_node,
+        pool.host.by_docker,
         wishes.bedplate_driver.policy,
         wishes.bedplate_forward_compatibility,
         wishes.bedplate_host,
@@ -176,6 +177,11 @@ def _plan(
         part = locking.cluster(cluster, shared, candidates, control_planes.untainted(site))
         lacking = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
         part, elsewhere = part.model_copy(update={"not_yet": lacking}), []
+    by_docker = None
+    if any(host.by_docker for host in site.hosts.values()):
+        by_docker = locking.containers(shared, candidates)
+        lacking = locking.not_built(locking.containers_parts(by_docker, mode), catalogue)
+        by_docker = by_docker.model_copy(update={"not_yet": lacking})
     pools = {one.name: one for one in subjects_ if one.name in site.pools}
     locked_pools = {}
     for name in site.pools:
@@ -217,6 +223,7 @@ def _plan(
             conda=wished.conda.rstrip("/") if wished.conda else None,
         ),
         cluster=part,
+        containers=by_docker,
         hosts={
             name: locked.Host(
                 **host.connection.model_dump(exclude={"name"}),
@@ -232,7 +239,8 @@ def _plan(
         not_yet=elsewhere,
     )
     lock = course_notebooks.decided(site, lock, catalogue)
-    reasons = list(locking.reasons(CLUSTER, shared, candidates)) if site.nodes else []
+    decided_here = site.nodes or by_docker is not None
+    reasons = list(locking.reasons(CLUSTER, shared, candidates)) if decided_here else []
     reasons += control_planes.reasons(site)
     for name in site.pools:
         reasons += locking.reasons(name, values[name], candidates)

@@ -40,9 +40,9 @@ def decided(subject: Subject, values: Mapping[str, str], candidates: Candidates)
 
 
 def expected(subject: Subject, candidates: Candidates) -> dict[str, Any] | None:
-    """Return what a node of a pool offers; a hypervisor is none."""
+    """Return what a node of a pool offers; hypervisors and hosts with Docker alone are none."""
     wishes, catalogue = subject.host.wishes, candidates.catalogue
-    if wishes.bedplate_host.kind == "hypervisor":
+    if wishes.bedplate_host.kind == "hypervisor" or subject.host.by_docker:
         return None
     stack = "slurm" if SLURM in subject.host.groups else "cluster"
     if wishes.bedplate_accelerator is not None:

@@ -36,6 +36,9 @@ def check(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     sharing = host.wishes.bedplate_sharing
     models = [model_of(host, index, catalogue) for index in range(len(host.wishes.bedplate_gpu))]
     known = [fact.value for fact in models if fact is not None]
+    if host.by_docker and (problem := _by_docker(host, sharing)) is not None:
+        yield problem
+        return
     if sharing.parts:
         yield from _cards(host, sharing, known, catalogue)
         return
@@ -51,6 +54,17 @@ def check(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         path, fix = (KEY, "profiles"), "write profile: with one of them"
         got = "several profiles in Slurm"
         yield refused("slurm-or-kubernetes", host, path, got, "one profile for all GPUs", fix)
+
+
+def _by_docker(host: SiteHost, sharing: Sharing) -> Problem | None:
+    """Refuse shares that Docker cannot give: it has no device plugin, and no scheduler."""
+    key = next((key for key in ("replicas", "share", "seats") if getattr(sharing, key)), None)
+    if sharing.mode in OF_CARDS and key is None:
+        return None
+    path = (KEY, "mode") if sharing.mode not in OF_CARDS else (KEY, str(key))
+    got = f"{sharing.mode if sharing.mode not in OF_CARDS else key} with Docker alone"
+    fix = "write mode: none or mig, and remove replicas, share and seats"
+    return refused("docker-shares", host, path, got, "none, mig", fix)
 
 
 def _parameters(
@@ -140,6 +154,7 @@ def _no_profile(
 def _undivided(host: SiteHost) -> str:
     """Return what to write for GPUs that MIG cannot divide."""
     modes = "time-slicing or none" if SLURM in host.groups else "mps, time-slicing or none"
+    modes = "none" if host.by_docker else modes
     return f"write mode: {modes}, and remove profile"
 
 
@@ -257,7 +272,7 @@ def _others(
     if common and _gives("mig", least, catalogue):
         also = ", and remove replicas and share" if replicas is not None else ""
         yield f"mig ({', '.join(common)})", f"write mode: mig with a profile{also}"
-    if SLURM not in host.groups and _gives("mps", least, catalogue):
+    if host.is_node and _gives("mps", least, catalogue):
         most = min((clients(model, catalogue) for model in models), default=0)
         fix = f"write mode: mps with replicas: {most}"
         if replicas is None or replicas <= most:

@@ -39,7 +39,9 @@ def problems_of(host: SiteHost) -> Iterator[Problem]:
         got, fix = f"{own[0]} alone", f"add {lacking}"
         yield refused("mirror-half", host, (SOURCES, own[0]), got, "files and registry", fix)
     runtime = host.wishes.bedplate_container_runtime.name
-    if (own or sources.ca is not None) and runtime != "containerd":
+    by_docker = runtime == "docker" and host.wishes.bedplate_kubernetes is None
+    # Docker pulls what its users ask for, as its daemon.json says: nothing here pulls by it.
+    if (own or sources.ca is not None) and runtime != "containerd" and not by_docker:
         path, fix = ("bedplate_container_runtime", "name"), "write name: containerd"
         allowed = "containerd, which is given authorities and a login"
         yield refused("own-runtime", host, path, runtime, allowed, fix)

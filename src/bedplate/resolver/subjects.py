@@ -14,7 +14,6 @@ from bedplate.resolver.wishes import (
     pin_wishes,
     pool_wishes,
 )
-from bedplate.site.load import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -48,7 +47,7 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
     for host in hosts:
         if host.pool is None:
             pins = tuple(sorted(host.wishes.bedplate_pins.items()))
-            alike = (host.wishes.bedplate_host, pins, is_node(host))
+            alike = (host.wishes.bedplate_host, pins, host.is_node)
             others.setdefault(alike, []).append(host)
     for members in others.values():
         # No host can have such a name: hosts, pools and the cluster share one space of subjects.
@@ -63,11 +62,6 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
         replace(one, wishes=tuple(w for w in one.wishes if w.subject != CLUSTER)) for one in found
     ]
     return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
-
-
-def is_node(host: SiteHost) -> bool:
-    """Tell whether a host is to be a node of the Kubernetes cluster."""
-    return bool(set(NODES) & set(host.groups))
 
 
 def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:

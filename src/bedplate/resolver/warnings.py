@@ -21,8 +21,9 @@ from bedplate.resolver import (
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice
 from bedplate.resolver.sharing_words import mode_fact
+from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.load import CONTROL_PLANE
-from bedplate.site.membership import GROUPS, NODES
+from bedplate.site.membership import GROUPS
 from bedplate.versions import last, minor, number
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.lock.model import Cluster, Pool
+    from bedplate.lock.model import Cluster, Pool, Runtime
     from bedplate.resolver.candidates import Candidates
     from bedplate.site import Site
 
@@ -73,9 +74,14 @@ def of(
     if lock.cluster is None:
         others = [("os", system) for system in sorted(systems)]
         yield from _untried("hosts in no pool", others, candidates.catalogue)
+        if lock.containers is not None:
+            yield from _weak(CLUSTER, shared.values(), candidates)
+            decision = locking.containers_parts(lock.containers, lock.sources.mode)
+            yield from _untried(CLUSTER, decision, candidates.catalogue)
+            yield from _unmirrored(site, lock, lock.containers.docker)
         wishes = next(iter(site.hosts.values())).wishes
         if unused := [key for key in OF_CLUSTERS if getattr(wishes, key)]:
-            yield Notice(f"{', '.join(unused)}: not used, since no host is in {', '.join(NODES)}")
+            yield Notice(f"{', '.join(unused)}: not used, since the site has no Kubernetes")
     else:
         yield from _kubernetes(lock.cluster, candidates.catalogue, today)
         yield from _weak("cluster", shared.values(), candidates)
@@ -92,7 +98,7 @@ def of(
         yield from node_needs.notices(site, lock.cluster, candidates.catalogue)
         yield from rdma_pods.notices(lock)
         yield from course_notices.of(lock, candidates.catalogue)
-        yield from _unmirrored(site, lock, lock.cluster)
+        yield from _unmirrored(site, lock, locking.runtime_of(lock.cluster))
     if users := sorted(host.name for host in site.hosts.values() if not host.root):
         yield Notice(
             f"ansible_user is not root and ansible_become is not set: {', '.join(users)}",
@@ -128,10 +134,9 @@ def _untried(
         yield Notice(text, name, Kind.UNTRIED, tuple(unseen), ONE_HOST_FIRST)
 
 
-def _unmirrored(site: Site, lock: Lock, cluster: Cluster) -> Iterator[Notice]:
+def _unmirrored(site: Site, lock: Lock, runtime: Runtime) -> Iterator[Notice]:
     """Report a runtime that no mirror has, where its source was not set."""
     wished = next(iter(site.hosts.values())).wishes.bedplate_container_runtime
-    runtime = getattr(cluster, wished.name.replace("-", "_"))
     if lock.sources.mode != "mirror" or wished.source is not None:
         return
     if runtime.source == "vendor-repo":

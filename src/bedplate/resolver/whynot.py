@@ -97,6 +97,11 @@ def has_fabric(pool: Subject) -> bool:
     )
 
 
+def shares(site: Site) -> bool:
+    """Tell whether hosts of a site share components: nodes do, and hosts with Docker."""
+    return any(host.is_node or host.by_docker for host in site.hosts.values())
+
+
 class Question:
     """A site's decision, the one that a plan takes, with what else could have been decided."""
 
@@ -106,8 +111,8 @@ class Question:
         self.cluster, pools = subjects(site, catalogue)
         self.candidates.know(self.cluster, pools)
         self.pools = {pool.name: pool for pool in pools}
-        #: A site without nodes of Kubernetes has no cluster to ask about.
-        self.has_cluster = bool(site.nodes)
+        #: A site of Slurm or hypervisors alone shares nothing that could be asked about.
+        self.has_cluster = shares(site)
         self._free = Candidates(catalogue, None)
         self._free.know(self.cluster, pools)
         refused = any(True for _ in plain.check(site, catalogue))

@@ -99,7 +99,8 @@ def reached(raw: RawHost, site: Path) -> tuple[Reached | None, list[Problem]]:
 
     Of hosts that Pulumi never connects to, only address, port and user are judged.
     """
-    host, node = _Host(raw, site), bool(set(NODES) & set(raw.groups))
+    host = _Host(raw, site)
+    node = bool(set(NODES) & set(raw.groups)) and raw.wishes.get("bedplate_kubernetes") is not None
     arguments, problems = _arguments(host, node=node)
     address, wrong = _address(host)
     problems += wrong

@@ -68,6 +68,16 @@ class SiteHost:
         return self.connection.name
 
     @property
+    def is_node(self) -> bool:
+        """Tell whether it is to be a node of the Kubernetes cluster."""
+        return bool(set(NODES) & set(self.groups)) and self.wishes.bedplate_kubernetes is not None
+
+    @property
+    def by_docker(self) -> bool:
+        """Tell whether it runs containers by Docker alone: a GPU host of a site without nodes."""
+        return POOLS in self.groups and not self.is_node
+
+    @property
     def address(self) -> str:
         """Return where other nodes reach it: its own setting, or where Ansible reaches it."""
         return self.wishes.bedplate_node_ip or self.connection.address
@@ -99,7 +109,7 @@ class Site:
     @property
     def nodes(self) -> list[SiteHost]:
         """Return the hosts that are nodes of the Kubernetes cluster, by name."""
-        return [host for _, host in sorted(self.hosts.items()) if set(NODES) & set(host.groups)]
+        return [host for _, host in sorted(self.hosts.items()) if host.is_node]
 
     @cached_property
     def secrets(self) -> frozenset[str]:

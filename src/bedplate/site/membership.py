@@ -222,13 +222,27 @@ def of_kinds(hosts: Mapping[str, SiteHost]) -> list[Problem]:
 
 def of_cluster(hosts: Iterable[RawHost]) -> list[Problem]:
     """Return that the cluster's endpoint is not set, once: a site without nodes needs none."""
-    key, fix = "bedplate_kubernetes", "set bedplate_kubernetes in group_vars"
-    allowed = "what only you can know"
-    return [
-        at(host.places.of((key,)), "setting is missing", key, "nothing", allowed, fix, "wish-form")
-        for host in hosts
-        if set(NODES) & set(host.groups) and host.wishes.get(key) is None
-    ][:1]
+    key, allowed = "bedplate_kubernetes", "what only you can know"
+    for host in hosts:
+        if not set(NODES) & set(host.groups) or host.wishes.get(key) is not None:
+            continue
+        named = _names_docker(host)
+        others = [group for group in (CONTROL_PLANE, WORKERS) if group in host.groups]
+        if named and not others:
+            continue
+        fix = "set bedplate_kubernetes in group_vars"
+        if named:
+            fix += f"; for Docker without Kubernetes, remove {host.name} from {others[0]}"
+        elif not others:
+            fix += ", or bedplate_container_runtime: {name: docker} for Docker without Kubernetes"
+        place = host.places.of((key,))
+        return [at(place, "setting is missing", key, "nothing", allowed, fix, "wish-form")]
+    return []
+
+
+def _names_docker(host: RawHost) -> bool:
+    runtime = host.wishes.get("bedplate_container_runtime")
+    return isinstance(runtime, dict) and runtime.get("name") == "docker"
 
 
 def _first_of_each_place(problems: Iterable[Problem]) -> list[Problem]:

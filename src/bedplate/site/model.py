@@ -110,7 +110,10 @@ class Host(Wish):
 
 
 class ContainerRuntime(Wish):
-    """What runs containers on all hosts."""
+    """What runs containers on all hosts.
+
+    Docker is for GPU hosts of a site without `bedplate_kubernetes`.
+    """
 
     name: Literal["containerd", "cri-o", "docker"] = "containerd"
     source: Literal["archive", "distro", "vendor-repo"] | None = None

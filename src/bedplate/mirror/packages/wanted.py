@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.lock.model import Cluster, Pool, Runtime
+    from bedplate.lock.model import Cluster, Containers, Pool, Runtime
 
 #: The distribution's package of a runtime; CRI-O is in none.
 OF_DISTRO = {"containerd": "containerd", "docker": "docker.io"}
@@ -150,8 +150,8 @@ def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterato
     for package in pool.hpc_tools.packages.values() if pool.hpc_tools else ():
         yield package, ""
     nodes = any(host.pool == name and set(NODES) & set(host.groups) for host in lock.hosts.values())
-    if lock.cluster is not None and nodes:
-        yield from _runtime(lock.cluster, parts)
+    if (shared := lock.cluster or lock.containers) is not None and nodes:
+        yield from _runtime(shared, parts)
 
 
 def _headers(pool: Pool, parts: _Parts) -> Iterator[tuple[str, str]]:
@@ -164,14 +164,14 @@ def _headers(pool: Pool, parts: _Parts) -> Iterator[tuple[str, str]]:
             yield package, version
 
 
-def _decided(cluster: Cluster) -> tuple[str, Runtime]:
-    """Return the cluster's container runtime, by the lock's name of it."""
-    found = {name: getattr(cluster, name) for name in RUNTIMES}
+def _decided(shared: Cluster | Containers) -> tuple[str, Runtime]:
+    """Return the hosts' container runtime, by the lock's name of it."""
+    found = {name: getattr(shared, name, None) for name in RUNTIMES}
     return next((name, one) for name, one in found.items() if one is not None)
 
 
-def _runtime(cluster: Cluster, parts: _Parts) -> Iterator[tuple[str, str]]:
-    name, runtime = _decided(cluster)
+def _runtime(shared: Cluster | Containers, parts: _Parts) -> Iterator[tuple[str, str]]:
+    name, runtime = _decided(shared)
     replaced = {"runc"} if runtime.source == "vendor-repo" and name != "cri_o" else set()
     for package, version in parts.of(RUNTIMES[name]):
         if package not in replaced:
@@ -195,7 +195,7 @@ def _sources(
     for source in (
         *distribution,
         *_driver_vendor(name, pools, catalogue),
-        *_runtime_vendor(name, lock.cluster, catalogue),
+        *_runtime_vendor(name, lock.cluster or lock.containers, catalogue),
     ):
         yield replace(source, repository=trusted(source.repository, lock.sources.keys))
 
@@ -215,10 +215,12 @@ def _driver_vendor(name: str, pools: Collection[Pool], catalogue: Catalogue) -> 
         yield Source(Repository(fact.url, key, fact.fingerprint, fact.format), fact.origin)
 
 
-def _runtime_vendor(name: str, cluster: Cluster | None, catalogue: Catalogue) -> Iterator[Source]:
-    if cluster is None:
+def _runtime_vendor(
+    name: str, shared: Cluster | Containers | None, catalogue: Catalogue
+) -> Iterator[Source]:
+    if shared is None:
         return
-    called, runtime = _decided(cluster)
+    called, runtime = _decided(shared)
     if runtime.source != VENDOR:
         return
     minor = ".".join(runtime.version.split(".")[:2])

@@ -1,7 +1,8 @@
 """Evidence from inside containers: which GPUs one sees, and what feature discovery says.
 
-By containerd's own tool, beside kubelet, which leaves alone what it knows nothing of. Other
-runtimes have no such tool: there, area isolation looks, as long as the host has not joined.
+By containerd's own tool, beside kubelet, which leaves alone what it knows nothing of. Docker has
+its own way to ask for GPUs, and is asked by it. CRI-O has no such tool: there, area isolation
+looks, as long as the host has not joined.
 """
 
 import os
@@ -86,6 +87,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     """Run containers that are given all GPUs, one, and none."""
     what = "a container that is given all GPUs sees exactly the host's"
     runtime = wish.containers.get("runtime") or "containerd"
+    if runtime == "docker":
+        isolation.collect(host, wish, to)
+        return
     if runtime != "containerd":
         reason = f"{runtime} has no tool that starts containers outside Kubernetes"
         to.checks.append(skipped("container.gpus", what, reason))

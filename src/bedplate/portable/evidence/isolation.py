@@ -31,6 +31,7 @@ CORE = (
     "CDI: UUID",
     "NVIDIA_VISIBLE_DEVICES: all",
     "NVIDIA_VISIBLE_DEVICES: index",
+    "--gpus",
 )
 
 
@@ -51,7 +52,8 @@ def cases(wish: Wishes, gpus: Sequence[Gpu], has_cdi: bool) -> List[Case]:
     # They are asked for beside GPUs that the variable names.
     found += runtime_cases.driver_capabilities(gpus) if accepted else []
     if wish.containers["runtime"] == "docker":
-        found += runtime_cases.gpus_option(gpus, runtime_cases.NVIDIA_RUNTIME)
+        by_default = wish.containers["default"] == runtime_cases.NVIDIA_RUNTIME
+        found += runtime_cases.gpus_option(gpus, "" if by_default else runtime_cases.NVIDIA_RUNTIME)
     if wish.containers["cases"] == "core":
         found = [case for case in found if case.name.startswith(CORE)]
     return found

@@ -19,6 +19,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         return
     manifest = host.read(MANIFEST)
     what = "the device plugin's manifest is kept on the host"
+    if not wish.plugin_image:
+        to.checks.append(skipped("plugin.manifest", what, "the lock names no device plugin"))
+        return
     if manifest is None:
         to.checks.append(
             failed("plugin.manifest", what, f"there is no {MANIFEST}", AGAIN, MANIFEST)

@@ -164,7 +164,7 @@ def driver_capabilities(gpus: Sequence[Gpu]) -> List[Case]:
 
 
 def gpus_option(gpus: Sequence[Gpu], runtime: str) -> List[Case]:
-    """Docker's ``--gpus`` under a runtime: all, and one by UUID."""
+    """Docker's ``--gpus`` under a runtime (empty: the default one): all, and one by UUID."""
     cases = [_seeing(Case("--gpus all", runtime, gpus_option="all", driver=True), gpus)]
     for last in _whole(gpus)[-1:]:
         one = Case("--gpus device", runtime, gpus_option=f"device={last.uuid}", driver=True)
