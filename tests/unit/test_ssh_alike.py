@@ -88,7 +88,8 @@ def by_ssh(variables: dict[str, Any]) -> dict[str, list[str]]:
 
 def by_plan(variables: dict[str, Any], site: Path) -> Connection:
     """Return how the plan says that the host is reached."""
-    raw = RawHost(NAME, ("workers",), {}, variables, Reaches().of(NAME, variables), Places({}))
+    wishes = {"bedplate_kubernetes": {}}  # a node: Pulumi reaches it too
+    raw = RawHost(NAME, ("workers",), wishes, variables, Reaches().of(NAME, variables), Places({}))
     found, problems = addresses.reached(raw, site)
     assert not problems, problems
     assert found is not None
