@@ -394,7 +394,8 @@ def _published(tables: Tables) -> Iterator[Problem]:
             if fact.value.component not in {*known, None}:
                 what, allowed = "component is not in the catalogue", ", ".join(sorted(known))
                 yield fact_problem(what, file, fact.id, fact.value.component, allowed)
-    builds = {"base"} | {fact.id for fact in tables["frameworks"]}
+    named = [fact.value for fact in tables["frameworks"]]
+    builds = {"base"} | {f"{one.framework}-{one.version}-{one.variant}" for one in named}
     for fact in tables["images"]:
         if fact.value.notebook not in {*builds, None}:
             what, allowed = "build is not in the catalogue", ", ".join(sorted(builds))
