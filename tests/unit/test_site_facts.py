@@ -40,6 +40,7 @@ WITHOUT_SITE = {
     "catalogue/of_site.py",
     "catalogue/sharing_table.py",
     "gpus.py",
+    "measure/command.py",
     "schedulers/kueue/queues.py",
     "schedulers/kueue/users.py",
     "starting/command.py",
