@@ -494,7 +494,7 @@ def test_hosts_that_are_no_nodes_are_ansibles_alone(tmp_path: Path) -> None:
 
 def test_a_user_who_does_not_become_root_is_warned_of(tmp_path: Path) -> None:
     site(tmp_path, "gpu-b: {ansible_host: 10.213.0.22, ansible_user: ops}")
-    done = plan(tmp_path, "--why")
+    done = plan(tmp_path)
     assert done.returncode == 0
     said = "ansible_user is not root and ansible_become is not set: gpu-b"
     assert said in done.stdout + done.stderr

@@ -10,12 +10,15 @@ import pytest
 
 from bedplate.catalogue import load_catalogue
 from bedplate.resolver import Plan, resolve
+from bedplate.resolver.outcome import Notice, Stops
 from tests.resolver.cases import one
 from tests.resolver.cases_of_names import MIRROR
 from tests.resolver.preferred import crio
 from tests.resolver.small_world import world
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bedplate.catalogue import Catalogue
     from tests.properties.building import Plain
 
@@ -230,3 +233,44 @@ def test_the_end_of_a_kubernetes_release(version: str, day: date, found: str) ->
     text = told("l40s", day, kubernetes=version)
     assert ("reached its end of life on" in text) == bool(found)
     assert found in text
+
+
+def test_what_stops_a_command_comes_first_in_the_order_of_commands() -> None:
+    """However many others there are: the screen has room for few kinds."""
+    plan = resolve(one().site(), world(), TODAY)
+    assert isinstance(plan, Plan)
+    notices = (
+        Notice("a driver's end"),
+        Notice("no certificate", stops=Stops.PULUMI_UP),
+        Notice("another"),
+        Notice("no root", stops=Stops.SITE_YML),
+        Notice("no kernel", stops=Stops.SITE_YML),
+    )
+    found = replace(plan, notices=notices).warnings
+    assert found == ("no root", "no kernel", "no certificate", "a driver's end", "another")
+
+
+@pytest.mark.parametrize(
+    ("site", "catalogue", "text", "stops"),
+    [
+        (crio(None, sources=MIRROR, pins={"cri_o": "1.36.0"}), world, "vendor's", Stops.SITE_YML),
+        (
+            one("rtx-pro-5000", sharing={"mode": "mig", "profile": "1g.24gb"}),
+            load_catalogue,
+            "MIG on rtx-pro-5000 needs",
+            Stops.SITE_YML,
+        ),
+        (
+            one("b300-sxm6", cuda=["12.8"]),
+            load_catalogue,
+            "does not compile for",
+            Stops.NOTHING,
+        ),
+    ],
+)
+def test_which_command_a_notice_stops(
+    site: Plain, catalogue: Callable[[], Catalogue], text: str, stops: Stops
+) -> None:
+    plan = resolve(site.site(), catalogue(), TODAY)
+    assert isinstance(plan, Plan), plan
+    assert {notice.stops for notice in plan.notices if text in notice.text} == {stops}

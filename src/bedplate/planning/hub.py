@@ -9,7 +9,7 @@ from bedplate import reading
 from bedplate.errors import Problem, RefusedError
 from bedplate.resolver.course_notices import CERTIFICATE
 from bedplate.resolver.courses import first
-from bedplate.resolver.outcome import Notice
+from bedplate.resolver.outcome import Notice, Stops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,8 @@ def with_certificate(planned: Planned, folder: Path, today: date) -> Planned:
         text = reading.content(path).decode("ascii", errors="replace")
     except FileNotFoundError:
         hint = "pulumi up refuses until it is there"
-        return _noticed(planned, Notice(f"the hub has no certificate yet at {path}", hint=hint))
+        what = f"the hub has no certificate yet at {path}"
+        return _noticed(planned, Notice(what, hint=hint, stops=Stops.PULUMI_UP))
     except OSError as error:
         got = f"{path}: {reading.why(error)}"
         raise RefusedError([_problem(planned.site, got, FORM, "put it there")]) from error

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 WIDTH = 100
 #: How many changes of the lock are listed without `--why`.
 CHANGES = 6
-#: How many kinds of warnings are listed without `--why`; the heading counts all warnings.
+#: How many kinds of warnings are listed without `--why`, what stops a command first; the heading
+#: counts all warnings.
 WARNINGS = 8
 #: Stands for a space at which a line is not broken, so that a command can be copied.
 UNBROKEN = "\N{NO-BREAK SPACE}"
@@ -46,7 +47,7 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
         lines += [
             f"  {one.subject} {one.component} {one.decided}: {one.because}" for one in reasons
         ]
-    if notices := list(_notices(site, planned.plan.notices, why=why)):
+    if notices := list(_notices(site, planned.plan.in_order, why=why)):
         shown_here = notices if why else notices[:WARNINGS]
         lines += ["", f"Warnings ({len(planned.plan.notices)}):", *shown_here]
         more = len(notices) - len(shown_here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.resolver.outcome import Notice
+from bedplate.resolver.outcome import Notice, Stops
 from bedplate.versions import last, number
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _mig(name: str, pool: Pool, model: GpuModel, catalogue: Catalogue) -> Iterat
             "they are delivered in another mode: set it on each host by displaymodeselector "
             f"--gpumode {fact.value.display_mode}, and reboot; displays at the GPU then stay dark"
         )
-    yield Notice(text, name, hint=hint, source=fact.source.url)
+    yield Notice(text, name, hint=hint, source=fact.source.url, stops=Stops.SITE_YML)
 
 
 def _targets(

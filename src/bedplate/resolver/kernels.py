@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.catalogue.facts import Fact
 from bedplate.catalogue.system_facts import Kernel
-from bedplate.resolver.outcome import Notice
+from bedplate.resolver.outcome import Notice, Stops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,4 +65,5 @@ def notices(site: Site, catalogue: Catalogue) -> Iterator[Notice]:
             "builds for it, is unknown",
             ", ".join(pools),
             hint=HINT,
+            stops=Stops.SITE_YML,
         )

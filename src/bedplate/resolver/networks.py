@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from bedplate.lock.node_pods import addresses, kubelet_pods, subnet_limit
 from bedplate.resolver.explanations import refused
-from bedplate.resolver.outcome import Notice
+from bedplate.resolver.outcome import Notice, Stops
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.load import CONTROL_PLANE
 
@@ -278,6 +278,7 @@ def notices(site: Site, catalogue: Catalogue) -> Iterator[Notice]:
         yield Notice(
             f"the mirror is {mirror}, which is each host itself",
             hint="write the address of the machine that serves it, unless each host has one",
+            stops=Stops.SITE_YML,
         )
     settings = site.nodes[0].wishes.bedplate_kubernetes if site.nodes else None
     if settings is None:

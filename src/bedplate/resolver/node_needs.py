@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.resolver.outcome import Notice
+from bedplate.resolver.outcome import Notice, Stops
 from bedplate.versions import last, number
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def notices(site: Site, cluster: Cluster, catalogue: Catalogue) -> Iterator[Noti
             subject = ", ".join(sorted(set(names)))
             text = f"{need.of} asks for {need.asks}, and there is {has}"
             hint = f"{need.check} is ignored, which would stop there" if need.check else fact.reason
-            yield Notice(text, subject, hint=hint.removesuffix("."), source=fact.source.url)
+            stops = Stops.NOTHING if need.warns else Stops.PULUMI_UP
+            hint = hint.removesuffix(".")
+            yield Notice(text, subject, hint=hint, source=fact.source.url, stops=stops)
 
 
 def _lacks(need: NodeNeed, host: SiteHost, catalogue: Catalogue) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, RefusedError
@@ -31,6 +31,14 @@ class Kind(StrEnum):
     WEAK = "weak"
 
 
+class Stops(IntEnum):
+    """The command that fails first where what a notice says is not attended to, in their order."""
+
+    SITE_YML = 1
+    PULUMI_UP = 2
+    NOTHING = 3
+
+
 @dataclass(frozen=True)
 class Notice:
     """Something that a reviewer should know of a plan.
@@ -42,6 +50,7 @@ class Notice:
         items: what is counted: ids of facts, or settings.
         hint: what to do about it.
         source: the address of the fact behind it.
+        stops: the command that it can stop, by which notices are ordered.
     """
 
     text: str
@@ -50,6 +59,7 @@ class Notice:
     items: tuple[str, ...] = ()
     hint: str = ""
     source: str = ""
+    stops: Stops = Stops.NOTHING
 
     @property
     def short(self) -> str:
@@ -76,9 +86,14 @@ class Plan:
     not_installable: tuple[Problem, ...] = ()
 
     @property
+    def in_order(self) -> tuple[Notice, ...]:
+        """Return the notices: those of what stops the first command, then the next, then others."""
+        return tuple(sorted(self.notices, key=lambda notice: notice.stops))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Return the notices as `--json` prints them."""
-        return tuple(dict.fromkeys(str(notice) for notice in self.notices))
+        return tuple(dict.fromkeys(str(notice) for notice in self.in_order))
 
 
 @dataclass(frozen=True)

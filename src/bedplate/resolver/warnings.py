@@ -19,7 +19,7 @@ from bedplate.resolver import (
     sharing_notices,
 )
 from bedplate.resolver import preferences as prefer
-from bedplate.resolver.outcome import Kind, Notice
+from bedplate.resolver.outcome import Kind, Notice, Stops
 from bedplate.resolver.sharing_words import mode_fact
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.load import CONTROL_PLANE
@@ -103,6 +103,7 @@ def of(
         yield Notice(
             f"ansible_user is not root and ansible_become is not set: {', '.join(users)}",
             hint="set ansible_become: true, or start ansible-playbook with --become",
+            stops=Stops.SITE_YML,
         )
     if site.outside:
         yield Notice(
@@ -146,6 +147,7 @@ def _unmirrored(site: Site, lock: Lock, runtime: Runtime) -> Iterator[Notice]:
             "cluster",
             hint="write bedplate_container_runtime.source: archive, or vendor-repo where hosts "
             "reach one",
+            stops=Stops.SITE_YML,
         )
 
 
