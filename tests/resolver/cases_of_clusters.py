@@ -36,11 +36,13 @@ def networks(hosts: int = 1, **settings: str):
 
 
 DOCKER = {"container_runtime": {"name": "docker"}}
+#: Servers of the site's own, of which only Docker's user and containerd can make use.
+OWN = {"mode": "mirror", "files": "https://files.example/bedplate", "registry": "r.example/gpu"}
 
 
-def by_docker(name: str = "docker", **wishes: object):
+def by_docker(name: str = "docker", shared: object = (), **wishes: object):
     """Return a site of GPU hosts without Kubernetes and its settings."""
-    site = one(shared={"container_runtime": {"name": name}}, **wishes)
+    site = one(shared={"container_runtime": {"name": name}, **dict(shared)}, **wishes)
     return replace(site.everywhere(kubernetes=None), control_plane=0)
 
 
@@ -185,6 +187,13 @@ SHARED = [
         "cri-o-in-slurm",
         by_docker("containerd", parent="slurm"),
         by_docker("cri-o", parent="slurm"),
+    ),
+    # Hosts that run no containers pull none from them, either.
+    Case(
+        "runtime-unused",
+        "cri-o-in-slurm-with-own-servers",
+        by_docker(shared={"sources": OWN}),
+        by_docker("cri-o", shared={"sources": OWN}, parent="slurm"),
     ),
     Case(
         "runtime-packaged",

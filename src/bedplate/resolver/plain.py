@@ -58,7 +58,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
         yield from _passthrough(host)
     yield from guests.check(site, catalogue)
     yield from _runtime(site, hosts[0])
-    yield from _shared(hosts[0], catalogue)
+    yield from _shared(site, hosts[0], catalogue)
     yield from control_planes.check(site)
     yield from node_marks.check(site)
     yield from networks.check(site, catalogue)
@@ -134,7 +134,7 @@ def _runtime(site: Site, host: SiteHost) -> Iterator[Problem]:
         yield refused("runtime-unused", host, path, got, "nothing", fix)
 
 
-def _shared(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
+def _shared(site: Site, host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     wishes = host.wishes
     kubernetes = wishes.bedplate_kubernetes
     wanted = kubernetes.version if kubernetes is not None else None
@@ -142,7 +142,7 @@ def _shared(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         known = {minor(version) for version in catalogue.kubernetes} | set(catalogue.kubernetes)
         path: tuple[str | int, ...] = ("bedplate_kubernetes", "version")
         yield unknown("kubernetes-known", host, path, wanted, known)
-    yield from sources.problems_of(host)
+    yield from sources.problems_of(site, host)
     for key in ("bedplate_schedulers", "bedplate_operators"):
         for index, text in enumerate(getattr(wishes, key)):
             yield from addon(host, (key, index), text, catalogue)

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bedplate.errors import Problem
-    from bedplate.site.load import SiteHost
+    from bedplate.site.load import Site, SiteHost
 
 SOURCES, LOGIN = "bedplate_sources", "bedplate_sources_login"
 OWN = ("files", "registry")
 
 
-def problems_of(host: SiteHost) -> Iterator[Problem]:
-    """Yield what is wrong with the sources of a host's site."""
+def problems_of(site: Site, host: SiteHost) -> Iterator[Problem]:
+    """Yield what is wrong with the sources of a site, as one of its hosts says them."""
     sources, login = host.wishes.bedplate_sources, host.wishes.bedplate_sources_login
     own = [key for key in OWN if getattr(sources, key) is not None]
     if sources.mode == "upstream":
@@ -39,9 +39,8 @@ def problems_of(host: SiteHost) -> Iterator[Problem]:
         got, fix = f"{own[0]} alone", f"add {lacking}"
         yield refused("mirror-half", host, (SOURCES, own[0]), got, "files and registry", fix)
     runtime = host.wishes.bedplate_container_runtime.name
-    by_docker = runtime == "docker" and host.wishes.bedplate_kubernetes is None
-    # Docker pulls what its users ask for, as its daemon.json says: nothing here pulls by it.
-    if (own or sources.ca is not None) and runtime != "containerd" and not by_docker:
+    # Only nodes pull by their runtime. Docker's users pull as its daemon.json says.
+    if (own or sources.ca is not None) and runtime != "containerd" and site.nodes:
         path, fix = ("bedplate_container_runtime", "name"), "write name: containerd"
         allowed = "containerd, which is given authorities and a login"
         yield refused("own-runtime", host, path, runtime, allowed, fix)
