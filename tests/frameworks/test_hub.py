@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from bedplate.frameworks import hub_images, hub_objects, hub_settings
-from bedplate.hub import magic, node_use
+from bedplate.frameworks import hub_images, hub_objects
+from bedplate.hub import magic, memory, node_use
 from bedplate.hub.classes import USE
 from bedplate.lock.claims import RESOURCE
-from bedplate.lock.courses import Course, Notebook, Share
 from tests.frameworks.claims import (
     claimed,
     counted,
@@ -90,16 +89,14 @@ def hub() -> Iterator[RunningHub]:
 
 def sized() -> dict[str, Any]:
     """Return what notebooks of a course have of their node, as the stack writes it."""
-    notebook = Notebook(memory_mib=1536, cpu_milli=250, shm_mib=768)
-    decided = Course(
-        students=2,
-        share=Share(resource=SHARE, count=1),
-        notebook=notebook,
-        pool="pool_class",
-        idle_timeout_s=900,
-    )
-    volumes, mounts = hub_settings.shared_memory(decided.notebook)
-    return {"memory_mib": 1536, "cpu_milli": 250, "volumes": volumes, "mounts": mounts}
+    volumes, mounts = [memory.shm_volume(768)], [dict(memory.SHM)]
+    return {
+        "memory_mib": 1536,
+        "cpu_milli": 250,
+        "shm_mib": 768,
+        "volumes": volumes,
+        "mounts": mounts,
+    }
 
 
 def pods(hub: RunningHub, course: str = "intro") -> dict[str, str]:
@@ -240,9 +237,9 @@ def test_a_student_s_pod_has_no_rights_and_is_made_by_the_hub_alone(hub: Running
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert container["securityContext"]["runAsNonRoot"] is True
     resources = container["resources"]
-    memory = str(1536 * 2**20)
-    assert resources["limits"] == {SHARE: "1", "memory": memory}
-    assert resources["requests"] == {SHARE: "1", "memory": memory, "cpu": "250m"}
+    size = str(1536 * 2**20)
+    assert resources["limits"] == {SHARE: "1", "memory": size}
+    assert resources["requests"] == {SHARE: "1", "memory": size, "cpu": "250m"}
     # What it keeps in /dev/shm is memory of this pod, and cannot be more than half of it.
     (shm,) = (one for one in spec["volumes"] if one["name"] == "shm")
     assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "768Mi"}

@@ -11,11 +11,9 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bedplate.frameworks.hub_settings import shared_memory
 from bedplate.hub import memory
 from bedplate.hub.courses import Course
 from bedplate.lock import load_lock
-from bedplate.lock.courses import Notebook
 from tests.site import trials
 from tests.site.cluster import ready, wait_for
 from tests.site.hosts import on_host
@@ -64,21 +62,20 @@ def notebook(name: str) -> dict[str, Any]:
     given = memory.of_node(
         Course(name="any", zone="UTC", profiles=[], limits={}, memory_mib=MIB, cpu_milli=20)
     )
-    volumes, mounts = shared_memory(Notebook(shm_mib=SHM_MIB))
     size = {"memory": str(given["mem_limit"])}
     container = {
         "name": memory.NOTEBOOK,
         "image": trials.JAX,
         "command": ["python3", "-u", "-c", WAIT + TAKES[name] + REST],
         "resources": {"requests": {**size, "cpu": str(given["cpu_guarantee"])}, "limits": size},
-        "volumeMounts": mounts,
+        "volumeMounts": [dict(memory.SHM)],
     }
     spec = {
         "nodeSelector": {"kubernetes.io/hostname": NODE},
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 0,
         "containers": [container],
-        "volumes": volumes,
+        "volumes": [memory.shm_volume(SHM_MIB)],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 

@@ -15,7 +15,7 @@ from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, hub_use, hub_volume
 from bedplate.frameworks.hub import Hub
-from bedplate.lock.courses import Course, Nfs, OAuth, Share, Storage, Volume
+from bedplate.lock.courses import Course, Nfs, Notebook, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
 from bedplate.stackconfig import StackError
 from tests.schedulers.certificates import Authority
@@ -159,6 +159,19 @@ def test_settings_have_the_numbers_that_students_read() -> None:
         assert of["material"] == ["gitpuller", address, branch, "/home/jovyan/intro"]
     bare = hub_settings.settings(lock(frameworks=[]), str)
     assert bare["courses"]["intro"]["profiles"][0]["image"] == "notebook-base"
+
+
+@pytest.mark.parametrize(
+    ("notebook", "size"),
+    [(Notebook(), {}), (Notebook(memory_mib=4096, shm_mib=1024), {"sizeLimit": "1024Mi"})],
+)
+def test_each_notebook_has_shared_memory(notebook: Notebook, size: dict[str, str]) -> None:
+    """A runtime gives 64 MiB, which the workers of a DataLoader fill; also of an unknown host."""
+    found = hub_settings.settings(lock(notebook=notebook), str)["courses"]["intro"]
+    (volume,) = (one for one in found["volumes"] if one["name"] == "shm")
+    assert volume["emptyDir"] == {"medium": "Memory", **size}
+    assert {"name": "shm", "mountPath": "/dev/shm"} in found["mounts"]
+    assert found["shm_mib"] == (notebook.shm_mib or 0)
 
 
 def test_notebooks_install_from_the_sites_package_mirrors() -> None:

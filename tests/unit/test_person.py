@@ -164,11 +164,15 @@ def test_a_notebook_that_starts_meanwhile_is_counted_too() -> None:
 def test_a_share_has_the_size_and_the_memory_that_the_plan_counted() -> None:
     """Of two GPUs of a course each comes with half of what a notebook has of its node."""
     cluster = Cluster(WHOLE, [])
-    more = {"limits": {GPU: "2"}, "memory_mib": 6000, "cpu_milli": 3000}
+    more = {"limits": {GPU: "2"}, "memory_mib": 6000, "cpu_milli": 3000, "shm_mib": 1000}
     asks(cluster, {"share": "1", "time": "30m"}, **more)
     (job,) = cluster.jobs.values()
-    (container,) = job["spec"]["template"]["spec"]["containers"]
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
     assert container["resources"]["requests"] == {GPU: "1", "memory": "3000Mi", "cpu": "1500m"}
+    assert pod["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "500Mi"}}
+    ], "as the course says it, not half of the memory"
     assert job["spec"]["activeDeadlineSeconds"] == 1800
     with pytest.raises(shares.ShareError, match="allowed 1 to 2 GPUs"):
         asks(cluster, {"share": "3"}, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bedplate.hub import shares
 from bedplate.hub.courses import LESSON
 from bedplate.hub.share_service import Service, server
+from bedplate.hub.share_ssh import with_login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,11 +94,23 @@ def test_a_share_has_its_part_of_the_node() -> None:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2048Mi"}}
     ]
     assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    smaller = shares.job(asked, "course", replace(offer, node_shm_mib=256), 2)["spec"]
+    (volume,) = smaller["template"]["spec"]["volumes"]
+    assert volume["emptyDir"]["sizeLimit"] == "512Mi", "as the course says it"
     bare = shares.job(asked, "team", shares.Offer("gpu", 1, 16384, 4), 2)["spec"]["template"][
         "spec"
     ]
-    assert "volumes" not in bare
+    assert bare["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}], "not 64 MiB"
     assert "memory" not in str(bare["containers"][0]["resources"])
+
+
+def test_a_share_with_a_login_keeps_its_shared_memory() -> None:
+    offer = shares.Offer("gpu", 1, 16384, 1, node_memory_mib=2048)
+    made = shares.job(shares.Request("1", 600, "x/y:1"), "team", offer, 1)
+    pod = with_login(made, "ssh-ed25519 AAAA ada")["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["volumes"]] == ["shm", "home", "accounts"]
+    mounted = {one["mountPath"]: one["name"] for one in pod["containers"][0]["volumeMounts"]}
+    assert mounted["/dev/shm"] == "shm"
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.courses.fractions import FRACTION
 from bedplate.frameworks import hub_objects, volumes
+from bedplate.hub.memory import SHM, shm_volume
 from bedplate.lock import builds, claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bedplate.lock import Lock
-    from bedplate.lock.courses import Course, Hub, Notebook
+    from bedplate.lock.courses import Course, Hub
     from bedplate.lock.model import Framework
 
 GROUP: Final = "group:"
-SHM: Final = "shm"
 CODE_LENGTH: Final = 10
 PASSWORD_LENGTH: Final = 20
 OAUTH_SECRET: Final = "oauth-client-secret"  # noqa: S105 - a name
@@ -62,7 +62,7 @@ def _hub(lock: Lock) -> Hub:
 
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
     data = volumes.of_course(lock, name)
-    shm = shared_memory(course.notebook)
+    shm = course.notebook.shm_mib or 0
     found: Sequence[Framework | None] = builds.of_course(lock, course) or [None]
     several = Counter(build.name for build in found if build)
     return {
@@ -77,8 +77,9 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "teachers": course.teachers,
         "memory_mib": course.notebook.memory_mib or 0,
         "cpu_milli": course.notebook.cpu_milli or 0,
-        "volumes": [*data["volumes"], hub_objects.magic_volume(), *shm[0]],
-        "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT, *shm[1]],
+        "shm_mib": shm,
+        "volumes": [*data["volumes"], hub_objects.magic_volume(), shm_volume(shm)],
+        "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT, dict(SHM)],
         "profiles": [
             {
                 "slug": slug(name, build, several),
@@ -113,18 +114,6 @@ def slug(course: str, build: Framework | None, several: Mapping[str, int]) -> st
         return f"{course}-base"
     version = f"-{build.version.replace('.', '-')}" if several[build.name] > 1 else ""
     return f"{course}-{build.name}{version}"
-
-
-def shared_memory(notebook: Notebook) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the volume and the mount of /dev/shm; none where its size is not known.
-
-    What lies in it counts as memory of the notebook, and no more than its size can lie in it.
-    """
-    if notebook.shm_mib is None:
-        return [], []
-    size = f"{notebook.shm_mib}Mi"
-    volume = {"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
-    return [volume], [{"name": SHM, "mountPath": "/dev/shm"}]  # noqa: S108
 
 
 def asked(course: Course) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class Course:
     `limits` are the extended resources of a student's pod by name. With a `claim`, the name of a
     template, the pod claims by that, and `limits` are what its queue counts. `volumes` and `mounts`
     are as Kubernetes has them, with `{username}` for who it is. `material` is the command that
-    fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node; 0 is not known.
+    fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node, `shm_mib` is how
+    much of that memory /dev/shm may take; 0 is not known.
     `shares` is how many a person may have at once, notebooks and shares on request together, and
     `longest` the seconds of the longest share on request; 0 is no such limit.
     """
@@ -59,6 +60,7 @@ class Course:
     material: list[str] = field(default_factory=list)
     memory_mib: int = 0
     cpu_milli: int = 0
+    shm_mib: int = 0
     shares: int = 1
     longest: int = 0
 

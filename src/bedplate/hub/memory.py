@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 #: The exit status of a process that was killed.
 KILLED: Final = 128 + 9
 NOTEBOOK: Final = "notebook"
+SHM: Final = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - in the pod
+
+
+def shm_volume(mib: int) -> dict[str, Any]:
+    """Return the volume of `SHM`: what lies in it counts as memory of the container.
+
+    With 0 MiB it is as large as the pod's limit of memory, or without one as what the node has for
+    pods. A pod without this volume has 64 MiB, which workers of PyTorch's DataLoader soon fill.
+    """
+    size = {"sizeLimit": f"{mib}Mi"} if mib else {}
+    return {"name": SHM["name"], "emptyDir": {"medium": "Memory", **size}}
 
 
 def of_node(course: Course) -> dict[str, Any]:

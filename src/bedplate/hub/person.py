@@ -35,10 +35,14 @@ def offers(course: Course, found: Iterable[shares.Offer]) -> list[shares.Offer]:
     for one in found:
         most = int(course.limits.get(one.resource, 0))
         if most:
-            memory = course.memory_mib // most or one.node_memory_mib
-            cpu = course.cpu_milli // most or one.node_cpu_milli
             cut.append(
-                replace(one, most=min(one.most, most), node_memory_mib=memory, node_cpu_milli=cpu)
+                replace(
+                    one,
+                    most=min(one.most, most),
+                    node_memory_mib=course.memory_mib // most or one.node_memory_mib,
+                    node_cpu_milli=course.cpu_milli // most or one.node_cpu_milli,
+                    node_shm_mib=course.shm_mib // most or None,
+                )
             )
     return cut
 

@@ -73,12 +73,12 @@ def with_login(job: Object, key: str) -> Object:
         {"name": "HOME", "value": HOME},
     ]
     container["ports"] = [{"name": "ssh", "containerPort": PORT}]
-    container["volumeMounts"] = [
+    container["volumeMounts"] += [
         {"name": "home", "mountPath": HOME},
         {"name": "accounts", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},
     ]
     field = {"fieldPath": f"metadata.annotations['{ACCOUNTS}']"}
-    spec["volumes"] = [
+    spec["volumes"] += [
         {"name": "home", "emptyDir": {}},
         {"name": "accounts", "downwardAPI": {"items": [{"path": "passwd", "fieldRef": field}]}},
     ]

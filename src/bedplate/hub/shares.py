@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from bedplate.hub.memory import SHM, shm_volume
 from bedplate.portable import quantities
 
 Call = Callable[[str, str, "Mapping[str, Any] | None"], "dict[str, Any]"]
@@ -78,6 +79,7 @@ class Offer:
         claim: the template by which a container claims it; empty where it is a resource.
         node_memory_mib: of its node's memory, what goes with a unit; None where it is not known.
         node_cpu_milli: thousandths of its node's CPUs, likewise.
+        node_shm_mib: of that memory, what /dev/shm may take; None for half of it.
     """
 
     resource: str
@@ -88,6 +90,7 @@ class Offer:
     claim: str = ""
     node_memory_mib: int | None = None
     node_cpu_milli: int | None = None
+    node_shm_mib: int | None = None
 
     def __str__(self) -> str:
         memory = f" ({_memory(self.memory_mib)})" if self.memory_mib else ""
@@ -249,12 +252,8 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        "volumeMounts": [dict(SHM)],
     }
-    volumes: list[Object] = []
-    if memory:
-        shm = {"medium": "Memory", "sizeLimit": f"{memory // 2}Mi"}
-        volumes = [{"name": "shm", "emptyDir": shm}]
-        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
     if request.environment:
         container["env"] = [
             {"name": key, "value": value} for key, value in sorted(request.environment.items())
@@ -303,7 +302,7 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
                     "nodeSelector": dict(offer.labels),
                     "containers": [container],
                     **({"resourceClaims": claims} if claims else {}),
-                    **({"volumes": volumes} if volumes else {}),
+                    "volumes": [shm_volume((offer.node_shm_mib or 0) * count or memory // 2)],
                 },
             },
         },
