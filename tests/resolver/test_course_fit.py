@@ -340,20 +340,21 @@ def test_the_plan_says_where_the_order_of_students_matters() -> None:
     assert told(answer(T4, slicing(0.1), course(20, 0.1), course(20, 0.1, "other"))) == []
 
 
-def test_a_notebook_that_no_registry_has_is_said_with_what_makes_it() -> None:
+def test_a_build_without_an_image_is_not_installable_and_says_what_makes_it() -> None:
     """Without a mirror, hosts pull images from registries alone. The decision itself stands."""
-    asked = course(10, 0.1, frameworks=["pytorch"])
+    twice = [course(10, 0.1, frameworks=["pytorch"]), course(10, 0.1, "b", frameworks=["pytorch"])]
     upstream = {"bedplate_sources": {"mode": "upstream"}}
-    plan = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked, **upstream))
+    board_ = board("v100-sxm2-32gb", 4)
+    plan = planned(answer(board_, slicing(0.1), *twice, **upstream))
     (build,) = plan.lock.pools["pool_a"].frameworks
-    (text,) = [str(one) for one in plan.notices if "no registry has" in one.text]
-    name = f"images.bedplate.internal/notebook-pytorch:{build.version}-{build.variant}"
-    assert f"the courses' images: {name}; build them from the files of" in text
-    assert "bedplate frameworks SITE --output FOLDER" in text
-    bare = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), course(10, 0.1), **upstream))
-    mirror = planned(answer(board("v100-sxm2-32gb", 4), slicing(0.1), asked))
-    for found in (bare, mirror):
-        assert not [one for one in found.notices if "no registry has" in one.text]
+    (problem,) = plan.not_installable
+    assert (problem.rule, problem.key) == ("course-image", "bedplate_courses[0].frameworks[0]")
+    assert problem.got == build.identity
+    assert "bedplate frameworks SITE --output FOLDER" in str(problem)
+    assert f"facts/images.yml with notebook: {build.identity}" in str(problem)
+    for asked, sources in (({}, upstream), ({"frameworks": ["pytorch"]}, {})):
+        found = planned(answer(board_, slicing(0.1), course(10, 0.1, **asked), **sources))
+        assert not found.not_installable
 
 
 def test_the_plan_says_where_quotas_of_other_hours_can_be_borrowed() -> None:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from bedplate.bill.needs import notebooks_of
+from bedplate.catalogue import load_catalogue
+from bedplate.lock import load_lock
 from tests.site import footprint
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
 from tests.substrate.internet.service import Service
@@ -48,6 +51,18 @@ def copy_site(folder: Path, *, upstream: bool = True) -> Path:
     content["bedplate_sources"] |= {"mode": "upstream"}
     del content["bedplate_sources"]["url"]
     settings.write_text(yaml.safe_dump(content, sort_keys=False))
+    # The registry that the notebooks' own name leads to here has them.
+    known = notebooks_of(load_lock(source), load_catalogue())
+    rows = [
+        {
+            "value": {"image": name, "notebook": name.removeprefix("notebook-"), "reference": at},
+            "reason": "Built for these tests.",
+            "source": {"url": f"https://{at.partition('/')[0]}/", "read": "2026-11-28"},
+        }
+        for at, name in ((at, one.needed_by) for at, one in known if one.built)
+    ]
+    (folder / "facts").mkdir()
+    (folder / "facts/images.yml").write_text(yaml.safe_dump(rows, sort_keys=False))
     return folder
 
 

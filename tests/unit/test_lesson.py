@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 LESSON = EXAMPLES / "lesson"
 NOTEBOOKS = sorted((LESSON / "material").glob("*.ipynb"))
+MIRROR = ROOT / "docs/mirror.md"
 #: What README.md says that an image needs, and the standard library.
 PACKAGES = {"matplotlib", "sklearn", "time", "torch"}
 #: The demo's own, from Debian.
@@ -41,7 +42,7 @@ def cells(path: Path) -> Iterator[str]:
             yield "".join(cell["source"])
 
 
-def test_its_settings_are_planned_and_the_class_fits(
+def test_its_settings_are_planned_once_its_image_is_named_and_the_class_fits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ignore = shutil.ignore_patterns(".bedplate*")
@@ -52,7 +53,18 @@ def test_its_settings_are_planned_and_the_class_fits(
     pool = "bedplate_gpu: {model: l40s, count: 4}\nbedplate_sharing: "
     (site / "group_vars/pool_class.yml").write_text(pool + "{mode: time-slicing, replicas: 10}\n")
     shutil.copy(LESSON / "courses.yml", site / "group_vars/all/courses.yml")
-    assert cli.main(["plan", "--today", "2026-11-28", str(site)]) == 0
+    plan = ["plan", "--today", "2026-11-28", str(site)]
+    assert cli.main(plan) == 4
+    first = capsys.readouterr().out
+    named = re.search(r"facts/images.yml with notebook: (pytorch-[0-9.]+-cu[0-9]+);", first)
+    assert named
+    assert f"next: bedplate frameworks {site} --output images" in first
+    shown = re.search(r"# facts/images.yml of the site\n(- .*?)```", MIRROR.read_text(), re.DOTALL)
+    assert shown
+    (site / "facts").mkdir()
+    own = shown[1].replace("jax-0.12.0.1-cuda12,", f"{named[1]},")
+    (site / "facts/images.yml").write_text(own)
+    assert cli.main(plan) == 0
     each = rf"{course()['students']} . {course()['per_user']['shares']} . [0-9]+Mi"
     assert re.search(rf"course +digits: {each}, Mon", capsys.readouterr().out)
 

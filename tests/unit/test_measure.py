@@ -136,7 +136,7 @@ def test_the_plan_takes_what_is_proposed(
     course = f"{{name: intro, students: 4, pool: pool_class, frameworks: [jax], {words[0]}}}"
     settings = f"bedplate_preset: classroom\nbedplate_courses: [{course}]\n"
     (site / "group_vars/all/courses.yml").write_text(settings)
-    assert cli.main(["plan", "--today", "2026-11-28", str(site)]) == 0
+    assert cli.main(["plan", "--allow-planned", "--today", "2026-11-28", str(site)]) == 0
     line = re.search(r"course +(intro: .*)", capsys.readouterr().out)
     assert line is not None
     assert room in line[1], line[1]

@@ -91,7 +91,9 @@ def not_installable(planned: Planned) -> list[str]:
 
 
 def next_command(site: Path, planned: Planned) -> str:
-    """Return the command that follows a plan that can be installed."""
+    """Return the command that follows a plan of which all parts can be installed."""
+    if planned.plan.not_installable:
+        return f"bedplate frameworks {site} --output images"  # an image is to be built
     from bedplate.bill import checked_bill  # not where JSON is printed, or a site is refused
 
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.bill.needs import notebooks_of
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock import hub_state
@@ -43,7 +42,6 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _order(known[pool], cluster)
         yield from _lent(lock, cluster, pool)
     yield from _unknown(cluster)
-    yield from _unpublished(lock, catalogue)
 
 
 def _on_one_host(lock: Lock) -> Iterator[Notice]:
@@ -78,21 +76,6 @@ def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[No
     for grade, text in WEAK.items():
         if items := tuple(fact.id for fact in facts if fact.sure == grade):
             yield Notice(text, room.pool, Of.WEAK, items)
-
-
-def _unpublished(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
-    """Report notebooks that the site builds, where no mirror can have them."""
-    if lock.sources.mode == "mirror":
-        return
-    images = [name for name, one in notebooks_of(lock, catalogue) if one.built]
-    if images:
-        text = "no registry has the courses' images"
-        hint = (
-            "build them from the files of `bedplate frameworks SITE --output FOLDER`; push them to "
-            "a registry of yours and name that in facts/images.yml, or set bedplate_sources.mode "
-            "to mirror"
-        )
-        yield Notice(text, items=tuple(images), hint=hint)
 
 
 def _unknown(cluster: Cluster) -> Iterator[Notice]:

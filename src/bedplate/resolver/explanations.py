@@ -36,6 +36,7 @@ WHAT = {
     "control-plane": "control plane cannot keep a quorum",
     "course-data": "course has no such data",
     "course-fit": "not all students find room at once",
+    "course-image": "no registry has the image of the course's framework",
     "course-pool": "course is in no such pool",
     "course-share": "pool has no such share",
     "cuda-driver": "driver is too old for this CUDA",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, in_order
+from bedplate.resolver import course_images
 from bedplate.resolver.wishes import schedulers, split_named
 from bedplate.site.places import spelt
 
@@ -96,8 +97,12 @@ def described(part: str) -> str:
 
 
 def problems(site: Site, lock: Lock, catalogue: Catalogue) -> tuple[Problem, ...]:
-    """Return a problem for each setting that cannot be installed, in the order of the files."""
-    return tuple(in_order(list(_problems(site, lock, catalogue))))
+    """Return a problem for each setting that cannot be installed, in the order of the files.
+
+    An image that is still to be built keeps a setting from being installed too.
+    """
+    found = [*_problems(site, lock, catalogue), *course_images.problems(site, lock, catalogue)]
+    return tuple(in_order(found))
 
 
 def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:

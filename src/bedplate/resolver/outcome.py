@@ -77,7 +77,8 @@ class Plan:
     """A lock with what a reviewer wants to know about it.
 
     `not_installable` has a problem for each part of the lock that no role or stack of this version
-    carries out: site.yml and the stacks refuse such a lock.
+    carries out: site.yml and the stacks refuse such a lock. So it has for each image that the site
+    has to build first: without it there is no bill.
     """
 
     lock: Lock
