@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.bill import Bill, Image, Known
+from bedplate.bill.needs import images_of
+from bedplate.catalogue import load_catalogue
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.frameworks.training import TrainingJob
@@ -17,6 +20,8 @@ from tests.stacks.test_components import Engine, run
 
 if TYPE_CHECKING:
     import pulumi
+
+    from bedplate.lock import Lock
 
 SITE = Path("site")
 #: By this key the engine knows that a value is a secret.
@@ -82,15 +87,29 @@ def test_an_mpi_job_has_a_key_of_its_own_that_no_output_shows() -> None:
     assert outputs["job"] == ("job/vision/train", False)
 
 
-def test_a_framework_runs_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_jax() -> Lock:
+    """The examples' site with a build of JAX, which no course has."""
     found = lock(*QUEUED)
     build = Framework(name="jax", version="0.12.0.1", variant="cuda12", cuda="12.1")
     pool = found.pools["pool_train"].model_copy(update={"frameworks": [build]})
-    site = found.model_copy(update={"pools": {"pool_train": pool}})
-    monkeypatch.setattr(artifact, "image", lambda *asked: f"{asked[2]}@sha256:0")
+    return found.model_copy(update={"pools": {"pool_train": pool}})
+
+
+def test_a_framework_runs_in_its_image_that_the_bill_has_for_teams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, digest = with_jax(), f"sha256:{'0' * 64}"
+    name = "images.bedplate.internal/notebook-jax:0.12.0.1-cuda12"
+    needed = dict(images_of(site, load_catalogue()))[name]
+    known = Known(registry="images.bedplate.internal")
+    entry = Image(digest=digest, manifest=digest, size=1, needed_by=needed.needed_by, known=known)
+    bills = iter([Bill(images={name: entry}), Bill()])
+    monkeypatch.setattr(artifact, "bill_of", lambda *_: next(bills))
     engine, _ = up(lock=site, framework="jax", gpus=1)
     spec = engine.one("kubernetes:batch/v1:Job").inputs["spec"]["template"]["spec"]
-    assert spec["containers"][0]["image"] == "notebook-jax-0.12.0.1-cuda12@sha256:0"
+    assert spec["containers"][0]["image"] == f"{name}@{digest}"
+    with pytest.raises(StackError, match="take it by bedplate mirror add, and run bedplate mirror"):
+        up(lock=site, framework="jax", gpus=1)
 
 
 def test_what_is_wrong_is_refused_before_anything_is_made() -> None:

@@ -100,6 +100,9 @@ def run(options: Namespace) -> int:
     finally:
         web.close()
     _show(site, bill, written=write_bill(site, bill))
+    for name, one in needs_of(lock, catalogue_of(site)).images.items():
+        if one.optional and name not in bill.images:
+            print(f"not in the bill: {name}, for jobs of teams; nothing has it yet")
     print(_traffic(web.traffic, time.monotonic() - started), file=sys.stderr)
     return _gone(bill, instead)
 

@@ -47,7 +47,8 @@ def differences(needs: Needs, bill: Bill) -> Iterator[str]:
             yield f"no {name} {needed.version}"
         elif found.version != needed.version:
             yield f"{name} {found.version}, the lock has {needed.version}"
-    yield from (f"no {name}" for name in needs.images if name not in bill.images)
+    needed_images = (name for name, one in needs.images.items() if not one.optional)
+    yield from (f"no {name}" for name in needed_images if name not in bill.images)
     for source, wanted in needs.packages.items():
         listed = bill.packages.get(source)
         if listed is None:

@@ -43,12 +43,14 @@ class NeededImage:
         hosts: those that have it before they join: control-plane, node, gpu or nobody.
         moves: its maker sets the tag to newer builds on purpose.
         built: the site builds it itself.
+        optional: a bill is whole without it.
     """
 
     needed_by: str
     hosts: str = "node"
     moves: bool = False
     built: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,20 +211,27 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
     """Yield the notebooks of courses: an image for each build, the base where a course has none.
 
     One that a fact says to hold that very build is taken; any other is one that the site builds.
+    Teams' jobs run these images too: those of the other builds are there once they are built.
     """
-    courses = lock.cluster.courses.values() if lock.cluster else ()
+    courses = lock.cluster.courses if lock.cluster else {}
     wanted: dict[str, Framework | None] = {}
-    for course in courses:
+    for course in courses.values():
         wanted |= {builds.notebook(build): build for build in builds.of_course(lock, course)}
         if not course.frameworks:
             wanted[builds.notebook(None)] = None
+    of_courses = set(wanted)
+    if lock.cluster and lock.cluster.teams.keys() - courses.keys():
+        pools = sorted(pools_of_nodes(lock))
+        of_pools = [build for pool in pools for build in lock.pools[pool].frameworks]
+        wanted |= {builds.notebook(build): build for build in of_pools}
     known = {f"notebook-{fact.value.notebook}": fact.value for fact in catalogue.images.values()}
     for name, build in sorted(wanted.items()):
         if (image := known.get(name)) is not None:
             yield image.reference, NeededImage(name, image.hosts, image.moves)
         elif build is not None:
             reference = builds.notebook_of(build.name, build.version, build.variant)
-            yield reference, NeededImage(name, "nobody", built=True)
+            optional = name not in of_courses
+            yield reference, NeededImage(name, "nobody", built=True, optional=optional)
 
 
 def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:

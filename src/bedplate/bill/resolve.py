@@ -75,7 +75,11 @@ class Resolver:
             named.update(dict.fromkeys(references, name))
 
         def one_image(reference: str, needed: NeededImage) -> None:
-            images[reference] = self._image(reference, needed)
+            try:
+                images[reference] = self._image(reference, needed)
+            except ResolveError:
+                if not needed.optional:
+                    raise
 
         def one_index(source: str) -> None:
             packages[source] = self._packages(source, needs.packages[source])

@@ -159,7 +159,8 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
                 f"{name}.framework",
                 str(request.framework),
                 f"a framework whose image {name_} is in the bill",
-                f"build one (bedplate frameworks SITE) and name it by image; {error}",
+                "build it from the files of bedplate frameworks SITE --output FOLDER, take it by "
+                f"bedplate mirror add, and run bedplate mirror resolve SITE; {error}",
             )
         ) from error
     return jobs.with_image(request, image)

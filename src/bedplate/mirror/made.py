@@ -53,7 +53,7 @@ def run(options: Namespace) -> int:
             "site builds no such image itself",
             str(options.site),
             options.image,
-            ", ".join(built) or "none: it has no courses with such notebooks",
+            ", ".join(built) or "none: no course or team has a framework",
             "write one of these names; images of makers come with: bedplate mirror fill",
         )
     skopeo.expect()

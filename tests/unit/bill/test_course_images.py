@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.bill.errors import ResolveError
+from bedplate.bill.match import differences
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import NeededImage, Needs, images_of
 from bedplate.bill.partial import Partial
@@ -41,8 +42,8 @@ JAX = "notebook-jax-0.12.0.1-cuda12"
 SHARE = Share(resource="nvidia.com/gpu.shared", count=1)
 
 
-def with_courses(*frameworks: list[str]) -> Lock:
-    """The demo's lock with a course for each list of frameworks."""
+def with_courses(*frameworks: list[str], team: bool = False) -> Lock:
+    """The demo's lock with a course for each list of frameworks, and with its team or none."""
     lock = load_lock(DEMO)
     assert lock.cluster is not None
     courses = {
@@ -52,7 +53,8 @@ def with_courses(*frameworks: list[str]) -> Lock:
         for at, named in enumerate(frameworks)
     }
     hub = Hub(sign_in="native") if courses else None
-    cluster = lock.cluster.model_copy(update={"courses": courses, "hub": hub})
+    teams = {"lab": lock.cluster.teams["lab"]} if team else {}
+    cluster = lock.cluster.model_copy(update={"courses": courses, "hub": hub, "teams": teams})
     pool = lock.pools["pool_class"].model_copy(update={"frameworks": BUILDS})
     pools = {**lock.pools, "pool_class": pool}
     return lock.model_copy(update={"cluster": cluster, "pools": pools})
@@ -159,3 +161,30 @@ def test_an_image_that_the_site_builds_is_refused_with_what_to_do(tmp_path: Path
     assert problem.got == "HTTP 404 Not Found"
     assert problem.fix.startswith("build it from the files of `bedplate frameworks SITE")
     assert "to a registry that images.bedplate.internal leads to" in problem.fix
+
+
+def test_teams_have_images_of_builds_that_no_course_has_once_they_are_built(tmp_path: Path) -> None:
+    """The bill is whole without them, and has them as soon as a registry does."""
+    images = dict(images_of(with_courses(["jax"], team=True), load_catalogue()))
+    mine = {name: one for name, one in images.items() if one.optional}
+    assert sorted(mine) == [
+        "images.bedplate.internal/notebook-paddle:3.3.1-cu126",
+        *(
+            f"images.bedplate.internal/notebook-pytorch:{version}"
+            for version in ("2.10.0-cu126", "2.8.0-cu126", "2.9.1-cu128")
+        ),
+    ]
+    (course,) = [name for name, one in images.items() if one.needed_by == JAX]
+    with serving(tmp_path / "internet") as internet:
+        internet.tree.image(course)
+        web, places = Web(internet.authority), Places(internet.url, {})
+        needs = Needs(images={course: images[course], **mine})
+        asked = [web, places, {}, Bill(), Partial(tmp_path, {}), tmp_path / "bill.yml"]
+        bill = Resolver(*asked).bill(needs)
+        assert list(bill.images) == [course]
+        assert not list(differences(needs, bill))
+        internet.tree.image(built := min(mine))
+        bill = Resolver(*asked).bill(needs)
+        assert set(bill.images) == {course, built}
+        assert not list(differences(needs, bill))
+        web.close()
