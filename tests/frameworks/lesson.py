@@ -32,10 +32,10 @@ class Service(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.command == "POST":
             PRINTED.write_text("")
-            # In another folder, as a pod of its own has it: no file of the notebook is there.
+            asked = json.loads(body)
             type(self).process = subprocess.Popen(
-                [*self.command_line, json.loads(body)["code"]],
-                cwd=PRINTED.parent,
+                [*self.command_line, asked["code"]],
+                cwd=asked["directory"],
                 stdout=PRINTED.open("w"),
                 stderr=subprocess.STDOUT,
             )

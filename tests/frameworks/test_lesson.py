@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.hub import magic
-from bedplate.hub.share_service import RUNS
+from bedplate.hub.notebook import CELL
 from tests.frameworks.test_images import ready
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def held(folder: Path, home: Path) -> dict[str, str]:
         more = [f"--volume={home}:/home/lesson", f"--volume={folder}:/lesson:ro"]
         more += ["--env=PYTHONPATH=/lesson", "--env=NO_COLOR=1", "--env=HOME=/tmp"]
         command[2:2] = more
-        program = ["python3", "/lesson/lesson.py", "/home/lesson", *RUNS]
+        program = ["python3", "/lesson/lesson.py", "/home/lesson", *CELL]
         done = subprocess.run([*command, *program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.accounting.records import USER
 from bedplate.frameworks import hub_objects, hub_volume, volumes
 from bedplate.lock.courses import Course, Storage
 from bedplate.lock.model import Host
@@ -53,7 +54,10 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
     """The course's namespace with its volumes, and a teacher who may do what members may."""
     found = control_plane.api
     space = made("Namespace", COURSE, "Tests.", version="v1", labels={TEAM_LABEL: COURSE})
-    rules = [{"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims"], "verbs": ["*"]}]
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims"], "verbs": ["*"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
+    ]
     role = made("Role", "member", "Tests.", version=RBAC, namespace=COURSE, rules=rules)
     who = [
         {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
@@ -156,6 +160,40 @@ def test_the_hub_alone_mounts_homes_and_each_by_one_name(api: Api) -> None:
         assert "allowed the hub, one home" in refusal(api, volumes.HUB, pod([mount]))
         assert "allowed the hub, one home" in refusal(api, volumes.HUB, pod([mount], first=True))
     assert "must not contain '..'" in refusal(api, volumes.HUB, pod([whole | {"subPath": ".."}]))
+
+
+def test_the_hub_alone_makes_jobs_with_homes(api: Api) -> None:
+    """Of its shares the controller makes the pods; of a Job of before it makes none."""
+
+    def job(name: str, mounts: list[dict[str, Any]] | None = None, maker: str = "") -> Any:
+        spec = pod(mounts)["spec"] | {"restartPolicy": "Never"}
+        meta = {"annotations": {USER: maker}} if maker else {}
+        template = {"metadata": meta, "spec": spec}
+        content = {"spec": {"template": template, "backoffLimit": 0}}
+        return made("Job", name, "Tests.", version="batch/v1", namespace=COURSE, **content)
+
+    def pods(name: str) -> list[str]:
+        found = api.get("pods", "v1", COURSE)
+        return [one["metadata"]["name"] for one in found if name in one["metadata"]["name"]]
+
+    def said(name: str) -> str:
+        found = [one for one in api.get("events", "v1", COURSE)
+                 if one["involvedObject"]["name"] == name]  # fmt: skip
+        return " ".join(one["message"] for one in found)
+
+    assert "job with homes" in refusal(api, "ada", job("of-ada"))
+    whole = {"name": volumes.HOMES, "mountPath": "/all"}
+    assert "allowed the hub, one home" in refusal(api, volumes.HUB, job("whole", [whole]))
+    hub = api.acting_as(volumes.HUB)
+    ours = [hub.create(job("share")), hub.create(job("before", maker="ada"))]
+    try:
+        eventually(lambda: pods("share"), PATIENCE)
+        eventually(lambda: said("before"), PATIENCE, until=lambda told: "pod with homes" in told)
+        assert pods("before") == []
+    finally:
+        for one in ours:
+            api.delete(api.path_of(one), propagationPolicy="Background")
+        eventually(lambda: not pods("share"), PATIENCE)
 
 
 def test_who_may_make_pods_reads_all_homes_where_the_policy_is_off(api: Api) -> None:

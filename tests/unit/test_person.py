@@ -66,10 +66,11 @@ WHOLE = {GPU: {"gpus": 1, "memory_mib": 16384, "most": 8, "node_memory_mib": 204
 TENTHS = {GPU: {"gpus": 0.1, "memory_mib": 1638, "most": 1}}
 
 
-def asks(cluster: Cluster, body: dict[str, str], now: datetime = NOW, **more: Any) -> Any:
+def asks(cluster: Cluster, body: dict[str, Any], now: datetime = NOW, **more: Any) -> Any:
     """Ask for a share as a student of the course who has a token of the hub."""
-    course = {"limits": {GPU: "1"}, "members": ["bob"]} | more
-    known = Course("intro", "UTC", [Profile("jax", "JAX", "", "x/y:1")], **course)
+    profiles = [Profile("jax", "JAX", "", "x/y:1")]
+    course = {"profiles": profiles, "limits": {GPU: "1"}, "members": ["bob"]} | more
+    known = Course("intro", "UTC", **course)
     service = Service(
         cluster.call,
         lambda _: "",

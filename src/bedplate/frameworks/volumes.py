@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate import cel
+from bedplate.accounting.records import USER
 from bedplate.frameworks import data_cache
-from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
+from bedplate.schedulers.kueue.objects import JOB_CONTROLLER, TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import HOST
 from bedplate.site.load import NODES
 
@@ -34,7 +35,7 @@ HOME: Final = "/home/jovyan"
 READ: Final = "/data"
 #: Claims and volumes must say a size. That of a dataset is nobody's limit.
 UNCOUNTED: Final = "1Gi"
-POLICIES: Final = ("bedplate-homes", "bedplate-claims-stay")
+POLICIES: Final = ("bedplate-homes", "bedplate-claims-stay", "bedplate-homes-of-jobs")
 POLICY: Final = "admissionregistration.k8s.io/v1"
 
 #: Run by root where the homes lie. A folder that kubelet makes in a course's gets its group too.
@@ -226,38 +227,48 @@ def _folder(course: str, homes: Volume, hosts: list[str], image: str) -> Object:
 
 
 def _policies() -> Iterator[Object]:
-    """Yield what the API server refuses: homes but by the hub, and the end of a claim."""
-    theirs = (
-        "has(object.spec.volumes) ? object.spec.volumes.filter(v, has(v.persistentVolumeClaim) "
-        f"&& v.persistentVolumeClaim.claimName == '{HOMES}').map(v, v.name) : []"
-    )
-    containers = (
-        "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers "
-        ": [])"
-    )
-    own = (
-        "variables.containers.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, "
-        "!(m.name in variables.homes) || (has(m.subPath) && m.subPath != '' "
-        "&& !m.subPath.contains('/'))))"
-    )
-    yield from _policy(
-        POLICIES[0],
-        "Homes are mounted by the hub alone, each by one name.",
-        (("pods",), ("CREATE",)),
-        f"size(variables.homes) == 0 || (request.userInfo.username == '{HUB}' && {own})",
-        cel.message(
-            "pod with homes",
-            "namespace {object.metadata.namespace}",
-            "a mount by {request.userInfo.username}",
-            "the hub, one home in each pod",
-            "start a server from the hub; for shared files make a claim of your own",
-        ),
-        {"homes": theirs, "containers": containers},
-    )
+    """Yield what the API server refuses: homes but by the hub, and the end of a claim.
+
+    The hub's shares are Jobs, whose pods the controller makes, as it makes those of anybody's Job.
+    So Jobs with homes are the hub's alone. One of before this policy carries the name of its maker.
+    """
+    user = "request.userInfo.username"
+    maker = f"object.metadata.?annotations[?'{USER}'].orValue('{HUB}')"
+    of_jobs = f"({user} == '{JOB_CONTROLLER}' && {maker} == '{HUB}')"
+    for name, kind, where, makers in (
+        (POLICIES[0], ("", "pods"), "object.spec", f"({user} == '{HUB}' || {of_jobs})"),
+        (POLICIES[2], ("batch", "jobs"), "object.spec.template.spec", f"{user} == '{HUB}'"),
+    ):
+        theirs = (
+            f"has({where}.volumes) ? {where}.volumes.filter(v, has(v.persistentVolumeClaim) "
+            f"&& v.persistentVolumeClaim.claimName == '{HOMES}').map(v, v.name) : []"
+        )
+        containers = (
+            f"{where}.containers + (has({where}.initContainers) ? {where}.initContainers : [])"
+        )
+        own = (
+            "variables.containers.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, "
+            "!(m.name in variables.homes) || (has(m.subPath) && m.subPath != '' "
+            "&& !m.subPath.contains('/'))))"
+        )
+        yield from _policy(
+            name,
+            "Homes are mounted by the hub alone, each by one name.",
+            (*kind, "CREATE"),
+            f"size(variables.homes) == 0 || ({makers} && {own})",
+            cel.message(
+                f"{kind[1].removesuffix('s')} with homes",
+                "namespace {object.metadata.namespace}",
+                f"a mount by {{{user}}}",
+                "the hub, one home in each pod",
+                "start a server from the hub; for shared files make a claim of your own",
+            ),
+            {"homes": theirs, "containers": containers},
+        )
     yield from _policy(
         POLICIES[1],
         "Claims of homes and datasets are deleted by users who may delete volumes.",
-        (("persistentvolumeclaims",), ("DELETE",)),
+        ("", "persistentvolumeclaims", "DELETE"),
         f"!(oldObject.metadata.name == '{HOMES}' || oldObject.metadata.name.startsWith('{DATA}-'))"
         " || authorizer.group('').resource('persistentvolumes').check('delete').allowed()",
         cel.message(
@@ -274,17 +285,17 @@ def _policies() -> Iterator[Object]:
 def _policy(
     name: str,
     about: str,
-    what: tuple[tuple[str, ...], tuple[str, ...]],
+    what: tuple[str, str, str],
     expression: str,
     message: str,
     variables: dict[str, str],
 ) -> Iterator[Object]:
-    resources, operations = what
+    group, resource, operation = what
     rule = {
-        "apiGroups": [""],
+        "apiGroups": [group],
         "apiVersions": ["v1"],
-        "resources": list(resources),
-        "operations": list(operations),
+        "resources": [resource],
+        "operations": [operation],
     }
     validation = {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
     spec: Object = {

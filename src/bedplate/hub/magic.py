@@ -1,11 +1,12 @@
 """`%share` in a notebook: request, list and release a share of a GPU. Standard library and IPython.
 
 %load_ext bedplate_share
+%share run train.py --epochs 3
 %share request 0.1 1h
 %share list
 %share release share-1a2b3c
 
-%%share 0.1 10m
+%%share
 !nvidia-smi -L
 """
 
@@ -18,6 +19,7 @@ import shlex
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -26,13 +28,19 @@ if TYPE_CHECKING:
 #: Set by the spawner: the service's address with the course, and the token of the notebook.
 ADDRESS: Final = "BEDPLATE_SHARES_URL"
 TOKEN: Final = "JUPYTERHUB_API_TOKEN"  # noqa: S105 - a variable's name
-USAGE: Final = "%share request SHARE [TIME] | list | release NAME"
-CELL_USAGE: Final = "%%share SHARE [TIME], then the cell that is run in the share"
+#: Which of the course's images the notebook has.
+PROFILE: Final = "BEDPLATE_PROFILE"
+USAGE: Final = (
+    "%share run [--for TIME] SCRIPT [ARGUMENT ...] | request SHARE [TIME] | list | release NAME"
+)
+CELL_USAGE: Final = "%%share [SHARE [TIME]], then the cell that is run in the share"
+#: Seconds between two questions: the longest, and the first after a change.
 PAUSE: Final = 2.0
+SOON: Final = 0.25
 PATIENCE: Final = 30.0
 
 
-def ask(method: str, path: str = "", body: dict[str, str] | None = None) -> dict[str, Any]:
+def ask(method: str, path: str = "", body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Make one request to the service. Raises RuntimeError with its message."""
     address = os.environ.get(ADDRESS)
     if not address:
@@ -59,12 +67,15 @@ def ask(method: str, path: str = "", body: dict[str, str] | None = None) -> dict
 
 def share(line: str, cell: str | None = None) -> None:
     """Do what a line says, or run a cell in a share, and print what came of it."""
-    words = shlex.split(line)
     try:
-        if cell is not None and len(words) in (1, 2):
-            _run(words[0], words[1] if len(words) == 2 else "", cell)
+        words = shlex.split(line)
+        if cell is not None and len(words) <= 2:
+            size, length = [*words, "", ""][:2]
+            _run({"share": size, "time": length, "code": cell})
         elif cell is not None:
             print(CELL_USAGE)
+        elif words[:1] == ["run"] and (script := _script(words[1:])):
+            _run(script)
         elif words[:1] == ["request"] and len(words) in (2, 3):
             _request(words[1], words[2] if len(words) == 3 else "")
         elif words == ["list"]:
@@ -75,8 +86,16 @@ def share(line: str, cell: str | None = None) -> None:
             print(f"{words[1]}: released")
         else:
             print(USAGE)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         print(error)
+
+
+def _script(words: list[str]) -> dict[str, Any]:
+    """Return what is asked for to run a script; nothing where the words name none."""
+    length = ""
+    if words[:1] == ["--for"]:
+        length, words = "".join(words[1:2]), words[2:]
+    return {"time": length, "run": words} if words else {}
 
 
 def _request(text: str, length: str) -> None:
@@ -90,9 +109,13 @@ def _request(text: str, length: str) -> None:
             return
 
 
-def _run(text: str, length: str, code: str) -> None:
-    """Run code in a share of its own and print what it prints; an interrupt ends both."""
-    made = ask("POST", "", {"share": text, "time": length, "code": code})
+def _run(asked: dict[str, Any]) -> None:
+    """Run a cell or a script in a share, as here, and print what it prints; an interrupt ends both.
+
+    It has the notebook's image, files and directory.
+    """
+    here = {"directory": str(Path.cwd()), "profile": os.environ.get(PROFILE, "")}
+    made = ask("POST", "", {**asked, **here})
     print(f"{made['name']}: {made['gets']}, for {made['time']}")
     printed = ""
     try:
@@ -110,7 +133,7 @@ def _run(text: str, length: str, code: str) -> None:
 
 def _states(name: str) -> Iterator[tuple[str, str]]:
     """Yield the state of a share until it has ended, and its line where that is another."""
-    said = ""
+    said, before, pause = "", "", SOON
     while True:
         found = [one for one in ask("GET")["shares"] if one["name"] == name]
         line = found[0]["line"] if found else f"{name}: released"
@@ -118,8 +141,9 @@ def _states(name: str) -> Iterator[tuple[str, str]]:
         yield state, "" if line == said else line
         if state == "ended":
             return
-        said = line
-        time.sleep(PAUSE)
+        pause = SOON if state != before else min(PAUSE, pause * 2)
+        said, before = line, state
+        time.sleep(pause)
 
 
 def load_ipython_extension(ipython: Any) -> None:

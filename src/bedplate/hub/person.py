@@ -48,9 +48,14 @@ def offers(course: Course, found: Iterable[shares.Offer]) -> list[shares.Offer]:
 
 
 def chosen(course: Course, found: Iterable[shares.Offer], text: str) -> tuple[shares.Offer, int]:
-    """Return the offer that has what is asked for, and how many units. Raises ShareError."""
-    wanted = shares.wanted(text)
+    """Return the offer that has what is asked for, and how many units. Raises ShareError.
+
+    Without a text it is what the course gives to each student.
+    """
     cut = offers(course, found)
+    if not text and cut:
+        return cut[-1], cut[-1].most
+    wanted = shares.wanted(text)
     try:
         return shares.chosen(cut, wanted)
     except shares.ShareError as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.hub import notebook
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -56,10 +58,7 @@ def missing(
 def pod(course: Course, user: str, slug: str) -> dict[str, Any]:
     """Return the pod that prepares a student's home; `slug` is the user's name in names of pods."""
     homes = [one for one in course.volumes if one["name"] == HOMES]
-    mounts = [
-        {key: value.replace("{username}", slug) if key == "subPath" else value for key, value in m}
-        for m in (one.items() for one in course.mounts if one["name"] == HOMES)
-    ]
+    mounts = [one for one in notebook.mounts(course, slug) if one["name"] == HOMES]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -73,12 +72,7 @@ def pod(course: Course, user: str, slug: str) -> dict[str, Any]:
             "activeDeadlineSeconds": WITHIN,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": {
-                "runAsUser": 1000,
-                "runAsGroup": 100,
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": notebook.security(),
             "volumes": homes,
             "containers": [
                 {

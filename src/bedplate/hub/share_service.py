@@ -1,11 +1,14 @@
 """The hub's service `shares`: request, list and release a share of a GPU over HTTP.
 
-Standard library only. Who asks is whom the hub says the token is of; the token needs the scope of
-the service. A student has shares in the courses that the hub lets them use, of the course's size
-and time, as many as the plan has proved with the notebooks, and sees their own.
+Standard library, and KubeSpawner's form of users' names. Who asks is whom the hub says the token is
+of; the token needs the scope of the service. A student has shares in the courses that the hub lets
+them use, of the course's size and time, as many as the plan has proved with the notebooks, and sees
+their own.
 
     GET    PREFIX/COURSE          the shares of who asks
-    POST   PREFIX/COURSE          {"share": "0.1"}, "time": "1h", and "code" to run a cell in it
+    POST   PREFIX/COURSE          {"share": "0.1", "time": "1h"}; without a share, the course's.
+                                  To run something as the notebook would: "code", a cell, or
+                                  "run", ["train.py", "--epochs", "3"]; "directory" and "profile"
     GET    PREFIX/COURSE/NAME     {"output": "what it has printed"}
     DELETE PREFIX/COURSE/NAME
 """
@@ -30,7 +33,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.hub import person, shares
+from bedplate.hub import notebook, person, shares
 from bedplate.hub.courses import Course, Settings, settings
 
 if TYPE_CHECKING:
@@ -42,8 +45,6 @@ SCOPES: Final = (f"access:services!service={NAME}", "access:services")
 LARGEST: Final = 64 * 1024
 PATIENCE: Final = 10.0
 PAUSE: Final = 1.0
-#: Runs a cell as a notebook does, `!` and `%` included.
-RUNS: Final = ("python3", "-m", "IPython", "-c")
 TOKEN: Final = re.compile(r"(?:token|bearer) (?P<token>\S+)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Service:
         who: a user by token, or NotAllowedError.
         course: a course of a user by name; None where it is not theirs.
         now: what the clock says.
+        slug: a user's name as KubeSpawner writes `{username}`.
     """
 
     call: shares.Call
@@ -103,6 +105,7 @@ class Service:
     who: Callable[[str], User]
     course: Callable[[str, User], Course | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    slug: Callable[[str], str] = str
     #: One request of a person is counted after the other.
     turns: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
@@ -138,15 +141,18 @@ class Service:
         text, time = str(body.get("share", "")), str(body.get("time") or "")
         offer, count = person.chosen(course, shares.offers(self.call, course.name), text)
         length = person.length(course, time, self.now())
-        person.allows(course, self._held(course, user))
+        profile = notebook.profile(course, str(body.get("profile") or ""))
         asked = shares.Request(
-            text=text,
+            text=text or f"{offer.gpus * count:g}",
             length=length,
-            image=course.profiles[0].image,
+            image=profile.image,
             user=user.name,
-            command=(*RUNS, str(body["code"])) if "code" in body else (),
+            command=notebook.command(body),
+            environment={**profile.environment, **notebook.STREAMS},
         )
+        person.allows(course, self._held(course, user))
         job = shares.job(asked, course.name, offer, count)
+        job = notebook.like_it(job, course, self.slug(user.name))
         made = shares.submit(self.call, course.name, job, offer, count)
         try:
             # A notebook that the hub has made in between is there by now.
@@ -315,11 +321,17 @@ def api() -> Api:
 
 def main() -> None:
     """Serve, as a service that the hub starts: where and for which hub says the environment."""
+    from kubespawner.slugs import safe_slug  # the hub's image has it
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     hub = os.environ["JUPYTERHUB_API_URL"]
     cluster = api()
     service = Service(
-        cluster, cluster.text, lambda token: user_of(hub, token), course_of(settings())
+        cluster,
+        cluster.text,
+        lambda token: user_of(hub, token),
+        course_of(settings()),
+        slug=lambda name: safe_slug(name, max_length=48),
     )
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     # On a machine it listens where it is asked for; in a pod its name is the Service's.

@@ -19,7 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
-from bedplate.hub import memory, person, prepare, shares
+from bedplate.hub import magic, memory, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.kube import Kube
 from bedplate.hub.places import Places
@@ -121,7 +121,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return {
             "namespace": course.name,
             "image": profile.image,
-            "environment": profile.environment,
+            "environment": {**profile.environment, magic.PROFILE: profile.slug},
             "extra_labels": {COURSE: course.name},
             "extra_annotations": {CHOSEN: profile.slug},
             "extra_resource_limits": limits,
