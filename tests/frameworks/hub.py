@@ -126,15 +126,17 @@ class Standin(Loopback):
 
 
 class KubeletLogs(Loopback):
-    """The part of a node's kubelet that has logs: it answers for each container with its path."""
+    """The part of a node's kubelet that has logs: by a container's path, else the path itself."""
 
-    def __init__(self, plane: ControlPlane, node: str) -> None:
+    def __init__(
+        self, plane: ControlPlane, node: str, log: Callable[[str], str] = "log of {}\n".format
+    ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *_: object) -> None:
                 pass
 
             def do_GET(self) -> None:
-                text = f"log of {self.path.partition('?')[0]}\n".encode()
+                text = log(self.path.partition("?")[0]).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()

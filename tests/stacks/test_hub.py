@@ -17,6 +17,7 @@ from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, hub_use, h
 from bedplate.frameworks.hub import Hub
 from bedplate.lock.courses import Course, Nfs, Notebook, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
+from bedplate.lock.model import Taint
 from bedplate.stackconfig import StackError
 from tests.schedulers.certificates import Authority
 from tests.stacks.locks import lock_of
@@ -172,6 +173,28 @@ def test_each_notebook_has_shared_memory(notebook: Notebook, size: dict[str, str
     assert volume["emptyDir"] == {"medium": "Memory", **size}
     assert {"name": "shm", "mountPath": "/dev/shm"} in found["mounts"]
     assert found["shm_mib"] == (notebook.shm_mib or 0)
+
+
+def test_notebooks_without_a_gpu_are_on_the_nodes_of_their_pool() -> None:
+    of = lock(runs_at_once=5)
+    taint = Taint(key="gpu", value="yes", effect="NoSchedule")
+    hosts = {
+        name: one.model_copy(update={"pool": "pool_class", "taints": [taint]})
+        for name, one in of.hosts.items()
+    }
+    found = hub_settings.settings(of.model_copy(update={"hosts": hosts}), str)["courses"]["intro"]
+    assert (found["runs"], found["limits"]) == (5, {"nvidia.com/gpu": "1"})
+    tolerated = {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+    assert found["placed"] == {
+        "node_selector": {"bedplate.io/pool": "pool_class"},
+        "tolerations": [tolerated],
+    }
+    assert found["profiles"][0]["about"] == (
+        "Jax 0.12.0.1 without a GPU. A run by %%share has 1 of 10 shares of a t4-16gb, 1200 MiB "
+        "for your program."
+    )
+    with_gpus = hub_settings.settings(lock(), str)["courses"]["intro"]
+    assert (with_gpus["runs"], with_gpus["placed"]) == (0, {})
 
 
 def test_notebooks_install_from_the_sites_package_mirrors() -> None:

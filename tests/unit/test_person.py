@@ -230,3 +230,14 @@ def test_the_page_shows_the_refusals() -> None:
 def test_a_time_is_shown_as_it_is_typed(seconds: int, text: str) -> None:
     assert person.span(seconds) == text
     assert shares.seconds(text) <= seconds
+
+
+def test_a_notebook_without_a_gpu_is_no_share() -> None:
+    """A run is the one that the plan counted, and there is no second."""
+    cluster = Cluster(TENTHS, [NOTEBOOK])
+    name = asks(cluster, {"code": "1"}, runs=10)["name"]
+    with pytest.raises(shares.ShareError) as refused:
+        asks(cluster, {"code": "1"}, runs=10)
+    assert f"got {name} already / allowed 1 for each person, runs and shares together" in str(
+        refused.value
+    )

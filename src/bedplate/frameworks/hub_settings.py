@@ -12,6 +12,8 @@ from bedplate.courses.fractions import FRACTION
 from bedplate.frameworks import hub_objects, volumes
 from bedplate.hub.memory import SHM, shm_volume
 from bedplate.lock import builds, claims
+from bedplate.lock.taints import tolerations
+from bedplate.schedulers.topology import POOL_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +74,8 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "students": course.students,
         "shares": course.per_user.shares,
         "longest": course.per_user.time_s or 0,
+        "runs": course.seats if course.runs_at_once else 0,
+        "placed": placed(lock, course),
         "material": material(course),
         "members": course.members,
         "teachers": course.teachers,
@@ -116,6 +120,18 @@ def slug(course: str, build: Framework | None, several: Mapping[str, int]) -> st
     return f"{course}-{build.name}{version}"
 
 
+def placed(lock: Lock, course: Course) -> dict[str, Any]:
+    """Return what keeps notebooks without a GPU on the pool's nodes, where images and data are.
+
+    Those with a GPU have it of the queue's flavour.
+    """
+    if not course.runs_at_once:
+        return {}
+    found: dict[str, Any] = {"node_selector": {POOL_LABEL: course.pool}}
+    tolerated = tolerations(lock, [course.pool])
+    return found | ({"tolerations": tolerated} if tolerated else {})
+
+
 def asked(course: Course) -> dict[str, Any]:
     """Return what a student's pod asks for, as the hub's file has it."""
     if course.share.memory_mib is None:
@@ -136,8 +152,11 @@ def about(lock: Lock, course: Course, has: str) -> str:
     memory = f", {course.share.user_mib} MiB for your program" if course.share.user_mib else ""
     if course.notebook.memory_mib:
         memory += f", {course.notebook.memory_mib} MiB of memory"
+    has = f"{has[:1].upper()}{has[1:]}"
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
-    return f"{has[:1].upper()}{has[1:]} on {each}{memory}{home}."
+    if course.runs_at_once:
+        return f"{has} without a GPU{home}. A run by %%share has {each}{memory}."
+    return f"{has} on {each}{memory}{home}."
 
 
 def material(course: Course) -> list[str]:

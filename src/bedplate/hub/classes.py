@@ -172,8 +172,9 @@ class Classes:
             notes = meta.get("annotations", {})
             who = notes.get(USER, ""), notes.get(SERVER, "")
             if not course.open(now):
-                # Kueue stops what runs. Who still waits is sent home too.
-                if pod["spec"].get("schedulingGates"):
+                # Kueue stops what runs, but for notebooks without a GPU, which it does not know.
+                # Who still waits is sent home too.
+                if pod["spec"].get("schedulingGates") or course.runs:
                     await self._api.delete(f"{path}/{meta['name']}")
                 continue
             place = f"{path}/{meta['name']}"
@@ -213,7 +214,8 @@ class Classes:
             return ""
         meta, begun = pod["metadata"], self._busy.get(who, {})
         busy = self._busy[who] = {one: begun.get(one, now) for one in state.busy}
-        work = idle.work_of(await self._use(pod), meta["uid"])
+        # A notebook without a GPU is idle by Jupyter's own rule.
+        work = None if course.runs else idle.work_of(await self._use(pod), meta["uid"])
         since = idle.since(state, work, now, _ready(pod), max(busy.values(), default=None))
         limit = timedelta(seconds=course.idle_timeout)
         notes = meta.get("annotations", {})
@@ -227,7 +229,7 @@ class Classes:
             return ""
         if todo == "stop":
             log.info("%s is idle since %s: stopped", who, since)
-            note = {ENDED: idle.ended(course.idle_timeout)}
+            note = {ENDED: idle.ended(course.idle_timeout, share=not course.runs)}
             await self._api.patch(path, {"metadata": {"annotations": note}})
             await self._hub.stop(*who)
             return None

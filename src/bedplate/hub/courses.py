@@ -42,7 +42,9 @@ class Course:
     fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node, `shm_mib` is how
     much of that memory /dev/shm may take; 0 is not known.
     `shares` is how many a person may have at once, notebooks and shares on request together, and
-    `longest` the seconds of the longest share on request; 0 is no such limit.
+    `longest` the seconds of the longest share on request; 0 is no such limit. With `runs`, the most
+    shares at once, notebooks have no GPU: `placed` is what keeps them on the pool's nodes, as
+    KubeSpawner's settings.
     """
 
     name: str
@@ -63,6 +65,13 @@ class Course:
     shm_mib: int = 0
     shares: int = 1
     longest: int = 0
+    runs: int = 0
+    placed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def notebooks(self) -> int:
+        """Return how many notebooks a person may have of the course at once."""
+        return 1 if self.runs else self.shares
 
     def admits(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user may use the course: by name, by a group, or by having enrolled."""

@@ -121,11 +121,11 @@ def sentence(course: str, end: str, work: Work | None) -> str:
     return f"{course} stops this server at {end}: {why}. Run something to keep it. Your files stay."
 
 
-def ended(limit: float) -> str:
-    """Return what the page says from which a server is started again."""
+def ended(limit: float, *, share: bool = True) -> str:
+    """Return what the page says from which a server is started again; `share` is what it held."""
+    went = " Its share went to the queue." if share else ""
     return (
-        f"Your notebook was stopped: it did nothing for {length(limit)}. Its share went to the "
-        "queue. Your files are kept."
+        f"Your notebook was stopped: it did nothing for {length(limit)}.{went} Your files are kept."
     )
 
 

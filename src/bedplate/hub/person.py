@@ -1,7 +1,8 @@
 """What one person may have of a course at once, and for how long. Standard library only.
 
 The plan has proved that each student has room for `Course.shares` shares of the course's size. A
-notebook is one, and so is each share on request, whether it runs or waits. Both ways to get one
+notebook is one, unless notebooks of the course have no GPU, and so is each share on request,
+whether it runs or waits. Both ways to get one
 count both, before they make it and after: of two that are made at the same moment, the one that
 the API server has later sees the other.
 """
@@ -145,7 +146,8 @@ def allows(course: Course, has: list[str]) -> None:
     """Refuse one more than a person may have. Raises ShareError."""
     if len(has) < course.shares:
         return
-    allowed = f"{course.shares} for each person, notebooks and shares together"
+    what = "runs and shares" if course.runs else "notebooks and shares"
+    allowed = f"{course.shares} for each person, {what} together"
     own = [one for one in has if "notebook" not in one]
     fix = f"release {own[-1]} first" if own else "use the GPU of your notebook, or stop it first"
     what = f"one share more than {course.name} gives"

@@ -168,7 +168,8 @@ class Service:
         pods = f"/api/v1/namespaces/{course.name}/pods?labelSelector={person.SERVERS}"
         jobs = f"{shares.jobs(course.name)}?labelSelector={shares.LABEL}"
         listed = [self.call("GET", path, None)["items"] for path in (pods, jobs)]
-        return person.held(listed[0], listed[1], user.name, but)
+        # A notebook without a GPU holds no share.
+        return person.held([] if course.runs else listed[0], listed[1], user.name, but)
 
 
 def _own(name: str, mine: list[shares.Share]) -> str:

@@ -105,6 +105,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             except (ApiException, OSError, TimeoutError) as error:
                 self.log.warning("the room of %s cannot be read: %s", course.name, error)
                 told = "how many wait cannot be read"
+            told = f"shares for runs: {told}" if course.runs else told
             found += [
                 {
                     "slug": profile.slug,
@@ -117,12 +118,14 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return found
 
     def _override(self, course: Course, profile: Any) -> dict[str, Any]:
-        limits = {} if course.claim else course.limits
+        limits = {} if course.claim or course.runs else course.limits
+        # Kueue holds what has a queue.
+        queue = None if course.runs else shares.QUEUE
         return {
             "namespace": course.name,
             "image": profile.image,
             "environment": {**profile.environment, magic.PROFILE: profile.slug},
-            "extra_labels": {COURSE: course.name},
+            "extra_labels": {COURSE: course.name, shares.QUEUE_LABEL: queue},
             "extra_annotations": {CHOSEN: profile.slug},
             "extra_resource_limits": limits,
             "extra_resource_guarantees": limits,
@@ -130,6 +133,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             "volume_mounts": course.mounts,
             "lifecycle_hooks": prepare.at_start(course),
             **memory.of_node(course),
+            **course.placed,
         }
 
     async def _chosen(self) -> Course:
@@ -156,7 +160,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         course = self.known().courses[self.namespace]
         path = f"{shares.jobs(course.name)}?labelSelector={shares.LABEL}"
         jobs = (await self._read(path))["items"]
-        has = person.held([], jobs, self.user.name)
+        has = [] if course.runs else person.held([], jobs, self.user.name)
         begun = {
             one.pod_name
             for one in self.user.spawners.values()
@@ -169,12 +173,12 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             and one["metadata"]["name"] not in {self.pod_name, *begun}
         ]
         servers = len(begun) + len(person.held(pods, [], self.user.name))
-        if servers + len(has) < course.shares:
+        if servers + len(has) < course.notebooks:
             return
         told = [*([f"{servers} server{'s' * (servers > 1)}"] if servers else []), *has]
         raise CannotStartError(
             f"You have {' and '.join(told)} of {course.name} already, and each student may have "
-            f"{course.shares} at once: stop or release one first."
+            f"{course.notebooks} at once: stop or release one first."
         )
 
     # Starting.
@@ -189,7 +193,8 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         await asyncio.gather(self._start_watching_pods(), self._start_watching_events())
         if events := self.events:
             self._last_event = events[-1]["metadata"]["uid"]
-        pod = claiming(await self.get_pod_manifest(), course.claim)
+        template = "" if course.runs else course.claim
+        pod = claiming(await self.get_pod_manifest(), template)
         await exponential_backoff(
             lambda: self._make_create_pod_request(pod, self.k8s_api_request_timeout),
             f"pod {self.namespace}/{self.pod_name} was not made",

@@ -52,12 +52,16 @@ class PerUser(Part):
 
 
 class Course(Part):
-    """A course. `hours` are weekly, in the site's local time; without any it is always on."""
+    """A course. `hours` are weekly, in the site's local time; without any it is always on.
+
+    With `runs_at_once` notebooks have no GPU, and runs in them take as many shares at once.
+    """
 
     students: int
     share: Share
     notebook: Notebook = Notebook()
     per_user: PerUser = PerUser()
+    runs_at_once: int | None = None
     pool: str
     frameworks: list[str] = []
     hours: list[str] = []
@@ -71,7 +75,8 @@ class Course(Part):
     @property
     def seats(self) -> int:
         """Return how many shares all students may have at once."""
-        return self.students * self.per_user.shares
+        most = self.students * self.per_user.shares
+        return min(self.runs_at_once or most, most)
 
 
 class OAuth(Part):

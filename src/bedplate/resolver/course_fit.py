@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
     from bedplate.lock.model import Kubernetes
     from bedplate.site import Site, SiteHost
+    from bedplate.site.courses import Course
 
 KEY = "bedplate_courses"
 PODS, MEMORY, _ = range(len(OF_HOST))
@@ -76,11 +77,7 @@ def _shm(host: SiteHost, index: int, notebook: Notebook) -> Iterator[Problem]:
 
 def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
     """Return what is asked for at once, and how far it is known not to fit."""
-    told = " + ".join(
-        f"{one.name} {one.course.students} {TIMES} {_each(one.course.per_user.shares)}"
-        f"{written(one.course)}"
-        for one in active
-    )
+    told = " + ".join(f"{one.name} {_asked(one.course)}{written(one.course)}" for one in active)
     if teams := room.teams.get(_blamed(room, active).share.resource):
         told += f" + teams {teams}"
     told += " at once" + (f", {when}" if when != "always" else "")
@@ -92,6 +89,13 @@ def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
 def _each(shares: int) -> str:
     """Return how many shares a student may have, where it is not one."""
     return f"{shares} {TIMES} " if shares > 1 else ""
+
+
+def _asked(course: Course) -> str:
+    """Return how many shares of what size a course asks for, the size left out."""
+    if course.runs_at_once:
+        return f"{course.students} notebooks without a GPU and {course.seats} runs {TIMES} "
+    return f"{course.students} {TIMES} {_each(course.per_user.shares)}"
 
 
 def _blamed(room: Room, active: Sequence[Class]) -> Class:
@@ -109,11 +113,12 @@ def _too_much(
     """Return the refusal of the course that takes most, with what would fit in its place."""
     lock, catalogue = decided
     blamed = _blamed(room, active)
-    path = (KEY, blamed.index, "students")
+    key = _key(blamed.course)
+    path = (KEY, blamed.index, key)
     others = [one for one in active if one is not blamed]
     most = _largest(room, blamed, others)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
-    ways = [f"write students: {most}"] * bool(most)
+    ways = [f"write {key}: {most}"] * bool(most)
     ways += _fewer(room, blamed, others)
     # GPUs alone would do: something else of the hosts is what lacks.
     if room.without_limits().answer(active) is Answer.FITS:
@@ -126,7 +131,7 @@ def _too_much(
             ways += _other_mode(room, blamed, others, catalogue)
         if missing := _missing(room, active, blamed.share.resource):
             ways.append(f"add {missing} GPU{'s' * (missing > 1)}")
-    allowed = f"{most} students of {blamed.name} on {gpus}"
+    allowed = f"{most} {key.partition('_')[0]} of {blamed.name} on {gpus}"
     allowed += f": {each} a GPU, bound by {binds}" if each else f": bound by {binds}"
     if any(one.course.hours for one in active) and others:
         ways.append("move one to other hours")
@@ -212,23 +217,31 @@ def _more_pods(
 
 
 def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:
-    """Return the largest class of the blamed course that is proved to fit with the others."""
+    """Return the largest class, or runs, of the blamed course proved to fit with the others."""
+    key = _key(blamed.course)
 
-    def fits(students: int) -> bool:
-        course = blamed.course.model_copy(update={"students": students})
+    def fits(number: int) -> bool:
+        course = blamed.course.model_copy(update={key: number})
         one = replace(blamed, course=course)
         return room.answer([*others, one]) is Answer.FITS
 
-    low, high = 0, blamed.course.students
+    low, high = 0, blamed.course.seats if blamed.course.runs_at_once else blamed.course.students
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
+def _key(course: Course) -> str:
+    """Return the key that says how many shares a course holds at once."""
+    return "runs_at_once" if course.runs_at_once else "students"
+
+
 def _fewer(room: Room, blamed: Class, others: Sequence[Class]) -> Iterator[str]:
     """Yield how many shares a student may have at most, where that is fewer than asked for."""
     limits = blamed.course.per_user
+    if blamed.course.runs_at_once:
+        return
     for shares in range(limits.shares - 1, 0, -1):
         less = limits.model_copy(update={"shares": shares})
         course = blamed.course.model_copy(update={"per_user": less})
@@ -367,26 +380,33 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
             when += f" and {len(others)} more"
         left = [_left(room, lock, names, name) for _, names in together(same) if name in names]
         more = min(left, default=0)
-        each = _each(course.per_user.shares)
-        text = f"{name}: {course.students} {TIMES} {each}{size}, {when}"
+        text = f"{name}: {course.students} {TIMES} {_each(course.per_user.shares)}{size}, {when}"
+        if course.runs_at_once:
+            runs = f"{course.seats} {TIMES} {size} at a time, {when}"
+            text = f"{name}: {course.students} students, runs queue for {runs}"
         found.append((course.pool, f"{text}; {f'{more} left' if more else 'full'}"))
     return found
 
 
 def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
-    """Return how many students more a course has room for while these take place."""
+    """Return how many students more a course has room for while these take place, or runs."""
     courses = lock.cluster.courses if lock.cluster else {}
 
-    def of(course: str, students: int) -> Taken:
-        number = students * courses[course].per_user.shares
+    def of(course: str, number: int) -> Taken:
         return room.of_course(number, courses[course].share, courses[course].notebook)
 
-    taken = [*(of(one, courses[one].students) for one in names), *room.of_teams()]
+    taken = [*(of(one, courses[one].seats) for one in names), *room.of_teams()]
+    taken += [
+        room.of_notebooks(courses[one].students, courses[one].notebook)
+        for one in names
+        if courses[one].runs_at_once
+    ]
+    each = 1 if courses[name].runs_at_once else courses[name].per_user.shares
     share = courses[name].share
     place, size = room.places(share.resource), room.size(share)
     low, high = 0, place.count * (place.has[0] // size) + 1 if size else 1
     while high - low > 1:
         middle = (low + high) // 2
-        fits = room.proved([*taken, of(name, middle)]) is Answer.FITS
+        fits = room.proved([*taken, of(name, each * middle)]) is Answer.FITS
         low, high = (middle, high) if fits else (low, middle)
     return low

@@ -1,4 +1,4 @@
-"""What each student's notebook has of its node: memory, CPUs and /dev/shm."""
+"""What each student's notebook has of its node, and each run: memory, CPUs and /dev/shm."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def decided(site: Site, lock: Lock, catalogue: Catalogue) -> Lock:
     for asked in courses.of(site):
         course = cluster.courses[asked.name]
         memory, cpu = parts[course.pool].of(course.share)
+        if course.runs_at_once:
+            # Notebooks and runs together have what as many shares have.
+            pods = course.seats + course.students
+            memory = memory and max(1, memory * course.seats // pods)
+            cpu = cpu and max(1, cpu * course.seats // pods)
         memory = mebibytes(asked.memory) if asked.memory else memory
         cpu = max(1, round(asked.cpus * 1000)) if asked.cpus else cpu
         shm = mebibytes(asked.shm) if asked.shm else None

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: What hosts have besides GPUs, as `Free` has it: where it is not known, nothing is counted.
 OF_HOST = ("pods", "memory", "CPUs")
 LIMITLESS = 2**62
+#: The resource of pods without a GPU.
+NO_GPU = ""
 #: A pod of which no more is known than its place among kubelet's pods.
 ONE_POD: Sizes = (1, 0, 0)
 
@@ -96,13 +98,22 @@ class Room:
 
     def taken(self, classes: Iterable[Class]) -> list[Taken]:
         """Return the pods of some courses, and those that teams are guaranteed."""
+        classes = list(classes)
         found = [self.of_course(one.course.seats, one.share, one.notebook) for one in classes]
+        found += [
+            self.of_notebooks(one.course.students, one.notebook)
+            for one in classes
+            if one.course.runs_at_once
+        ]
         return [*found, *self.of_teams()]
 
     def of_course(self, number: int, share: Share, notebook: Notebook) -> Taken:
         """Return so many pods of a course: a share on request has what a notebook has."""
-        also = (1, notebook.memory_mib or 0, notebook.cpu_milli or 0)
-        return Taken(number, share.resource, self.size(share), also)
+        return Taken(number, share.resource, self.size(share), _also(notebook))
+
+    def of_notebooks(self, number: int, notebook: Notebook) -> Taken:
+        """Return so many notebooks without a GPU."""
+        return Taken(number, NO_GPU, 0, _also(notebook))
 
     def of_teams(self) -> list[Taken]:
         """Return a pod for each unit that teams are guaranteed; whole GPUs have places apart."""
@@ -168,7 +179,7 @@ class Room:
     def _by_resource(self, taken: Sequence[Taken], more: int) -> Answer:
         """Tell whether pods have room where only GPUs are counted."""
         worst = Answer.FITS
-        for resource in sorted({one.resource for one in taken}):
+        for resource in sorted({one.resource for one in taken} - {NO_GPU}):
             place = self.places(resource)
             sizes: Counter[int] = Counter()
             for one in taken:
@@ -193,21 +204,19 @@ class Room:
             if sum(one.number * one.also[index] for one in taken) > has:
                 return Answer.TOO_MUCH
         # Pods of teams have GPUs of their own, and are on any host.
-        own = [Taken(1, one.resource, 0, one.also) for one in taken if not one.size
+        own = [(int(one.resource != NO_GPU), one.also) for one in taken if not one.size
                for _ in range(one.number)]  # fmt: skip
         place = self.places(taken[0].resource)
         kinds = _kinds([one for one in taken if one.size], [taken[0].resource])
         bare = [Kind(kind.number, kind.takes[:1]) for kind in kinds]
         for contents in packing.filled([place], bare):
-            loads = [one.also for one in own]
+            loads = [*own]
             for content in contents:
                 each = zip(*(kind.takes[1:] for kind in kinds), strict=True)
-                loads.append(
-                    tuple(
-                        sum(many * take for many, take in zip(content, of, strict=True))
-                        for of in each
-                    )
+                held = tuple(
+                    sum(many * take for many, take in zip(content, of, strict=True)) for of in each
                 )
+                loads.append((1, held))
             if _dealt(loads, hosts, self.gpus.per_host):
                 return Answer.FITS
         parts = [
@@ -219,6 +228,10 @@ class Room:
         return Answer.FITS if found is Answer.FITS else Answer.NOT_PROVED
 
 
+def _also(notebook: Notebook) -> Sizes:
+    return 1, notebook.memory_mib or 0, notebook.cpu_milli or 0
+
+
 def _kinds(taken: Sequence[Taken], resources: Sequence[str]) -> list[Kind]:
     """Return pods as shares of hosts: their resource, and what else they take."""
     numbers: Counter[Sizes] = Counter()
@@ -228,20 +241,26 @@ def _kinds(taken: Sequence[Taken], resources: Sequence[str]) -> list[Kind]:
     return [Kind(number, takes) for takes, number in sorted(numbers.items())]
 
 
-def _dealt(loads: Sequence[Sizes], hosts: Sequence[Hosts], slots: int) -> bool:
-    """Tell whether GPUs with such contents can be dealt to hosts, the fullest first."""
+def _dealt(loads: Sequence[tuple[int, Sizes]], hosts: Sequence[Hosts], slots: int) -> bool:
+    """Tell whether GPUs with such contents can be dealt to hosts, the fullest first.
+
+    Args:
+        loads: 1 for a GPU and 0 for a pod without one, and what hosts have to have for it.
+        hosts: what is dealt to.
+        slots: the GPUs of each host.
+    """
     left = [[*one.also] for one in hosts for _ in range(one.count)]
     free = [slots] * len(left)
-    for load in sorted(loads, reverse=True):
+    for gpus, load in sorted(loads, reverse=True):
         able = [
             index
             for index, has in enumerate(left)
-            if free[index] and all(h >= need for h, need in zip(has, load, strict=True))
+            if free[index] >= gpus and all(h >= need for h, need in zip(has, load, strict=True))
         ]
         if not able:
             return False
         best = max(able, key=lambda index: (left[index], -index))
-        free[best] -= 1
+        free[best] -= gpus
         left[best] = [h - need for h, need in zip(left[best], load, strict=True)]
     return True
 

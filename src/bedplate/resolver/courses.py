@@ -115,6 +115,7 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
         per_user=locked.PerUser(
             shares=course.per_user.shares, time_s=_seconds(course.per_user.time)
         ),
+        runs_at_once=course.runs_at_once,
         idle_timeout_s=_seconds(course.idle_timeout) or 0,
         storage_mib=mebibytes(course.storage) if course.storage else None,
         teachers=course.teachers,

@@ -64,7 +64,8 @@ class PerUser(Wish):
     """What a person may have of a course at once.
 
     `shares` counts notebooks and shares on request together, and the proof has room for as many for
-    each student. `time` is the longest time of a share on request; left out, it is the lesson's.
+    each student. With `runs_at_once` it counts runs alone. `time` is the longest time of a share on
+    request; left out, it is the lesson's.
     """
 
     shares: Annotated[int, Field(ge=1, le=16)] = 1
@@ -82,6 +83,9 @@ class Course(Wish):
     `memory` and `cpus` are what each notebook has of its node, and `shm` is how much of that memory
     /dev/shm may take. Left out, they follow from the share where `bedplate_host` says what a node
     of the pool has.
+
+    With `runs_at_once` notebooks hold no GPU. A run in one takes a share and waits in the queue,
+    and so many shares are held at once: all that the proof has room for.
     """
 
     name: Name
@@ -96,6 +100,7 @@ class Course(Wish):
     cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
     shm: Memory | None = None
     per_user: PerUser = PerUser()
+    runs_at_once: Annotated[int, Field(ge=1, le=100_000)] | None = None
     teachers: list[Member] = []
     members: list[Member] = []
     datasets: list[Name] = []
@@ -104,7 +109,8 @@ class Course(Wish):
     @property
     def seats(self) -> int:
         """Return how many shares all students may have at once."""
-        return self.students * self.per_user.shares
+        most = self.students * self.per_user.shares
+        return min(self.runs_at_once or most, most)
 
 
 class OAuth(Wish):

@@ -78,7 +78,8 @@ def groups(lock: Lock, name: str, resources: Iterable[str]) -> list[Object]:
 
 def about(name: str, course: Course) -> str:
     """Say what the queue of such a course has."""
-    return f"Team {name}: {_each(course)} of {course.pool} for each of {course.students} students."
+    who = f"{course.seats} runs" if course.runs_at_once else f"{course.students} students"
+    return f"Team {name}: {_each(course)} of {course.pool} for each of {who}."
 
 
 def _each(course: Course) -> str:

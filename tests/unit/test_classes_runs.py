@@ -1,0 +1,107 @@
+"""What the service for classes does with notebooks without a GPU: no queue holds or stops them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bedplate.hub import classes, idle
+from bedplate.hub.classes import Classes
+from bedplate.hub.courses import Course, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: A Monday.
+LESSON, NOW = ["Mon 10:00-12:00"], datetime(2026, 11, 30, 11, 0, tzinfo=UTC)
+LONG_AGO = "2026-11-30T08:00:00+00:00"
+
+
+class Cluster:
+    """The few answers that one step asks for, and what it changes."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.notes: dict[str, Any] = {}
+
+    async def get(self, path: str) -> Any:
+        if "clusterqueues" in path:
+            return {"spec": {}}
+        if path == classes.READERS:
+            return {"items": [{"spec": {"nodeName": "n1"}, "status": {"podIP": "192.0.2.1"}}]}
+        notes = {classes.USER: "bob", classes.SERVER: ""}
+        meta = {"name": "jupyter-bob", "uid": "1", "annotations": notes}
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
+        status = {"phase": "Running", "conditions": [ready]}
+        pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
+        return {"items": [pod] if path.endswith("singleuser-server") else []}
+
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        raise AssertionError(path, body)
+
+    async def patch(self, path: str, body: dict[str, Any]) -> Any:
+        assert path
+        self.notes |= body.get("metadata", {}).get("annotations", {})
+
+    async def delete(self, path: str) -> Any:
+        self.deleted.append(path.rpartition("/")[2])
+
+
+class Hub:
+    """A hub with one server, whose kernel runs a cell or has done nothing for hours."""
+
+    def __init__(self, state: str) -> None:
+        self.state, self.asked = state, list[str]()
+
+    async def servers(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        return {("bob", ""): {"ready": True}}
+
+    async def users(self) -> Mapping[str, frozenset[str]]:
+        return {}
+
+    async def start(self, user: str, server: str, profile: str) -> None:
+        raise AssertionError(user, server, profile)
+
+    async def stop(self, user: str, server: str) -> None:
+        raise AssertionError(user, server)
+
+    async def activity(self, pod: Mapping[str, Any]) -> idle.State | None:
+        assert pod["metadata"]["name"] == "jupyter-bob"
+        kernel = {"id": "1", "execution_state": self.state, "last_activity": LONG_AGO}
+        return idle.state_of([kernel], [])
+
+    async def use(self, address: str) -> dict[str, Any]:
+        raise AssertionError(address)
+
+    async def notify(self, pod: Mapping[str, Any], text: str) -> None:
+        assert pod
+        self.asked.append(text)
+
+
+def step(now: datetime, state: str = "idle", **more: Any) -> tuple[Cluster, Hub]:
+    """Do one step with a course that has a lesson."""
+    cluster, hub = Cluster(), Hub(state)
+    course = Course("lab", "UTC", [], {"gpu": "1"}, hours=LESSON, **more)
+    known = Settings({"lab": course}, "native", {}, [], {})
+    asyncio.run(Classes(cluster, hub, known).step(now))
+    return cluster, hub
+
+
+def test_the_lessons_end_stops_notebooks_that_no_queue_knows() -> None:
+    """Kueue stops those with a GPU."""
+    after = NOW.replace(hour=13)
+    assert step(after, runs=10)[0].deleted == ["jupyter-bob"]
+    assert step(after)[0].deleted == []
+    assert step(NOW, runs=10)[0].deleted == []
+
+
+@pytest.mark.parametrize(("state", "warned"), [("busy", False), ("idle", True)])
+def test_a_notebook_without_a_gpu_is_idle_as_jupyter_says(state: str, *, warned: bool) -> None:
+    """A cell that waits for its run keeps it; of its node nothing is asked."""
+    cluster, hub = step(NOW, state, runs=10)
+    assert (classes.WARNED in cluster.notes) is warned
+    assert any("no cell and no program runs" in text for text in hub.asked) is warned
+    assert "share" not in idle.ended(1800, share=False)
