@@ -10,6 +10,7 @@ import yaml
 
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
+from bedplate.lock.courses import Storage
 from bedplate.mirror.packages.wanted import systems
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,7 @@ def _names_what_the_roles_install(os: str, family: str) -> dict[str, list[str]]:
     assert {name: facts.get(name, []) for name in runtime} == runtime
     assert facts["rdma"] == _vars("rdma", family)["__rdma_packages_of_stack"]["inbox"]
     assert facts["hypervisor"] == _vars("gpu_passthrough", family)["__gpu_passthrough_packages"]
+    assert facts["nfs"] == _vars("kubernetes_node", family)["__kubernetes_node_nfs_packages"]
     endpoint = _vars("control_plane_endpoint", "main")["__control_plane_endpoint_packages"]
     assert all(f"'{name}'" in endpoint for name in {*facts["keepalived"], *facts["haproxy"]})
     return facts
@@ -87,3 +89,23 @@ def test_the_catalogue_names_what_the_roles_install(os: str) -> None:
     if "slurm" in facts:
         slurm = _vars("slurm", os)
         assert facts["slurm"] == [name for part in slurm.values() for name in part]
+
+
+def test_nodes_of_courses_on_nfs_have_its_client() -> None:
+    """The others' nodes mount nothing of it, and a folder of the hosts needs no client."""
+    lock, catalogue = load_lock(ROOT / "inventories/demo"), load_catalogue()
+    assert lock.cluster is not None
+
+    def has(storage: dict[str, Any]) -> set[str]:
+        changed = {"storage": Storage.model_validate(storage)}
+        cluster = lock.cluster and lock.cluster.model_copy(update=changed)
+        found = systems(lock.model_copy(update={"cluster": cluster}), catalogue)
+        client = {"nfs-common", "nfs-utils"}
+        return {one.name for own in found for one in own.wanted if client & set(one.packages)}
+
+    folder, server = {"path": "/srv/homes"}, {"nfs": {"server": "nas", "path": "/srv"}}
+    taught = {course.pool for course in lock.cluster.courses.values()}
+    assert taught == {"pool_class"} < set(lock.pools)
+    assert has({"homes": server}) == taught
+    assert has({"homes": folder, "datasets": {"mnist": server}}) == taught
+    assert has({"homes": folder}) == has({}) == set()

@@ -431,3 +431,28 @@ def test_roles_get_the_layout_of_gpus_that_differ(tmp_path: Path) -> None:
         "equal": [["3g.40gb", "3g.40gb"], [], {"mode": "mig", "profile": "3g.40gb"}],
         "whole": [[], [], {"mode": "none"}],
     }, printed
+
+
+def test_nodes_of_courses_on_nfs_get_its_client(tmp_path: Path) -> None:
+    server, folder = {"nfs": {"server": "nas", "path": "/srv"}}, {"path": "/srv"}
+    courses = {"intro": {"pool": "pool_class"}}
+    clusters: dict[str, tuple[str | None, dict[str, Any]]] = {
+        "homes": ("pool_class", {"courses": courses, "storage": {"homes": server}}),
+        "data": ("pool_class", {"courses": courses, "storage": {"datasets": {"mnist": server}}}),
+        "other_pool": ("pool_train", {"courses": courses, "storage": {"homes": server}}),
+        "control_plane": (None, {"courses": courses, "storage": {"homes": server}}),
+        "folder": ("pool_class", {"courses": courses, "storage": {"homes": folder}}),
+        "no_storage": ("pool_class", {"courses": courses}),
+        "no_courses": ("pool_class", {}),
+    }
+    hosts = {
+        name: HERE | {"__tests_host": {"pool": pool}, "__tests_cluster": cluster}
+        for name, (pool, cluster) in clusters.items()
+    }
+    of_the_lock = {
+        "__bedplate_host": "{{ __tests_host }}",
+        "__bedplate_cluster": "{{ __tests_cluster }}",
+    }
+    asked = {"ansible.builtin.debug": {"msg": "<{{ kubernetes_node_nfs }}>"}, "vars": of_the_lock}
+    found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", play(tmp_path, hosts, [asked])))
+    assert found == {name: str(name in {"homes", "data"}) for name in clusters}

@@ -38,7 +38,8 @@ class HypervisorSetting(Value):
 class HostPackages(Value):
     """Packages that roles install in whatever version a host's sources have, by what needs them.
 
-    `module` is what a driver's module is built with, and `hypervisor` what guests run on.
+    `module` is what a driver's module is built with, `hypervisor` what guests run on, and `nfs`
+    what mounts folders of NFS servers.
     """
 
     os: str
@@ -52,6 +53,7 @@ class HostPackages(Value):
         "haproxy",
         "slurm",
         "hypervisor",
+        "nfs",
     ]
     packages: Annotated[list[str], Field(min_length=1)]
 

@@ -135,3 +135,8 @@ class Storage(Part):
 
     homes: Volume | None = None
     datasets: dict[str, Volume] = {}
+
+    @property
+    def of_nfs(self) -> bool:
+        """Tell whether the nodes of courses mount folders of an NFS server."""
+        return any(one is not None and one.nfs for one in (self.homes, *self.datasets.values()))

@@ -152,6 +152,14 @@ def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterato
     nodes = any(host.pool == name and set(NODES) & set(host.groups) for host in lock.hosts.values())
     if (shared := lock.cluster or lock.containers) is not None and nodes:
         yield from _runtime(shared, parts)
+    if nodes and lock.cluster is not None and _mounts_nfs(name, lock.cluster):
+        yield from parts.of("nfs")
+
+
+def _mounts_nfs(pool: str, cluster: Cluster) -> bool:
+    """Tell whether the nodes of a pool get an NFS client: those of courses (from_lock.yml)."""
+    taught = {course.pool for course in cluster.courses.values()}
+    return cluster.storage is not None and cluster.storage.of_nfs and pool in taught
 
 
 def _headers(pool: Pool, parts: _Parts) -> Iterator[tuple[str, str]]:
