@@ -204,8 +204,9 @@ class Room:
             if sum(one.number * one.also[index] for one in taken) > has:
                 return Answer.TOO_MUCH
         # Pods of teams have GPUs of their own, and are on any host.
-        own = [(int(one.resource != NO_GPU), one.also) for one in taken if not one.size
+        own = [one.also for one in taken if not one.size and one.resource != NO_GPU
                for _ in range(one.number)]  # fmt: skip
+        apart = [(one.also, one.number) for one in taken if one.resource == NO_GPU]
         place = self.places(taken[0].resource)
         kinds = _kinds([one for one in taken if one.size], [taken[0].resource])
         bare = [Kind(kind.number, kind.takes[:1]) for kind in kinds]
@@ -216,15 +217,16 @@ class Room:
                 held = tuple(
                     sum(many * take for many, take in zip(content, of, strict=True)) for of in each
                 )
-                loads.append((1, held))
-            if _dealt(loads, hosts, self.gpus.per_host):
+                loads.append(held)
+            if _dealt(loads, apart, hosts, self.gpus.per_host):
                 return Answer.FITS
         parts = [
             Places(one.count * self.gpus.per_host,
                    (*place.has, *(part // self.gpus.per_host for part in one.also)))
             for one in hosts
         ]  # fmt: skip
-        found = Answer.NOT_PROVED if own or more else packing.answer(parts, kinds)
+        alone = not (own or apart or more)
+        found = Answer.NOT_PROVED if not alone else packing.answer(parts, kinds)
         return Answer.FITS if found is Answer.FITS else Answer.NOT_PROVED
 
 
@@ -241,27 +243,38 @@ def _kinds(taken: Sequence[Taken], resources: Sequence[str]) -> list[Kind]:
     return [Kind(number, takes) for takes, number in sorted(numbers.items())]
 
 
-def _dealt(loads: Sequence[tuple[int, Sizes]], hosts: Sequence[Hosts], slots: int) -> bool:
+def _dealt(
+    loads: Sequence[Sizes], apart: Sequence[tuple[Sizes, int]], hosts: Sequence[Hosts], slots: int
+) -> bool:
     """Tell whether GPUs with such contents can be dealt to hosts, the fullest first.
 
     Args:
-        loads: 1 for a GPU and 0 for a pod without one, and what hosts have to have for it.
+        loads: of each GPU, what its pods take besides.
+        apart: pods that have what is left, the largest first: what one takes, and how many.
         hosts: what is dealt to.
         slots: the GPUs of each host.
     """
     left = [[*one.also] for one in hosts for _ in range(one.count)]
     free = [slots] * len(left)
-    for gpus, load in sorted(loads, reverse=True):
+    for load in sorted(loads, reverse=True):
         able = [
             index
             for index, has in enumerate(left)
-            if free[index] >= gpus and all(h >= need for h, need in zip(has, load, strict=True))
+            if free[index] and all(h >= need for h, need in zip(has, load, strict=True))
         ]
         if not able:
             return False
         best = max(able, key=lambda index: (left[index], -index))
-        free[best] -= gpus
+        free[best] -= 1
         left[best] = [h - need for h, need in zip(left[best], load, strict=True)]
+    for load, number in sorted(apart, reverse=True):
+        wanted = number
+        for has in left:
+            fit = min([wanted, *(h // need for h, need in zip(has, load, strict=True) if need)])
+            has[:] = [h - fit * need for h, need in zip(has, load, strict=True)]
+            wanted -= fit
+        if wanted:
+            return False
     return True
 
 
