@@ -146,6 +146,21 @@ def test_what_the_magic_asks_for(
     assert "done\nshare-1: ended" in told
 
 
+def test_who_is_next_or_starts_is_asked_for_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first line of a run would be seen up to two seconds late."""
+    states = [("waiting", 3)] * 6 + [("waiting", 1)] * 4 + [("starting", 0)] * 4 + [("ended", 0)]
+    answers = [
+        {"name": "a", "state": state, "line": state, "place": [place, 3] if place else None}
+        for state, place in states
+    ]
+    pauses: list[float] = []
+    monkeypatch.setattr(magic, "ask", lambda *_: {"shares": [answers[len(pauses)]]})
+    monkeypatch.setattr("time.sleep", pauses.append)
+    assert [state for state, _ in magic._states("a")] == [state for state, _ in states]
+    assert pauses[:6] == [0.25, 0.5, 1, 2, 2, 2]
+    assert max(pauses[6:]) == magic.NEXT
+
+
 def test_a_line_with_an_open_quote_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     magic.share("run 'train.py")
     assert capsys.readouterr().out == "No closing quotation\n"

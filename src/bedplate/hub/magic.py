@@ -34,8 +34,10 @@ USAGE: Final = (
     "%share run [--for TIME] SCRIPT [ARGUMENT ...] | request SHARE [TIME] | list | release NAME"
 )
 CELL_USAGE: Final = "%%share [SHARE [TIME]], then the cell that is run in the share"
-#: Seconds between two questions: the longest, and the first after a change.
+#: Seconds between two questions: the longest, that of who starts or is next, and the first after a
+#: change.
 PAUSE: Final = 2.0
+NEXT: Final = 0.5
 SOON: Final = 0.25
 PATIENCE: Final = 30.0
 
@@ -141,7 +143,8 @@ def _states(name: str) -> Iterator[tuple[str, str]]:
         yield state, "" if line == said else line
         if state == "ended":
             return
-        pause = SOON if state != before else min(PAUSE, pause * 2)
+        next_one = state == "starting" or (found[0].get("place") or [0])[0] == 1
+        pause = SOON if state != before else min(NEXT if next_one else PAUSE, pause * 2)
         said, before = line, state
         time.sleep(pause)
 
