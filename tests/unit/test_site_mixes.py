@@ -176,6 +176,30 @@ def test_hosts_with_docker_have_toolkit_and_packages_and_nothing_of_kubernetes(m
     assert wanted.packages["docker.io"] == "20.10.24*"
 
 
+def test_a_change_for_docker_says_what_its_containers_have_of_it(make: Make) -> None:
+    groups = {"gpu_pools": {"children": {"pool_a": hosts("a1", "a2")}}}
+    lock = planned(make(groups, {"bedplate_container_runtime": {"name": "docker"}}, pool_a=T4)).lock
+    pool = lock.pools["pool_a"]
+    assert lock.containers is not None
+    assert pool.nvidia_driver is not None
+    docker = lock.containers.docker.model_copy(update={"version": "26.1.5"})
+    driver = pool.nvidia_driver.model_copy(update={"version": "550.1"})
+    changed = {
+        "hosts": {"a1": lock.hosts["a1"]},
+        "pools": {"pool_a": pool.model_copy(update={"nvidia_driver": driver, "os": "debian-13"})},
+        "containers": lock.containers.model_copy(update={"docker": docker}),
+    }
+    told = host_changes(lock, lock.model_copy(update=changed))
+    assert {one.component: one.effects for one in told["a1"]} == {
+        "docker": ("refused while containers use it",),
+        "nvidia_driver": ("refused while containers use it", "rebooted"),
+        "os": ("rebooted",),
+    }
+    assert [str(one) for one in told["a2"]] == [
+        "remove site membership member (as it is until bedplate.gpu.reset)"
+    ]
+
+
 def test_docker_of_its_vendor_is_mirrored_with_the_repository_that_it_comes_from(
     make: Make,
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_node_of_slurm_is_refused_before_anything_is_changed_on_it() -> None:
         "nvidia_driver validate",
         "control_plane_endpoint validate",
         "kubernetes_node validate",
+        "docker_host.yml",
     ]
     first = ["tasks/reach.yml", "tasks/requirements.yml"]
     for book in ("hosts", "upgrade"):

@@ -36,8 +36,9 @@ def test_who_holds_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ends(monkeypatch, tmp_path, unheld=True).get("msg") == (
         f"the GPUs are in use, so that the driver stays — {os.uname().nodename} —"
         " got 88 (dcgm-exporter) / allowed no process that holds a GPU —"
-        " End them (a drain leaves the pods of DaemonSets), or set upgrade_reboot_allowed,"
-        " and run bedplate.gpu.upgrade again."
+        " End them (a drain leaves the pods of DaemonSets; docker ps names Docker's containers), or"
+        " allow a reboot (bedplate.gpu.upgrade: upgrade_reboot_allowed, else"
+        " nvidia_driver_reboot_allowed), and run the playbook again."
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
 from bedplate.lock.sharing_line import layout_text
-from bedplate.site.load import NODES
+from bedplate.site.load import NODES, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +31,9 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
     "docker": (DRAINED,),
     "runc": (DRAINED,),
 }
+#: The same where Docker's users have the containers: nothing drains them.
+ENDED, UNTIL_RESET = "refused while containers use it", "as it is until bedplate.gpu.reset"
+FREED = {"nvidia_driver", "nvidia_fabric", "sharing", "docker"}
 #: Parts of a lock that are no component of a host.
 NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
 WORDS_OF_MODES = {"memory", "compute"}
@@ -71,9 +74,11 @@ def host_changes(before: Lock | None, after: Lock) -> dict[str, list[HostChange]
     found: dict[str, list[HostChange]] = {}
     for name in sorted({*old["hosts"], *new["hosts"]}):
         mine, its = _parts(old, name), _parts(new, name)
-        changes = list(_changes(mine, its))
+        docker = _by_docker(old, name)
+        changes = list(_changes(mine, its, docker=docker))
         if name not in new["hosts"]:
-            changes = [HostChange("cluster membership", "member", ABSENT, (DRAINED,))]
+            place, effect = ("site", UNTIL_RESET) if docker else ("cluster", DRAINED)
+            changes = [HostChange(f"{place} membership", "member", ABSENT, (effect,))]
         if changes:
             found[name] = changes
     return found
@@ -96,11 +101,21 @@ def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
     return {key: value for key, value in parts.items() if key not in NOT_ON_HOSTS}
 
 
-def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[HostChange]:
+def _by_docker(lock: dict[str, Any], host: str) -> bool:
+    """Tell whether a host of a lock runs containers by Docker alone."""
+    return "containers" in lock and POOLS in lock["hosts"].get(host, {}).get("groups", ())
+
+
+def _changes(
+    old: dict[str, Any], new: dict[str, Any], *, docker: bool = False
+) -> Iterator[HostChange]:
     for component in sorted({*old, *new}):
         before, after = old.get(component), new.get(component)
         if before != after:
             effects = EFFECTS.get(component, ()) if old else ()
+            if docker:
+                freed = (ENDED,) if component in FREED else ()
+                effects = (*freed, *(one for one in effects if one != DRAINED))
             yield HostChange(component, _told(before), _told(after), effects)
 
 
