@@ -320,10 +320,19 @@ def api() -> Api:
     return Api(f"https://{address}:{port}", trusted, account / "token")
 
 
+def _slug(name: str) -> str:
+    """Return a user's name as KubeSpawner writes `{username}`.
+
+    The import takes seconds. Before the service answers it would be too late: a hub whose service
+    does not answer within ten seconds ends.
+    """
+    from kubespawner.slugs import safe_slug
+
+    return str(safe_slug(name, max_length=48))
+
+
 def main() -> None:
     """Serve, as a service that the hub starts: where and for which hub says the environment."""
-    from kubespawner.slugs import safe_slug  # the hub's image has it
-
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     hub = os.environ["JUPYTERHUB_API_URL"]
     cluster = api()
@@ -332,7 +341,7 @@ def main() -> None:
         cluster.text,
         lambda token: user_of(hub, token),
         course_of(settings()),
-        slug=lambda name: safe_slug(name, max_length=48),
+        slug=_slug,
     )
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     # On a machine it listens where it is asked for; in a pod its name is the Service's.
