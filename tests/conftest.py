@@ -136,7 +136,8 @@ def pytest_testnodedown(node: Any) -> None:
     """In the controller: take what a worker handed over (a crashed one hands over nothing)."""
     output = getattr(node, "workeroutput", {})
     node.config.stash[LEFT_OUT] |= set(output.get("left_out", []))
-    node.config.stash[FIGURES].update(output.get("figures", {}))
+    for title, values in output.get("figures", {}).items():
+        node.config.stash[FIGURES].setdefault(title, {}).update(values)
 
 
 def pytest_terminal_summary(
