@@ -435,7 +435,7 @@ def test_claims_on_hosts_with_few_pods_are_never_judged_wrongly(
     per_host: int, pods: list[int], sizes: list[int]
 ) -> None:
     gpus = Gpus(per_host * len(pods), per_host, 6, 6, 48, None, "dra", "t4")
-    hosts = tuple(Hosts(1, (many, LIMITLESS, LIMITLESS)) for many in pods)
+    hosts = tuple(Hosts(1, (many, LIMITLESS, LIMITLESS, LIMITLESS)) for many in pods)
     room = Room("pool_a", gpus, {"gpu": per_host * len(pods)}, {}, hosts)
     taken = [Taken(sizes.count(size), "gpu", size) for size in sorted(set(sizes))]
     found, truth = room.proved(taken), Pods(per_host, 6, pods).fit(tuple(sorted(sizes)))
@@ -445,7 +445,7 @@ def test_claims_on_hosts_with_few_pods_are_never_judged_wrongly(
 def test_few_claims_with_whole_gpus_beside_them_need_no_proof_by_parts_of_a_host() -> None:
     """Fifty claims on a GPU are more than its eighth of a node's pods, and not too many for it."""
     gpus = Gpus(32, 8, 100, 100, 48, None, "dra", "t4")
-    hosts = (Hosts(4, (106, LIMITLESS, LIMITLESS)),)
+    hosts = (Hosts(4, (106, LIMITLESS, LIMITLESS, LIMITLESS)),)
     room = Room("pool_a", gpus, {"gpu": 32}, {}, hosts)
     assert room.proved([Taken(200, "gpu", 2), Taken(28, "gpu", 100)]) is Answer.FITS
     assert room.proved([Taken(200, "gpu", 2), Taken(29, "gpu", 100)]) is Answer.TOO_MUCH
@@ -511,6 +511,56 @@ def test_cpus_of_the_hosts_are_proved_too() -> None:
     assert "25 students of intro" in text
     assert "bound by CPUs of the hosts: 15.085 of one are for notebooks" in text
     assert "write students: 25; or write cpus: 0.502" in text
+
+
+def test_disk_of_the_hosts_is_proved_too() -> None:
+    """Of 100 GiB kubelet keeps a tenth free: nine notebooks of 10 GiB, where 40 shares are."""
+    asked, known = course(10, 0.1, disk="10Gi"), {"disk": "100Gi"}
+    text = said(sized(asked, sharing=slicing(0.1), **known))
+    assert "9 students of intro on 4 t4-16gb of pool_a" in text
+    assert "bound by disk of the hosts: 92160Mi of one are for notebooks" in text
+    assert "write students: 9; or write disk: 9216Mi" in text
+    planned(sized(asked | {"students": 9}, sharing=slicing(0.1), **known))
+    found = planned(sized(asked | {"disk": "9Gi"}, sharing=slicing(0.1), **known))
+    assert not [one for one in found.notices if "disk" in one.text]
+    assert found.lock.cluster is not None
+    assert found.lock.cluster.courses["intro"].notebook.disk_mib == 9 * 1024
+    line = course_fit.lines(found.lock, load_catalogue())[0][1]
+    assert line.endswith(" and 9Gi of disk, always; full")
+
+
+def test_disk_that_the_site_or_kubelet_keeps_is_no_notebooks() -> None:
+    """The threshold of evictionHard in place of the tenth, and what is reserved."""
+    kubelet = {
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "20%"},
+        "kubeReserved": {"ephemeral-storage": "30Gi"},
+    }
+    cluster = {"bedplate_kubernetes": {"endpoint": "10.0.0.1:6443", "kubelet": kubelet}}
+    own = {"bedplate_host": {"os": "debian-12", "disk": "100Gi"}}
+    asked = course(5, 0.1, disk="10Gi")
+    planned(answer(T4 | own, slicing(0.1), asked, **cluster))
+    text = said(answer(T4 | own, slicing(0.1), asked | {"students": 6}, **cluster))
+    assert "51200Mi of one are for notebooks" in text
+
+
+def test_disk_of_hosts_of_unknown_size_is_limited_and_not_proved() -> None:
+    found = planned(sized(course(10, 0.1, disk="10Gi"), sharing=slicing(0.1)))
+    told = [(one.text, one.hint) for one in found.notices if "disk" in one.text]
+    assert told == [
+        (
+            "whether hosts have the disk for notebooks of intro is not known",
+            "write bedplate_host.disk of pool_a",
+        )
+    ]
+
+
+def test_a_node_that_keeps_all_its_disk_is_refused() -> None:
+    kubelet = {"kubeReserved": {"ephemeral-storage": "100Gi"}}
+    cluster = {"bedplate_kubernetes": {"endpoint": "10.0.0.1:6443", "kubelet": kubelet}}
+    own = {"bedplate_host": {"os": "debian-12", "disk": "100Gi"}}
+    found = answer(T4 | own, slicing(0.1), course(1, 0.1), **cluster)
+    assert isinstance(found, Refusal)
+    assert "100Gi in kubeReserved / allowed less than the 100Gi of pool_a" in str(found.problems[0])
 
 
 def test_shm_is_a_part_of_the_memory() -> None:

@@ -164,7 +164,10 @@ def test_settings_have_the_numbers_that_students_read() -> None:
 
 @pytest.mark.parametrize(
     ("notebook", "size"),
-    [(Notebook(), {}), (Notebook(memory_mib=4096, shm_mib=1024), {"sizeLimit": "1024Mi"})],
+    [
+        (Notebook(), {}),
+        (Notebook(memory_mib=4096, shm_mib=1024, disk_mib=9216), {"sizeLimit": "1024Mi"}),
+    ],
 )
 def test_each_notebook_has_shared_memory(notebook: Notebook, size: dict[str, str]) -> None:
     """A runtime gives 64 MiB, which the workers of a DataLoader fill; also of an unknown host."""
@@ -173,6 +176,8 @@ def test_each_notebook_has_shared_memory(notebook: Notebook, size: dict[str, str
     assert volume["emptyDir"] == {"medium": "Memory", **size}
     assert {"name": "shm", "mountPath": "/dev/shm"} in found["mounts"]
     assert found["shm_mib"] == (notebook.shm_mib or 0)
+    assert found["disk_mib"] == (notebook.disk_mib or 0)
+    assert (", 9216 MiB of disk" in found["profiles"][0]["about"]) == bool(size)
 
 
 def test_notebooks_without_a_gpu_are_on_the_nodes_of_their_pool() -> None:

@@ -111,6 +111,30 @@ def test_a_student_reads_how_much_memory_there_was() -> None:
     assert memory.sentence(course()).startswith("Your notebook used too much memory and was ended.")
 
 
+#: What kubelet writes of a pod that it evicts, by why.
+EVICTED = {
+    "its container": 'Container notebook exceeded its local ephemeral storage limit "20Gi". ',
+    "its pod": "Pod ephemeral local storage usage exceeds the total limit of containers 20Gi. ",
+    "its node": "The node was low on resource: ephemeral-storage. Threshold quantity: 10%. ",
+}
+
+
+@pytest.mark.parametrize("whose", EVICTED)
+def test_a_student_reads_that_too_much_was_written(whose: str) -> None:
+    """A node that is full is not the student's doing."""
+    status = {"phase": "Failed", "reason": "Evicted", "message": EVICTED[whose]}
+    text = memory.why({"status": status}, course(disk_mib=20 * 1024))
+    told = "Your notebook wrote more than its 20 GiB to the disk of its node and was ended."
+    assert text.startswith(told) == (whose != "its node")
+    assert bool(text) == (whose != "its node")
+    assert memory.why({"metadata": {}}, None) == ""
+
+
+def test_a_notebook_has_its_disk_as_request_and_limit() -> None:
+    assert memory.of_disk(2048) == {"ephemeral-storage": "2048Mi"}
+    assert memory.of_disk(0) == {}
+
+
 def test_a_notebook_has_its_memory_as_request_and_limit() -> None:
     assert memory.of_node(course(memory_mib=4096, cpu_milli=590)) == {
         "mem_limit": 4 * 2**30,

@@ -165,12 +165,19 @@ def test_a_notebook_that_starts_meanwhile_is_counted_too() -> None:
 def test_a_share_has_the_size_and_the_memory_that_the_plan_counted() -> None:
     """Of two GPUs of a course each comes with half of what a notebook has of its node."""
     cluster = Cluster(WHOLE, [])
-    more = {"limits": {GPU: "2"}, "memory_mib": 6000, "cpu_milli": 3000, "shm_mib": 1000}
+    more = {
+        "limits": {GPU: "2"},
+        "memory_mib": 6000,
+        "cpu_milli": 3000,
+        "shm_mib": 1000,
+        "disk_mib": 2048,
+    }
     asks(cluster, {"share": "1", "time": "30m"}, **more)
     (job,) = cluster.jobs.values()
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["resources"]["requests"] == {GPU: "1", "memory": "3000Mi", "cpu": "1500m"}
+    limits = {GPU: "1", "memory": "3000Mi", "ephemeral-storage": "1024Mi"}
+    assert container["resources"] == {"requests": limits | {"cpu": "1500m"}, "limits": limits}
     assert pod["volumes"] == [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "500Mi"}}
     ], "as the course says it, not half of the memory"

@@ -82,6 +82,7 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
         "memory_mib": course.notebook.memory_mib or 0,
         "cpu_milli": course.notebook.cpu_milli or 0,
         "shm_mib": shm,
+        "disk_mib": course.notebook.disk_mib or 0,
         "volumes": [*data["volumes"], hub_objects.magic_volume(), shm_volume(shm)],
         "mounts": [*data["volume_mounts"], hub_objects.MAGIC_MOUNT, dict(SHM)],
         "profiles": [
@@ -152,6 +153,8 @@ def about(lock: Lock, course: Course, has: str) -> str:
     memory = f", {course.share.user_mib} MiB for your program" if course.share.user_mib else ""
     if course.notebook.memory_mib:
         memory += f", {course.notebook.memory_mib} MiB of memory"
+    if course.notebook.disk_mib:
+        memory += f", {course.notebook.disk_mib} MiB of disk"
     has = f"{has[:1].upper()}{has[1:]}"
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
     if course.runs_at_once:

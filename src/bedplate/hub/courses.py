@@ -40,7 +40,8 @@ class Course:
     template, the pod claims by that, and `limits` are what its queue counts. `volumes` and `mounts`
     are as Kubernetes has them, with `{username}` for who it is. `material` is the command that
     fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node, `shm_mib` is how
-    much of that memory /dev/shm may take; 0 is not known.
+    much of that memory /dev/shm may take, and `disk_mib` what it may write outside the home; 0 is
+    not known, or no limit.
     `shares` is how many a person may have at once, notebooks and shares on request together, and
     `longest` the seconds of the longest share on request; 0 is no such limit. With `runs`, the most
     shares at once, notebooks have no GPU: `placed` is what keeps them on the pool's nodes, as
@@ -63,6 +64,7 @@ class Course:
     memory_mib: int = 0
     cpu_milli: int = 0
     shm_mib: int = 0
+    disk_mib: int = 0
     shares: int = 1
     longest: int = 0
     runs: int = 0

@@ -1,7 +1,7 @@
-"""What a notebook has of its node, and what its student reads when it was not enough.
+"""What a notebook or share has of its node, and what its student reads when it was not enough.
 
-The kernel ends the notebook that takes more than its limit, /dev/shm in it, and nothing else of the
-node. Standard library only.
+The kernel ends the notebook that takes more memory than its limit, /dev/shm in it, and kubelet the
+one that writes more to the node's disk; nothing else of the node ends. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 #: The exit status of a process that was killed.
 KILLED: Final = 128 + 9
 NOTEBOOK: Final = "notebook"
+DISK: Final = "ephemeral-storage"
 SHM: Final = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - in the pod
 
 
@@ -36,9 +37,38 @@ def of_node(course: Course) -> dict[str, Any]:
     return found | ({"cpu_guarantee": course.cpu_milli / 1000} if course.cpu_milli else {})
 
 
+def of_disk(mib: int) -> dict[str, str]:
+    """Return the request and limit of what a pod writes to its node's disk; 0 MiB is no limit."""
+    return {DISK: f"{mib}Mi"} if mib else {}
+
+
+def resources(
+    devices: Mapping[str, str], memory: int, cpu: int, disk: int
+) -> dict[str, dict[str, str]]:
+    """Return requests and limits: MiB, thousandths of CPUs, MiB of disk; 0 is not known."""
+    held = {**devices, **({"memory": f"{memory}Mi"} if memory else {}), **of_disk(disk)}
+    asked = held | ({"cpu": f"{cpu}m"} if cpu else {})
+    return {kind: of for kind, of in (("requests", asked), ("limits", held)) if of}
+
+
+def why(pod: Mapping[str, Any], course: Course | None) -> str:
+    """Return what a student reads whose notebook was ended for what it took; else nothing."""
+    status = pod.get("status") or {}
+    if ran_out(pod):
+        return sentence(course)
+    said = status.get("message") or ""
+    if status.get("reason") == "Evicted" and "ephemeral" in said and "exceed" in said:
+        size = f"its {course.disk_mib / 1024:g} GiB" if course and course.disk_mib else "it may"
+        return (
+            f"Your notebook wrote more than {size} to the disk of its node and was ended. Files in "
+            "your home are kept. Write less to other folders, or ask your teacher for more disk."
+        )
+    return ""
+
+
 def ran_out(pod: Mapping[str, Any]) -> bool:
     """Tell whether the notebook was killed for its memory, now or before it was started again."""
-    for one in pod["status"].get("containerStatuses") or []:
+    for one in (pod.get("status") or {}).get("containerStatuses") or []:
         for state in (one.get("state"), one.get("lastState")):
             ended = (state or {}).get("terminated") or {}
             if one["name"] == NOTEBOOK and ended.get("reason") == "OOMKilled":

@@ -43,6 +43,7 @@ def offers(course: Course, found: Iterable[shares.Offer]) -> list[shares.Offer]:
                     node_memory_mib=course.memory_mib // most or one.node_memory_mib,
                     node_cpu_milli=course.cpu_milli // most or one.node_cpu_milli,
                     node_shm_mib=course.shm_mib // most or None,
+                    node_disk_mib=course.disk_mib // most or None,
                 )
             )
     return cut

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from bedplate.hub.memory import SHM, shm_volume
+from bedplate.hub import memory as of_node
 from bedplate.portable import quantities
 
 Call = Callable[[str, str, "Mapping[str, Any] | None"], "dict[str, Any]"]
@@ -80,6 +80,7 @@ class Offer:
         node_memory_mib: of its node's memory, what goes with a unit; None where it is not known.
         node_cpu_milli: thousandths of its node's CPUs, likewise.
         node_shm_mib: of that memory, what /dev/shm may take; None for half of it.
+        node_disk_mib: what may be written to its node's disk; None is no limit.
     """
 
     resource: str
@@ -91,6 +92,7 @@ class Offer:
     node_memory_mib: int | None = None
     node_cpu_milli: int | None = None
     node_shm_mib: int | None = None
+    node_disk_mib: int | None = None
 
     def __str__(self) -> str:
         memory = f" ({_memory(self.memory_mib)})" if self.memory_mib else ""
@@ -228,20 +230,15 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
         raise ShareError("no name for a share", name, "up to 52 of a-z, 0-9 and -", fix)
     labels = {LABEL: "asked"}
     annotations = {ASKED: request.text, **({STUDENT: request.user} if request.user else {})}
-    amount = {offer.resource: str(count)}
-    resources: Object = {"requests": amount, "limits": amount}
     claims = [{"name": "gpu", "resourceClaimTemplateName": offer.claim}] if offer.claim else []
-    if claims:
-        resources = {"requests": {}, "limits": {}, "claims": [{"name": "gpu"}]}
     # A program that takes more memory ends this pod alone. CPUs that others leave it may use.
-    memory = (offer.node_memory_mib or 0) * count
-    if memory:
-        resources["requests"] = {**resources["requests"], "memory": f"{memory}Mi"}
-        resources["limits"] = {**resources["limits"], "memory": f"{memory}Mi"}
-    if offer.node_cpu_milli:
-        cpu = f"{offer.node_cpu_milli * count}m"
-        resources["requests"] = {**resources["requests"], "cpu": cpu}
-    resources = {name: value for name, value in resources.items() if value}
+    held = (offer.node_memory_mib, offer.node_cpu_milli, offer.node_disk_mib)
+    memory, cpu, disk = ((one or 0) * count for one in held)
+    devices = {} if claims else {offer.resource: str(count)}
+    resources: Object = {**of_node.resources(devices, memory, cpu, disk)}
+    if claims:
+        resources["claims"] = [{"name": "gpu"}]
+    shm = (offer.node_shm_mib or 0) * count or memory // 2
     container: Object = {
         "name": "share",
         "image": request.image,
@@ -252,7 +249,7 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "volumeMounts": [dict(SHM)],
+        "volumeMounts": [dict(of_node.SHM)],
     }
     if request.environment:
         container["env"] = [
@@ -302,7 +299,7 @@ def job(request: Request, namespace: str, offer: Offer, count: int) -> Object:
                     "nodeSelector": dict(offer.labels),
                     "containers": [container],
                     **({"resourceClaims": claims} if claims else {}),
-                    "volumes": [shm_volume((offer.node_shm_mib or 0) * count or memory // 2)],
+                    "volumes": [of_node.shm_volume(shm)],
                 },
             },
         },

@@ -119,6 +119,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
 
     def _override(self, course: Course, profile: Any) -> dict[str, Any]:
         limits = {} if course.claim or course.runs else course.limits
+        limits = memory.of_disk(course.disk_mib) | limits
         # Kueue holds what has a queue.
         queue = None if course.runs else shares.QUEUE
         return {
@@ -360,8 +361,6 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         pod = self.pod_reflector.pods.get(f"{self.namespace}/{self.pod_name}")
         starts = self._start_future is not None and not self._start_future.done()
         if pod is not None and not starts and memory.ran_out(pod):
-            course = self.known().courses.get(self.namespace)
-            CourseSpawner._ended[self.user.name, self.name] = memory.sentence(course)
             # JupyterHub stops only what still runs: the pod would keep its share.
             await self.stop(now=True)
             return memory.KILLED
@@ -369,13 +368,14 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return 0 if status is None and self._start_future is None and waiting else status
 
     async def stop(self, now: bool = False) -> None:
-        """Stop the pod; keep why, where the service for classes has written it there."""
+        """Stop the pod; keep why: the service for classes has written it there, or kubelet."""
         try:
             pod = await self._found() or {"metadata": {}}
         except (ApiException, OSError, TimeoutError) as error:
             self.log.warning("why %s is stopped cannot be read: %s", self.pod_name, error)
         else:
-            if why := pod["metadata"].get("annotations", {}).get(ENDED):
+            why = pod["metadata"].get("annotations", {}).get(ENDED)
+            if why := why or memory.why(pod, self.known().courses.get(self.namespace)):
                 CourseSpawner._ended[self.user.name, self.name] = why
         await super().stop(now)
 

@@ -34,11 +34,13 @@ class Notebook(Part):
 
     `memory_mib` is requested and limited, `shm_mib` is how much of it /dev/shm may take.
     `cpu_milli` are requested thousandths of a CPU: what others leave idle may be used as well.
+    `disk_mib` is requested and limited: what is written outside the home.
     """
 
     memory_mib: int | None = None
     cpu_milli: int | None = None
     shm_mib: int | None = None
+    disk_mib: int | None = None
 
 
 class PerUser(Part):

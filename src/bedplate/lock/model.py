@@ -423,6 +423,7 @@ class Pool(Part):
     secure_boot: bool = False
     memory_mib: int | None = None
     cpus: int | None = None
+    disk_mib: int | None = None
     gpu: list[Gpu] = []
     accelerator: Accelerator | None = None
     nvidia_driver: Driver | None = None

@@ -1,4 +1,4 @@
-"""What a node has for users: pods, memory and CPUs, less its reserve and the cluster's own pods."""
+"""What a node has for users: pods, memory, CPUs and disk, less its reserve and its own pods."""
 
 from __future__ import annotations
 
@@ -96,11 +96,12 @@ def node_pods(settings: Networked, catalogue: Catalogue) -> int:
 
 
 class Free(NamedTuple):
-    """What a node has for users: pods; MiB, and thousandths of CPUs, None where it is not known."""
+    """What a node has for users: pods; MiB, thousandths of CPUs, MiB of disk; None is unknown."""
 
     pods: int
     memory: int | None = None
     cpu: int | None = None
+    disk: int | None = None
 
 
 def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
@@ -130,11 +131,13 @@ def for_users(lock: Lock, catalogue: Catalogue) -> dict[str, Free]:
             own += [_taken("dataset", catalogue)] * datasets.get(host.pool or "", 0)
             own += once if first[host.pool] == name else []
             memory, cpu = _left(sizes.get(host.pool or "", (None, None)), settings, catalogue)
+            disk = lock.pools[host.pool].disk_mib if host.pool in lock.pools else None
             pods, mib, milli = (sum(one[index] for one in own) for index in range(3))
             kinds[kind] = Free(
                 max(0, most - pods),
                 None if memory is None else max(0, memory - mib),
                 None if cpu is None else max(0, cpu - milli),
+                None if disk is None else max(0, disk - _kept_disk(settings, disk, catalogue)),
             )
         found[name] = kinds[kind]
     return found
@@ -205,13 +208,8 @@ def _left(
 def _kept(kubernetes: Kubernetes, memory: int, cpu: int, catalogue: Catalogue) -> tuple[int, int]:
     """Return what a node keeps by the lock, or by the site's own fields, and before it evicts."""
     fields = kubernetes.kubelet
-    threshold = (fields.get("evictionHard") or {}).get("memory.available")
     limit = catalogue.node_limits.get("eviction-memory")
-    left = limit.value.most if limit else 0
-    if isinstance(threshold, str) and threshold.endswith("%"):
-        left = int(memory * float(threshold[:-1]) / 100)
-    elif threshold is not None:
-        left = mebibytes(threshold)
+    left = _threshold(fields, "memory.available", memory, limit.value.most if limit else 0)
     room = kubernetes.room
     if room.memory is not None and room.cpu is not None:
         kept = reserve(memory, cpu, room.model_dump())
@@ -221,6 +219,23 @@ def _kept(kubernetes: Kubernetes, memory: int, cpu: int, catalogue: Catalogue) -
         left + sum(mebibytes(one.get("memory", 0)) for one in own),
         sum(int(parse(one.get("cpu", 0)) * 1000) for one in own),
     )
+
+
+def _kept_disk(kubernetes: Kubernetes, disk: int, catalogue: Catalogue) -> int:
+    """Return the MiB of a node's disk that no pod may request: reserved, and before it evicts."""
+    fields, limit = kubernetes.kubelet, catalogue.node_limits.get("eviction-disk")
+    usual = disk * limit.value.most // 100 if limit else 0
+    own = [fields.get(name) or {} for name in RESERVED]
+    reserved = sum(mebibytes(one.get("ephemeral-storage", 0)) for one in own)
+    return reserved + _threshold(fields, "nodefs.available", disk, usual)
+
+
+def _threshold(fields: Mapping[str, Any], signal: str, size: int, usual: int) -> int:
+    """Return the MiB of a size below which kubelet ends pods, *usual* where it is not said."""
+    threshold = (fields.get("evictionHard") or {}).get(signal)
+    if isinstance(threshold, str) and threshold.endswith("%"):
+        return int(size * float(threshold[:-1]) / 100)
+    return usual if threshold is None else mebibytes(threshold)
 
 
 def _taken(part: str, catalogue: Catalogue, *, once: bool = False) -> tuple[int, int, int]:

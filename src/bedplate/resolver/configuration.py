@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from bedplate.site.model import Kubernetes
 
 FIELD, VALUE, DECIDED = "configuration-field", "configuration-value", "configuration-decided"
+#: The signal by which kubelet ends pods before a node has no more of it.
+EVICTED_BY = {"memory": "memory.available", "ephemeral-storage": "nodefs.available"}
 SETTING, OF_POOL = "bedplate_kubernetes", "kubernetes_node_kubelet"
 DOCUMENTS = ("kubelet", "kube_proxy")
 #: What each node works out of its own size.
@@ -155,10 +157,11 @@ def _reserved(site: Site, settings: Kubernetes) -> Iterator[Problem]:
     for host in {id(one.wishes): one for one in site.nodes}.values():
         size, own = host.wishes.bedplate_host, host.wishes.kubernetes_node_kubelet
         fields = merged(settings.kubelet, own)
-        for resource, has in {"memory": size.memory, "cpu": size.cpus}.items():
+        sizes = {"memory": size.memory, "cpu": size.cpus, "ephemeral-storage": size.disk}
+        for resource, has in sizes.items():
             keys = dict.fromkeys(node_reserve.RESERVED, resource)
-            if resource == "memory":
-                keys["evictionHard"] = "memory.available"
+            if resource in EVICTED_BY:
+                keys["evictionHard"] = EVICTED_BY[resource]
             kept: dict[str, str] = {}
             for name, key in keys.items():
                 part = fields.get(name)

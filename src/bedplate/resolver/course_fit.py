@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from bedplate.site.courses import Course
 
 KEY = "bedplate_courses"
-PODS, MEMORY, _ = range(len(OF_HOST))
+PODS = 0
+#: By their places in `OF_HOST`: the setting of a course, the notebook's field, one unit of it.
+SETTINGS = {1: ("memory", "memory_mib"), 2: ("cpus", "cpu_milli"), 3: ("disk", "disk_mib")}
 TIMES = "\N{MULTIPLICATION SIGN}"
 #: Modes that a refusal may name instead: what stacks and roles carry out, weakest words last.
 OTHERS = ("mps", "time-slicing", "dra")
@@ -167,11 +169,14 @@ def _of_hosts(room: Room, active: Sequence[Class], lock: Lock, catalogue: Catalo
     lacking = _lacking(room, active)
     if not lacking or lacking[0] == PODS:
         pods = _pods(room, lock, catalogue)
-        return pods if lacking else f"{pods}; memory or CPUs of the hosts"
-    least = min(one.also[lacking[0]] for one in room.hosts)
-    if lacking[0] == MEMORY:
-        return f"memory of the hosts: {least}Mi of one are for notebooks"
-    return f"CPUs of the hosts: {least / 1000:g} of one are for notebooks"
+        return pods if lacking else f"{pods}; memory, CPUs or disk of the hosts"
+    least = _amount(lacking[0], min(one.also[lacking[0]] for one in room.hosts))
+    return f"{OF_HOST[lacking[0]]} of the hosts: {least} of one are for notebooks"
+
+
+def _amount(index: int, number: int) -> str:
+    """Return so much of what hosts have, as a setting has it."""
+    return f"{number / 1000:g}" if SETTINGS[index][0] == "cpus" else f"{number}Mi"
 
 
 def _more_of_hosts(
@@ -182,7 +187,7 @@ def _more_of_hosts(
         if index == PODS:
             yield from _more_pods(room, [*others, blamed], lock, catalogue)
             continue
-        field = "memory_mib" if index == MEMORY else "cpu_milli"
+        key, field = SETTINGS[index]
         low, high = 0, getattr(blamed.notebook, field) or 0
         while high - low > 1:
             middle = (low + high) // 2
@@ -190,7 +195,7 @@ def _more_of_hosts(
             fits = room.answer([*others, replace(blamed, notebook=notebook)]) is Answer.FITS
             low, high = (middle, high) if fits else (low, middle)
         if low:
-            yield f"write memory: {low}Mi" if index == MEMORY else f"write cpus: {low / 1000:g}"
+            yield f"write {key}: {_amount(index, low)}"
 
 
 def _more_pods(
@@ -375,6 +380,8 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
         size = size if share.user_mib is None else f"{share.user_mib}Mi"
         if course.notebook.memory_mib:
             size += f" and {memory(course.notebook.memory_mib)} of the host"
+        if course.notebook.disk_mib:
+            size += f" and {memory(course.notebook.disk_mib)} of disk"
         when = course.hours[0] if course.hours else "always"
         if others := course.hours[1:]:
             when += f" and {len(others)} more"

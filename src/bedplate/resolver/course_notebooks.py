@@ -1,4 +1,4 @@
-"""What each student's notebook has of its node, and each run: memory, CPUs and /dev/shm."""
+"""What each student's notebook has of its node, and each run: memory, CPUs, /dev/shm and disk."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def decided(site: Site, lock: Lock, catalogue: Catalogue) -> Lock:
         shm = mebibytes(asked.shm) if asked.shm else None
         # As Linux sizes a tmpfs.
         shm = memory // 2 if shm is None and memory is not None else shm
-        if (memory, cpu, shm) != (None, None, None):
-            notebook = Notebook(memory_mib=memory, cpu_milli=cpu, shm_mib=shm)
+        disk = mebibytes(asked.disk) if asked.disk else None
+        notebook = Notebook(memory_mib=memory, cpu_milli=cpu, shm_mib=shm, disk_mib=disk)
+        if notebook != Notebook():
             found[asked.name] = course.model_copy(update={"notebook": notebook})
     if not found:
         return lock

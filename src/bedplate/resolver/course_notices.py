@@ -42,6 +42,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _order(known[pool], cluster)
         yield from _lent(lock, cluster, pool)
     yield from _unknown(cluster)
+    yield from _disk(lock, cluster)
 
 
 def _on_one_host(lock: Lock) -> Iterator[Notice]:
@@ -89,6 +90,19 @@ def _unknown(cluster: Cluster) -> Iterator[Notice]:
         pools = ", ".join(sorted(set(without.values())))
         text = f"notebooks of {', '.join(without)} have no limit of memory"
         hint = f"write bedplate_host.memory of {pools}"
+        yield Notice(text, hint=hint)
+
+
+def _disk(lock: Lock, cluster: Cluster) -> Iterator[Notice]:
+    """Report notebooks whose limit of disk is not compared with what their hosts have."""
+    its = {
+        name: course.pool
+        for name, course in cluster.courses.items()
+        if course.notebook.disk_mib and lock.pools[course.pool].disk_mib is None
+    }
+    if its:
+        text = f"whether hosts have the disk for notebooks of {', '.join(its)} is not known"
+        hint = f"write bedplate_host.disk of {', '.join(sorted(set(its.values())))}"
         yield Notice(text, hint=hint)
 
 

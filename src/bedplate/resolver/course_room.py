@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from bedplate.site.courses import Course
 
 #: What hosts have besides GPUs, as `Free` has it: where it is not known, nothing is counted.
-OF_HOST = ("pods", "memory", "CPUs")
+OF_HOST = ("pods", "memory", "CPUs", "disk")
 LIMITLESS = 2**62
 #: The resource of pods without a GPU.
 NO_GPU = ""
 #: A pod of which no more is known than its place among kubelet's pods.
-ONE_POD: Sizes = (1, 0, 0)
+ONE_POD: Sizes = (1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class Room:
 
 
 def _also(notebook: Notebook) -> Sizes:
-    return 1, notebook.memory_mib or 0, notebook.cpu_milli or 0
+    return 1, notebook.memory_mib or 0, notebook.cpu_milli or 0, notebook.disk_mib or 0
 
 
 def _kinds(taken: Sequence[Taken], resources: Sequence[str]) -> list[Kind]:

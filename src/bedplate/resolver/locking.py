@@ -135,14 +135,12 @@ def pool(subject: Subject, values: Mapping[str, str], candidates: Candidates) ->
         "kind": wishes.bedplate_host.kind,
         "kernel": _kernel(subject, values, candidates),
         "secure_boot": wishes.bedplate_host.secure_boot,
-        "memory_mib": mebibytes(wishes.bedplate_host.memory)
-        if wishes.bedplate_host.memory
-        else None,
         "cpus": wishes.bedplate_host.cpus,
         "gpu": [{"model": gpu.model, "pci": gpu.pci, "count": count} for gpu, count in gpus],
     }
-    if (memory := wishes.bedplate_host.memory) is not None:
-        content["memory_mib"] = mebibytes(memory)
+    for key in ("memory", "disk"):
+        if (size := getattr(wishes.bedplate_host, key)) is not None:
+            content[f"{key}_mib"] = mebibytes(size)
     if (driver := driver_of(values, facts)) is not None:
         content["nvidia_driver"] = {
             "version": driver.version,

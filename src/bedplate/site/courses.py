@@ -82,7 +82,8 @@ class Course(Wish):
 
     `memory` and `cpus` are what each notebook has of its node, and `shm` is how much of that memory
     /dev/shm may take. Left out, they follow from the share where `bedplate_host` says what a node
-    of the pool has.
+    of the pool has. `disk` is the most that a notebook or share writes to the disk of its node, its
+    home not counted. Left out, there is no limit.
 
     With `runs_at_once` notebooks hold no GPU. A run in one takes a share and waits in the queue,
     and so many shares are held at once: all that the proof has room for.
@@ -99,6 +100,7 @@ class Course(Wish):
     memory: Memory | None = None
     cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
     shm: Memory | None = None
+    disk: Memory | None = None
     per_user: PerUser = PerUser()
     runs_at_once: Annotated[int, Field(ge=1, le=100_000)] | None = None
     teachers: list[Member] = []

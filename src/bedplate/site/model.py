@@ -94,7 +94,9 @@ class Host(Wish):
     """What the hosts are. `kernel` is a release as `uname -r` prints it.
 
     `memory` and `cpus` are those of each host, as Linux shows them; of hosts that differ, those of
-    the smallest. By them courses are proved to fit, and shares get their part.
+    the smallest. By them courses are proved to fit, and shares get their part. `disk` is the size
+    of the file system of /var/lib/kubelet less what images take where they lie on it too: kubelet
+    counts what pods write, and not images.
 
     Under Secure Boot only signed modules load: the driver's own, or those of DKMS where
     `module_signing` says that the machine owner's key is enrolled.
@@ -107,6 +109,7 @@ class Host(Wish):
     module_signing: Literal["mok"] | None = None
     memory: Memory | None = None
     cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
+    disk: Memory | None = None
 
 
 class ContainerRuntime(Wish):

@@ -13,7 +13,7 @@ from bedplate.harmless import without_secrets
 from bedplate.nearest import nearest
 from bedplate.site import marks, suggestions
 from bedplate.site.model import Wishes
-from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART
+from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ PATTERNS = {
     "cards": "numbers of GPUs, as nvidia-smi counts them, like [0, 1]",
     "profiles": "MIG profiles with their numbers, like {3g.40gb: 1, 1g.10gb: 4}",
     "etcd_data_dir": "a folder like /srv/etcd",
-    "memory": "memory like 8Gi, 512Mi or 2G",
     "kernel": "a release like 6.1.0-32-amd64, as uname -r prints it",
     "bedplate_cuda": "a version like 12.9 or 12.9.1",
     "bedplate_pins": "an exact version like 580.95.05",
@@ -80,7 +79,6 @@ PATTERNS = {
     "hours": "a day and hours like Mon 10:00-12:00, on one day",
     "idle_timeout": "a time like 30m, 2h or 90s",
     "time": "a time like 30m, 2h or 90s",
-    "storage": "memory like 8Gi, 512Mi or 2G",
     "frameworks": "a name like pytorch, or with its version: pytorch-2.8",
     "teachers": "a user's name, or group: and a group's",
     "members": "a user's name, or group: and a group's",
@@ -184,6 +182,8 @@ def _as_written(path: tuple[str | int, ...], host: RawHost) -> tuple[str | int, 
 def _allowed(detail: ErrorDetails, name: str) -> str:
     context: dict[str, Any] = detail.get("ctx", {})
     match detail["type"]:
+        case "string_pattern_mismatch" if context["pattern"] == MEMORY:
+            return "an amount like 8Gi, 512Mi or 2G"
         case "literal_error":
             return str(context["expected"]).replace("'", "").replace(" or ", ", ")
         case "string_pattern_mismatch":
