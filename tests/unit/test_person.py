@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import person, shares
+from bedplate.hub import person, share_service, shares
 from bedplate.hub.courses import Course, Profile, Settings
 from bedplate.hub.share_service import Service, User, course_of
 
@@ -66,19 +66,54 @@ WHOLE = {GPU: {"gpus": 1, "memory_mib": 16384, "most": 8, "node_memory_mib": 204
 TENTHS = {GPU: {"gpus": 0.1, "memory_mib": 1638, "most": 1}}
 
 
-def asks(cluster: Cluster, body: dict[str, Any], now: datetime = NOW, **more: Any) -> Any:
-    """Ask for a share as a student of the course who has a token of the hub."""
+def service(call: shares.Call, now: datetime = NOW, **more: Any) -> Service:
+    """Return the service of a course; a token is the name of a student."""
     profiles = [Profile("jax", "JAX", "", "x/y:1")]
-    course = {"profiles": profiles, "limits": {GPU: "1"}, "members": ["bob"]} | more
+    course = {"profiles": profiles, "limits": {GPU: "1"}, "members": ["bob", "ann"]} | more
     known = Course("intro", "UTC", **course)
-    service = Service(
-        cluster.call,
+    return Service(
+        call,
         lambda _: "",
-        lambda _: User("bob", frozenset()),
+        lambda token: User(token, frozenset()),
         course_of(Settings({"intro": known}, "native", {}, [], {})),
         lambda: now,
     )
-    return service.answer("POST", ["intro"], "token t", body)
+
+
+def asks(cluster: Cluster, body: dict[str, Any], now: datetime = NOW, **more: Any) -> Any:
+    """Ask for a share as a student of the course who has a token of the hub."""
+    return service(cluster.call, now, **more).answer("POST", ["intro"], "token bob", body)
+
+
+def test_a_class_that_waits_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of forty asks again; the API server lists all Workloads for one, and after a change."""
+    cluster, listed = Cluster(TENTHS, []), []
+
+    def call(method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        listed.extend([path] if path.endswith("/workloads") else [])
+        return cluster.call(method, path, body)
+
+    monkeypatch.setattr(share_service, "FRESH", 3600)
+    asked = service(call, shares=20)
+
+    def named(student: str) -> list[str]:
+        found = asked.answer("GET", ["intro"], f"token {student}", {})["shares"]
+        return [one["name"] for one in found]
+
+    def made(student: str) -> str:
+        answer = asked.answer("POST", ["intro"], f"token {student}", {"share": "0.1"})
+        return str(answer["name"])
+
+    bob, ann = made("bob"), made("ann")
+    for _ in range(20):
+        assert (named("bob"), named("ann")) == ([bob], [ann])
+    assert len(listed) == 1
+    second = made("bob")
+    assert set(named("bob")) == {bob, second}
+    asked.answer("DELETE", ["intro", second], "token bob", {})
+    assert named("bob") == [bob]
+    # A release looks again itself.
+    assert len(listed) == 4
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,6 @@ WARN: Final = timedelta(minutes=10)
 NOTICE: Final = "bedplate.io/notice"
 #: When its student was first warned that a server is idle.
 WARNED: Final = "bedplate.io/idle-warned"
-#: Why a server is stopped, for the page from which the next one is started.
-ENDED: Final = "bedplate.io/ended"
 #: Where the readers are that know what GPUs and programs do, and their label.
 USE: Final = "bedplate-use"
 READERS: Final = f"/api/v1/namespaces/{USE}/pods?labelSelector=app.kubernetes.io/name={USE}"
@@ -229,7 +227,7 @@ class Classes:
             return ""
         if todo == "stop":
             log.info("%s is idle since %s: stopped", who, since)
-            note = {ENDED: idle.ended(course.idle_timeout, share=not course.runs)}
+            note = {idle.ENDED: idle.ended(course.idle_timeout, share=not course.runs)}
             await self._api.patch(path, {"metadata": {"annotations": note}})
             await self._hub.stop(*who)
             return None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: How long before its end a student is warned, at the most, and as a part of the idle time.
 WARN: Final = timedelta(minutes=5)
 PART: Final = 3
+#: An annotation of what is stopped: why, for who had it.
+ENDED: Final = "bedplate.io/ended"
 
 
 def moment(text: str) -> datetime:

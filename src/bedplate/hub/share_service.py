@@ -45,6 +45,8 @@ SCOPES: Final = (f"access:services!service={NAME}", "access:services")
 LARGEST: Final = 64 * 1024
 PATIENCE: Final = 10.0
 PAUSE: Final = 1.0
+#: Seconds for which all who wait in a course get one answer; who is next asks twice a second.
+FRESH: Final = 0.4
 TOKEN: Final = re.compile(r"(?:token|bearer) (?P<token>\S+)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,9 @@ class Service:
     slug: Callable[[str], str] = str
     #: One request of a person is counted after the other.
     turns: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    #: By course: who lists its shares now, and what was listed when.
+    looks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    listed: dict[str, tuple[float, list[shares.Share]]] = field(default_factory=dict)
 
     def answer(
         self, method: str, parts: list[str], header: str, body: Mapping[str, Any]
@@ -128,14 +133,29 @@ class Service:
         if method == "POST":
             with self.turns[user.name]:
                 return self._request(theirs, user, body)
-        mine = shares.shares(self.call, course, user.name)
+        mine = [one for one in self._shares(course) if one.student == user.name]
         if method == "DELETE":
             shares.release(self.call, course, _own(parts[1], mine))
+            self._changed(course)
             return {}
         if len(parts) == 2:
             name = _own(parts[1], mine)
             return {"output": shares.output(self.call, self.read, course, name)}
         return {"shares": [{**asdict(one), "line": str(one)} for one in mine]}
+
+    def _shares(self, course: str) -> list[shares.Share]:
+        """Return the shares of a course: each who waits asks again every two seconds."""
+        with self.looks[course]:
+            when, found = self.listed.get(course, (0.0, []))
+            if not when or time.monotonic() - when > FRESH:
+                found = shares.shares(self.call, course)
+                self.listed[course] = time.monotonic(), found
+        return found
+
+    def _changed(self, course: str) -> None:
+        """List again for the next who asks: a share has been made or released."""
+        with self.looks[course]:
+            self.listed.pop(course, None)
 
     def _request(self, course: Course, user: User, body: Mapping[str, Any]) -> dict[str, Any]:
         text, time = str(body.get("share", "")), str(body.get("time") or "")
@@ -160,6 +180,8 @@ class Service:
         except shares.ShareError:
             shares.release(self.call, course.name, made.name)
             raise
+        finally:
+            self._changed(course.name)
         log.info("%s asked for %s in %s: %s", user.name, asked.text, course.name, made.name)
         return {**asdict(made), "time": time or person.span(length)}
 

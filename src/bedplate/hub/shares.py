@@ -369,6 +369,7 @@ class Share:
         place: in the team's queue from 1, and how many wait there; None where it does not wait.
         reason: why it waits, or how it ended.
         until: when its time is up.
+        student: whom the hub asked for; empty where somebody asked the API server.
     """
 
     name: str
@@ -378,6 +379,7 @@ class Share:
     place: tuple[int, int] | None = None
     reason: str = ""
     until: str = ""
+    student: str = ""
 
     def __str__(self) -> str:
         where = f"place {self.place[0]} of {self.place[1]}" if self.place else ""
@@ -386,11 +388,9 @@ class Share:
         return f"{self.name}: {self.state}" + (f", {more}" if more else "")
 
 
-def shares(call: Call, namespace: str, user: str | None = None) -> list[Share]:
-    """Return the shares in a namespace, by age; those of one student of the hub, if named."""
-    listed = call("GET", f"{jobs(namespace)}?labelSelector={LABEL}", None)["items"]
-    listed = [one for one in listed if user is None or _annotation(one, STUDENT) == user]
-    if not listed:
+def shares(call: Call, namespace: str) -> list[Share]:
+    """Return the shares in a namespace, by age."""
+    if not (listed := call("GET", f"{jobs(namespace)}?labelSelector={LABEL}", None)["items"]):
         return []
     work = call("GET", f"{KUEUE}/namespaces/{namespace}/workloads", None)["items"]
     by_owner = {
@@ -473,8 +473,9 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
     elif started:
         until = (datetime.fromisoformat(started) + length).strftime("%Y-%m-%dT%H:%M:%SZ")
         state = "running" if status.get("ready") else "starting"
-    user = _annotation(one, STUDENT) or _annotation(one, USER)
-    return Share(meta["name"], _annotation(one, ASKED), user, state, place, reason, until)
+    student = _annotation(one, STUDENT)
+    user = student or _annotation(one, USER)
+    return Share(meta["name"], _annotation(one, ASKED), user, state, place, reason, until, student)
 
 
 def _killed(one: Object) -> str:

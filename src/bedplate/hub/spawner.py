@@ -19,7 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
-from bedplate.hub import magic, memory, person, prepare, shares
+from bedplate.hub import idle, magic, memory, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.kube import Kube
 from bedplate.hub.places import Places
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 COURSE: Final = "bedplate.io/course"
 #: The profile, for a hub that takes the pod up.
 CHOSEN: Final = "bedplate.io/profile"
-#: Why it is stopped, as `classes.py` writes it.
-ENDED: Final = "bedplate.io/ended"
 #: A claim of a pod, by its own name for it.
 GPU: Final = "gpu"
 IDENTITY: Final = "JUPYTERHUB_API_TOKEN"
@@ -374,7 +372,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         except (ApiException, OSError, TimeoutError) as error:
             self.log.warning("why %s is stopped cannot be read: %s", self.pod_name, error)
         else:
-            why = pod["metadata"].get("annotations", {}).get(ENDED)
+            why = pod["metadata"].get("annotations", {}).get(idle.ENDED)
             if why := why or memory.why(pod, self.known().courses.get(self.namespace)):
                 CourseSpawner._ended[self.user.name, self.name] = why
         await super().stop(now)
