@@ -186,6 +186,25 @@ def test_teams_need_queues() -> None:
     planned(answer({"a": team(1)}, bedplate_schedulers=[], bedplate_preset="research"))
 
 
+def test_a_teams_limits_of_one_request_are_in_the_lock() -> None:
+    limits = {"gpus": 4, "time": "8h"}
+    found = planned(answer({"vision": team(50, per_request=limits), "speech": team(1)})).lock
+    assert found.cluster is not None
+    teams = found.cluster.teams
+    assert teams["vision"].per_request.model_dump() == {"gpus": 4, "time_s": 28800}
+    assert teams["speech"].per_request.model_dump() == {"gpus": None, "time_s": None}
+
+
+def test_limits_of_requests_need_kueue() -> None:
+    """Volcano's queues know no time, and no size of one job."""
+    limited = {"a": team(1, per_request={"time": "8h"})}
+    refusal = answer(limited, bedplate_schedulers=["volcano"])
+    assert rules(refusal) == ["team-queue"]
+    (problem,) = refusal.problems
+    assert problem.key == "bedplate_teams.a.per_request"
+    assert problem.fix == "add kueue to bedplate_schedulers, or remove it"
+
+
 def test_a_preset_brings_its_schedulers_and_the_site_changes_single_values() -> None:
     chosen = {"name": "classroom", "queue": {"preemption": "LowerPriority"}}
     lock = planned(answer({"a": team(1)}, bedplate_schedulers=[], bedplate_preset=chosen)).lock

@@ -1,5 +1,5 @@
-"""A team's quota of each size of a pool, and the class of its work, on the real Kueue; and a stack
-that makes all of it and changes nothing when it comes up again.
+"""A team's quota of each size of a pool, the class of its work, and what one request may be, on the
+real Kueue; and a stack that makes all of it and changes nothing when it comes up again.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.lock.model import Lock
+from bedplate.remote.claims import API as REMOTE
+from bedplate.remote.claims import GROUP, PLURAL, definition
+from bedplate.remote.objects import LONGEST_LABEL
 from bedplate.schedulers.dra import SHARE, WHOLE
 from bedplate.schedulers.kueue.classes import CLASS_LABEL
 from bedplate.schedulers.kueue.classes import NAME as CLASS_POLICY
-from tests.schedulers.api import Api, eventually
+from bedplate.schedulers.kueue.objects import made
+from bedplate.schedulers.kueue.tenancy import RBAC
+from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.engine import Project
 from tests.schedulers.kubelets import KubeletDouble
-from tests.schedulers.kueue import RunningKueue, condition, kueue_of, running
+from tests.schedulers.kueue import API, RunningKueue, condition, kueue_of, running
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
+from tests.schedulers.ways import refusal
 from tests.schedulers.workloads import job, pod_spec
 
 if TYPE_CHECKING:
@@ -32,10 +38,18 @@ PRESET = {"priorities": {"urgent": 1000}, "queue": {"preemption": "Never"}}
 
 
 def lock() -> Lock:
-    """Return the lock of two teams on one node of three sizes; one of them has a priority."""
+    """Return the lock of three teams on one node of three sizes.
+
+    One has a priority, and requests of one are limited.
+    """
     teams = {
         "vision": {"gpus": {"pool_mig": (0, None)}},
         "speech": {"gpus": {"pool_mig": (0, None)}, "priority": 50},
+        "thesis": {
+            "gpus": {"pool_mig": (0, None)},
+            "members": ["carol"],
+            "per_request": {"gpus": 2, "time_s": 3600},
+        },
     }
     found = lock_of({"pool_mig": [{}]}, teams, preset=PRESET, addons=["kueue", "jobset"])
     given = found.model_dump()
@@ -53,12 +67,17 @@ def lock() -> Lock:
         SMALL: {"guaranteed": 8, "borrow": 0},
         LARGE: none,
     }
+    given["cluster"]["teams"]["thesis"]["gpus"]["pool_mig"] = {
+        GPU: none,
+        SMALL: {"guaranteed": 0, "borrow": None},
+        LARGE: none,
+    }
     return Lock.model_validate(given)
 
 
 @pytest.fixture(scope="module")
 def kueue() -> Iterator[RunningKueue]:
-    """Start a control plane with the node, Kueue, and the queues of the two teams."""
+    """Start a control plane with the node, Kueue, and the queues of the teams."""
     with kueue_of(lock(), jobsets=True) as started:
         yield started
 
@@ -68,7 +87,7 @@ def api(kueue: RunningKueue) -> Iterator[Api]:
     """Return the client; workloads go after the test."""
     with KubeletDouble(kueue.api):
         yield kueue.api
-        kueue.clear("vision", "speech")
+        kueue.clear("vision", "speech", "thesis")
 
 
 def test_each_size_of_a_pool_has_a_quota_of_its_own(api: Api, kueue: RunningKueue) -> None:
@@ -149,6 +168,147 @@ def test_work_that_names_no_class_has_that_of_its_team(
     api.create(job("other", "vision", resource=SMALL))  # whose team has no priority
     (other,) = eventually(lambda: kueue.workloads("vision"))
     assert other["spec"]["priority"] == 0
+
+
+def limited(kind: str, gpus: int = 1, pods: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a request of the team whose requests are limited, in one of the forms."""
+    time = {LONGEST_LABEL: str(more["time"])} if "time" in more else {}
+    one = job("w", "thesis", gpus=gpus, pods=pods, labels=time, resource=SMALL)
+    if "deadline" in more:
+        one["spec"]["activeDeadlineSeconds"] = more["deadline"]
+    if kind == "Job":
+        return one
+    meta = one["metadata"]
+    if kind == "Pod":
+        spec = {**pod_spec(gpus, resource=SMALL), **more.get("spec", {})}
+        return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
+    if kind == "JobSet":
+        part = {"name": "w", "replicas": more["replicas"], "template": {"spec": one["spec"]}}
+        spec = {"replicatedJobs": [part]}
+        version = "jobset.x-k8s.io/v1alpha2"
+        return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+    if kind == "RemoteClaim":
+        spec = {"resource": SMALL, "count": gpus, "limitSeconds": more["time"]}
+        meta = {"name": "w", "namespace": "thesis"}
+        return {"apiVersion": REMOTE, "kind": kind, "metadata": meta, "spec": spec}
+    pod = {"name": "main", "count": pods, "template": {"spec": pod_spec(gpus, resource=SMALL)}}
+    spec = {"podSets": [pod], "queueName": "default"}
+    if "time" in more:
+        spec["maximumExecutionTimeSeconds"] = more["time"]
+    meta = {"name": "w", "namespace": "thesis"}
+    return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def together(*gpus: int, stay: bool) -> dict[str, Any]:
+    """Return the init containers of a pod, which end one after the other or stay."""
+    kept = {"restartPolicy": "Always"} if stay else {}
+    found = []
+    for number, count in enumerate(gpus):
+        (one,) = pod_spec(count, resource=SMALL)["containers"]
+        found.append({**one, **kept, "name": f"init{number}"})
+    return {"initContainers": found}
+
+
+LARGER = (
+    "larger than one request of team thesis may be — namespace thesis — got {} GPUs or shares / "
+    "allowed 2 — ask for less, or ask an administrator for more: "
+    "bedplate_teams.thesis.per_request.gpus"
+)
+LONGER = (
+    "longer than one request of team thesis may run — namespace thesis — got {} / allowed 1 to "
+    "3600 seconds — ask for less time, or ask an administrator for more: "
+    "bedplate_teams.thesis.per_request.time"
+)
+
+
+@pytest.fixture
+def carol(kueue: RunningKueue, api: Api) -> Api:
+    """Return the member of the team whose requests are limited, who may make remote claims."""
+    member = {"kind": "User", "name": "carol", "apiGroup": "rbac.authorization.k8s.io"}
+    rules = [{"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["*"]}]
+    role = made("Role", "claims", "Tests.", version=RBAC, namespace="thesis", rules=rules)
+    ref = {"kind": "Role", "name": "claims", "apiGroup": "rbac.authorization.k8s.io"}
+    bound = made("RoleBinding", "claims", "Tests.", version=RBAC, namespace="thesis")
+    for one in (definition(), role, bound | {"subjects": [member], "roleRef": ref}):
+        api.apply(one)
+    return api.acting_as("carol")
+
+
+REFUSED = [
+    (limited("Job", pods=3), LARGER.format(3)),
+    (limited("Job", gpus=3), LARGER.format(3)),
+    (limited("JobSet", pods=2, replicas=2), LARGER.format(4)),
+    (limited("Pod", gpus=3), LARGER.format(3)),
+    (limited("Pod", spec=together(1, 1, stay=True)), LARGER.format(3)),
+    (limited("Pod", spec=together(3, stay=False)), LARGER.format(3)),
+    (limited("RemoteClaim", gpus=3, time=60), LARGER.format(3)),
+    (limited("Workload", pods=3, time=60), LARGER.format(3)),
+    (limited("Job", time=7200), LONGER.format(f"{LONGEST_LABEL}: 7200")),
+    (limited("Job", time="0"), LONGER.format(f"{LONGEST_LABEL}: 0")),
+    (limited("Job", deadline=7200), LONGER.format("activeDeadlineSeconds: 7200")),
+    (limited("JobSet", replicas=1, time=7200), LONGER.format(f"{LONGEST_LABEL}: 7200")),
+    (limited("Pod", time=7200), LONGER.format(f"{LONGEST_LABEL}: 7200")),
+    (limited("RemoteClaim", time=3601), LONGER.format("limitSeconds: 3601")),
+    (limited("Workload"), LONGER.format("maximumExecutionTimeSeconds: 0")),
+]
+
+
+def test_one_request_has_at_most_what_its_team_gives(carol: Api, kueue: RunningKueue) -> None:
+    """In every form, and by Kueue's own account of it; what is within is admitted, and ends."""
+    for wanted, told in REFUSED:
+        # Nobody but Kueue makes Workloads; the policy holds whoever does.
+        maker = kueue.api if wanted["kind"] == "Workload" else carol
+        # A kind that is new, and what was applied just now, is known after a moment.
+        eventually(
+            lambda maker=maker, wanted=wanted: refusal(maker, wanted),
+            until=lambda found, told=told: told in found,
+        )
+    small = limited("Job", pods=2)
+    small["spec"]["parallelism"] = 9  # of which Kueue counts the two that there are
+    for within in (
+        small,
+        limited("JobSet", replicas=2, time=1800),
+        limited("Pod", gpus=2, spec=together(2, stay=False)),
+        limited("RemoteClaim", gpus=2, time=3600),
+        job("plain", "thesis", gpus=0, pods=9),
+    ):
+        carol.create(within)
+
+    def times() -> set[int]:
+        return {
+            one["spec"].get("maximumExecutionTimeSeconds", 0) for one in kueue.workloads("thesis")
+        }
+
+    eventually(lambda: len(kueue.workloads("thesis")) == 3)
+    # The team's where none was said, and none where there are no GPUs.
+    assert times() == {3600, 1800}
+    plain = kueue.api.get("jobs", "batch/v1", "thesis", "plain")
+    assert LONGEST_LABEL not in plain["metadata"].get("labels", {})
+    eventually(lambda: {"plain", "w"} <= set(running(kueue.api, "thesis")))
+
+
+def test_a_request_that_is_there_does_not_grow_beyond_its_teams_limit(
+    carol: Api, kueue: RunningKueue
+) -> None:
+    kueue.api.create(job("full", "speech", gpus=1, pods=8, resource=SMALL))
+    kueue.api.create(job("full", "vision", gpus=1, pods=4, resource=SMALL))
+    eventually(lambda: running(kueue.api, "speech", "vision") == ["full", "full"])
+    waits = limited("Job", pods=2)
+    waits["spec"]["completions"] = 4
+    carol.create(waits)
+    path = carol.path("jobs", "batch/v1", "thesis", "w")
+    for change, told in (
+        ({"spec": {"parallelism": 3}}, LARGER.format(3)),
+        (
+            {"metadata": {"labels": {LONGEST_LABEL: "7200"}}},
+            LONGER.format(f"{LONGEST_LABEL}: 7200"),
+        ),
+        ({"metadata": {"labels": {LONGEST_LABEL: None}}}, LONGER.format(f"{LONGEST_LABEL}: 0")),
+    ):
+        with pytest.raises(ApiError) as refused:
+            carol.patch(path, change)
+        assert told in str(refused.value)
+    carol.patch(path, {"metadata": {"labels": {LONGEST_LABEL: "60", "mine": "yes"}}})
 
 
 #: What the stack of schedulers makes, but for the releases of charts: no pod runs here.

@@ -10,7 +10,7 @@ import yaml
 from bedplate.lock.claims import RESOURCE
 from bedplate.lock.courses import PerUser
 from bedplate.lock.model import Lock
-from bedplate.schedulers.kueue import groups, policies, queues, tenancy
+from bedplate.schedulers.kueue import groups, policies, queues, request_limits, tenancy
 from bedplate.schedulers.kueue.configuration import configuration, values
 from tests.frameworks.claims import with_claims
 from tests.schedulers.locks import lock_of
@@ -284,3 +284,23 @@ def test_devices_by_class_are_judged_where_kubernetes_has_classes_with_names() -
     both = {"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
     assert found("1.36.3") == ({"DeviceClass"}, both)
     assert found("1.35.6") == (set(), {"ValidatingAdmissionPolicy"})
+
+
+def test_requests_are_limited_for_the_teams_that_say_so() -> None:
+    teams = {
+        "vision": {"gpus": {"pool_a": (8, None)}, "per_request": {"gpus": 4}},
+        "audio": {"gpus": {"pool_a": (4, 2)}, "per_request": {"time_s": 60}},
+        "speech": {"gpus": {"pool_a": (0, 2)}},
+    }
+    wanted = lock_of({"pool_a": HOSTS, "pool_b": [{}]}, teams)
+    found = list(request_limits.objects(wanted))
+    policy = by_name(found, "ValidatingAdmissionPolicy")["bedplate-request-limits"]
+    variables = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
+    assert variables["most_gpus"] == "{'vision': 4}[?variables.team].orValue(0)"
+    assert variables["most_time"] == "{'audio': 60}[?variables.team].orValue(0)"
+    # The team's time is written only where it has one.
+    bindings = by_name(found, "MutatingAdmissionPolicyBinding").values()
+    selected = [one["spec"]["matchResources"]["namespaceSelector"] for one in bindings]
+    only = {"key": "bedplate.io/team", "operator": "In", "values": ["audio"]}
+    assert selected == [{"matchExpressions": [only]}] * 3
+    assert not list(request_limits.objects(lock()))

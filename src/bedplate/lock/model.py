@@ -152,6 +152,13 @@ class Quota(Part):
     borrow: int | None = None
 
 
+class PerRequest(Part):
+    """What one request of a team has at most: GPUs or shares as the queue counts, and seconds."""
+
+    gpus: int | None = None
+    time_s: int | None = None
+
+
 class Team(Part):
     """Who shares a quota; `gpus` is by pool and by the resource that the pool offers."""
 
@@ -160,6 +167,7 @@ class Team(Part):
     gpus: dict[str, dict[str, Quota]]
     weight: float = 1.0
     priority: int = 0
+    per_request: PerRequest = PerRequest()
 
 
 class TeamImage(Part):

@@ -113,10 +113,10 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
         frameworks=course.frameworks,
         hours=course.hours,
         per_user=locked.PerUser(
-            shares=course.per_user.shares, time_s=_seconds(course.per_user.time)
+            shares=course.per_user.shares, time_s=seconds(course.per_user.time)
         ),
         runs_at_once=course.runs_at_once,
-        idle_timeout_s=_seconds(course.idle_timeout) or 0,
+        idle_timeout_s=seconds(course.idle_timeout) or 0,
         storage_mib=mebibytes(course.storage) if course.storage else None,
         teachers=course.teachers,
         members=course.members,
@@ -125,7 +125,8 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
     )
 
 
-def _seconds(text: str | None) -> int | None:
+def seconds(text: str | None) -> int | None:
+    """Return the seconds of a time as settings write it: `90s`, `30m`, `8h`."""
     return int(text[:-1]) * SECONDS[text[-1]] if text else None
 
 

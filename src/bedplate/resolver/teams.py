@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from bedplate.lock import model as locked
 from bedplate.lock.offers import offered, offers
 from bedplate.presets.model import PLAIN, Preset, load_presets
+from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import schedulers
-from bedplate.site.model import SizeQuota
+from bedplate.site.model import PerRequest, SizeQuota
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,6 +74,11 @@ def check(site: Site) -> Iterator[Problem]:
     yield from _namespaces(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for name, team in sorted(wished.items()):
+        if team.per_request != PerRequest() and "kueue" not in schedulers(host):
+            fix = "add kueue to bedplate_schedulers, or remove it"
+            got, allowed = "limits of requests without kueue", "teams whose queues are Kueue's"
+            path: KeyPath = ("bedplate_teams", name, "per_request")
+            yield refused("team-queue", host, path, got, allowed, fix)
         for pool, quota in team.gpus.items():
             path = ("bedplate_teams", name, "gpus", pool)
             yield from _written(host, path, quota)
@@ -164,6 +170,9 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
             gpus=gpus,
             weight=team.weight,
             priority=team.priority,
+            per_request=locked.PerRequest(
+                gpus=team.per_request.gpus, time_s=seconds(team.per_request.time)
+            ),
         )
     return found
 

@@ -22,7 +22,7 @@ from bedplate.presets.model import (  # noqa: TC001 - types of fields
     Reclaim,
     TopologyUse,
 )
-from bedplate.site.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
+from bedplate.site.courses import IDLE, Course, Hub, Storage
 from bedplate.site.marks import VALUE, Taint
 from bedplate.site.patterns import (
     BY_MEMORY,
@@ -277,6 +277,17 @@ class Quota(Wish):
     sizes: dict[str, SizeQuota] = {}
 
 
+class PerRequest(Wish):
+    """What one request of a team's member has at most: a job, a pod, a share, a remote claim.
+
+    `gpus` are GPUs, or shares of them, as the quota counts, of all pods of the request together.
+    `time` is how long it runs; a request that says no time has this one.
+    """
+
+    gpus: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    time: Annotated[str, Field(pattern=IDLE)] | None = None
+
+
 class Team(Wish):
     """Who shares a quota; the namespaces are its own, and by default one of the team's name."""
 
@@ -285,6 +296,7 @@ class Team(Wish):
     gpus: dict[PoolName, Quota]
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     priority: Priority = 0
+    per_request: PerRequest = PerRequest()
 
 
 class QueueChange(Wish):
