@@ -166,8 +166,8 @@ def main() -> None:
             "the GPUs are in use, so that the driver stays",
             ", ".join(users),
             "no process that holds a GPU",
-            "End them (a drain leaves the pods of DaemonSets; docker ps names Docker's containers), or"
-            " allow a reboot (bedplate.gpu.upgrade: upgrade_reboot_allowed, else"
+            "End them (a drain leaves the pods of DaemonSets; docker ps names Docker's containers),"
+            " or allow a reboot (bedplate.gpu.upgrade: upgrade_reboot_allowed, else"
             " nvidia_driver_reboot_allowed), and run the playbook again.",
         )
     record = driver_record.read_or_refuse(module, host)
