@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from bedplate.lock.courses import Course
     from bedplate.lock.model import Framework, Lock, Pool
+
+#: Of images that a site builds itself. No registry of the internet can have this name (ADR 32).
+REGISTRY: Final = "images.bedplate.internal"
 
 
 def build_of(pool: Pool, named: str) -> Framework | None:
@@ -35,7 +38,7 @@ def of_course(lock: Lock, course: Course) -> list[Framework]:
 
 def notebook_of(framework: str, version: str, variant: str) -> str:
     """Return the name of the image of a build that the site makes itself."""
-    return f"images.bedplate.internal/notebook-{framework}:{version}-{variant}"
+    return f"{REGISTRY}/notebook-{framework}:{version}-{variant}"
 
 
 def notebook(build: Framework | None) -> str:
