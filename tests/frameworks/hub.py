@@ -22,7 +22,7 @@ import requests
 import yaml
 
 from bedplate.frameworks import hub_objects, hub_use
-from bedplate.hub.classes import USE
+from bedplate.hub.node_use import USE
 from tests.environments import python
 from tests.frameworks.claims import asking, publish, with_claims
 from tests.schedulers.api import eventually

@@ -16,7 +16,7 @@ import requests
 
 from bedplate.frameworks import hub_images, hub_objects
 from bedplate.hub import magic, memory, node_use
-from bedplate.hub.classes import USE
+from bedplate.hub.node_use import USE
 from bedplate.lock.claims import RESOURCE
 from tests.frameworks.claims import (
     claimed,

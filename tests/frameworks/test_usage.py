@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import sys
 import time
@@ -22,11 +23,12 @@ from bedplate.accounting.units import units
 from bedplate.accounting.usage import Window, path_in, rows
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
-from bedplate.hub import magic
+from bedplate.hub import magic, node_use
 from bedplate.lock.model import Gpu, Quota, Team
 from bedplate.packing.api import Access
 from bedplate.packing.api import Api as OwnApi
 from bedplate.schedulers.accounting_objects import ARCHIVE, NAME, archive, objects
+from tests.frameworks.programs import Programs
 from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth
 from tests.schedulers.api import Api, eventually
@@ -34,15 +36,19 @@ from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import RunningKueue, holds, kueue_of, next_second, running, workload_of
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
+from tests.schedulers.processes import Process, free_port
 from tests.schedulers.workloads import job, pod_spec
+from tests.unit import test_gpu_simulation as simulated
+from tests.unit.test_gpu_simulation import LIBRARIES, install_driver, modprobe, paths
+from tests.unit.test_gpu_simulation import kernel as gpu_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.schedulers.control_plane import ControlPlane
-    from tests.schedulers.processes import Process
 
+host = simulated.host
 SHARED = "nvidia.com/gpu.shared"
 #: Who held a GPU from one of the API's seconds to the next is counted; for less, not.
 SECOND = 1.1
@@ -100,14 +106,14 @@ def access(plane: ControlPlane) -> Access:
     return Access(plane.server, plane.authority.path, None, certificate, key)
 
 
-def recorder(plane: ControlPlane) -> Process:
+def recorder(plane: ControlPlane, *more: str) -> Process:
     """Start the recorder as its pod would: the archive, with the rights of its account."""
     account = f"system:serviceaccount:{NAMESPACE}:{NAME}"
     certificate, key = plane.authority.issue(account, "system:serviceaccounts")
     command = [sys.executable, "-I", "-S", "-B", str(plane.folder / ARCHIVE)]
     command += [f"--server={plane.server}", f"--ca={plane.authority.path}"]
     command += [f"--certificate={certificate}", f"--key={key}"]
-    return plane.add("recorder", [*command, f"--units={plane.folder / 'units.json'}"])
+    return plane.add("recorder", [*command, f"--units={plane.folder / 'units.json'}", *more])
 
 
 def pod(name: str, namespace: str) -> dict[str, Any]:
@@ -189,6 +195,81 @@ def test_sums_are_the_queues_own(
     assert users == {"alice": 2, "bob": 3, "(unknown)": 1}
 
 
+def test_what_was_allocated_and_idle_is_shown_by_person(
+    api: Api,
+    kueue: RunningKueue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    host: Callable[[str, int], Path],
+) -> None:
+    """Alice's job trains, Bob's sleeps; the third is on a node that has no reader."""
+    plane, programs, port = kueue.plane, Programs(tmp_path / "of-pods"), free_port()
+    root = host("t4-16gb", 1)
+    install_driver(root)
+    assert modprobe.main(["nvidia"]) == 0
+    (nvml,) = (root / LIBRARIES).glob("libnvidia-ml.so.*")
+    where = ["--address", "127.0.0.1", "--port", str(port), "--proc", str(programs.folder)]
+    command_line = [sys.executable, node_use.__file__, *where, "--nvml", str(nvml)]
+    plane.namespace(node_use.USE)
+    site = _site(tmp_path, plane)
+    monkeypatch.setattr(command, "load_lock", lambda _: lock())
+    store = Store(OwnApi(access(plane), 60.0))
+    for name, who, team in (("trains", "alice", "vision"), ("sleeps", "bob", "audio")):
+        api.acting_as(who).create(job(name, team, gpus=1))
+    api.acting_as("bob").create(job("away", "intro", gpus=1, resource=SHARED))
+    of: dict[str, Any] = {}
+    for team in ("vision", "audio", "intro"):
+        (one,) = eventually(lambda team=team: api.get("pods", "v1", team))
+        of[one["metadata"]["labels"]["batch.kubernetes.io/job-name"]] = eventually(
+            lambda one=one: api.get("pods", "v1", *_place(one)),
+            until=lambda now: now["status"].get("phase") == "Running",
+        )
+    uids = {name: one["metadata"]["uid"] for name, one in of.items()}
+    reader = Process(command_line, plane.folder / "reader.log", dict(os.environ))
+    try:
+        training = programs.start(uids["trains"], "sleep 10000 > /dev/null")
+        programs.start(uids["sleeps"], "sleep 10000")
+        paths.write(paths.PLANTED, f"process 0 {training} 512 40\n")
+        gpu_kernel.show()
+        reader.start()
+        for node in {of[name]["spec"]["nodeName"] for name in ("trains", "sleeps")}:
+            labels = {"app.kubernetes.io/name": node_use.USE}
+            meta = {"name": f"reader-{node}", "namespace": node_use.USE, "labels": labels}
+            spec = {**pod_spec(0), "nodeName": node}
+            api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+            path = api.path("pods", "v1", node_use.USE, meta["name"])
+            api.patch(
+                path, {"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}, "status"
+            )
+        recorder(plane, f"--use-port={port}", "--use-every=1")
+
+        def kept() -> dict[str, Any]:
+            return {one.workload: one for one in store.everything()}
+
+        found = eventually(
+            kept,
+            until=lambda now: all(
+                now.get(f"Job/{name}") and now[f"Job/{name}"].measured > 3
+                for name in ("trains", "sleeps")
+            ),
+        )
+    finally:
+        reader.stop()
+        programs.end()
+    trains, sleeps, away = (found[f"Job/{name}"] for name in ("trains", "sleeps", "away"))
+    assert trains.idle < trains.measured / 2
+    assert sleeps.idle == sleeps.measured > 3
+    assert (away.measured, away.no_figure.endswith(": no reader runs there")) == (0, True)
+    assert main(["usage", str(site), "--by", "user"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"Allocated and idle: \d\.\d\d \(\d+% of \d\.\d\d with a figure\)", told)
+    assert f"No figure: {away.no_figure}." in told
+    assert main(["usage", str(site), "--by", "user", "--format", "json"]) == 0
+    rows_of = {one["name"]: one for one in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows_of["bob"]["idle_gpu_hours"] > rows_of["alice"]["idle_gpu_hours"] >= 0
+
+
 def test_what_the_history_no_longer_has_is_lost_and_says_so(api: Api, kueue: RunningKueue) -> None:
     """The recorder was away too long for the watch's history: what is gone was last seen then."""
     plane, bob = kueue.plane, api.acting_as("bob")
@@ -255,6 +336,10 @@ def test_who_submits_is_written_by_the_api_server(api: Api, kueue: RunningKueue)
 
 def _of_job(pod: dict[str, Any]) -> bool:
     return "batch.kubernetes.io/job-name" in pod["metadata"].get("labels", {})
+
+
+def _place(one: dict[str, Any]) -> tuple[str, str]:
+    return one["metadata"]["namespace"], one["metadata"]["name"]
 
 
 def _phase(api: Api, name: str) -> str:

@@ -23,6 +23,11 @@ def test_the_records_stay_when_the_component_goes() -> None:
     assert container["image"] == "python:1"
 
 
+def test_the_recorder_lists_pods_to_ask_the_readers_of_their_nodes() -> None:
+    (role,) = [one for one in objects("", UNITS) if one["kind"] == "ClusterRole"]
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]} in role["rules"]
+
+
 def test_pods_start_again_when_units_change() -> None:
     def digest(units: dict[str, dict[str, float]]) -> str:
         (found,) = [one for one in objects("", units) if one["kind"] == "Deployment"]

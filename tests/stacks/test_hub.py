@@ -103,7 +103,7 @@ def test_the_hub_starts_after_all_that_it_reads(monkeypatch: pytest.MonkeyPatch)
     assert found["bedplate-use"].depends_on == {"hub-namespace-bedplate-use"}
 
 
-def test_each_node_with_courses_has_a_reader_of_its_gpus() -> None:
+def test_each_node_with_gpus_has_a_reader_of_them() -> None:
     """It has no token, and its namespace alone allows what it needs to begin with."""
     found = hub_use.objects(lock(), "registry/hub@sha256:0")
     reader, labels = (
@@ -122,6 +122,14 @@ def test_each_node_with_courses_has_a_reader_of_its_gpus() -> None:
     )
     (role,) = (one for one in found if one["kind"] == "Role")
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    (policy,) = (one for one in found if one["kind"] == "NetworkPolicy")
+    assert [one for one in ("bedplate-hub", "bedplate-accounting") if one in str(policy)] == [
+        "bedplate-hub",
+        "bedplate-accounting",
+    ]
+    # A team's pool has no course, and its use is shown too.
+    teams = lock_of({"gpu-a": {}, "gpu-b": {}}, groups=["pool_class", "control_plane"])
+    assert "gpu-a" in str(hub_use.objects(teams, "registry/hub")[-1])
 
 
 def test_notebooks_mount_what_shows_notices() -> None:

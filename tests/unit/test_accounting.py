@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -304,15 +304,35 @@ def test_the_command_reads_what_the_site_keeps(
     shown = capsys.readouterr().out
     assert "GPU-hours in all: 2.00 of 4.00 that the lock's nodes offer." in shown
     assert "Not allocated: 2.00 (50%)." in shown
-    assert "Allocated and idle: unknown, no exporter of GPU metrics is read." in shown
+    assert "Allocated and idle: unknown, there is no figure yet: the recorder asks" in shown
     assert main([*asked, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["gpu_hours"], found["idle_gpu_hours"]) == (2.0, None)
+    assert [one["no_figure_gpu_hours"] for one in found["rows"]] == [1.0, 1.0]
+    # Half of what is known of one of them was idle; of the other there is a reason.
+    (mine, theirs) = sorted(book, key=lambda one: one.queue, reverse=True)
+    kept = Book([replace(mine, measured=1500.0, idle=750.0), replace(theirs, no_figure="n1: MIG")])
+    path_in(site).write_text(lines(kept))
+    assert main(asked) == 0
+    shown = capsys.readouterr().out
+    assert "Allocated and idle: 0.42 (50% of 0.83 with a figure).\nNo figure: n1: MIG." in shown
+    assert main([*asked, "--format", "json", "--by", "user"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["idle_gpu_hours"], found["measured_gpu_hours"]) == (0.416667, 0.833333)
+    assert found["no_figure"] == ["n1: MIG"]
+    (row,) = found["rows"]
+    assert (row["name"], row["idle_gpu_hours"]) == ("alice", 0.416667)
+    assert row["no_figure_gpu_hours"] == pytest.approx(2 - 0.833333)
+    # A window that cuts has its part of both.
+    half = ["--since", str(written(T0 + 900)), "--until", str(written(T0 + 3600)), "--offline"]
+    assert main(["usage", str(site), *half, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["idle_gpu_hours"] == 0.208333
     assert main([*asked, "--format", "csv"]) == 0
     table = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert table[0][:2] == ["team", "gpu_hours"]
+    assert table[0][-2:] == ["idle_gpu_hours", "no_figure_gpu_hours"]
     assert {line[0] for line in table[1:]} == {"vision", "'=evil"}, "no cell is a formula"
-    assert path_in(site).read_text() == lines(book)
+    assert path_in(site).read_text() == lines(kept)
 
 
 def test_the_reports_summary_has_a_picture_of_equal_bytes(tmp_path: Path) -> None:

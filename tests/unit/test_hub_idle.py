@@ -256,4 +256,4 @@ def test_no_figure_is_a_reason(host: Callable[[str, int], Path]) -> None:
     (nvml,) = (root / LIBRARIES).glob("libnvidia-ml.so.*")
     paths.write(paths.SETTINGS, "mig_mode 0 1 1\n")
     kernel.show()
-    assert Nvml(str(nvml))().why == "GPU 0: use by process: NVML's error 3"
+    assert Nvml(str(nvml))().why == "GPU 0: use by process: not supported, as in MIG mode"

@@ -8,8 +8,10 @@ import logging
 import os
 from pathlib import Path
 
+from bedplate.accounting import measured
 from bedplate.accounting.recorder import Recorder
 from bedplate.accounting.store import NAMESPACE, Store
+from bedplate.hub.node_use import PORT
 from bedplate.packing.api import ACCOUNT, Access, Api
 
 
@@ -27,11 +29,21 @@ def main() -> None:
     parser.add_argument(
         "--units", type=Path, help="a JSON file: GPUs by unit, by pool and resource"
     )
+    parser.add_argument("--use-port", type=int, default=PORT, help="of the readers of GPUs")
+    parser.add_argument(
+        "--use-every", type=float, default=measured.EVERY, help="seconds from look to look at GPUs"
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     units = json.loads(given.units.read_text()) if given.units else {}
     api = Api(Access(given.server, given.ca, given.token, given.certificate, given.key), 30.0)
-    Recorder(api, Store(api, given.namespace), units).run()
+    Recorder(
+        api,
+        Store(api, given.namespace),
+        units,
+        use_port=given.use_port,
+        use_every=given.use_every,
+    ).run()
 
 
 if __name__ == "__main__":

@@ -115,6 +115,17 @@ class Book:
             replace(made, end=made.start + lasted, why="evicted", cycles=cycles, placed=False)
         )
 
+    def measure(self, uid: str, known: float, idle: float, why: str) -> None:
+        """Add what is known of the GPUs of a Workload that goes on: seconds, and idle ones of them.
+
+        Args:
+            why: why no more is known.
+        """
+        for one in self.of(uid):
+            if one.end is None:
+                measured, idle = round(one.measured + known, 1), round(one.idle + idle, 1)
+                self._put(replace(one, measured=measured, idle=idle, no_figure=why))
+
     def lose(self, alive: set[str], last: int) -> None:
         """End what goes on by the book and is not among the Workloads.
 
@@ -144,6 +155,12 @@ def _merged(mine: list[Record], theirs: list[Record]) -> list[Record]:
         known = best.get(one.start)
         if one.placed and (known is None or _knows(one) > _knows(known)):
             best[one.start] = one
+    for one in (*mine, *theirs):
+        known = best.get(one.start)
+        if known is not None and one.measured > known.measured:
+            best[one.start] = replace(
+                known, measured=one.measured, idle=one.idle, no_figure=one.no_figure
+            )
     loose = [one for one in (*mine, *theirs) if not one.placed]
     if loose:
         have = _past(best.values())

@@ -15,7 +15,7 @@ from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.records import written
 from bedplate.accounting.store import Store
 from bedplate.accounting.units import capacity, units
-from bedplate.accounting.usage import Row, Window, path_in, rows, window_of
+from bedplate.accounting.usage import Row, Window, path_in, reasons, rows, window_of
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem, SiteError
 from bedplate.kubeaccess import AccessError, access_of
@@ -26,6 +26,7 @@ from bedplate.provider import kubeconfig
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from bedplate.accounting.records import Units
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
 
 #: Bytes of records: millions of them.
 MOST = 1 << 32
-IDLE_UNKNOWN = "no exporter of GPU metrics is read"
-COLUMNS = ("name", "gpu_hours", "share_hours", "not_placed", "workloads", "running")
+COLUMNS = (
+    *("name", "gpu_hours", "share_hours", "not_placed", "workloads", "running"),
+    *("idle_gpu_hours", "no_figure_gpu_hours"),
+)
+#: Reasons for missing figures that are printed.
+REASONS = 5
+#: GPU-hours below which nothing is known: what is left of sums that are none.
+SOME = 1e-6
 #: Seconds for an answer: a page of 500 Workloads comes from a busy API server too.
 PATIENCE = 60.0
 
@@ -62,6 +69,7 @@ def run(options: Namespace) -> int:
             capacity(lock, catalogue),
             rows(found, window, options.by, courses(lock)),
             window,
+            reasons(found, window),
         )
     )
     return 0
@@ -116,7 +124,9 @@ def _moment(option: str, text: str | None) -> int | None:
     return int(found.timestamp())
 
 
-def _shown(options: Namespace, gpus: float, found: list[Row], window: Window) -> str:
+def _shown(
+    options: Namespace, gpus: float, found: list[Row], window: Window, why: list[str]
+) -> str:
     total = gpus * window.hours
     used = sum(row.gpu_hours for row in found)
     if options.format == "csv":
@@ -134,13 +144,19 @@ def _shown(options: Namespace, gpus: float, found: list[Row], window: Window) ->
             "gpu_hours": round(used, 6),
             "offered_gpu_hours": round(total, 6),
             "not_allocated_gpu_hours": round(total - used, 6),
-            "idle_gpu_hours": None,
-            "idle_unknown": IDLE_UNKNOWN,
+            "idle_gpu_hours": round(idle_of(found), 6) if measured_of(found) >= SOME else None,
+            "measured_gpu_hours": round(measured_of(found), 6),
+            "no_figure": why,
         }
         return json.dumps(content, indent=2)
-    head = (options.by, "GPU-hours", "share-hours", "workloads", "running")
+    head = (options.by, "GPU-hours", "idle", "no figure", "share-hours", "workloads", "running")
     body = [
-        (row.name, f"{row.gpu_hours:.2f}", f"{row.share_hours:.2f}", row.workloads, row.running)
+        (
+            row.name,
+            *(f"{one:.2f}" for one in (row.gpu_hours, row.idle, row.no_figure, row.share_hours)),
+            row.workloads,
+            row.running,
+        )
         for row in found
     ]
     table_lines = _aligned([head, *body]) if body else ["No workload held a GPU."]
@@ -153,14 +169,43 @@ def _shown(options: Namespace, gpus: float, found: list[Row], window: Window) ->
             "",
             f"GPU-hours in all: {used:.2f} of {total:.2f} that the lock's nodes offer.",
             f"Not allocated: {total - used:.2f}{share}.",
-            f"Allocated and idle: unknown, {IDLE_UNKNOWN}.",
+            idle_line(found),
+            *(f"No figure: {one}." for one in why[:REASONS]),
+            *([f"No figure: {len(why) - REASONS} more."] if len(why) > REASONS else []),
         ]
     )
 
 
+def idle_of(found: Iterable[Row]) -> float:
+    """Return the GPU-hours in which GPUs were allocated and not used, as far as that is known."""
+    return sum(row.idle for row in found)
+
+
+def measured_of(found: Iterable[Row]) -> float:
+    """Return the GPU-hours of which it is known whether the GPU was used."""
+    return sum(max(0.0, row.gpu_hours - row.no_figure) for row in found)
+
+
+def idle_line(found: Sequence[Row]) -> str:
+    """Return the sentence about what was allocated and idle."""
+    known = measured_of(found)
+    if known < SOME:
+        where = "the recorder asks the nodes' readers in sites with a hub"
+        return f"Allocated and idle: unknown, there is no figure yet: {where}."
+    idle = idle_of(found)
+    return f"Allocated and idle: {idle:.2f} ({idle / known:.0%} of {known:.2f} with a figure)."
+
+
 def _values(row: Row) -> tuple[str | float | int, ...]:
     hours = (row.gpu_hours, row.share_hours, row.not_placed)
-    return (row.name, *(round(one, 6) for one in hours), row.workloads, row.running)
+    figures = (row.idle, row.no_figure)
+    return (
+        row.name,
+        *(round(one, 6) for one in hours),
+        row.workloads,
+        row.running,
+        *(round(one, 6) for one in figures),
+    )
 
 
 def _cells(row: Row) -> tuple[str | float | int, ...]:

@@ -10,7 +10,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from bedplate.accounting import measured
 from bedplate.accounting.records import API, seen, user_of
+from bedplate.hub.node_use import PORT
 from bedplate.packing.api import ApiError
 
 if TYPE_CHECKING:
@@ -94,9 +96,18 @@ class Recorder:
     """One at a time: a second one is refused by the store, and starts again from what is kept."""
 
     def __init__(
-        self, api: Api, store: Store, units: Units, clock: Callable[[], float] = time.time
+        self,
+        api: Api,
+        store: Store,
+        units: Units,
+        clock: Callable[[], float] = time.time,
+        *,
+        use_port: int = PORT,
+        use_every: float = measured.EVERY,
     ) -> None:
         self._api, self._store, self._units, self._clock = api, store, units, clock
+        self._use_port, self._use_every = use_port, use_every
+        self._measured_at: float | None = None
         self._events: queue.Queue[dict[str, Any] | ApiError] = queue.Queue()
         self._stopped = threading.Event()
         self._socket: socket.socket | None = None
@@ -177,6 +188,7 @@ class Recorder:
             except queue.Empty:
                 change = None
             now = self._clock()
+            self._measure(book, now)
             if isinstance(change, ApiError):
                 self._save(book, version)
                 if change.status:
@@ -198,6 +210,21 @@ class Recorder:
                 self._save(book, version)
                 dirty = None
         return version
+
+    def _measure(self, book: Book, now: float) -> None:
+        """Add what the GPUs did since the last look; without an answer nothing is added."""
+        last = self._measured_at
+        if last is not None and 0 <= now - last < self._use_every:
+            return
+        self._measured_at = now
+        lasted = 0.0 if last is None else max(0.0, now - last)
+        try:
+            found = measured.look(self._api, book, lasted, now, self._use_port)
+        except ApiError as error:
+            log.warning("the use of GPUs is not known: %s", error)
+            return
+        for uid, one in found.items():
+            book.measure(uid, one.known, one.idle, one.why)
 
     def _save(self, book: Book, version: str) -> None:
         if self._stopped.is_set():

@@ -59,6 +59,9 @@ class Record:
             right length and not the right place in time: `placed` is False.
         user: who submitted it; empty where that is not known.
         seen: when the API last showed a record that goes on.
+        measured: seconds for which it is known what its GPUs did.
+        idle: those of them in which its pods used no GPU.
+        no_figure: why the last look did not know it, with the node.
     """
 
     uid: str
@@ -73,6 +76,9 @@ class Record:
     cycles: int = 1
     placed: bool = True
     seen: int | None = None
+    measured: float = 0.0
+    idle: float = 0.0
+    no_figure: str = ""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -86,6 +92,9 @@ class Record:
         found["start"], found["end"], found["seen"] = map(
             written, (self.start, self.end, self.seen)
         )
+        if not self.measured and not self.no_figure:  # as in a cluster without readers
+            for name in ("measured", "idle", "no_figure"):
+                del found[name]
         return found
 
 
@@ -100,10 +109,12 @@ def read_record(kept: Mapping[str, Any]) -> Record:
         raise ValueError("a record without a start")
     amounts = tuple(Amount(**one) for one in kept["amounts"])
     record = Record(**{**kept, **times, "amounts": amounts})
-    texts = (record.uid, record.why, record.namespace, record.queue, record.workload, record.user)
+    texts = [record.uid, record.why, record.namespace, record.queue, record.workload, record.user]
+    texts += [record.no_figure]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("a name is no text")
-    numbers = [record.cycles, *(number for one in amounts for number in (one.count, one.gpus))]
+    numbers = [record.cycles, record.measured, record.idle]
+    numbers += [*(number for one in amounts for number in (one.count, one.gpus))]
     if not all(isinstance(one, int | float) and 0 <= one < LARGEST for one in numbers):
         raise ValueError("a number of GPUs is none")
     return record

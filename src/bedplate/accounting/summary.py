@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from bedplate import pictures
-from bedplate.accounting.command import IDLE_UNKNOWN, courses, read
+from bedplate.accounting.command import courses, idle_line, read
 from bedplate.accounting.records import written
 from bedplate.accounting.units import capacity
 from bedplate.accounting.usage import Row, Window, over_time, path_in, rows, window_of
@@ -33,7 +33,7 @@ class Summary:
     Attributes:
         gpus: that the lock's nodes offer.
         picture: SVG; empty where the plotting library is not installed.
-        idle_unknown: why it is not known what of the allocated was idle.
+        idle: what of the allocated was idle, as a sentence.
     """
 
     since: str
@@ -43,7 +43,7 @@ class Summary:
     used: float
     offered: float
     picture: str
-    idle_unknown: str = IDLE_UNKNOWN
+    idle: str
 
 
 def summary(site: Path, lock: Lock) -> Summary | None:
@@ -66,6 +66,7 @@ def summary(site: Path, lock: Lock) -> Summary | None:
         used=sum(row.gpu_hours for row in found),
         offered=gpus * window.hours,
         picture=picture(records, window, gpus),
+        idle=idle_line(found),
     )
 
 

@@ -41,7 +41,8 @@ class Row:
 
     `share_hours` are those of shares alone, each counted as one whatever its size; their GPUs are
     in `gpu_hours` too. `not_placed` is the part of `gpu_hours` whose length is known and whose
-    place in time is not.
+    place in time is not. `idle` is the part in which no pod used its GPU, `no_figure` the part of
+    which that is not known.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Row:
     not_placed: float
     workloads: int
     running: int
+    idle: float = 0.0
+    no_figure: float = 0.0
 
 
 def path_in(site: Path) -> Path:
@@ -79,8 +82,10 @@ def _name(one: Record, by: By, courses: set[str]) -> str:
 
 
 def _row(name: str, of: Sequence[tuple[Record, int]]) -> Row:
-    def hours(one: Record, lasted: int) -> float:
+    def hours(one: Record, lasted: float) -> float:
         return sum(amount.gpus for amount in one.amounts) * lasted / HOUR
+
+    parts = [(one, lasted, *_measured(one, lasted)) for one, lasted in of]
 
     shares = sum(
         amount.count * lasted / HOUR
@@ -95,7 +100,26 @@ def _row(name: str, of: Sequence[tuple[Record, int]]) -> Row:
         not_placed=sum(hours(*pair) for pair in of if not pair[0].placed),
         workloads=len({one.uid for one, _ in of}),
         running=len({one.uid for one, _ in of if one.end is None}),
+        idle=sum(hours(one, idle) for one, _, _, idle in parts),
+        no_figure=sum(hours(one, lasted - known) for one, lasted, known, _ in parts),
     )
+
+
+def _measured(record: Record, lasted: int) -> tuple[float, float]:
+    """Return how many seconds of those in a window are known and idle.
+
+    When a record was idle is not kept: a part of it has as much of that as the whole.
+    """
+    end = record.seen if record.end is None else record.end
+    whole = max(lasted, record.measured, (end or 0) - record.start)
+    part = lasted / whole if whole else 0.0
+    return record.measured * part, min(record.idle, record.measured) * part
+
+
+def reasons(records: Iterable[Record], window: Window) -> list[str]:
+    """Return why it is not known what GPUs did, each once."""
+    found = {one.no_figure for one in records if one.no_figure and window.seconds_of(one)}
+    return sorted(found)
 
 
 def window_of(records: Sequence[Record], since: int | None, until: int | None, now: int) -> Window:

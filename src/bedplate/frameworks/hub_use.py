@@ -1,4 +1,4 @@
-"""The readers of what GPUs and programs do, on each node with courses. Pure functions of the lock.
+"""The readers of what GPUs and programs do, on each node with GPUs. Pure functions of the lock.
 
 A reader needs all of a host's GPUs and processes, so its pod starts with all rights, in a namespace
 of its own; it gives them up before its first answer. No account's token is in it.
@@ -9,9 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bedplate.accounting.store import NAMESPACE as ACCOUNTING
 from bedplate.frameworks import hub_objects, volumes
 from bedplate.hub import node_use
-from bedplate.hub.classes import USE
+from bedplate.hub.node_use import USE
+from bedplate.lock.offers import offers, pools_of_nodes
 from bedplate.schedulers.kueue.objects import Object, made
 
 if TYPE_CHECKING:
@@ -27,14 +29,14 @@ ROOT: Final = "/host"
 
 def namespace() -> Object:
     """Return the namespace of the readers."""
-    about = "Reads for the hub when each pod used its GPU last."
+    about = "Reads when each pod used its GPU last, for the hub and the recorder of usage."
     allowed = {"pod-security.kubernetes.io/enforce": "privileged"}
     return made("Namespace", USE, about, version="v1", labels=allowed)
 
 
 def objects(lock: Lock, image: str) -> list[Object]:
     """Return what lies in it, the readers last; `image` has Python."""
-    pools = sorted({one.pool for one in lock.cluster.courses.values()}) if lock.cluster else []
+    pools = [name for name in sorted(pools_of_nodes(lock)) if offers(lock.pools[name])]
     hosts = sorted({name for pool in pools for name in volumes.nodes(lock, pool)})
     return [*access(), _program(), _readers(hosts, image)]
 
@@ -49,13 +51,16 @@ def access() -> list[Object]:
         "subjects": [hub],
     }
     label = "kubernetes.io/metadata.name"
-    hubs = {"namespaceSelector": {"matchLabels": {label: hub_objects.NAMESPACE}}}
+    may = [
+        {"namespaceSelector": {"matchLabels": {label: one}}}
+        for one in (hub_objects.NAMESPACE, ACCOUNTING)
+    ]
     policy = {
         "podSelector": {},
         "policyTypes": ["Ingress"],
-        "ingress": [{"from": [hubs], "ports": [{"protocol": "TCP", "port": node_use.PORT}]}],
+        "ingress": [{"from": may, "ports": [{"protocol": "TCP", "port": node_use.PORT}]}],
     }
-    about = "The hub alone asks the readers. Flannel does not enforce this."
+    about = "Hub and recorder alone ask the readers. Flannel does not enforce this."
     return [
         made("Role", USE, "Lists the readers.", version=rbac, namespace=USE, rules=reads),
         made("RoleBinding", USE, "The hub.", version=rbac, namespace=USE, **bound),

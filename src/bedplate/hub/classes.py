@@ -21,7 +21,7 @@ from urllib.parse import quote
 from bedplate.hub import idle, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.idle import State, moment, state_of
-from bedplate.hub.node_use import PORT
+from bedplate.hub.node_use import PORT, READERS
 from bedplate.hub.places import KUEUE
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ WARN: Final = timedelta(minutes=10)
 NOTICE: Final = "bedplate.io/notice"
 #: When its student was first warned that a server is idle.
 WARNED: Final = "bedplate.io/idle-warned"
-#: Where the readers are that know what GPUs and programs do, and their label.
-USE: Final = "bedplate-use"
-READERS: Final = f"/api/v1/namespaces/{USE}/pods?labelSelector=app.kubernetes.io/name={USE}"
 READ_WITHIN: Final = 5
 USER: Final = "hub.jupyter.org/username"
 SERVER: Final = "hub.jupyter.org/servername"

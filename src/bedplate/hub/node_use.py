@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 PORT: Final = 8083
+#: Where the readers are, and their label.
+USE: Final = "bedplate-use"
+READERS: Final = f"/api/v1/namespaces/{USE}/pods?labelSelector=app.kubernetes.io/name={USE}"
 NOBODY: Final = 65534
 #: Part of a core that the programs of a pod use together: less is a sleeper, or `date` in a loop.
 RUNS: Final = 0.03
@@ -40,6 +43,7 @@ FRESH: Final = 1.0
 SERVER: Final = "jupyterhub-singleuser"
 POD: Final = re.compile(r"pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 NOT_FOUND: Final = 6
+NOT_SUPPORTED: Final = 3
 NVML: Final = "libnvidia-ml.so.1"
 
 
@@ -249,7 +253,8 @@ class Nvml:
     @staticmethod
     def _check(told: int, where: str, allowed: tuple[int, ...] = (0,)) -> None:
         if told not in allowed:
-            raise NvmlError(f"{where}: NVML's error {told}")
+            none = "not supported, as in MIG mode"
+            raise NvmlError(f"{where}: {none if told == NOT_SUPPORTED else f'NVML error {told}'}")
 
 
 class Server(socketserver.TCPServer):
@@ -278,7 +283,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Be silent: the hub asks every ten seconds."""
+        """Be silent: the hub asks every ten seconds, and the recorder of usage every thirty."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -22,8 +22,9 @@ APP: Final = {"app.kubernetes.io/name": NAME}
 ARCHIVE: Final = "accounting.pyz"
 #: What the recorder is made of; the rest of these packages is for the command line.
 FILES: Final = (
-    *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "recorder", "records")),
-    "accounting/store.py",
+    *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "measured")),
+    *(f"accounting/{name}.py" for name in ("recorder", "records", "store")),
+    *(f"hub/{name}.py" for name in ("__init__", "idle", "node_use")),
     *(f"packing/{name}.py" for name in ("__init__", "api", "quantities", "shares")),
     "portable/__init__.py",
     "portable/quantities.py",
@@ -77,7 +78,7 @@ def _rights() -> Iterator[Object]:
     see = ["get", "list", "watch"]
     reads = [
         {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": see},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]},
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get"]},
