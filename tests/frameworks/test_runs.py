@@ -187,6 +187,10 @@ def test_a_class_of_thirty_runs_on_ten_shares_in_order(hub: RunningHub, homes: P
         return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
     started: dict[str, subprocess.Popen[str]] = {}
+
+    def pods() -> list[str]:
+        return [one["metadata"]["name"] for one in hub.plane.api.get("pods", "v1", COURSE)]
+
     with KubeletLogs(hub.plane, NODE, kubelets.log), ended_with(started):
         for name in STUDENTS:
             started[name] = begins(name, f"run task.py --of {name}")
@@ -202,6 +206,8 @@ def test_a_class_of_thirty_runs_on_ten_shares_in_order(hub: RunningHub, homes: P
             started[name].send_signal(signal.SIGINT)
             assert started[name].wait(120) != 0
         eventually(lambda: len(jobs()), until=lambda found: found == len(STUDENTS) - 2)
+        share = said(ended).partition(":")[0]
+        eventually(lambda: not any(share in name for name in pods()))
         (homes / "go").touch()
         through = [name for name in STUDENTS if name not in (left, ended)]
         for name in through:
