@@ -24,6 +24,7 @@ HOLDS_ALTERNATIVES_TOGETHER = {"kernel-of-system"}
 TESTS = Path(__file__).parents[1]
 #: Rules about guests, images, teams and presets, each with sites of their own.
 ELSEWHERE = {
+    "course-image": "resolver/test_course_fit.py",
     "image-pool": "resolver/test_images.py",
     "image-runs": "resolver/test_images.py",
     "preset-cluster": "resolver/test_presets.py",
@@ -32,6 +33,7 @@ ELSEWHERE = {
     "preset-queue": "resolver/test_presets.py",
     "preset-topology": "resolver/test_presets.py",
     "team-claims": "resolver/test_teams.py",
+    "team-container": "resolver/test_teams.py",
     "team-guarantee": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",

@@ -39,6 +39,24 @@ def test_a_team_has_a_namespace_of_its_name_and_may_borrow_what_is_idle() -> Non
     assert lock.cluster.preset.name == "plain"
 
 
+def test_a_default_of_containers_has_room_on_a_node() -> None:
+    """Of 64 GiB a node has some 60 for pods; of CPUs nothing is known, and nothing refused."""
+    size = {"bedplate_host": {"os": "debian-12", "memory": "64Gi"}}
+    default = {"memory": "16Gi", "cpus": 4, "disk": "50Gi"}
+    lock = planned(answer({"a": team(1, per_container=default)}, **size)).lock
+    assert lock.cluster is not None
+    assert lock.cluster.teams["a"].per_container == {
+        "memory": "16Gi",
+        "cpu": "4000m",
+        "ephemeral-storage": "50Gi",
+    }
+    refusal = answer({"a": team(1, per_container=default | {"memory": "64Gi"})}, **size)
+    assert rules(refusal) == ["team-container"]
+    text = str(refusal.problems[0])
+    assert "bedplate_teams.a.per_container.memory — got 64Gi / allowed up to 6" in text
+    assert "Mi, which a node of pool_a has for pods — write less" in text
+
+
 @pytest.mark.parametrize(
     ("teams", "rule", "words"),
     [

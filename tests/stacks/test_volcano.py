@@ -274,6 +274,12 @@ def test_members_are_users_and_groups() -> None:
 
     found = volcano.namespaces(lock.cluster.teams)
 
+    assert "LimitRange" not in {one["kind"] for one in found}
+    sized = lock.cluster.teams["vision"].model_copy(update={"per_container": {"cpu": "4000m"}})
+    given = [one for one in volcano.namespaces({"vision": sized}) if one["kind"] == "LimitRange"]
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "4000m"}}]
+    assert [one["spec"] for one in given] == [{"limits": limits}] * len(sized.namespaces)
+
     subjects = [one["subjects"] for one in found if one["kind"] == "RoleBinding"]
     group = "rbac.authorization.k8s.io"
     assert (

@@ -238,6 +238,24 @@ def test_members_are_bound_in_their_namespaces_and_see_all_queues() -> None:
     assert seen["subjects"] == bound["subjects"]
 
 
+def test_containers_of_a_team_have_a_default_of_their_node() -> None:
+    """Memory and disk are limited too; CPUs that others leave idle may be used."""
+    of = lock()
+    assert of.cluster is not None
+    assert by_name(tenancy.objects(of), "LimitRange") == {}
+    size = {"memory": "16Gi", "cpu": "4000m", "ephemeral-storage": "50Gi"}
+    vision = of.cluster.teams["vision"].model_copy(update={"per_container": size})
+    teams = of.cluster.teams | {"vision": vision}
+    cluster = of.cluster.model_copy(update={"teams": teams})
+    objects = tenancy.objects(of.model_copy(update={"cluster": cluster}))
+    (found,) = by_name(objects, "LimitRange").values()
+    assert found["metadata"]["namespace"] == "vision"
+    (limit,) = found["spec"]["limits"]
+    assert limit["type"] == "Container"
+    assert limit["defaultRequest"] == size
+    assert limit["default"] == {"memory": "16Gi", "ephemeral-storage": "50Gi"}
+
+
 def test_a_site_without_teams_gets_no_rights_and_no_policies() -> None:
     bare = lock_of({"pool_a": [{}]}, {})
     assert tenancy.objects(bare) == []

@@ -160,7 +160,10 @@ class PerRequest(Part):
 
 
 class Team(Part):
-    """Who shares a quota; `gpus` is by pool and by the resource that the pool offers."""
+    """Who shares a quota; `gpus` is by pool and by the resource that the pool offers.
+
+    `per_container` is what containers have by default, as Kubernetes names it.
+    """
 
     namespaces: list[str]
     members: list[str] = []
@@ -168,6 +171,7 @@ class Team(Part):
     weight: float = 1.0
     priority: int = 0
     per_request: PerRequest = PerRequest()
+    per_container: dict[str, str] = {}
 
 
 class TeamImage(Part):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
+from bedplate.lock.node_pods import for_users
 from bedplate.lock.offers import offered, offers
+from bedplate.portable.quantities import mebibytes
 from bedplate.presets.model import PLAIN, Preset, load_presets
 from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
@@ -15,10 +17,12 @@ from bedplate.site.model import PerRequest, SizeQuota
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.model import Quota
     from bedplate.site.places import KeyPath
+    from bedplate.site.teams import PerContainer
 
 #: The add-ons that have queues for teams.
 WITH_QUEUES = ("kueue", "volcano")
@@ -173,8 +177,38 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
             per_request=locked.PerRequest(
                 gpus=team.per_request.gpus, time_s=seconds(team.per_request.time)
             ),
+            per_container=_per_container(team.per_container),
         )
     return found
+
+
+def _per_container(wished: PerContainer) -> dict[str, str]:
+    """Return what containers have by default, as Kubernetes names it."""
+    cpu = f"{max(1, round(wished.cpus * 1000))}m" if wished.cpus else None
+    named = {"memory": wished.memory, "cpu": cpu, "ephemeral-storage": wished.disk}
+    return {name: one for name, one in named.items() if one is not None}
+
+
+def containers(site: Site, lock: locked.Lock, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield what containers of a team have by default if no node of its pools has as much."""
+    host = next(iter(sorted(site.hosts.items())))[1]
+    free = for_users(lock, catalogue)
+    for name, team in sorted(host.wishes.bedplate_teams.items()):
+        nodes = [free[of] for of, one in lock.hosts.items() if one.pool in team.gpus and of in free]
+        for key, field, size in (
+            ("memory", "memory", mebibytes(team.per_container.memory or "0")),
+            ("cpus", "cpu", round((team.per_container.cpus or 0) * 1000)),
+            ("disk", "disk", mebibytes(team.per_container.disk or "0")),
+        ):
+            has = [getattr(node, field) for node in nodes]
+            if not has or None in has or size <= max(has):
+                continue
+            most = f"{max(has) / 1000:g}" if key == "cpus" else f"{max(has)}Mi"
+            got = str(getattr(team.per_container, key))
+            allowed = f"up to {most}, which a node of {', '.join(sorted(team.gpus))} has for pods"
+            path = ("bedplate_teams", name, "per_container", key)
+            fix = "write less: no container without a request of its own would start"
+            yield refused("team-container", host, path, got, allowed, fix)
 
 
 def guarantees(site: Site, lock: locked.Lock) -> Iterator[Problem]:

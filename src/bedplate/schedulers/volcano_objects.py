@@ -13,6 +13,7 @@ import yaml
 from bedplate import cel
 from bedplate.portable.dra import IMPLICIT
 from bedplate.presets.model import PLAIN
+from bedplate.schedulers.kueue.tenancy import defaults
 from bedplate.schedulers.topology import object_name
 from bedplate.site.nesting import DOMAIN
 from bedplate.stackrefs import MANAGED
@@ -348,6 +349,16 @@ def namespaces(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
                     },
                 }
             )
+            if team.per_container:
+                about = "What containers have of their node where they do not say it."
+                found.append(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "LimitRange",
+                        "metadata": {**_metadata("bedplate", about), "namespace": namespace},
+                        "spec": defaults(team),
+                    }
+                )
             found += [
                 {
                     "apiVersion": f"{RBAC}/v1",

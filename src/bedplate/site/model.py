@@ -36,6 +36,7 @@ from bedplate.site.patterns import (
     Wish,
     address,
 )
+from bedplate.site.teams import PerContainer
 
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
 VERSION = r"^[0-9]+(\.[0-9]+)*([-+~.][0-9A-Za-z.+~-]+)?$"
@@ -297,6 +298,7 @@ class Team(Wish):
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     priority: Priority = 0
     per_request: PerRequest = PerRequest()
+    per_container: PerContainer = PerContainer()
 
 
 class QueueChange(Wish):

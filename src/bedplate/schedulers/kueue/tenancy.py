@@ -34,7 +34,7 @@ MAY: Final = (
     ("scheduling.volcano.sh", ("podgroups",), READ),
     ("", ("pods", "services", "configmaps", "secrets", "persistentvolumeclaims"), WRITE),
     ("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
-    ("", ("pods/log", "events", "serviceaccounts", "resourcequotas"), READ),
+    ("", ("pods/log", "events", "serviceaccounts", "resourcequotas", "limitranges"), READ),
     ("kueue.x-k8s.io", ("localqueues", "workloads"), READ),
     ("visibility.kueue.x-k8s.io", ("localqueues/pendingworkloads",), READ),
 )
@@ -91,6 +91,16 @@ def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
         labels=labels,
         spec={"hard": {"count/jobs.batch": str(JOBS)}},
     )
+    if team.per_container:
+        yield made(
+            "LimitRange",
+            "bedplate",
+            "What containers have of their node where they do not say it.",
+            version="v1",
+            namespace=namespace,
+            labels=labels,
+            spec=defaults(team),
+        )
     if team.members:
         yield made(
             "RoleBinding",
@@ -102,6 +112,13 @@ def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
             roleRef=_role(MEMBER),
             subjects=subjects(team),
         )
+
+
+def defaults(team: Team) -> Object:
+    """Return the specification of a LimitRange: what others leave idle of CPUs may be used too."""
+    limits = {name: one for name, one in team.per_container.items() if name != "cpu"}
+    of = {"type": "Container", "defaultRequest": dict(team.per_container)}
+    return {"limits": [{**of, "default": limits} if limits else of]}
 
 
 def _rules(table: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]) -> list[Object]:
