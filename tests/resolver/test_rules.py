@@ -25,6 +25,7 @@ TESTS = Path(__file__).parents[1]
 #: Rules about guests, images, teams and presets, each with sites of their own.
 ELSEWHERE = {
     "course-image": "resolver/test_course_fit.py",
+    "course-own-image": "resolver/test_images.py",
     "image-pool": "resolver/test_images.py",
     "image-runs": "resolver/test_images.py",
     "preset-cluster": "resolver/test_presets.py",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
 #: The image that mounts datasets from elsewhere.
 CACHE = "data-cache"
+#: The setting that needs a site's own images, and the tags by which bill and mirror have them.
+KEY_OF_OWN = "bedplate_images"
+OWN_TAG, OWN_DIGITS = "bedplate-", 16
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class NeededImage:
         moves: its maker sets the tag to newer builds on purpose.
         built: the site builds it itself.
         optional: a bill is whole without it.
+        digest: what it is asked by; None to ask by its tag.
     """
 
     needed_by: str
@@ -51,6 +55,7 @@ class NeededImage:
     moves: bool = False
     built: bool = False
     optional: bool = False
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,7 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
             reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
         yield reference, NeededImage(name, image.hosts, image.moves)
     yield from notebooks_of(lock, catalogue)
+    yield from own_of(lock)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
     if (plugin := lock.cluster.rdma_device_plugin) is not None:
@@ -216,7 +222,11 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
     courses = lock.cluster.courses if lock.cluster else {}
     wanted: dict[str, Framework | None] = {}
     for course in courses.values():
-        wanted |= {builds.notebook(build): build for build in builds.of_course(lock, course)}
+        wanted |= {
+            builds.notebook(build): build
+            for build in builds.of_course(lock, course)
+            if not isinstance(build, builds.Own)
+        }
         if not course.frameworks:
             wanted[builds.notebook(None)] = None
     of_courses = set(wanted)
@@ -232,6 +242,20 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
             reference = builds.notebook_of(build.name, build.version, build.variant)
             optional = name not in of_courses
             yield reference, NeededImage(name, "nobody", built=True, optional=optional)
+
+
+def own_of(lock: Lock) -> Iterator[tuple[str, NeededImage]]:
+    """Yield the images of `bedplate_images`, those of jobs too: pods have them by their digests.
+
+    A registry keeps what a tag names, so each has a tag of its digest in place of its own, which
+    may name another one tomorrow.
+    """
+    for name, own in sorted(lock.cluster.images.items() if lock.cluster else ()):
+        named, _, digest = own.image.partition("@")
+        host, slash, path = named.partition("/")
+        tag = f"{OWN_TAG}{digest.removeprefix('sha256:')[:OWN_DIGITS]}"
+        reference = f"{host}{slash}{path.partition(':')[0]}:{tag}"
+        yield reference, NeededImage(f"{KEY_OF_OWN}.{name}", "nobody", digest=digest)
 
 
 def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:

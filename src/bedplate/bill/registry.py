@@ -27,9 +27,15 @@ PLATFORM = {"os": "linux", "architecture": "amd64"}
 
 
 def image(
-    web: Web, places: Places, reference: str, needed_by: str, kept: Image | None = None
+    web: Web,
+    places: Places,
+    reference: str,
+    needed_by: str,
+    kept: Image | None = None,
+    *,
+    digest: str | None = None,
 ) -> Image:
-    """Look an image up by its tag; what is *kept* stays as long as its registry has it.
+    """Look an image up by *digest*, or by its tag; what is *kept* stays while its registry has it.
 
     Raises:
         ResolveError: the registry does not give it, or has none for linux/amd64.
@@ -43,7 +49,7 @@ def image(
             pass  # its maker has removed what it replaced: the tag says what there is now
         else:
             return kept
-    digest, chosen, inner, kind = _built(web, where, reference, what)
+    found, chosen, inner, kind = _built(web, where, reference, what, digest)
     try:
         blobs = [inner["config"], *inner["layers"]]
         size = sum(int(blob["size"]) for blob in blobs)
@@ -51,7 +57,7 @@ def image(
         raise refused(what, where, f"a manifest of type {kind or 'unknown'}") from error
     host = reference.partition("/")[0]
     return Image(
-        digest=digest,
+        digest=found,
         manifest=chosen,
         size=size,
         needed_by=needed_by,
@@ -98,14 +104,17 @@ def _adds(step: dict[str, Any], path: str) -> bool:
     return "COPY" in words[:1] and path in words
 
 
-def _built(web: Web, where: str, reference: str, what: str) -> tuple[str, str, dict[str, Any], str]:
-    """Return the digest of what a tag names, and of its platform digest, manifest and type."""
-    top, kind, digest = manifest(web, f"{where}/manifests/{split(reference)[1]}", what)
+def _built(
+    web: Web, where: str, reference: str, what: str, digest: str | None = None
+) -> tuple[str, str, dict[str, Any], str]:
+    """Return the digest of what a tag or *digest* names; of its platform digest, manifest, type."""
+    asked = digest or split(reference)[1]
+    top, kind, found = manifest(web, f"{where}/manifests/{asked}", what, digest)
     if kind not in INDEXES:
-        return digest, digest, top, kind
+        return found, found, top, kind
     chosen = _for_platform(top, where, reference)
     inner, kind, _ = manifest(web, f"{where}/manifests/{chosen}", what, chosen)
-    return digest, chosen, inner, kind
+    return found, chosen, inner, kind
 
 
 def chosen_manifest(

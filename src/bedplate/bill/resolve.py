@@ -163,7 +163,9 @@ class Resolver:
             return made
         before = self.before.images.get(reference) if needed.moves else None
         try:
-            entry = image(self.web, self.places, reference, needed.needed_by, before)
+            entry = image(
+                self.web, self.places, reference, needed.needed_by, before, digest=needed.digest
+            )
         except ResolveError as error:
             if not needed.built:
                 raise

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from bedplate.lock.courses import Course, Hub
     from bedplate.lock.model import Framework
 
+    #: What a profile starts; None is Python alone.
+    Runs = Framework | builds.Own | None
+
 GROUP: Final = "group:"
 CODE_LENGTH: Final = 10
 PASSWORD_LENGTH: Final = 20
@@ -65,7 +68,7 @@ def _hub(lock: Lock) -> Hub:
 def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
     data = volumes.of_course(lock, name)
     shm = course.notebook.shm_mib or 0
-    found: Sequence[Framework | None] = builds.of_course(lock, course) or [None]
+    found: Sequence[Runs] = builds.of_course(lock, course) or [None]
     several = Counter(build.name for build in found if build)
     return {
         **asked(course),
@@ -90,9 +93,9 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
                 "slug": slug(name, build, several),
                 "title": f"{name} with {told(build)}" if len(found) > 1 else name,
                 "about": about(lock, course, told(build)),
-                "image": image(builds.notebook(build)),
+                "image": image_of(lock, build, image),
                 "environment": {
-                    **environment(course, build.name if build else ""),
+                    **environment(course, build),
                     **package_mirrors(lock),
                     "BEDPLATE_SHARES_URL": f"{hub_objects.SHARES_URL}/services/shares/{name}",
                     "PYTHONPATH": hub_objects.MAGIC_MOUNT["mountPath"],
@@ -105,18 +108,32 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
     }
 
 
-def told(build: Framework | None) -> str:
-    """Return what users call a build: its framework and version."""
+def told(build: Runs) -> str:
+    """Return what users call a build, its framework and version; an own image has its name."""
+    if isinstance(build, builds.Own):
+        return build.name
     return f"{build.name} {build.version}" if build else "Python"
 
 
-def slug(course: str, build: Framework | None, several: Mapping[str, int]) -> str:
+def image_of(lock: Lock, build: Runs, image: Callable[[str], str]) -> str:
+    """Return the image of a profile with its digest: an own one as the site names it."""
+    if not isinstance(build, builds.Own):
+        return image(builds.notebook(build))
+    if lock.cluster is None:
+        raise AssertionError("a lock with courses has a cluster")
+    return lock.cluster.images[build.name].image
+
+
+def slug(course: str, build: Runs, several: Mapping[str, int]) -> str:
     """Return the name of a profile; a version is in it where the course has two of a framework.
 
-    Notebooks that are stopped keep it: a new version of the framework is no other profile.
+    Notebooks that are stopped keep it: a new version of the framework is no other profile. Names
+    of images and of courses may have a hyphen: two of them keep one from being another's.
     """
     if build is None:
         return f"{course}-base"
+    if isinstance(build, builds.Own):
+        return f"{course}--{build.name}"
     version = f"-{build.version.replace('.', '-')}" if several[build.name] > 1 else ""
     return f"{course}-{build.name}{version}"
 
@@ -171,13 +188,17 @@ def material(course: Course) -> list[str]:
     return ["gitpuller", address, branch, f"{volumes.HOME}/{folder}"]
 
 
-def environment(course: Course, framework: str) -> dict[str, str]:
+def environment(course: Course, build: Runs) -> dict[str, str]:
     """Return the variable by which a framework keeps to its share, where it has one.
 
     What the framework itself takes is no part of it: with that, it would take more than its share.
+    An own image has those of all frameworks: it may hold any.
     """
     part = course.share.user_part
-    return {} if part is None or framework not in FRACTION else {FRACTION[framework]: f"{part:g}"}
+    if part is None or build is None:
+        return {}
+    names = FRACTION if isinstance(build, builds.Own) else {build.name} & set(FRACTION)
+    return {FRACTION[name]: f"{part:g}" for name in names}
 
 
 def package_mirrors(lock: Lock) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""The builds of frameworks that a lock decided: which one a name means, and their notebooks."""
+"""What courses run: builds of frameworks that a lock decided, own images, and their notebooks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bedplate.versions import parts
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
 
 #: Of images that a site builds itself. No registry of the internet can have this name (ADR 32).
 REGISTRY: Final = "images.bedplate.internal"
+
+
+@dataclass(frozen=True)
+class Own:
+    """An image of the site's own, by its name in `bedplate_images`."""
+
+    name: str
 
 
 def build_of(pool: Pool, named: str) -> Framework | None:
@@ -25,10 +33,13 @@ def build_of(pool: Pool, named: str) -> Framework | None:
     return max(found, key=lambda one: (parts(one.version), one.variant), default=None)
 
 
-def of_course(lock: Lock, course: Course) -> list[Framework]:
-    """Return the builds of a course in its order, each once."""
-    found: dict[str, Framework] = {}
+def of_course(lock: Lock, course: Course) -> list[Framework | Own]:
+    """Return the builds and the own images of a course in its order, each once."""
+    found: dict[str, Framework | Own] = {}
     for named in course.frameworks:
+        if lock.cluster is not None and named in lock.cluster.images:
+            found.setdefault(named, Own(named))
+            continue
         build = build_of(lock.pools[course.pool], named)
         if build is None:
             raise AssertionError(f"a plan decides the builds of courses, and not {named}")

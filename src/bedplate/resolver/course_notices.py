@@ -9,10 +9,9 @@ from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock import hub_state
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_room import rooms
-from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserves
+from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserved_for, reserves
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.resolver.outcome import Notice
-from bedplate.resolver.wishes import split_named
 from bedplate.site.membership import NODES
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[No
     names = {OF_GPU, OF_PROCESS}
     for course in cluster.courses.values():
         if course.pool == room.pool and course.share.user_mib is not None:
-            names |= {split_named(text)[0] for text in course.frameworks}
+            names |= set(reserved_for(course.frameworks, catalogue))
     facts = reserves(sorted(names), room.gpus, catalogue)
     for grade, text in WEAK.items():
         if items := tuple(fact.id for fact in facts if fact.sure == grade):

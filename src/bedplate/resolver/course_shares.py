@@ -64,9 +64,16 @@ def reserves(names: Iterable[str], gpus: Gpus, catalogue: Catalogue) -> list[Fac
     return [fact for fact in found if fact]
 
 
+def reserved_for(named: Iterable[str], catalogue: Catalogue) -> list[str]:
+    """Return the frameworks whose memory counts: of an own image any, as it may hold any."""
+    known = sorted({fact.value.framework for fact in catalogue.frameworks.values()})
+    asked = {split_named(text)[0] for text in named}
+    return known if asked - set(known) else sorted(asked)
+
+
 def asked_of(course: Course, gpus: Gpus, catalogue: Catalogue) -> Asked:
     """Return what a student of a course asks for, with the most that a framework of it reserves."""
-    names = [OF_PROCESS, *(split_named(text)[0] for text in course.frameworks)]
+    names = [OF_PROCESS, *reserved_for(course.frameworks, catalogue)]
     facts = reserves(names, gpus, catalogue)
     reserve = max((fact.value.mebibytes or 0 for fact in facts), default=0)
     share = course.share

@@ -37,6 +37,7 @@ WHAT = {
     "course-data": "course has no such data",
     "course-fit": "not all students find room at once",
     "course-image": "no registry has the image of the course's framework",
+    "course-own-image": "course cannot start this image",
     "course-pool": "course is in no such pool",
     "course-share": "pool has no such share",
     "cuda-driver": "driver is too old for this CUDA",

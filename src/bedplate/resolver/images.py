@@ -1,4 +1,4 @@
-"""Teams' own images: what keeps one from running in its pool, by what it says of itself."""
+"""Own images: what keeps one from running in its pool or course, by what it says of itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from bedplate.bill.image_needs import PLATFORM, REQUIRE, Asks, machines, mismatches
 from bedplate.lock import model as locked
-from bedplate.resolver.courses import first
+from bedplate.resolver.courses import KEY as COURSES
+from bedplate.resolver.courses import first, of
 from bedplate.resolver.explanations import refused, unknown
+from bedplate.resolver.wishes import split_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +23,26 @@ if TYPE_CHECKING:
 KEY = "bedplate_images"
 
 
-def check(site: Site) -> Iterator[Problem]:
-    """Yield images of pools that are not there."""
+def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield images of pools that are not there, and those that a course cannot have."""
     host = first(site)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for name, image in sorted(host.wishes.bedplate_images.items()):
         if image.pool not in nodes:
             yield unknown("image-pool", host, (KEY, name, "pool"), image.pool, nodes)
+    known = {fact.value.framework for fact in catalogue.frameworks.values()}
+    own = host.wishes.bedplate_images
+    for index, course in enumerate(of(site)):
+        for place, name in enumerate(course.frameworks):
+            path = (COURSES, index, "frameworks", place)
+            if name in own and split_named(name)[0] in known:
+                got = f"{name}, which is a framework and one of {KEY}"
+                fix = f"give the image another name in {KEY}"
+                yield refused("course-own-image", host, path, got, "one of both", fix)
+            elif name in own and own[name].pool != course.pool:
+                got, allowed = f"{name}, an image for {own[name].pool}", f"images for {course.pool}"
+                fix = f"add the image to {KEY} once more, by another name, with pool: {course.pool}"
+                yield refused("course-own-image", host, path, got, allowed, fix)
 
 
 def decided(site: Site) -> dict[str, locked.TeamImage]:

@@ -67,7 +67,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     yield from teams.check(site)
     if site.nodes:
         yield from courses.check(site)
-        yield from images.check(site)
+        yield from images.check(site, catalogue)
     yield from topology.check(site)
     yield from presets.check(site)
     for pool in site.pools.values():
@@ -162,12 +162,13 @@ def _named(
     path: Sequence[str | int],
     text: str,
     versions: Iterable[tuple[str, str]],
+    also: Iterable[str] = (),
 ) -> Iterator[Problem]:
     known = list(versions)
     name, version = split_named(text)
     if any(one == name and begins(its, version) for one, its in known):
         return
-    names = {one for one, _ in known}
+    names = {one for one, _ in known} | set(also)
     same = {f"{one}-{its}" for one, its in known if one == name}
     yield unknown(rule, host, path, text, same or names)
 
@@ -192,8 +193,10 @@ def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
             yield unknown("cuda-known", host, ("bedplate_cuda", index), text, known)
     yield from _cuda_twice(host)
     builds = [(f.value.framework, f.value.version) for f in catalogue.frameworks.values()]
+    own = {name for name, one in wishes.bedplate_images.items() if one.pool == host.pool}
     for text, path in frameworks_of(host).items():
-        yield from _named("framework-known", host, path, text, builds)
+        also = own if path[0] == courses.KEY else ()
+        yield from _named("framework-known", host, path, text, builds, also)
     if wishes.bedplate_rdma is not None and wishes.bedplate_rdma.operator is not None:
         path = ("bedplate_rdma", "operator")
         yield from addon(host, path, wishes.bedplate_rdma.operator, catalogue)

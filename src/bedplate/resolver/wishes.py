@@ -200,7 +200,8 @@ def frameworks_of(host: SiteHost) -> dict[str, KeyPath]:
         found.setdefault(text, ("bedplate_frameworks", index))
     for index, course in enumerate(wishes.bedplate_courses):
         for place, text in enumerate(course.frameworks if course.pool == host.pool else ()):
-            found.setdefault(text, ("bedplate_courses", index, "frameworks", place))
+            if text not in wishes.bedplate_images:
+                found.setdefault(text, ("bedplate_courses", index, "frameworks", place))
     return found
 
 

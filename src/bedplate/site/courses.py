@@ -87,6 +87,8 @@ class Course(Wish):
 
     With `runs_at_once` notebooks hold no GPU. A run in one takes a share and waits in the queue,
     and so many shares are held at once: all that the proof has room for.
+
+    `frameworks` has names of `bedplate_images` too.
     """
 
     name: Name

@@ -393,7 +393,9 @@ Exact = Annotated[str, Field(pattern=VERSION)]
 
 
 class TeamImage(Wish):
-    """An image of a team's own, and the pool whose driver and GPUs it has to go with.
+    """An image of the site's own, and the pool whose driver and GPUs it has to go with.
+
+    A team's jobs run it by its name, and courses of that pool as one of their `frameworks`.
 
     `cuda`, `built_for`, `ptx` and `requires` are what the image says of itself, as `bedplate mirror
     inspect` reads it.

@@ -24,6 +24,8 @@ _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
 _EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
+#: An image by its tag, or without one.
+_IMAGE = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?(/[\w.-]+)+(:[\w.-]+)?")
 #: Files of a site that Ansible must not read.
 FILES = ("ca", "certificate")
 FOLDERS = ("etcd_data_dir",)
@@ -39,6 +41,8 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
         return _branch(value)
     if name == "model" and MAKERS & set(re.split(r"[^a-z]+", value.lower())):
         return f"look for it with `bedplate gpus {shlex.quote(value)}`"
+    if name == "image" and _IMAGE.fullmatch(value):
+        return f"read it: skopeo inspect --format '{{{{.Digest}}}}' docker://{value}"
     if pattern is None:
         return None
     form = re.compile(pattern)

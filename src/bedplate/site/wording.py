@@ -76,6 +76,7 @@ PATTERNS = {
     "service_subnet": "a subnet like 10.96.0.0/12",
     "model": "a model like h100-pcie-80gb",
     "os": "a name like debian-12",
+    "image": "an image with its digest, like registry.example/lab/own@sha256:0a1b…",
     "hours": "a day and hours like Mon 10:00-12:00, on one day",
     "idle_timeout": "a time like 30m, 2h or 90s",
     "time": "a time like 30m, 2h or 90s",
