@@ -53,8 +53,8 @@ class Cluster:
 class Hub:
     """A hub with one server, whose kernel runs a cell or has done nothing for hours."""
 
-    def __init__(self, state: str) -> None:
-        self.state, self.asked = state, list[str]()
+    def __init__(self, state: str, program: float | None = None) -> None:
+        self.state, self.program, self.asked = state, program, list[str]()
 
     async def servers(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         return {("bob", ""): {"ready": True}}
@@ -74,16 +74,20 @@ class Hub:
         return idle.state_of([kernel], [])
 
     async def use(self, address: str) -> dict[str, Any]:
-        raise AssertionError(address)
+        assert address == "http://192.0.2.1:8083"
+        pods = {"1": {"gpu": None, "program": self.program}}
+        return {"watched": 7200.0, "gpu": True, "why": "", "pods": pods}
 
     async def notify(self, pod: Mapping[str, Any], text: str) -> None:
         assert pod
         self.asked.append(text)
 
 
-def step(now: datetime, state: str = "idle", **more: Any) -> tuple[Cluster, Hub]:
+def step(
+    now: datetime, state: str = "idle", program: float | None = None, **more: Any
+) -> tuple[Cluster, Hub]:
     """Do one step with a course that has a lesson."""
-    cluster, hub = Cluster(), Hub(state)
+    cluster, hub = Cluster(), Hub(state, program)
     course = Course("lab", "UTC", [], {"gpu": "1"}, hours=LESSON, **more)
     known = Settings({"lab": course}, "native", {}, [], {})
     asyncio.run(Classes(cluster, hub, known).step(now))
@@ -98,10 +102,15 @@ def test_the_lessons_end_stops_notebooks_that_no_queue_knows() -> None:
     assert step(NOW, runs=10)[0].deleted == []
 
 
-@pytest.mark.parametrize(("state", "warned"), [("busy", False), ("idle", True)])
-def test_a_notebook_without_a_gpu_is_idle_as_jupyter_says(state: str, *, warned: bool) -> None:
-    """A cell that waits for its run keeps it; of its node nothing is asked."""
-    cluster, hub = step(NOW, state, runs=10)
+@pytest.mark.parametrize(
+    ("state", "program", "warned"),
+    [("busy", None, False), ("idle", None, True), ("idle", 3.0, False)],
+)
+def test_a_notebook_without_a_gpu_is_idle_without_cells_and_programs(
+    state: str, program: float | None, *, warned: bool
+) -> None:
+    """A cell that waits for its run keeps it, and so does a program in a terminal."""
+    cluster, hub = step(NOW, state, program, runs=10)
     assert (classes.WARNED in cluster.notes) is warned
     assert any("no cell and no program runs" in text for text in hub.asked) is warned
     assert "share" not in idle.ended(1800, share=False)

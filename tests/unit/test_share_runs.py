@@ -47,7 +47,7 @@ def test_a_cell_runs_as_its_notebook_would() -> None:
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["image"] == "x/torch:2"
-    assert container["command"][:4] == [*notebook.IN_DIRECTORY, "/home/jovyan/a b"]
+    assert container["command"][:4] == [*notebook.IF_THERE, "/home/jovyan/a b"]
     assert container["command"][-2:] == ["-c", "!nvidia-smi"]
     assert {"name": "PIP_INDEX_URL", "value": "https://pip.example"} in container["env"]
     assert container["volumeMounts"][0] == HOME | {"subPath": "bob"}

@@ -6,6 +6,7 @@ Of a workload with several pods it is their mean. Standard library only.
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -138,7 +139,7 @@ def _said(address: str, port: int) -> dict[str, Any] | str:
         with urllib.request.urlopen(f"http://{host}:{port}/", timeout=WITHIN) as answer:
             found: dict[str, Any] = json.loads(answer.read(LARGEST))
             return _checked(found)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         return f"its reader does not answer: {str(error) or type(error).__name__}"
 
 

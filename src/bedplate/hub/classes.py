@@ -14,6 +14,7 @@ import asyncio
 import json
 import logging
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
@@ -209,8 +210,10 @@ class Classes:
             return ""
         meta, begun = pod["metadata"], self._busy.get(who, {})
         busy = self._busy[who] = {one: begun.get(one, now) for one in state.busy}
-        # A notebook without a GPU is idle by Jupyter's own rule.
-        work = None if course.runs else idle.work_of(await self._use(pod), meta["uid"])
+        work = idle.work_of(await self._use(pod), meta["uid"])
+        if course.runs and work is not None:
+            # Without a GPU kernels decide, as a cell waits for its run; and programs.
+            work = replace(work, measured=False)
         since = idle.since(state, work, now, _ready(pod), max(busy.values(), default=None))
         limit = timedelta(seconds=course.idle_timeout)
         notes = meta.get("annotations", {})

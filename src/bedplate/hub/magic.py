@@ -40,6 +40,15 @@ PAUSE: Final = 2.0
 NEXT: Final = 0.5
 SOON: Final = 0.25
 PATIENCE: Final = 30.0
+#: Seconds for which a run goes on without the service: a hub that starts again needs less.
+AWAY: Final = 300.0
+SERVERS_FAULT: Final = 500
+#: Of a share that is gone: the lesson has ended, or somebody released it.
+RELEASED: Final = ": released"
+
+
+class AwayError(RuntimeError):
+    """The service, or what it asks, does not answer now."""
 
 
 def ask(method: str, path: str = "", body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -49,7 +58,7 @@ def ask(method: str, path: str = "", body: dict[str, Any] | None = None) -> dict
         raise RuntimeError(f"this notebook has no service for shares: {ADDRESS} is not set")
     asked = urllib.request.Request(  # noqa: S310 - the hub's own address
         address.rstrip("/") + path,
-        data=None if body is None else json.dumps(body).encode(),
+        data=None if body is None else json.dumps(body, ensure_ascii=False).encode(),
         method=method,
         headers={"Authorization": f"token {os.environ.get(TOKEN, '')}"},
     )
@@ -62,9 +71,22 @@ def ask(method: str, path: str = "", body: dict[str, Any] | None = None) -> dict
             message = json.load(error)["error"]
         except (ValueError, KeyError, TypeError):
             message = str(error)
-        raise RuntimeError(message) from None
+        kind = AwayError if error.code >= SERVERS_FAULT else RuntimeError
+        raise kind(message) from None
     except OSError as error:
-        raise RuntimeError(f"the service does not answer: {error}") from None
+        raise AwayError(f"the service does not answer: {error}") from None
+
+
+def look(path: str = "") -> dict[str, Any]:
+    """Ask until there is an answer: what was asked for waits or runs meanwhile."""
+    until = time.monotonic() + AWAY
+    while True:
+        try:
+            return ask("GET", path)
+        except AwayError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(PAUSE)
 
 
 def share(line: str, cell: str | None = None) -> None:
@@ -122,8 +144,8 @@ def _run(asked: dict[str, Any]) -> None:
     printed = ""
     try:
         for state, line in _states(made["name"]):
-            if state in ("running", "ending", "ended"):
-                output = str(ask("GET", f"/{made['name']}")["output"])
+            if state in ("running", "ending", "ended") and not line.endswith(RELEASED):
+                output = str(look(f"/{made['name']}")["output"])
                 print(output[len(printed) :], end="", flush=True)
                 printed = output if len(output) > len(printed) else printed
             if line:
@@ -137,8 +159,8 @@ def _states(name: str) -> Iterator[tuple[str, str]]:
     """Yield the state of a share until it has ended, and its line where that is another."""
     said, before, pause = "", "", SOON
     while True:
-        found = [one for one in ask("GET")["shares"] if one["name"] == name]
-        line = found[0]["line"] if found else f"{name}: released"
+        found = [one for one in look()["shares"] if one["name"] == name]
+        line = found[0]["line"] if found else f"{name}{RELEASED}"
         state = found[0]["state"] if found else "ended"
         yield state, "" if line == said else line
         if state == "ended":

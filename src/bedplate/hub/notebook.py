@@ -23,6 +23,8 @@ CELL: Final = ("python3", "-m", "IPython", "--HistoryManager.enabled=False", "-c
 SCRIPT: Final = ("python3",)
 #: In the shell: kubelet would make a directory that is not there, as root.
 IN_DIRECTORY: Final = ("sh", "-c", 'cd -- "$0" && exec "$@"')
+#: A cell runs without it too: a course without homes has the folders of the image alone.
+IF_THERE: Final = ("sh", "-c", 'cd -- "$0" 2>/dev/null; exec "$@"')
 #: Else Python keeps what it prints until the end.
 STREAMS: Final = {"PYTHONUNBUFFERED": "1"}
 
@@ -65,7 +67,8 @@ def command(body: Mapping[str, Any]) -> tuple[str, ...]:
         fix = "write %share run SCRIPT"
         raise shares.ShareError("no script to run", str(body["run"]), "a file and arguments", fix)
     if words and "directory" in body:
-        words = (*IN_DIRECTORY, body["directory"], *words)
+        begins = IF_THERE if "code" in body else IN_DIRECTORY
+        words = (*begins, body["directory"], *words)
     if not all(isinstance(one, str) and "\0" not in one for one in words):
         what, allowed = "no command for a share", "text without zero bytes"
         raise shares.ShareError(what, "something else", allowed, "write it as text")
