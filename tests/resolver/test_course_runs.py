@@ -56,6 +56,15 @@ def test_more_runs_than_the_pool_has_shares_are_refused() -> None:
     assert "write runs_at_once: 10; or " in text
 
 
+def test_notebooks_that_are_too_many_are_named_and_not_their_runs() -> None:
+    """Without runs_at_once each of them would want a share: that is no way out."""
+    text = said(answer(T4, slicing(0.1), runs(500, 12)))
+    assert "bedplate_courses[0].students" in text
+    assert "allowed 86 students of lab" in text
+    assert "write students: 86" in text
+    planned(answer(T4, slicing(0.1), runs(86, 12)))
+
+
 def test_more_runs_than_students_may_have_are_not_counted() -> None:
     found = planned(answer(T4, slicing(0.1), runs(20, 100, per_user={"shares": 2})))
     assert found.lock.cluster is not None
@@ -73,7 +82,7 @@ def test_notebooks_and_runs_share_what_as_many_shares_have_of_the_node() -> None
 
 @pytest.mark.parametrize("sharing", [slicing(0.1), {"mode": "dra"}])
 def test_notebooks_without_a_gpu_need_memory_of_the_hosts(sharing: dict[str, Any]) -> None:
-    """60,788 MiB are for students: 29 pods of 2 GiB, of notebooks and runs."""
+    """60,756 MiB are for students: 29 pods of 2 GiB, of notebooks and runs."""
     fits = runs(20, 9, memory="2Gi")
     planned(sized(fits, sharing=sharing, memory="64Gi", cpus=16))
     text = said(sized(fits | {"students": 25}, sharing=sharing, memory="64Gi", cpus=16))

@@ -29,36 +29,36 @@ def crowd(students: int, of_pool: dict[str, Any] | None = None, **kubelet: int) 
 
 
 def test_a_class_needs_places_for_its_pods() -> None:
-    """Of 220 pods on two nodes 15 are the cluster's own; on one node all that it has once.
+    """Of 220 pods on two nodes 17 are the cluster's own; on one node all that it has once.
 
-    On each node: kube-proxy, flannel, the device plugin, the notebooks' images. Once: CoreDNS (2),
-    Kueue (2), hub, proxy and the recorder of usage.
+    On each node: kube-proxy, flannel, the device plugin, the notebooks' images, the reader. Once:
+    CoreDNS (2), Kueue (2), hub, proxy and the recorder of usage.
     """
     text = said(crowd(240))
     assert f"got intro 240 {TIMES} 0.02 at once, Mon 10:00" in text
-    assert "allowed 205 students of intro on 8 l40s of pool_a: bound by pods: " in text
-    assert "a node takes 110, and 15 of them are the cluster's own" in text
+    assert "allowed 203 students of intro on 8 l40s of pool_a: bound by pods: " in text
+    assert "a node takes 110, and 17 of them are the cluster's own" in text
     fixes = text.partition(" own \N{EM DASH} ")[2]
-    assert fixes == "write students: 205; or write bedplate_kubernetes.kubelet.maxPods: 128"
-    planned(crowd(205))
-    assert "students: 239; or" in said(crowd(240, maxPods=127))
-    plan = planned(crowd(240, maxPods=128))
+    assert fixes == "write students: 203; or write bedplate_kubernetes.kubelet.maxPods: 129"
+    planned(crowd(203))
+    assert "students: 239; or" in said(crowd(240, maxPods=128))
+    plan = planned(crowd(240, maxPods=129))
     assert course_fit.lines(plan.lock, load_catalogue())[0][1].endswith("; 1 left")
 
 
 def test_one_node_has_all_that_the_cluster_has_once() -> None:
-    """Of 200 places of its GPUs 189 are left then, and 196 of the other's."""
+    """Of 200 places of its GPUs 188 are left then, and 195 of the other's."""
     text = said(crowd(392, maxPods=200))
-    assert "write students: 385; or write bedplate_kubernetes.kubelet.maxPods: 204" in text
+    assert "write students: 383; or write bedplate_kubernetes.kubelet.maxPods: 205" in text
     # A node's subnet has 253 addresses, which is more than its GPUs have shares.
     assert "bound by compute" in said(crowd(401, maxPods=253))
 
 
 def test_a_pools_own_number_of_pods_counts() -> None:
     text = said(crowd(240, {"maxPods": 100}, maxPods=250))
-    assert "a node takes 100, and 15 of them are the cluster's own" in text
-    assert "write students: 185; or write kubernetes_node_kubelet.maxPods: 128" in text
-    planned(crowd(240, {"maxPods": 128}))
+    assert "a node takes 100, and 17 of them are the cluster's own" in text
+    assert "write students: 183; or write kubernetes_node_kubelet.maxPods: 129" in text
+    planned(crowd(240, {"maxPods": 129}))
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,9 @@ def _each(cluster: Cluster, host: Host, pool: Pool | None) -> Iterator[str]:
         yield "rdma-device-plugin"
     if any(course.pool == host.pool for course in cluster.courses.values()):
         yield "images"
+    # With courses there is a hub, whose stack has a reader on each node with GPUs.
+    if cluster.courses and offers(pool):
+        yield "reader"
 
 
 def _once(cluster: Cluster) -> Iterator[str]:

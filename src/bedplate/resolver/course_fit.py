@@ -116,9 +116,13 @@ def _too_much(
     lock, catalogue = decided
     blamed = _blamed(room, active)
     key = _key(blamed.course)
-    path = (KEY, blamed.index, key)
     others = [one for one in active if one is not blamed]
-    most = _largest(room, blamed, others)
+    most = _largest(room, blamed, others, key)
+    if not most and key != "students":
+        # Not one run fits: the notebooks themselves are too many.
+        key = "students"
+        most = _largest(room, blamed, others, key)
+    path = (KEY, blamed.index, key)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
     ways = [f"write {key}: {most}"] * bool(most)
     ways += _fewer(room, blamed, others)
@@ -221,16 +225,15 @@ def _more_pods(
     yield f"write {where}.maxPods: {high}"
 
 
-def _largest(room: Room, blamed: Class, others: Sequence[Class]) -> int:
-    """Return the largest class, or runs, of the blamed course proved to fit with the others."""
-    key = _key(blamed.course)
+def _largest(room: Room, blamed: Class, others: Sequence[Class], key: str) -> int:
+    """Return the most students or runs, as *key* says, that are proved to fit with the others."""
 
     def fits(number: int) -> bool:
         course = blamed.course.model_copy(update={key: number})
         one = replace(blamed, course=course)
         return room.answer([*others, one]) is Answer.FITS
 
-    low, high = 0, blamed.course.seats if blamed.course.runs_at_once else blamed.course.students
+    low, high = 0, blamed.course.students if key == "students" else blamed.course.seats
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
