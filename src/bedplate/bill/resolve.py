@@ -78,7 +78,8 @@ class Resolver:
             try:
                 images[reference] = self._image(reference, needed)
             except ResolveError:
-                if not needed.optional:
+                # One that was there may only be out of reach: its bill keeps no gap for it.
+                if not needed.optional or reference in self.before.images:
                     raise
 
         def one_index(source: str) -> None:
