@@ -20,6 +20,10 @@ OLD, NEW = "470.256.02", "535.261.03"
 FAULT = "/etc/modprobe.d/planted.conf"
 REFUSE = "install nvidia modinfo -F version nvidia | grep -q ^470 && modprobe -i nvidia"
 
+#: A quarter of an hour: run them with `make prove AREA=hosts`. By default tests/standin changes
+#: branch and flavour of a driver.
+pytestmark = pytest.mark.prove
+
 
 @pytest.fixture(scope="module")
 def changed(machine: Machine, bare: Snapshot) -> Machine:

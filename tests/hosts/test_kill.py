@@ -82,6 +82,7 @@ def sweep(
             print(f"swept {points}: driver {version}, {blow}", flush=True)
 
 
+@pytest.mark.prove
 def test_seeded_points(
     machine: Machine,
     bare: Snapshot,

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
 
 from bedplate.portable.packages import rpm as rpm_state
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 SYSTEMS = {"ubuntu-24.04": "ubuntu-24.04-standin", "rocky-9": rpm.SYSTEM}
+#: The same for a fixture whose second system is left to `make prove AREA=standin`.
+ONE_BY_DEFAULT = [
+    pytest.param(name, marks=[pytest.mark.prove] if place else [], id=name)
+    for place, name in enumerate(SYSTEMS)
+]
 REPOSITORY = "srv/standin"
 #: What the distribution, and EPEL, have: unsigned, and apart from the vendor's.
 DISTRIBUTION = "srv/distribution"

@@ -30,7 +30,7 @@ JOINED = "etc/kubernetes/kubelet.conf"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
 
 
-@pytest.fixture(scope="module", params=playing.SYSTEMS)
+@pytest.fixture(scope="module", params=playing.ONE_BY_DEFAULT)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A planned site of one host: a stand-in system with all that the runtime may come from."""
     os_name, work = request.param, tmp_path_factory.mktemp("runtime")

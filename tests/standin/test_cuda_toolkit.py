@@ -39,7 +39,7 @@ DRIVER, DISTRIBUTION, VENDOR = "libnvidia-ml", "580.178.04-0ubuntu1", "595.91.07
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
 
 
-@pytest.fixture(scope="module", params=playing.SYSTEMS)
+@pytest.fixture(scope="module", params=playing.ONE_BY_DEFAULT)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A planned site of one host whose driver is there, and whose toolkits are not."""
     os_name, work = request.param, tmp_path_factory.mktemp("cuda")

@@ -41,7 +41,11 @@ END
 chmod 755 /usr/bin/nvidia-uninstall
 """
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
+#: Two minutes: run them with `make prove AREA=standin`.
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root"),
+]
 
 
 @pytest.fixture(scope="module")

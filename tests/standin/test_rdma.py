@@ -22,7 +22,7 @@ THEIRS, DISTRIBUTION = "2507.0-1", "9000.0-1"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="unpacking a system and chroot need root")
 
 
-@pytest.fixture(scope="module", params=playing.SYSTEMS)
+@pytest.fixture(scope="module", params=playing.ONE_BY_DEFAULT)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A planned site of one host that may have the stack from two repositories."""
     os_name, work = request.param, tmp_path_factory.mktemp("rdma")
