@@ -40,15 +40,21 @@ def limits_of_controllers(site: SiteCommands) -> list[str]:
     return sorted(one for one in command if one.startswith("--kube-api-"))
 
 
-def joins(site: SiteCommands) -> list[str]:
-    """Name the certificate requests that joining hosts made with a bootstrap token."""
-    requests = json.loads(site.kubectl("get", "csr", "-o", "json").stdout)["items"]
-    return [
-        request["metadata"]["name"]
-        for request in requests
-        if request["spec"]["username"].startswith("system:bootstrap:")
-        and request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
-    ]
+def starts(site: SiteCommands, name: str) -> int:
+    """Count how often a host's kubelet was started, but for systemd's own restarts.
+
+    A join starts it once; a second join resets the host first, which stops it. A kubelet that ends
+    before it has its certificate asks for one again, so the requests say nothing of joins.
+    """
+    journal = on_host(site, name, "journalctl -b -u kubelet -o cat --no-pager")
+    print(
+        name,
+        *re.findall("^.*(?:kubelet.service|ertificate|failed to run).*$", journal, re.MULTILINE)[
+            :40
+        ],
+        sep="\n",
+    )
+    return journal.count("Starting kubelet.service") - journal.count("Scheduled restart job")
 
 
 def joining(site: SiteCommands) -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,6 +158,27 @@ def test_a_command_that_does_not_end_is_a_failure(tmp_path: Path) -> None:
     host = on_host.Host(tmp_path, budget=0)
     with pytest.raises(on_host.FailureError, match=r"^`sleep 9` did not end in time: $"):
         host.try_run("sleep", "9")
+
+
+def test_a_command_that_outlives_its_process_holds_the_lock(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    killed = (
+        "import os, pathlib; from bedplate.provider import on_host\n"
+        f"host = on_host.Host(pathlib.Path({str(tmp_path)!r}), 60)\n"
+        "with on_host.locked(host):\n"
+        f"    host.run('sh', '-c', f'kill -9 {{os.getpid()}}; read end < {gate}')"
+    )
+    done = subprocess.run([sys.executable, "-c", killed], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with (
+        pytest.raises(on_host.FailureError, match="another run still holds"),
+        on_host.locked(on_host.Host(tmp_path, 0)),
+    ):
+        pass
+    gate.write_text("\n")
+    with on_host.locked(on_host.Host(tmp_path, 60)):
+        pass
 
 
 def test_the_membership_of_a_cluster_that_is_gone_is_not_asked_about(tmp_path: Path) -> None:

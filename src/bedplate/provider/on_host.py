@@ -60,6 +60,7 @@ class Host:
     def __init__(self, root: Path, budget: float) -> None:
         self.root = root
         self.deadline = time.monotonic() + budget
+        self.held: tuple[int, ...] = ()
 
     def path(self, relative: str) -> Path:
         """Return a path below the root."""
@@ -80,6 +81,7 @@ class Host:
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,  # so that its children can be ended with it
+                pass_fds=self.held,
             )
         except FileNotFoundError as error:
             raise RefusalError(
@@ -129,7 +131,10 @@ def tail(text: str, lines: int = 25) -> str:
 
 @contextlib.contextmanager
 def locked(host: Host) -> Iterator[None]:
-    """Hold the host's membership lock; the kernel releases it when this process ends."""
+    """Hold the host's membership lock; the kernel releases it when this process has ended.
+
+    Its commands hold it too: a kubeadm that outlives this process is still at work.
+    """
     path = host.path(LOCK)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
@@ -143,6 +148,7 @@ def locked(host: Host) -> Iterator[None]:
                         f"another run still holds {path} on this host: see `fuser -v {path}` there"
                     ) from None
                 time.sleep(0.2)
+        host.held = (handle.fileno(),)
         yield
 
 
