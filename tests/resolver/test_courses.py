@@ -93,6 +93,34 @@ def test_a_hub_by_plain_http_is_warned_of(hub: dict[str, Any] | None, sent: str 
     assert told == ([text] if sent else [])
 
 
+A100 = {"bedplate_gpu": {"model": "a100-sxm4-80gb", "count": 4}}
+
+
+@pytest.mark.parametrize(
+    ("sharing", "share", "told"),
+    [
+        ({"mode": "mig", "profile": "1g.10gb"}, {"gpus": 1}, True),
+        ({"mode": "mps", "replicas": 4}, 0.25, True),
+        ({"mode": "time-slicing", "replicas": 4}, 0.25, False),
+        ({}, {"gpus": 1}, False),
+    ],
+)
+def test_a_mode_in_which_idle_shares_are_not_seen_is_said(
+    sharing: dict[str, Any], share: Any, told: bool
+) -> None:
+    courses = [course(students=4, share=share)]
+    everywhere = {"bedplate_schedulers": ["kueue"], "bedplate_courses": courses}
+    control_plane = host("cp1", ["control_plane"], everywhere)
+    more = A100 | everywhere | {"bedplate_sharing": sharing}
+    node = host("n1", ["gpu_pools", "pool_a"], more)
+    found = [str(one) for one in planned(decide(control_plane, node)).notices if "idle" in one.text]
+    text = (
+        f"pool_a: {sharing.get('mode')}: idle shares cannot be measured: they end by their time "
+        "alone, and notebooks are idle by their kernels and programs (https://docs.nvidia.com/"
+    )
+    assert [one.startswith(text) for one in found] == ([True] if told else [])
+
+
 def test_what_a_person_may_have_is_in_the_quota() -> None:
     """A notebook and a share on request for each of forty: the pool's eighty shares."""
     asked = course(students=40, per_user={"shares": 2, "time": "2h"})

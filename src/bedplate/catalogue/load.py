@@ -89,6 +89,7 @@ KINDS: dict[str, Kind] = {
     "snapshots": Kind("snapshot", driver.Snapshot, ("archive",)),
     "subnet-limits": Kind("subnet", settings.SubnetLimit, ("limit",)),
     "systems": Kind("system", system.System, ("os",)),
+    "unmeasured-modes": Kind("unmeasured", sharing.UnmeasuredMode, ("mode",)),
 }
 
 
@@ -144,6 +145,7 @@ class Catalogue:
     snapshots: dict[str, Fact[driver.Snapshot]]
     subnet_limits: dict[str, Fact[settings.SubnetLimit]]
     systems: dict[str, Fact[system.System]]
+    unmeasured_modes: dict[str, Fact[sharing.UnmeasuredMode]]
     digest: str
     added: tuple[str, ...] = ()
     overridden: tuple[str, ...] = ()

@@ -34,6 +34,12 @@ class MpsEffect(Value):
     effect: Literal["one-user", "shared-faults"]
 
 
+class UnmeasuredMode(Value):
+    """A sharing mode in which nothing says which process used a GPU, and so which share is idle."""
+
+    mode: Literal["none", "time-slicing", "mps", "mig", "hami", "dra"]
+
+
 class MemoryReserve(Value):
     """GPU memory that no program has: `percent` of a GPU, or `mebibytes` of each process.
 

@@ -34,6 +34,8 @@ OF_NOTEBOOKS = (
     "notebooks of courses are all user 1000 and run side by side: give other pods of the pool "
     "runAsUser: 1000"
 )
+#: How what cannot be seen to be idle ends.
+BY_TIME = "they end by their time alone, and notebooks are idle by their kernels and programs"
 STRONGER = "where users are not trusted, take mig or whole GPUs"
 
 
@@ -77,6 +79,9 @@ def of(
     if limits:
         text = "dra, memory limited: memory that CUDA manages (cudaMallocManaged) is not held back"
         yield Notice(text, name, hint=STRONGER, source=source)
+    if courses and (unmeasured := candidates.catalogue.unmeasured_modes.get(sharing.mode)):
+        text = f"{sharing.mode}: idle shares cannot be measured: {BY_TIME}"
+        yield Notice(text, name, source=unmeasured.source.url)
     if sharing.mode == "dra":
         yield from _driver(name, driver.version, shared, candidates)
 
