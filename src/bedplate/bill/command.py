@@ -13,6 +13,7 @@ from bedplate.bill.inspect_command import check_teams
 from bedplate.bill.match import checked_bill
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import needs_of
+from bedplate.bill.notebook import described
 from bedplate.bill.own import web_of
 from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
@@ -35,7 +36,8 @@ OK, STALE = 0, 2
 DESCRIPTION = (
     "Look up the address, digest and size of everything that the site's lock installs, and write "
     "them to SITE/.bedplate.bill.yml: commit it with the lock. Only small files are fetched "
-    "(checksum files, manifests, indexes). Installs take exactly what the bill lists."
+    "(checksum files, manifests, indexes), and once the layers of an own image of courses, to see "
+    "that it starts as a notebook. Installs take exactly what the bill lists."
 )
 EPILOG = (
     "Exit status: 0 written or up to date, 2 --check: none or out of date; or written, and a "
@@ -103,6 +105,8 @@ def run(options: Namespace) -> int:
     for name, one in needs_of(lock, catalogue_of(site)).images.items():
         if one.optional and name not in bill.images:
             print(f"not in the bill: {name}, for jobs of teams; nothing has it yet")
+        elif one.starts:
+            print(f"{one.needed_by}: a notebook with {described(bill.images[name].notebook)}")
     print(_traffic(web.traffic, time.monotonic() - started), file=sys.stderr)
     return _gone(bill, instead)
 

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bedplate.bill.errors import refused
+from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.registry import chosen_manifest
 from bedplate.versions import parts
 
@@ -98,6 +98,21 @@ def asked(web: Web, places: Places, reference: str) -> tuple[str, Asks]:
     Raises:
         ResolveError: the registry does not give manifest or configuration.
     """
+    where, chosen, _, configuration = read(web, places, reference)
+    try:
+        return chosen, asks_of(configuration)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _no_configuration(reference, where) from error
+
+
+def read(
+    web: Web, places: Places, reference: str
+) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
+    """Return where an image lies, its digest for this platform, manifest and configuration.
+
+    Raises:
+        ResolveError: the registry does not give manifest or configuration.
+    """
     what = f"image {reference} is not found"
     name, _, digest = reference.partition("@")
     where = places.repository(name if ":" in name.rpartition("/")[2] else f"{name}:")
@@ -108,9 +123,13 @@ def asked(web: Web, places: Places, reference: str) -> tuple[str, Asks]:
         content = web.content(f"{where}/blobs/{config}", what)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != config:
             raise refused(what, where, "another content than that of its digest")
-        return chosen, asks_of(json.loads(content))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise refused(what, where, "no image configuration") from error
+        return where, chosen, manifest, dict(json.loads(content))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _no_configuration(reference, where) from error
+
+
+def _no_configuration(reference: str, where: str) -> ResolveError:
+    return refused(f"image {reference} is not found", where, "no image configuration")
 
 
 def asks_of(configuration: Mapping[str, Any]) -> Asks:

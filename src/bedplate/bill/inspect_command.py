@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.arguments import add_authorities, path_of
+from bedplate.bill import notebook
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
+from bedplate.bill.needs import starts_of
 from bedplate.bill.own import web_of
 from bedplate.bill.places import Places
 from bedplate.catalogue import catalogue_of
@@ -25,9 +27,13 @@ OK, NOWHERE = 0, 2
 DESCRIPTION = (
     "Read an image's configuration from its registry, or from the site's mirror, and say in which "
     "pools with GPUs it runs: its platform, its CUDA, what it requires of the driver, and the GPUs "
-    "that it has code for. Nothing is pulled."
+    "that it has code for. Nothing is pulled. With --notebook its layers are read, the newest "
+    "first, for what the hub starts: jupyterhub-singleuser, JupyterLab, user 1000 and its home."
 )
-EPILOG = "Exit status: 0 it runs in every pool with GPUs, 2 not in all of them; 3 refused, 1 a bug."
+EPILOG = (
+    "Exit status: 0 it runs in every pool with GPUs, and has what a notebook needs where that is "
+    "asked; 2 not in all of them, or it has not; 3 refused, 1 a bug."
+)
 
 
 def add_parser(verbs: _SubParsersAction[Any]) -> None:
@@ -41,6 +47,12 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
     parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument("image", metavar="IMAGE", help="HOST/NAME:TAG or HOST/NAME@sha256:…")
     parser.add_argument("--pool", metavar="NAME", help="this pool alone")
+    parser.add_argument(
+        "--notebook",
+        action="store_true",
+        help="say whether it has what a course's notebook starts with; reads layers, as many as "
+        "it takes",
+    )
     add_authorities(parser)
     parser.set_defaults(run=run, usage_error=parser.error)
 
@@ -63,8 +75,14 @@ def run(options: Namespace) -> int:
             f"no pool {options.pool}; the pools are {', '.join(sorted(lock.pools))}"
         )
     web = web_of(options.site, lock.sources, options.ca)
+    versions: dict[str, str] = {}
+    unable: list[Problem] = []
     try:
-        digest, asks = asked(web, Places.of(lock.sources, catalogue), options.image)
+        places = Places.of(lock.sources, catalogue)
+        digest, asks = asked(web, places, options.image)
+        if options.notebook:
+            starts = starts_of(lock, catalogue)
+            versions, unable = notebook.of_image(web, places, options.image, starts)
     finally:
         web.close()
     print(f"{options.image.partition('@')[0]}: {digest}")
@@ -75,7 +93,12 @@ def run(options: Namespace) -> int:
             print(f"  pool {pool}: {'does not run' if pool in wrong else 'runs'}")
             for one in wrong.get(pool, ()):
                 print(f"    {one}")
-    return NOWHERE if wrong else OK
+    if options.notebook:
+        has = "does not start" if unable else f"has {notebook.described(versions)}"
+        print(f"  notebook: {has}")
+    for one in unable:
+        print(f"    {one}")
+    return NOWHERE if wrong or unable else OK
 
 
 def check_teams(web: Web, places: Places, lock: Lock, catalogue: Catalogue) -> None:

@@ -47,8 +47,12 @@ def differences(needs: Needs, bill: Bill) -> Iterator[str]:
             yield f"no {name} {needed.version}"
         elif found.version != needed.version:
             yield f"{name} {found.version}, the lock has {needed.version}"
-    needed_images = (name for name, one in needs.images.items() if not one.optional)
-    yield from (f"no {name}" for name in needed_images if name not in bill.images)
+    for name, one in needs.images.items():
+        image = bill.images.get(name)
+        if image is None and not one.optional:
+            yield f"no {name}"
+        elif image is not None and one.starts and not one.starts.known(image.notebook):
+            yield f"{one.needed_by} was not checked as a notebook"
     for source, wanted in needs.packages.items():
         listed = bill.packages.get(source)
         if listed is None:

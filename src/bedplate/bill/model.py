@@ -59,6 +59,8 @@ class Image(Part):
         size: of that manifest's configuration and layers, in bytes.
         needed_by: what asks for it: a name of the catalogue's images, or a file that names it.
         known: the registry.
+        notebook: versions of Python, JupyterHub and so on in an own image of courses, read from its
+            layers; empty where they were not read.
     """
 
     digest: Digest
@@ -66,6 +68,7 @@ class Image(Part):
     size: Annotated[int, Field(ge=0)]
     needed_by: str
     known: Known
+    notebook: dict[str, str] = {}
 
 
 class Gone(Part):

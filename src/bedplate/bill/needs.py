@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bedplate.catalogue.published_facts import Artifact
 from bedplate.lock import builds
 from bedplate.lock.offers import pools_of_nodes
+from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,37 @@ class NeededFile:
 
 
 @dataclass(frozen=True)
+class Starts:
+    """What an image needs to start as a notebook.
+
+    Attributes:
+        hub: the version of the hub's JupyterHub.
+        material: whether a course fetches material into homes.
+    """
+
+    hub: str
+    material: bool = False
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return the Python packages, as the bill has their versions."""
+        return ("jupyterhub", "jupyterlab", *(("nbgitpuller",) if self.material else ()))
+
+    def accepts(self, version: str) -> bool:
+        """Tell whether the hub goes with a notebook's JupyterHub: it compares the majors alone.
+
+        Source: `_check_version` in https://github.com/jupyterhub/jupyterhub/blob/5.5.0/jupyterhub/_version.py
+        """
+        return parts(version)[:1] == parts(self.hub)[:1]
+
+    def known(self, versions: Mapping[str, str]) -> bool:
+        """Tell whether an image with these versions has all of it."""
+        return all(name in versions for name in self.packages) and self.accepts(
+            versions["jupyterhub"]
+        )
+
+
+@dataclass(frozen=True)
 class NeededImage:
     """An image.
 
@@ -48,6 +80,7 @@ class NeededImage:
         built: the site builds it itself.
         optional: a bill is whole without it.
         digest: what it is asked by; None to ask by its tag.
+        starts: what it needs as a notebook, where that is not known without reading it.
     """
 
     needed_by: str
@@ -56,6 +89,7 @@ class NeededImage:
     built: bool = False
     optional: bool = False
     digest: str | None = None
+    starts: Starts | None = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +235,7 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
             reference = reference.replace(f"{{{field_}}}", str(getattr(part, field_, "")))
         yield reference, NeededImage(name, image.hosts, image.moves)
     yield from notebooks_of(lock, catalogue)
-    yield from own_of(lock)
+    yield from own_of(lock, catalogue)
     if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
     if (plugin := lock.cluster.rdma_device_plugin) is not None:
@@ -244,18 +278,37 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
             yield reference, NeededImage(name, "nobody", built=True, optional=optional)
 
 
-def own_of(lock: Lock) -> Iterator[tuple[str, NeededImage]]:
+def jupyterhub_of(catalogue: Catalogue) -> str:
+    """Return the version of JupyterHub in the hub's image: notebooks have the same."""
+    version = catalogue.images["hub"].value.jupyterhub
+    if version is None:
+        raise AssertionError("the fact of the hub's image says its JupyterHub")
+    return version
+
+
+def starts_of(lock: Lock, catalogue: Catalogue, name: str | None = None) -> Starts:
+    """Return what notebooks of an own image need; without its name, those of any course."""
+    courses = lock.cluster.courses.values() if lock.cluster else ()
+    those = [one for one in courses if name is None or name in one.frameworks]
+    return Starts(jupyterhub_of(catalogue), any(one.material is not None for one in those))
+
+
+def own_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
     """Yield the images of `bedplate_images`, those of jobs too: pods have them by their digests.
 
     A registry keeps what a tag names, so each has a tag of its digest in place of its own, which
     may name another one tomorrow.
     """
-    for name, own in sorted(lock.cluster.images.items() if lock.cluster else ()):
+    if lock.cluster is None:
+        return
+    of_courses = {name for one in lock.cluster.courses.values() for name in one.frameworks}
+    for name, own in sorted(lock.cluster.images.items()):
         named, _, digest = own.image.partition("@")
         host, slash, path = named.partition("/")
         tag = f"{OWN_TAG}{digest.removeprefix('sha256:')[:OWN_DIGITS]}"
         reference = f"{host}{slash}{path.partition(':')[0]}:{tag}"
-        yield reference, NeededImage(f"{KEY_OF_OWN}.{name}", "nobody", digest=digest)
+        starts = starts_of(lock, catalogue, name) if name in of_courses else None
+        yield reference, NeededImage(f"{KEY_OF_OWN}.{name}", "nobody", digest=digest, starts=starts)
 
 
 def _packages(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededPackages]]:

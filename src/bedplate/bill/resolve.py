@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from bedplate.bill import notebook
 from bedplate.bill.charts import chart
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
@@ -159,7 +160,9 @@ class Resolver:
     def _image(self, reference: str, needed: NeededImage) -> Image:
         key = f"image {reference}"
         if kept := self.partial.get(key):
-            return Image.model_validate(kept["answer"])
+            entry = Image.model_validate(kept["answer"])
+            if needed.starts is None or needed.starts.known(entry.notebook):
+                return entry
         if needed.built and self.made and (made := self.made(reference, needed.needed_by)):
             return made
         before = self.before.images.get(reference) if needed.moves else None
@@ -171,8 +174,22 @@ class Resolver:
             if not needed.built:
                 raise
             raise _not_built(reference, self.places, error) from error
+        if needed.starts is not None:
+            entry = entry.model_copy(update={"notebook": self._notebook(reference, entry, needed)})
         self.partial.keep(key, entry)
         return entry
+
+    def _notebook(self, reference: str, entry: Image, needed: NeededImage) -> dict[str, str]:
+        """Return what an own image starts with; layers of a digest are read once."""
+        before = self.before.images.get(reference)
+        same = before is not None and before.manifest == entry.manifest
+        if needed.starts is None or (before and same and needed.starts.known(before.notebook)):
+            return before.notebook if before else {}
+        named = f"{reference.rpartition(':')[0]}@{entry.digest}"
+        versions, wrong = notebook.of_image(self.web, self.places, named, needed.starts)
+        if wrong:
+            raise ResolveError([replace(one, key=needed.needed_by) for one in wrong])
+        return versions
 
     def _packaged(self, group: Mapping[str, NeededFile]) -> dict[str, File]:
         """Return the entries of files that are packages of one repository."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
+from bedplate.bill.needs import jupyterhub_of
 from bedplate.lock.builds import notebook_of
 
 if TYPE_CHECKING:
@@ -55,14 +56,6 @@ def builds_of(lock: Lock, catalogue: Catalogue) -> list[Build]:
         )
         for identity, names in sorted(pools.items())
     ]
-
-
-def jupyterhub_of(catalogue: Catalogue) -> str:
-    """Return the version of JupyterHub in the hub's image: notebooks have the same."""
-    version = catalogue.images["hub"].value.jupyterhub
-    if version is None:
-        raise AssertionError("the fact of the hub's image says its JupyterHub")
-    return version
 
 
 def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[str, str]:

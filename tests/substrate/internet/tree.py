@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -81,6 +82,7 @@ class Tree:
         layers: tuple[bytes, ...] = (b"layer",),
         history: tuple[str, ...] = (),
         environment: tuple[str, ...] = (),
+        config: Mapping[str, object] | None = None,
     ) -> str:
         """Write an image for amd64 below an index, as vendors publish; return the index's digest.
 
@@ -91,8 +93,8 @@ class Tree:
         if history:
             steps = [{"created_by": step, "empty_layer": step[:3] == "ENV"} for step in history]
             said["history"] = steps
-        if environment:
-            said["config"] = {"Env": list(environment)}
+        if environment or config:
+            said["config"] = {"Env": list(environment), **(config or {})}
         config = self._json(repository, said)
         manifest = {
             "schemaVersion": 2,

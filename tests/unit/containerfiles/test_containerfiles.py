@@ -11,8 +11,9 @@ import yaml
 from packaging.requirements import Requirement
 
 from bedplate import cli
+from bedplate.bill.needs import jupyterhub_of
 from bedplate.catalogue import load_catalogue
-from bedplate.containerfiles.render import Build, builds_of, files_of, jupyterhub_of
+from bedplate.containerfiles.render import Build, builds_of, files_of
 from bedplate.lock.builds import notebook_of
 from bedplate.lock.model import Framework, Sources
 from bedplate.versions import number

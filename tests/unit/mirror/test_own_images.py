@@ -11,6 +11,7 @@ from bedplate.bill.partial import Partial
 from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
+from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
 from bedplate.lock.model import TeamImage
 from bedplate.mirror.fill import Filling
@@ -33,7 +34,8 @@ def needs(*digests: str) -> Needs:
         for number, digest in enumerate(digests)
     }
     cluster = lock.cluster.model_copy(update={"images": images})
-    return Needs(images=dict(own_of(lock.model_copy(update={"cluster": cluster}))))
+    own = own_of(lock.model_copy(update={"cluster": cluster}), load_catalogue())
+    return Needs(images=dict(own))
 
 
 def test_a_tag_that_moved_changes_nothing_and_a_new_digest_is_a_new_image(tmp_path: Path) -> None:

@@ -1,0 +1,309 @@
+"""Whether an image has what a course's notebook starts with, read from the files of its layers.
+
+The hub starts `jupyterhub-singleuser` of the image's PATH, behind its entrypoint, as user 1000 of
+group 100, with homes at /home/jovyan. Layers are read in the registry, the newest first, until all
+is found: what lies in a layer covers what lies below it, and a whiteout removes it (OCI's image
+specification, layer.md). Nothing is run, so a library that is missing is not found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tarfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from urllib3.exceptions import HTTPError
+
+from bedplate.bill.errors import refused
+from bedplate.bill.image_needs import read
+from bedplate.errors import Problem
+from bedplate.versions import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bedplate.bill.needs import Starts
+    from bedplate.bill.places import Places
+    from bedplate.bill.web import Web
+
+PROGRAM: Final = "jupyterhub-singleuser"
+USER, GROUP, HOME = 1000, 100, "/home/jovyan"
+#: Of a container whose image names none, by containerd and Docker.
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+USERS: Final = "etc/passwd"
+#: No image has a longer list of users.
+USERS_BYTES: Final = 1 << 20
+WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+#: As pip, conda and Debian leave a package: below the folder that has bin/, too.
+PACKAGE: Final = re.compile(
+    r"(?P<prefix>.+)/lib/python(?P<python>[\d.]+)/(?:site|dist)-packages/"
+    r"(?P<name>jupyterhub|jupyterlab|nbgitpuller)-(?P<version>\d[^/-]*)[^/]*\.(?:dist|egg)-info(?:/.*)?"
+)
+SHELLS: Final = frozenset({"sh", "bash", "dash", "ash"})
+BLOCK: Final = 1 << 20
+
+
+@dataclass
+class Files:
+    """What is known of an image's files, from its newest layer down.
+
+    Attributes:
+        programs: entries of the program, by path.
+        packages: of each folder that has bin/ and lib/: versions by name, Python's too.
+        home: the entry of the home.
+        users: the text of /etc/passwd.
+        removed: paths that newer layers have removed.
+        covered: folders of which newer layers have covered all that lies below.
+    """
+
+    programs: dict[str, tarfile.TarInfo] = field(default_factory=dict)
+    packages: dict[str, dict[str, str]] = field(default_factory=dict)
+    home: tarfile.TarInfo | None = None
+    users: str | None = None
+    removed: set[str] = field(default_factory=set)
+    covered: set[str] = field(default_factory=set)
+
+    def take(self, layer: tarfile.TarFile) -> None:
+        """Read a layer that lies below all that were read before."""
+        removed, covered = set(), set()
+        for entry in layer:
+            path = entry.name.removeprefix("./").strip("/")
+            folder, _, name = path.rpartition("/")
+            if name == OPAQUE:
+                covered.add(folder)
+            elif name.startswith(WHITEOUT):
+                removed.add(f"{folder}/{name.removeprefix(WHITEOUT)}".lstrip("/"))
+            elif not self._gone(path):
+                self._found(layer, entry, path, name)
+        self.removed |= removed
+        self.covered |= covered
+
+    def _found(self, layer: tarfile.TarFile, entry: tarfile.TarInfo, path: str, name: str) -> None:
+        if name == PROGRAM:
+            self.programs.setdefault(path, entry)
+        elif path == HOME.strip("/"):
+            self.home = self.home or entry
+        elif path == USERS and self.users is None and entry.size < USERS_BYTES:
+            content = layer.extractfile(entry)
+            self.users = content.read().decode(errors="replace") if content else None
+        elif "-info" in path and (found := PACKAGE.fullmatch(path)):
+            there = self.packages.setdefault(found["prefix"], {})
+            there.setdefault("python", found["python"])
+            there.setdefault(found["name"], found["version"])
+
+    def _gone(self, path: str) -> bool:
+        if not self.removed and not self.covered:
+            return False
+        names = path.split("/")
+        above = ["/".join(names[:depth]) for depth in range(len(names) + 1)]
+        return not self.removed.isdisjoint(above) or not self.covered.isdisjoint(above[:-1])
+
+    def program(self, folders: Sequence[str]) -> tarfile.TarInfo | None:
+        """Return the program that a search of these folders finds."""
+        found = (self.programs.get(f"{folder}/{PROGRAM}") for folder in folders)
+        return next((one for one in found if one is not None), None)
+
+    def versions(self, folders: Sequence[str]) -> Mapping[str, str]:
+        """Return the packages that lie with the program: Debian's lie with those of pip."""
+        program = self.program(folders)
+        if program is None:
+            return {}
+        path = program.name.removeprefix("./").strip("/")
+        if program.issym():
+            path = _led(path, program.linkname)
+        prefix = path.rpartition("/")[0].rpartition("/")[0]
+        return self.packages.get(prefix, {})
+
+    def whole(self, folders: Sequence[str], starts: Starts) -> bool:
+        """Tell whether no older layer adds to the answer."""
+        known = self.users is not None and self.home is not None
+        return known and self.versions(folders).keys() >= set(starts.packages)
+
+
+class _Layer:
+    """The bytes of a layer as they come, and their digest."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw, self._hash = raw, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, or what is left."""
+        block: bytes = self._raw.read(size, decode_content=False)
+        self._hash.update(block)
+        return block
+
+    def digest(self) -> str:
+        """Read what is left, and return the digest of all."""
+        while self.read(BLOCK):
+            pass
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+def of_image(
+    web: Web, places: Places, reference: str, starts: Starts
+) -> tuple[dict[str, str], list[Problem]]:
+    """Return versions of Python and packages in an image, and what keeps it from being a notebook.
+
+    Each problem names the line of a Containerfile that solves it.
+
+    Args:
+        web: the client.
+        places: where registries are asked.
+        reference: `HOST/NAME:TAG`, `HOST/NAME@sha256:…`, or both.
+        starts: what the hub and the courses need of it.
+
+    Raises:
+        ResolveError: the registry does not give it, or a layer cannot be read.
+    """
+    where, _, manifest, configuration = read(web, places, reference)
+    inner = configuration.get("config") or {}
+    environment = dict(str(one).partition("=")[::2] for one in inner.get("Env") or ())
+    folders = [one.strip("/") for one in environment.get("PATH", PATH).split(":") if one]
+    files = Files()
+    for layer in reversed(manifest.get("layers") or []):
+        _layer(web, f"{where}/blobs/{layer['digest']}", str(layer["digest"]), reference, files)
+        if files.whole(folders, starts):
+            break
+    wrong = [
+        *_of_program(files, folders, starts),
+        *_of_entrypoint([str(one) for one in inner.get("Entrypoint") or ()]),
+        *_of_home(files, environment, str(inner.get("WorkingDir") or "/")),
+    ]
+    versions = files.versions(folders)
+    return {name: versions[name] for name in ("python", *starts.packages) if name in versions}, [
+        Problem(
+            f"image does not start as a notebook: {what}",
+            reference,
+            got=got,
+            allowed=allowed,
+            fix=f"add to its Containerfile: {line}",
+            rule="notebook",
+        )
+        for what, got, allowed, line in wrong
+    ]
+
+
+#: What is wrong, what was found, what is allowed, and the Containerfile's line that changes it.
+_Wrong = tuple[str, str, str, str]
+
+
+def _layer(web: Web, url: str, digest: str, reference: str, files: Files) -> None:
+    what = f"a layer of image {reference} cannot be read"
+    try:
+        with web.opened(url, what) as answer:
+            layer = _Layer(answer.raw)
+            with tarfile.open(fileobj=layer, mode="r|*") as tar:  # type: ignore[call-overload]
+                files.take(tar)
+            found = layer.digest()
+    except (tarfile.TarError, HTTPError, EOFError, OSError, ValueError) as error:
+        raise refused(
+            what,
+            url,
+            str(error) or type(error).__name__,
+            "a tar file, plain or compressed by gzip",
+            "try again; layers that are compressed by zstd are written as gzip by: skopeo copy "
+            "--dest-compress-format gzip --dest-force-compress-format",
+        ) from error
+    if found != digest:
+        raise refused(what, url, f"content {found}", f"content {digest}")
+
+
+def _of_program(files: Files, folders: Sequence[str], starts: Starts) -> Iterator[_Wrong]:
+    program, pip = files.program(folders), f"RUN pip install jupyterhub=={starts.hub} jupyterlab"
+    if program is None:
+        path = ":".join(f"/{folder}" for folder in folders)
+        what, allowed = f"{PROGRAM} is not in PATH", f"{PROGRAM} in a folder of PATH"
+        if files.programs:
+            folder = f"/{min(files.programs).rpartition('/')[0]}"
+            yield what, f"PATH {path}, the program in {folder}", allowed, f"ENV PATH={folder}:$PATH"
+        else:
+            yield what, f"none in {path}", allowed, pip
+        return
+    if program.isfile() and not program.mode & 0o001:
+        line = f"RUN chmod a+rx /{program.name.removeprefix('./').strip('/')}"
+        allowed = f"one that user {USER} may run"
+        yield f"user {USER} cannot run {PROGRAM}", f"mode {program.mode:o}", allowed, line
+    versions = files.versions(folders)
+    for name in starts.packages:
+        if name not in versions:
+            line = f"RUN pip install {name}{f'=={starts.hub}' if name == 'jupyterhub' else ''}"
+            where = f"none in the Python of /{program.name.removeprefix('./').strip('/')}"
+            yield f"{name} is missing", where, name, line
+    found = versions.get("jupyterhub")
+    if found is not None and not starts.accepts(found):
+        allowed = f"{parts(starts.hub)[0]}.…: the hub has {starts.hub}"
+        yield "its JupyterHub is of another major version", found, allowed, pip
+
+
+def _of_entrypoint(words: Sequence[str]) -> Iterator[_Wrong]:
+    """Yield an entrypoint that does not run the words after it: the hub gives it the program."""
+    if not words:
+        return
+    name, rest = words[0].rpartition("/")[2], words[1:]
+    flags = [one for one in rest if one.startswith("-")]
+    own = False  # whether it runs something of its own, or reads a binary as its script
+    if name in SHELLS:
+        commands = [at for at, one in enumerate(rest) if re.fullmatch(r"-\w*c", one)]
+        own = commands != [len(rest) - 1] if commands else len(flags) == len(rest)
+    elif name.startswith(("python", "ipython")):
+        own = len(flags) == len(rest)
+    elif name.startswith("jupyter"):
+        own = True
+    if own:
+        what, allowed = "its entrypoint does not run its arguments", "none, or one as tini"
+        yield what, " ".join(words), allowed, "ENTRYPOINT []"
+
+
+def _of_home(files: Files, environment: Mapping[str, str], folder: str) -> Iterator[_Wrong]:
+    add = f"RUN useradd --uid {USER} --gid {GROUP} --create-home --home-dir {HOME} jovyan"
+    homes = {one[2]: one[5] for one in _users(files.users or "")}
+    if str(USER) not in homes:
+        allowed = f"a user {USER}: the hub starts notebooks as that one"
+        yield f"user {USER} is missing", f"none in /{USERS}", allowed, add
+        return
+    home = environment.get("HOME") or homes[str(USER)]
+    entry = files.home
+    if home.rstrip("/") != HOME:
+        allowed = f"{HOME}, where courses have their homes"
+        yield f"home of user {USER} is another folder", home, allowed, f"ENV HOME={HOME}"
+    elif entry is None or not entry.isdir():
+        line = f"RUN install --directory --owner {USER} --group {GROUP} {HOME}"
+        yield f"home of user {USER} is missing", f"no folder {HOME}", HOME, line
+    elif not _writes(entry):
+        got = f"{HOME} of user {entry.uid} and group {entry.gid} with mode {entry.mode:o}"
+        allowed, line = f"a folder of user {USER}", f"RUN chown {USER}:{GROUP} {HOME}"
+        yield f"user {USER} cannot write in the home", got, allowed, line
+    if folder.rstrip("/") != HOME:
+        what, allowed = "it starts in another folder than the home, and files are lost", HOME
+        yield what, folder, allowed, f"WORKDIR {HOME}"
+
+
+def _users(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if len(fields := line.split(":")) > 5:
+            yield fields
+
+
+def _writes(folder: tarfile.TarInfo) -> bool:
+    if folder.uid == USER:
+        return bool(folder.mode & 0o200)
+    return bool(folder.mode & (0o020 if folder.gid == GROUP else 0o002))
+
+
+def described(versions: Mapping[str, str]) -> str:
+    """Return what an image starts with, in words."""
+    names = {"python": "Python", "jupyterhub": "JupyterHub", "jupyterlab": "JupyterLab"}
+    return ", ".join(f"{names.get(name, name)} {version}" for name, version in versions.items())
+
+
+def _led(path: str, to: str) -> str:
+    """Return the path that a symbolic link leads to."""
+    names = [] if to.startswith("/") else path.split("/")[:-1]
+    for name in to.split("/"):
+        if name == "..":
+            names = names[:-1]
+        elif name not in {"", "."}:
+            names.append(name)
+    return "/".join(names)
