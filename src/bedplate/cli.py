@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 OK, REFUSED = 0, 3
 EPILOG = (
     "Exit status: 0 planned, or up to date; 2 the lock is out of date (--check); 3 refused or "
-    "misused; 4 planned, and not installable by this version; 1 internal error."
+    "misused; 4 planned, and not installable by this version, which site.yml and the "
+    "stacks refuse; 1 internal error. --json prints ok, lock, refusals, not_installable, warnings."
 )
 
 
@@ -175,6 +176,8 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "report",
         help="evidence to SITE/.bedplate/report.html and junit.xml",
         description="Put the evidence of the verify steps into one HTML page and JUnit XML.",
+        epilog="Exit status: 0 every check passed, 2 a check failed, or a host has no evidence; "
+        "3 refused, 1 internal error.",
     )
     report.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     accounting.add_parser(commands)

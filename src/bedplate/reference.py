@@ -16,8 +16,8 @@ HEAD = """\
 # The command line
 
 Written from the program by `python -m bedplate.reference`; a test compares them. Every command has
-`--help`. Hosts are changed by `ansible-playbook` and clusters by `pulumi`, not by `bedplate`. Exit
-status 1 is an internal error where a command says nothing else.
+`--help`. Hosts are changed by `ansible-playbook` and clusters by `pulumi`, not by `bedplate`. Where
+a command says nothing else, its exit status is 0 done, 3 refused or misused, 1 internal error.
 """
 
 

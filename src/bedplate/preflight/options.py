@@ -18,6 +18,8 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         description="Run one MPI job over the nodes of the site's pools, two processes on each, in "
         "a namespace of its own that goes afterwards. What was measured, and why the rest was not, "
         "is evidence: `bedplate report` shows it.",
+        epilog="Exit status: 0 every pair of nodes was measured, 2 a node was not, 3 refused, "
+        "1 internal error.",
     )
     parser.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
     parser.add_argument(

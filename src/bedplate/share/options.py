@@ -32,7 +32,8 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         parents=[common],
         help="ask for a share and wait for it",
         epilog="Examples: bedplate share request 0.1 --for 1h --image IMAGE — "
-        "bedplate share request 2Gi --for 30m --image IMAGE -- python3 train.py.",
+        "bedplate share request 2Gi --for 30m --image IMAGE -- python3 train.py. Exit status: "
+        "0 it runs, 2 it ended or was deleted before it ran, 3 refused, 1 internal error.",
     )
     request.add_argument("share", help="a part of a GPU (0.1), whole GPUs (1, 2), memory (2Gi)")
     request.add_argument("command_line", nargs="*", metavar="COMMAND", help="default: it waits")
