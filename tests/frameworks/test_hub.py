@@ -55,6 +55,7 @@ host = simulated.host
 CODE = "LEARN-MORE"
 TEAMS = {
     "intro": {"gpus": {"pool_class": (2, 0)}, "members": ["ada"]},
+    "intro-large": {"gpus": {"pool_class": (1, 0)}},
     "lab": {"gpus": {"pool_class": (1, 0)}, "members": ["bea"]},
     "crowd": {"gpus": {"pool_class": (5, 0)}, "members": ["ada"]},
 }
@@ -73,13 +74,17 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RunningHub]:
-    """Start a control plane, Kueue, and the hub of three courses, with two, one and five shares."""
+    """Start a control plane, Kueue, and the hub of three courses, with two, one and five shares.
+
+    One has a larger size for one at a time.
+    """
     courses = {
         "intro": course("intro", **sized()),
+        "intro-large": course("intro-large", of="intro"),
         "lab": course("lab", members=["bea"]),
         "crowd": course("crowd", members=CROWD),
     }
-    with hub_of(TEAMS, courses, by_claim=BY_CLAIM) as found:
+    with hub_of(TEAMS, courses, gpus=9, by_claim=BY_CLAIM) as found:
         found.secret("code-intro", CODE)
         found.secret("account-ada", "a-password-of-ada")
         found.secret("account-bea", "a-password-of-bea")
@@ -123,7 +128,8 @@ def test_a_course_s_code_lets_in_and_nothing_else_does(hub: RunningHub) -> None:
     assert "Invalid username or password" in bob.login("bob").text
     bob.sign_up("bob", CODE.lower())
     assert bob.login("bob").url.endswith("/hub/spawn")
-    assert bob.profiles() == ["intro-jax"], "a course of others is offered"
+    offered = ["intro-jax", "intro-large-jax"]
+    assert bob.profiles() == offered, "a course of others is offered, or no size"
     page = bob.session.get(f"{hub.url}/spawn", timeout=60).text
     assert "0 of 2 in use: starts at once" in page.lower()
     bea = Browser(hub.url)
@@ -187,6 +193,29 @@ def test_a_student_leaves_the_queue_and_takes_one_share_only(hub: RunningHub) ->
     hub.api("POST", "users/carol/servers/second", {"profile": "intro-jax"})
     eventually(lambda: "second" not in hub.api("GET", "users/carol")["servers"])
     assert set(pods(hub)) == {"jupyter-carol", "jupyter-dave"}
+
+
+def test_a_student_has_a_server_of_each_size(hub: RunningHub) -> None:
+    """Beside the notebook that is promised, while the one larger share is free; others wait."""
+
+    def servers(name: str) -> dict[str, bool]:
+        listed = hub.api("GET", f"users/{name}")["servers"]
+        return {server: one["ready"] for server, one in listed.items()}
+
+    hub.api("POST", "users/carol/servers/second", {"profile": "intro-large-jax"})
+    eventually(lambda: servers("carol") == {"": True, "second": True})
+    (large,) = pods(hub, "intro-large")
+    assert set(pods(hub)) == {"jupyter-carol", "jupyter-dave"}
+    hub.api("POST", "users/carol/servers/third", {"profile": "intro-large-jax"})
+    eventually(lambda: set(servers("carol")) == {"", "second"})
+    hub.api("POST", "users/dave/servers/second", {"profile": "intro-large-jax"})
+    eventually(lambda: len(pods(hub, "intro-large")) == 2)
+    assert servers("dave") == {"": True, "second": False}, "two have the one larger share"
+    hub.api("DELETE", "users/carol/servers/second")
+    eventually(lambda: servers("dave") == {"": True, "second": True})
+    assert large not in pods(hub, "intro-large")
+    hub.api("DELETE", "users/dave/servers/second")
+    eventually(lambda: pods(hub, "intro-large") == {})
 
 
 def test_a_named_server_has_the_share_of_another_course(hub: RunningHub) -> None:

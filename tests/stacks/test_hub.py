@@ -13,7 +13,14 @@ import pytest
 
 from bedplate import hub_address
 from bedplate.cluster import artifact
-from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, hub_use, hub_volume
+from bedplate.frameworks import (
+    hub_objects,
+    hub_proxy,
+    hub_settings,
+    hub_use,
+    hub_volume,
+    volumes,
+)
 from bedplate.frameworks.hub import Hub
 from bedplate.lock.courses import Course, Nfs, Notebook, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
@@ -208,6 +215,31 @@ def test_notebooks_without_a_gpu_are_on_the_nodes_of_their_pool() -> None:
     )
     with_gpus = hub_settings.settings(lock(), str)["courses"]["intro"]
     assert (with_gpus["runs"], with_gpus["placed"]) == (0, {})
+
+
+def test_a_size_is_a_course_with_the_students_and_homes_of_the_other() -> None:
+    of = lock(storage_mib=2048)
+    assert of.cluster is not None
+    more = {"of": "intro", "at_once": 2, "share": Share(resource="nvidia.com/gpu", count=2)}
+    large = Course(**{**COURSE, **more, "storage_mib": 2048})
+    changed = {
+        "courses": of.cluster.courses | {"intro-large": large},
+        "storage": Storage(homes=Volume(nfs=Nfs(server="nas", path="/homes"))),
+    }
+    of = of.model_copy(update={"cluster": of.cluster.model_copy(update=changed)})
+    found = hub_settings.settings(of, str)["courses"]
+    assert (found["intro"]["of"], found["intro"]["sizes"]) == ("", ["intro-large"])
+    assert (found["intro-large"]["of"], found["intro-large"]["sizes"]) == ("intro", [])
+    assert found["intro-large"]["limits"] == {"nvidia.com/gpu": "2"}
+    (profile,) = found["intro-large"]["profiles"]
+    assert profile["slug"] == "intro-large-jax"
+    assert profile["about"].endswith(", 2048 MiB of home, for 2 at a time.")
+    assert "code-intro" in (secrets := hub_settings.secrets(of, SEED, {}))
+    assert "code-intro-large" not in secrets, "students sign up for the course"
+    made = {one["metadata"]["name"]: one for one in volumes.objects(of, "debian") if "spec" in one}
+    folders = [made[f"bedplate-homes-{name}"]["spec"]["nfs"]["path"] for name in found]
+    assert folders == ["/homes/intro", "/homes/intro"]
+    assert [name for name, one in made.items() if one["kind"] == "Job"] == ["homes-intro"]
 
 
 def test_notebooks_install_from_the_sites_package_mirrors() -> None:

@@ -89,6 +89,7 @@ def test_environments_are_prepared_half_an_hour_before_a_lesson() -> None:
     assert [prepare.due(course(**homes), one) for one in found] == [False, True, True, False, False]
     assert not prepare.due(course(hours=homes["hours"]), found[1]), "nothing to prepare"
     assert not prepare.due(course(volumes=homes["volumes"]), found[1]), "it is always on"
+    assert not prepare.due(course(of="other", **homes), found[1]), "the course's homes are its own"
 
 
 def ended(reason: str, where: str = "lastState", name: str = "notebook") -> dict[str, Any]:
@@ -177,6 +178,12 @@ def test_few_environments_are_prepared_at_once_and_each_once() -> None:
 def test_who_is_in_a_course(user: str, groups: set[str], admitted: bool) -> None:
     found = course(members=["bob", "group:students"], teachers=["ada"])
     assert found.admits(user, frozenset(groups)) == admitted
+
+
+def test_who_is_in_a_course_is_in_its_sizes() -> None:
+    large = course(of="physics")
+    assert large.admits("eve", frozenset({"course-physics"}))
+    assert not large.admits("eve", frozenset({"course-intro"}))
 
 
 def test_a_place_counts_from_one() -> None:

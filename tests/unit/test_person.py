@@ -157,6 +157,12 @@ def test_what_is_more_than_the_course_gives_is_refused(
     assert cluster.jobs == {}
 
 
+def test_who_wants_more_reads_where_a_larger_size_is() -> None:
+    with pytest.raises(shares.ShareError) as refused:
+        asks(Cluster(WHOLE, []), {"share": "2"}, sizes=["intro-large"])
+    assert str(refused.value).endswith("type %share request 1, or start a server of intro-large")
+
+
 def test_a_notebook_is_the_one_share_that_the_plan_counted() -> None:
     """Also where it waits. One that is being deleted does not count, nor another student's."""
     cluster = Cluster(TENTHS, [NOTEBOOK])

@@ -62,7 +62,7 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         hub = lock.cluster.hub if lock.cluster else None
         given = _given(hub.sign_in if hub else "native", args["oauth_secret"])
         settings = hub_settings.settings(lock, lambda one: artifact.image(site, lock, one))
-        courses = hub_settings.courses_of(lock)
+        courses, enrolled = hub_settings.courses_of(lock), hub_settings.enrolled(lock)
         namespace = self._made(name, hub_objects.namespace(), [])
         seed = self._seed(name, namespace)
         values = pulumi.Output.all(seed, pulumi.Output.from_input(given)).apply(
@@ -109,7 +109,7 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
             lambda spec: f"{scheme}://{address}:{spec['ports'][0].get('node_port')}"
         )
         native = hub is not None and hub.sign_in == "native"
-        self.codes = self._told(seed, hub_settings.code, courses if native else [])
+        self.codes = self._told(seed, hub_settings.code, enrolled if native else [])
         self.passwords = self._told(
             seed, hub_settings.password, hub_settings.named(lock) if native else []
         )

@@ -72,6 +72,8 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
     several = Counter(build.name for build in found if build)
     return {
         **asked(course),
+        "of": course.of or "",
+        "sizes": sizes(lock, name),
         "hours": course.hours,
         "idle_timeout": course.idle_timeout_s,
         "students": course.students,
@@ -106,6 +108,11 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
             for build in found
         ],
     }
+
+
+def sizes(lock: Lock, name: str) -> list[str]:
+    """Name the further sizes of a course: each is a course of the hub."""
+    return sorted(size for size, one in courses_of(lock).items() if one.of == name)
 
 
 def told(build: Runs) -> str:
@@ -174,6 +181,8 @@ def about(lock: Lock, course: Course, has: str) -> str:
         memory += f", {course.notebook.disk_mib} MiB of disk"
     has = f"{has[:1].upper()}{has[1:]}"
     home = f", {course.storage_mib} MiB of home" if course.storage_mib else ""
+    if course.at_once:
+        home += f", for {course.seats} at a time"
     if course.runs_at_once:
         return f"{has} without a GPU{home}. A run by %%share has {each}{memory}."
     return f"{has} on {each}{memory}{home}."
@@ -213,6 +222,11 @@ def package_mirrors(lock: Lock) -> dict[str, str]:
     return found
 
 
+def enrolled(lock: Lock) -> list[str]:
+    """Name the courses that have a code: a size has that of its course."""
+    return [name for name, one in courses_of(lock).items() if not one.of]
+
+
 def named(lock: Lock) -> list[str]:
     """Name the users whom the site lists by name: they get accounts of the native sign-in."""
     listed = set(_hub(lock).admins)
@@ -235,7 +249,7 @@ def secrets(lock: Lock, seed: str, given: Mapping[str, str]) -> dict[str, str]:
         **given,
     }
     if _hub(lock).sign_in == "native":
-        found |= {f"code-{name}": code(seed, name) for name in courses_of(lock)}
+        found |= {f"code-{name}": code(seed, name) for name in enrolled(lock)}
         found |= {f"account-{name}": password(seed, name) for name in named(lock)}
     return found
 

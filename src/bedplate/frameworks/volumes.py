@@ -1,9 +1,10 @@
 """Homes and datasets of courses as volumes: pure functions of the lock.
 
-A course has one claim with the homes of all its students. Each pod gets its student's folder of it,
-by a `subPath` of one name: kubelet makes the folder below one that only root and its group may
-enter, and a student, who sees nothing of the claim but that folder, can put no link in the way of
-another's. Deeper paths would be resolved through the student's own links, so they are refused.
+A course has one claim with the homes of all its students, and each size of it one of the same
+folder. Each pod gets its student's folder of it, by a `subPath` of one name: kubelet makes the
+folder below one that only root and its group may enter, and a student, who sees nothing of the
+claim but that folder, can put no link in the way of another's. Deeper paths would be resolved
+through the student's own links, so they are refused.
 """
 
 from __future__ import annotations
@@ -112,11 +113,12 @@ def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
     hosts = nodes(lock, course.pool)
     homes = _homes(lock, course)
     if homes is not None:
-        yield _folder(name, homes, hosts, image)
+        if not course.of:
+            yield _folder(name, homes, hosts, image)
         size = f"{course.students * (course.storage_mib or 0)}Mi"
         volume = f"bedplate-{HOMES}-{name}"
         about = f"Homes of course {name}. The size is what the site plans, and no limit."
-        spec = _source(homes, hosts, folder=name)
+        spec = _source(homes, hosts, folder=course.of or name)
         yield from _claimed(volume, (name, HOMES), about, (size, "ReadWriteMany"), spec)
     storage = lock.cluster.storage if lock.cluster else None
     for data in course.datasets:

@@ -46,6 +46,8 @@ class Course:
     `longest` the seconds of the longest share on request; 0 is no such limit. With `runs`, the most
     shares at once, notebooks have no GPU: `placed` is what keeps them on the pool's nodes, as
     KubeSpawner's settings.
+    Another size of a course is a course with the name of that in `of`: its students are the
+    other's. `sizes` are the names of those.
     """
 
     name: str
@@ -68,6 +70,8 @@ class Course:
     shares: int = 1
     longest: int = 0
     runs: int = 0
+    of: str = ""
+    sizes: list[str] = field(default_factory=list)
     placed: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -82,7 +86,7 @@ class Course:
         return (
             named
             or bool(listed & {GROUP + group for group in groups})
-            or (ENROLLED + self.name in groups)
+            or (ENROLLED + (self.of or self.name) in groups)
         )
 
     def lesson(self, now: datetime) -> tuple[datetime, datetime] | None:

@@ -66,6 +66,7 @@ def chosen(course: Course, found: Iterable[shares.Offer], text: str) -> tuple[sh
         largest = cut[-1]
         allowed = f"{largest}, which the course gives to each student"
         fix = f"type %share request {largest.gpus * largest.most:g}"
+        fix += f", or start a server of {' or '.join(course.sizes)}" if course.sizes else ""
         raise shares.ShareError(
             f"larger than a share of {course.name}", text, allowed, fix
         ) from error

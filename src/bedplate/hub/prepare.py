@@ -29,9 +29,13 @@ AT_START: Final = 'timeout 60 "$@" >/dev/null 2>&1 || true'
 
 
 def due(course: Course, now: datetime) -> bool:
-    """Tell whether a course's environments are prepared now: shortly before a lesson begins."""
+    """Tell whether a course's environments are prepared now: shortly before a lesson begins.
+
+    The homes of a size are its course's.
+    """
     begin = course.next(now)
     homes = any(one["name"] == HOMES for one in course.volumes)
+    homes = homes and not course.of
     return homes and begin is not None and not course.open(now) and begin - now <= BEFORE
 
 

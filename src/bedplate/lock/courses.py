@@ -57,6 +57,8 @@ class Course(Part):
     """A course. `hours` are weekly, in the site's local time; without any it is always on.
 
     With `runs_at_once` notebooks have no GPU, and runs in them take as many shares at once.
+    One more size of a course is a course with the name of the other in `of`: homes, students and
+    hours are the other's, and all students together have `at_once` shares of it.
     """
 
     students: int
@@ -64,6 +66,8 @@ class Course(Part):
     notebook: Notebook = Notebook()
     per_user: PerUser = PerUser()
     runs_at_once: int | None = None
+    of: str | None = None
+    at_once: int | None = None
     pool: str
     frameworks: list[str] = []
     hours: list[str] = []
@@ -78,7 +82,7 @@ class Course(Part):
     def seats(self) -> int:
         """Return how many shares all students may have at once."""
         most = self.students * self.per_user.shares
-        return min(self.runs_at_once or most, most)
+        return min(self.at_once or self.runs_at_once or most, most)
 
 
 class OAuth(Part):

@@ -19,6 +19,7 @@ from bedplate.resolver.course_shares import (
     written,
 )
 from bedplate.resolver.explanations import refused
+from bedplate.site.courses import OfSize, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.lock import Lock
+    from bedplate.lock.courses import Share
     from bedplate.lock.model import Kubernetes
     from bedplate.site import Site, SiteHost
-    from bedplate.site.courses import Course
+    from bedplate.site.courses import Course, Listed
 
-KEY = "bedplate_courses"
 PODS = 0
+#: By the key that says how many shares a course holds at once, what they are called.
+COUNTED = {"students": "students", "runs_at_once": "runs", "at_once": "shares"}
 #: By their places in `OF_HOST`: the setting of a course, the notebook's field, one unit of it.
 SETTINGS = {1: ("memory", "memory_mib"), 2: ("cpus", "cpu_milli"), 3: ("disk", "disk_mib")}
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -47,17 +50,19 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
         return
     known = rooms(lock, catalogue)
     classes: dict[str, list[Class]] = {}
-    for index, course in enumerate(wished):
+    for place in listed(wished):
+        course = place.course
         room = known[course.pool]
         share = share_of(course, lock.pools[course.pool], room.gpus, catalogue)
         if isinstance(share, Wrong):
-            path = (KEY, index, "share")
+            path = place.at("share")
             yield refused("course-share", host, path, share.got, share.allowed, share.fix)
         else:
             decided = lock.cluster.courses.get(course.name)
             notebook = decided.notebook if decided is not None else Notebook()
-            yield from _shm(host, index, notebook)
-            classes.setdefault(course.pool, []).append(Class(index, course, share, notebook))
+            yield from _shm(host, place, notebook)
+            yield from _same(host, place, [one for its in classes.values() for one in its], share)
+            classes.setdefault(course.pool, []).append(Class(place, course, share, notebook))
     for pool, members in classes.items():
         by_name = {one.name: one for one in members}
         for when, names in together({one.name: one.course.hours for one in members}):
@@ -68,13 +73,30 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
                 yield _too_much(host, known[pool], active, told, (lock, catalogue))
 
 
-def _shm(host: SiteHost, index: int, notebook: Notebook) -> Iterator[Problem]:
+def _same(
+    host: SiteHost, place: Listed, before: Sequence[Class], share: Share
+) -> Iterator[Problem]:
+    """Refuse a size that is the course's own: nobody would wait for it."""
+    of_node = {"memory", "cpus", "shm", "disk"}
+    if place.size is None or place.own & of_node:
+        return
+    pool = place.course.pool
+    for one in before:
+        if one.place.index == place.index and (one.course.pool, one.share) == (pool, share):
+            got = f"{written(place.course)} of {pool}, which is a share of {one.name}"
+            allowed = f"another share than that of {one.name}, or one in another pool"
+            fix = "write a larger share, another pool, or remove the size"
+            yield refused("course-share", host, place.at("share"), got, allowed, fix)
+            return
+
+
+def _shm(host: SiteHost, place: Listed, notebook: Notebook) -> Iterator[Problem]:
     """Refuse a /dev/shm that takes all of a notebook's memory: what is in it counts as memory."""
     memory, shm = notebook.memory_mib, notebook.shm_mib
     if memory is not None and shm is not None and shm >= memory:
         got = f"{shm}Mi for /dev/shm of a notebook with {memory}Mi of memory"
         allowed, fix = "less than its memory, which it is a part of", f"write shm: {memory // 2}Mi"
-        yield refused("course-share", host, (KEY, index, "shm"), got, allowed, fix)
+        yield refused("course-share", host, place.at("shm"), got, allowed, fix)
 
 
 def _told(room: Room, active: Sequence[Class], when: str, found: Answer) -> str:
@@ -95,14 +117,20 @@ def _each(shares: int) -> str:
 
 def _asked(course: Course) -> str:
     """Return how many shares of what size a course asks for, the size left out."""
+    if isinstance(course, OfSize):
+        return f"{course.seats} {TIMES} "
     if course.runs_at_once:
         return f"{course.students} notebooks without a GPU and {course.seats} runs {TIMES} "
     return f"{course.students} {TIMES} {_each(course.per_user.shares)}"
 
 
 def _blamed(room: Room, active: Sequence[Class]) -> Class:
-    """Return the course that takes most."""
-    return max(active, key=lambda one: (one.course.seats * room.size(one.share), one.index))
+    """Return the course that takes most: of sizes, where all have room without any of them."""
+    sizes = [one for one in active if one.place.size is not None]
+    courses = [one for one in active if one.place.size is None]
+    if sizes and room.answer(courses) is Answer.FITS:
+        active = sizes
+    return max(active, key=lambda one: (one.course.seats * room.size(one.share), one.order))
 
 
 def _too_much(
@@ -118,11 +146,11 @@ def _too_much(
     key = _key(blamed.course)
     others = [one for one in active if one is not blamed]
     most = _largest(room, blamed, others, key)
-    if not most and key != "students":
+    if not most and key == "runs_at_once":
         # Not one run fits: the notebooks themselves are too many.
         key = "students"
         most = _largest(room, blamed, others, key)
-    path = (KEY, blamed.index, key)
+    path = blamed.place.at(key)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
     ways = [f"write {key}: {most}"] * bool(most)
     ways += _fewer(room, blamed, others)
@@ -137,7 +165,7 @@ def _too_much(
             ways += _other_mode(room, blamed, others, catalogue)
         if missing := _missing(room, active, blamed.share.resource):
             ways.append(f"add {missing} GPU{'s' * (missing > 1)}")
-    allowed = f"{most} {key.partition('_')[0]} of {blamed.name} on {gpus}"
+    allowed = f"{most} {COUNTED[key]} of {blamed.name} on {gpus}"
     allowed += f": {each} a GPU, bound by {binds}" if each else f": bound by {binds}"
     if any(one.course.hours for one in active) and others:
         ways.append("move one to other hours")
@@ -242,13 +270,15 @@ def _largest(room: Room, blamed: Class, others: Sequence[Class], key: str) -> in
 
 def _key(course: Course) -> str:
     """Return the key that says how many shares a course holds at once."""
+    if isinstance(course, OfSize):
+        return "at_once"
     return "runs_at_once" if course.runs_at_once else "students"
 
 
 def _fewer(room: Room, blamed: Class, others: Sequence[Class]) -> Iterator[str]:
     """Yield how many shares a student may have at most, where that is fewer than asked for."""
     limits = blamed.course.per_user
-    if blamed.course.runs_at_once:
+    if _key(blamed.course) != "students":
         return
     for shares in range(limits.shares - 1, 0, -1):
         less = limits.model_copy(update={"shares": shares})
@@ -391,6 +421,8 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
         left = [_left(room, lock, names, name) for _, names in together(same) if name in names]
         more = min(left, default=0)
         text = f"{name}: {course.students} {TIMES} {_each(course.per_user.shares)}{size}, {when}"
+        if course.at_once:
+            text = f"{name}: {course.seats} {TIMES} {size} for who needs more, {when}"
         if course.runs_at_once:
             runs = f"{course.seats} {TIMES} {size} at a time, {when}"
             text = f"{name}: {course.students} students, runs queue for {runs}"
@@ -411,7 +443,8 @@ def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
         for one in names
         if courses[one].runs_at_once
     ]
-    each = 1 if courses[name].runs_at_once else courses[name].per_user.shares
+    counted = courses[name].runs_at_once or courses[name].at_once
+    each = 1 if counted else courses[name].per_user.shares
     share = courses[name].share
     place, size = room.places(share.resource), room.size(share)
     low, high = 0, place.count * (place.has[0] // size) + 1 if size else 1

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from bedplate.bill.needs import notebooks_of
 from bedplate.lock import builds
-from bedplate.resolver.courses import KEY, first
+from bedplate.resolver.courses import first
 from bedplate.resolver.explanations import refused
+from bedplate.site.courses import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,16 +28,16 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
         return
     lacking = {one.needed_by for _, one in notebooks_of(lock, catalogue) if one.built}
     host = first(site)
-    for index, course in enumerate(host.wishes.bedplate_courses):
-        for place, named in enumerate(course.frameworks):
-            build = builds.build_of(lock.pools[course.pool], named)
+    for one in listed(host.wishes.bedplate_courses):
+        for place, named in enumerate(one.course.frameworks):
+            build = builds.build_of(lock.pools[one.course.pool], named)
             if build is None or (name := builds.notebook(build)) not in lacking:
                 continue
             lacking.remove(name)
             yield refused(
                 "course-image",
                 host,
-                (KEY, index, "frameworks", place),
+                one.at("frameworks", place),
                 build.identity,
                 "a build with an image",
                 "build it from the files of `bedplate frameworks SITE --output FOLDER`, push it to "

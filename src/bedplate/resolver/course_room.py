@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bedplate.courses.sizes import Gpus
     from bedplate.lock import Lock
     from bedplate.lock.courses import Notebook, Share
-    from bedplate.site.courses import Course
+    from bedplate.site.courses import Course, Listed
 
 #: What hosts have besides GPUs, as `Free` has it: where it is not known, nothing is counted.
 OF_HOST = ("pods", "memory", "CPUs", "disk")
@@ -36,9 +36,9 @@ ONE_POD: Sizes = (1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Class:
-    """A course with its place in the list, and what each student's pod asks for."""
+    """A course or a size of one, where it is written, and what each student's pod asks for."""
 
-    index: int
+    place: Listed
     course: Course
     share: Share
     notebook: Notebook
@@ -47,6 +47,11 @@ class Class:
     def name(self) -> str:
         """Return the course's name."""
         return self.course.name
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return what sorts courses as they are written."""
+        return self.place.index, -1 if self.place.size is None else self.place.size
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from bedplate.nearest import nearest, same_digits
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver.course_shares import gpus_of, share_of
 from bedplate.resolver.explanations import refused, unknown
+from bedplate.site.courses import OfSize, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from bedplate.site.places import KeyPath
 
 KEY = "bedplate_courses"
+#: Characters of a namespace's name.
+LONGEST = 63
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def of(site: Site) -> list[Course]:
-    """Return the courses of a site, as any one host says them."""
-    return list(first(site).wishes.bedplate_courses)
+    """Return the courses of a site and their sizes, as any one host says them."""
+    return [one.course for one in listed(first(site).wishes.bedplate_courses)]
 
 
 def first(site: Site) -> SiteHost:
@@ -43,11 +46,14 @@ def check(site: Site) -> Iterator[Problem]:
     host = first(site)
     yield from _timezone(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
-    for index, course in enumerate(of(site)):
-        path: KeyPath = (KEY, index)
-        if course.pool not in nodes:
-            yield unknown("course-pool", host, (*path, "pool"), course.pool, nodes)
-        yield from _data(site, path, course)
+    for one in listed(host.wishes.bedplate_courses):
+        if one.course.pool not in nodes and one.writes("pool"):
+            yield unknown("course-pool", host, one.at("pool"), one.course.pool, nodes)
+        if len(one.course.name) > LONGEST:
+            got, allowed = one.course.name, f"up to {LONGEST} characters, its course's name in them"
+            yield refused("team-namespace", host, one.at("name"), got, allowed, "shorten it")
+        if one.size is None:
+            yield from _data(site, (KEY, one.index), one.course)
 
 
 def _timezone(host: SiteHost) -> Iterator[Problem]:
@@ -81,9 +87,10 @@ def _data(site: Site, path: KeyPath, course: Course) -> Iterator[Problem]:
         fix = "write bedplate_storage: {homes: {path: /srv/homes}}, or remove it"
         yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
     elif course.storage is not None and storage is not None and storage.homes is not None:
-        homes, its = storage.homes, [one for one in site.nodes if one.pool == course.pool]
+        pools = sorted({course.pool, *(size.pool or course.pool for size in course.sizes)})
+        homes, its = storage.homes, [one for one in site.nodes if one.pool in pools]
         if homes.path is not None and not homes.shared and len(its) > 1:
-            got = f"homes in {homes.path} of each of {len(its)} hosts of {course.pool}"
+            got = f"homes in {homes.path} of each of {len(its)} hosts of {' and '.join(pools)}"
             allowed = "a pool of one host, or files that all its hosts see"
             fix = "write shared: true where all hosts mount that path, or nfs: {server, path}"
             yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
@@ -116,6 +123,8 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
             shares=course.per_user.shares, time_s=seconds(course.per_user.time)
         ),
         runs_at_once=course.runs_at_once,
+        of=course.of if isinstance(course, OfSize) else None,
+        at_once=course.at_once if isinstance(course, OfSize) else None,
         idle_timeout_s=seconds(course.idle_timeout) or 0,
         storage_mib=mebibytes(course.storage) if course.storage else None,
         teachers=course.teachers,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from bedplate.bill.image_needs import PLATFORM, REQUIRE, Asks, machines, mismatches
 from bedplate.lock import model as locked
-from bedplate.resolver.courses import KEY as COURSES
-from bedplate.resolver.courses import first, of
+from bedplate.resolver.courses import first
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import split_named
+from bedplate.site.courses import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,16 +32,18 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
             yield unknown("image-pool", host, (KEY, name, "pool"), image.pool, nodes)
     known = {fact.value.framework for fact in catalogue.frameworks.values()}
     own = host.wishes.bedplate_images
-    for index, course in enumerate(of(site)):
+    for one in listed(host.wishes.bedplate_courses):
+        course = one.course
         for place, name in enumerate(course.frameworks):
-            path = (COURSES, index, "frameworks", place)
-            if name in own and split_named(name)[0] in known:
+            path = one.at("frameworks", place)
+            if name in own and split_named(name)[0] in known and one.writes("frameworks"):
                 got = f"{name}, which is a framework and one of {KEY}"
                 fix = f"give the image another name in {KEY}"
                 yield refused("course-own-image", host, path, got, "one of both", fix)
             elif name in own and own[name].pool in nodes - {course.pool}:
                 got, allowed = f"{name}, an image for {own[name].pool}", f"images for {course.pool}"
                 fix = f"add the image to {KEY} once more, by another name, with pool: {course.pool}"
+                fix += f", and name it in frameworks of {course.name}" * (one.size is not None)
                 yield refused("course-own-image", host, path, got, allowed, fix)
 
 

@@ -12,6 +12,7 @@ from bedplate.presets.model import PLAIN, Preset, load_presets
 from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import schedulers
+from bedplate.site.courses import listed
 from bedplate.site.model import PerRequest, SizeQuota
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ def _namespaces(host: SiteHost) -> Iterator[Problem]:
         below = [(*path, "namespaces", index) for index in range(len(team.namespaces))]
         pairs = zip(team.namespaces, below, strict=True) if below else [(name, path)]
         asked += [(f"team {name}", namespace, where) for namespace, where in pairs]
-    for index, course in enumerate(host.wishes.bedplate_courses):
-        asked.append((f"course {course.name}", course.name, ("bedplate_courses", index, "name")))
+    for one in listed(host.wishes.bedplate_courses):
+        asked.append((f"course {one.course.name}", one.course.name, one.at("name")))
     for owner, namespace, path in asked:
         if namespace in TAKEN or namespace == "default" or namespace.startswith(OURS):
             fix = "choose another name"
@@ -145,11 +146,12 @@ def _namespaces(host: SiteHost) -> Iterator[Problem]:
             yield refused("team-namespace", host, path, got, "a namespace of one of them", fix)
         owners.setdefault(namespace, owner)
     # A course is a team of its name, whatever namespaces the other team has.
-    for index, course in enumerate(host.wishes.bedplate_courses):
+    for one in listed(host.wishes.bedplate_courses):
+        course = one.course
         same = host.wishes.bedplate_teams.get(course.name)
         if same is not None and course.name not in (same.namespaces or [course.name]):
             got = f"{course.name}, the name of a team"
-            path = ("bedplate_courses", index, "name")
+            path = one.at("name")
             fix = "choose another name, or remove the team"
             yield refused("team-namespace", host, path, got, "a name of its own", fix)
 

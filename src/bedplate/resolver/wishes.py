@@ -14,6 +14,7 @@ from bedplate.presets.model import load_presets
 from bedplate.resolver import node_needs
 from bedplate.resolver.sharing_words import asks_limits
 from bedplate.resolver.terms import Name, function
+from bedplate.site.courses import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -198,10 +199,11 @@ def frameworks_of(host: SiteHost) -> dict[str, KeyPath]:
     found: dict[str, KeyPath] = {}
     for index, text in enumerate(wishes.bedplate_frameworks):
         found.setdefault(text, ("bedplate_frameworks", index))
-    for index, course in enumerate(wishes.bedplate_courses):
+    for one in listed(wishes.bedplate_courses):
+        course = one.course
         for place, text in enumerate(course.frameworks if course.pool == host.pool else ()):
             if text not in wishes.bedplate_images:
-                found.setdefault(text, ("bedplate_courses", index, "frameworks", place))
+                found.setdefault(text, one.at("frameworks", place))
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
@@ -19,6 +20,11 @@ from bedplate.site.patterns import (
     Wish,
     address,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bedplate.site.places import KeyPath
 
 #: A weekly lesson in the site's local time; a day's end may be written 24:00.
 TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -72,6 +78,27 @@ class PerUser(Wish):
     time: Annotated[str, Field(pattern=IDLE)] | None = None
 
 
+class Size(Wish):
+    """One more size of share in a course, for students who need more at times.
+
+    `name` follows the course's in the name of its queue and namespace. `at_once` is how many shares
+    of this size all students hold at most: the plan proves room for them next to the course's own
+    share for each student. Left out, `pool`, `frameworks`, `per_user` and `disk` are the course's,
+    and `memory`, `cpus` and `shm` follow from the share.
+    """
+
+    name: Name
+    share: Share
+    at_once: Annotated[int, Field(ge=1, le=100_000)]
+    pool: PoolName | None = None
+    frameworks: list[Named] | None = None
+    per_user: PerUser | None = None
+    memory: Memory | None = None
+    cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    shm: Memory | None = None
+    disk: Memory | None = None
+
+
 class Course(Wish):
     """A course: its students, and what each of them gets while it takes place.
 
@@ -87,6 +114,8 @@ class Course(Wish):
 
     With `runs_at_once` notebooks hold no GPU. A run in one takes a share and waits in the queue,
     and so many shares are held at once: all that the proof has room for.
+
+    `sizes` are larger or other shares, of which there are fewer than students.
 
     `frameworks` has names of `bedplate_images` too.
     """
@@ -105,6 +134,7 @@ class Course(Wish):
     disk: Memory | None = None
     per_user: PerUser = PerUser()
     runs_at_once: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    sizes: list[Size] = []
     teachers: list[Member] = []
     members: list[Member] = []
     datasets: list[Name] = []
@@ -115,6 +145,53 @@ class Course(Wish):
         """Return how many shares all students may have at once."""
         most = self.students * self.per_user.shares
         return min(self.runs_at_once or most, most)
+
+
+class OfSize(Course):
+    """A size of a course, as the course that it would be by itself. No setting is one."""
+
+    of: Name
+    at_once: int
+
+    @property
+    def seats(self) -> int:
+        """Return how many shares of this size all students may have at once."""
+        return min(self.at_once, self.students * self.per_user.shares)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A course, or one of its sizes, with its place in the settings."""
+
+    course: Course
+    index: int
+    size: int | None = None
+    own: frozenset[str] = frozenset()
+
+    def writes(self, key: str) -> bool:
+        """Tell whether a setting is written here: what a size leaves out is its course's."""
+        return self.size is None or key in self.own
+
+    def at(self, key: str, *below: str | int) -> KeyPath:
+        """Return where a setting stands."""
+        own = ("sizes", self.size) if self.size is not None and self.writes(key) else ()
+        return ("bedplate_courses", self.index, *own, key, *below)
+
+
+def listed(courses: Iterable[Course]) -> Iterator[Listed]:
+    """Yield all courses, each followed by its sizes.
+
+    A size has its own queue, in which the course's students wait for it alone: it takes no share of
+    those that each of them is promised.
+    """
+    for index, course in enumerate(courses):
+        yield Listed(course, index)
+        for number, size in enumerate(course.sizes):
+            own = {key: value for key, value in dict(size).items() if value is not None}
+            whole = {**dict(course), **dict.fromkeys(("memory", "cpus", "shm")), **own}
+            whole |= {"name": f"{course.name}-{size.name}", "of": course.name}
+            whole |= {"runs_at_once": None, "sizes": []}
+            yield Listed(OfSize.model_construct(**whole), index, number, frozenset(own))
 
 
 class OAuth(Wish):
