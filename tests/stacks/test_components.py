@@ -184,6 +184,15 @@ def test_cluster_registers_what_the_lock_says(cluster: ClusterArgs) -> None:
     assert outputs["nodes"] == (["demo-gpu-a", "demo-gpu-b"], False)
 
 
+def test_members_are_told_of_another_runtime_than_containerd_and_of_no_other(
+    cluster: ClusterArgs,
+) -> None:
+    socket = "unix:///run/crio/crio.sock"
+    engine, _ = up({**cluster, "cri_socket": socket})
+    members = [engine.one("bedplate:index:ControlPlane"), *engine.seen["bedplate:index:Node"]]
+    assert [one.inputs["criSocket"] for one in members] == [socket] * 3
+
+
 def test_every_resource_has_its_explicit_provider(cluster: ClusterArgs) -> None:
     engine, _ = up(cluster)
     for kind, resources in engine.seen.items():

@@ -161,6 +161,25 @@ def test_diff_refuses_what_a_living_cluster_cannot_change(
     )
 
 
+def test_members_have_the_runtime_that_they_were_made_with_to_the_end(
+    engine: Engine, world: World, control_plane: Values, node: Values
+) -> None:
+    crio = {"criSocket": "unix:///run/crio/crio.sock"}
+    state = engine.create("ControlPlane", {**control_plane, **crio}).result().properties
+    engine.create("Node", {**node, **crio}).result()
+    with pytest.raises(grpc.RpcError) as caught:
+        engine.diff("Node", {**node, **crio}, node)
+    assert caught.value.details() == (
+        "criSocket cannot change while the cluster lives — Node gpu-a — got "
+        "unix:///run/containerd/containerd.sock / allowed unix:///run/crio/crio.sock — set it "
+        "back, or run pulumi destroy and pulumi up for a new cluster"
+    )
+    engine.delete("Node", {**node, **crio})
+    engine.delete("ControlPlane", wire.read(state))
+    resets = world.journal("kubeadm reset")
+    assert [line.rpartition("=")[2] for line in resets] == [crio["criSocket"]] * 2
+
+
 @pytest.mark.parametrize("kind", ["ControlPlane", "Node"])
 def test_diff_refuses_another_kubernetes_on_a_running_cluster(
     engine: Engine, world: World, control_plane: Values, node: Values, kind: str

@@ -44,8 +44,8 @@ def test_check_reports_every_failure_with_its_path(engine: Engine, node: Values)
         "lower-case letters, digits, '-' and '.' — correct `host.name`"
     )
     assert found["colour"] == (
-        "unknown input — Node.colour — got colour / allowed controlPlane, endpoint, host, "
-        "ignorePreflight, labels, taints, version — remove or rename it"
+        "unknown input — Node.colour — got colour / allowed controlPlane, criSocket, endpoint, "
+        "host, ignorePreflight, labels, taints, version — remove or rename it"
     )
 
 

@@ -56,6 +56,16 @@ def test_init_says_what_the_lock_says() -> None:
     assert found["KubeletConfiguration"]["cgroupDriver"] == "systemd"
 
 
+def test_kubelet_is_led_to_the_sites_container_runtime() -> None:
+    crio = "unix:///run/crio/crio.sock"
+    found = documents(kubeadm.init_config(inputs(cri_socket=crio)))
+    assert found["InitConfiguration"]["nodeRegistration"]["criSocket"] == crio
+    text = kubeadm.join_config(
+        CP1, "k8s.example:6443", kubeadm.Invitation("a.b", "sha256:00"), cri_socket=crio
+    )
+    assert yaml.safe_load(text)["nodeRegistration"]["criSocket"] == crio
+
+
 def test_etcd_keeps_its_data_where_the_site_says() -> None:
     found = documents(kubeadm.init_config(inputs(etcd_data_dir="/srv/etcd")))
     assert found["ClusterConfiguration"]["etcd"]["local"]["dataDir"] == "/srv/etcd"

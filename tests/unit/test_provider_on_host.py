@@ -79,6 +79,7 @@ def request(host: Host, **more: Any) -> dict[str, Any]:
         "config": "",
         "ignore_preflight": [],
         "etcd_data_dir": "/srv/etcd",
+        "cri_socket": "unix:///run/crio/crio.sock",
         "authority": on_host.authority(host),
         **more,
     }

@@ -34,6 +34,13 @@ class MarksArgs(TypedDict):
     """Its taints."""
 
 
+class RuntimeArgs(TypedDict):
+    """What members of a cluster with another container runtime than containerd are told."""
+
+    criSocket: NotRequired[str]
+    """Where it listens."""
+
+
 class ClusterArgs(TypedDict):
     """Inputs of a Cluster."""
 
@@ -55,6 +62,8 @@ class ClusterArgs(TypedDict):
     """flannel's manifest."""
     marks: NotRequired[dict[str, MarksArgs]]
     """Labels and taints by the host's name."""
+    cri_socket: NotRequired[str]
+    """Where the hosts' container runtime listens; containerd's by default."""
 
 
 class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
@@ -111,6 +120,7 @@ class Cluster(pulumi.ComponentResource):  # type: ignore[misc]
                 f"{name}-{host['name']}",
                 {
                     **_marks(args, host),
+                    **_runtime(args),
                     "host": host,
                     "controlPlane": control_plane.host,
                     "version": args["kubernetes"]["version"],
@@ -199,6 +209,12 @@ def _marks(args: ClusterArgs, host: sdk.MachineArgs) -> MarksArgs:
     return args.get("marks", {}).get(str(host["name"]), {})
 
 
+def _runtime(args: ClusterArgs) -> RuntimeArgs:
+    """Return the container runtime's input. Members of older stacks have none, and keep it so."""
+    socket = args.get("cri_socket")
+    return {"criSocket": socket} if socket else {}
+
+
 def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlPlaneArgs:
     """Return what one control plane of the cluster is made from."""
     wished = args["kubernetes"]
@@ -220,6 +236,8 @@ def control_plane_args(args: ClusterArgs, host: sdk.MachineArgs) -> sdk.ControlP
         found["labels"] = marks["labels"]
     if "taints" in marks:
         found["taints"] = marks["taints"]
+    if socket := args.get("cri_socket"):
+        found["criSocket"] = socket
     if folder := wished.get("etcd_data_dir"):
         found["etcdDataDir"] = folder
     if requests := wished.get("controller_requests"):

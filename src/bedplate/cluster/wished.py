@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.portable import dra as driver
 from bedplate.portable.message import problem
+from bedplate.portable.runtime.state import SOCKETS
 from bedplate.site.membership import CONTROL_PLANE, NODES
 from bedplate.stackconfig import StackError
 
@@ -49,6 +50,8 @@ def cluster_args(lock: Lock, manifest: str, gpu_seconds: int) -> ClusterArgs:
         "gpu_seconds": gpu_seconds,
         "cni_manifest": manifest,
     }
+    if cluster.cri_o is not None:
+        found["cri_socket"] = SOCKETS["cri-o"]
     marks: dict[str, MarksArgs] = {name: _marks(host) for name, host in lock.hosts.items()}
     if marks := {name: one for name, one in marks.items() if one}:
         found["marks"] = marks

@@ -23,7 +23,7 @@ class ControlPlane(Resource):
     inputs: ClassVar[type[Inputs]] = ControlPlaneInputs
     computed = ("kubeconfig", "authority")
     secret = ("kubeconfig",)
-    fixed = frozenset({"endpoint", "podSubnet", "serviceSubnet", "etcdDataDir"})
+    fixed = frozenset({"endpoint", "podSubnet", "serviceSubnet", "etcdDataDir", "criSocket"})
     at_creation = frozenset(
         {
             "etcdImageTag",
@@ -43,6 +43,7 @@ class ControlPlane(Resource):
             "name": wished.host.name,
             "endpoint": wished.endpoint,
             "version": wished.version,
+            "cri_socket": wished.cri_socket,
             "ignore_preflight": list(wished.ignore_preflight),
         }
         if wished.join is None:
@@ -55,7 +56,11 @@ class ControlPlane(Resource):
             first = self.context.cluster(wished.join)
             invitation = await first.invitation(deadline, control_plane=True)
             config = kubeadm.join_config(
-                wished.host, wished.endpoint, invitation, taint=wished.taint
+                wished.host,
+                wished.endpoint,
+                invitation,
+                cri_socket=wished.cri_socket,
+                taint=wished.taint,
             )
             authority = await first.authority(deadline)
             request |= {"action": "join", "config": config, "authority": authority}
@@ -103,7 +108,11 @@ class ControlPlane(Resource):
                     await self._refuse_if_used(known, deadline)
             elif found["member"]:
                 await self.context.cluster(known.join).drain(host.name, deadline)
-            request = {"action": "reset", "endpoint": known.endpoint}
+            request = {
+                "action": "reset",
+                "endpoint": known.endpoint,
+                "cri_socket": known.cri_socket,
+            }
             await self.context.hosts.ask(host, request, deadline)
         except UnreachableError:
             if not self.context.force:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bedplate.provider.errors import ProviderError, message
+from bedplate.provider.model import CRI_SOCKET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 6443
 API = "kubeadm.k8s.io/v1beta4"
-CRI_SOCKET = "unix:///run/containerd/containerd.sock"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def init_config(inputs: ControlPlaneInputs) -> str:
             "apiVersion": API,
             "kind": "InitConfiguration",
             "localAPIEndpoint": _api_address(inputs.host, inputs.endpoint),
-            "nodeRegistration": _registration(inputs.host.name, taint=inputs.taint),
+            "nodeRegistration": _registration(
+                inputs.host.name, inputs.cri_socket, taint=inputs.taint
+            ),
         },
         {
             "apiVersion": API,
@@ -76,10 +78,13 @@ def join_config(
     endpoint: str,
     invitation: Invitation,
     *,
+    cri_socket: str = CRI_SOCKET,
     taint: bool = True,
     taints: Sequence[Taint] = (),
 ) -> str:
     """Return the document for `kubeadm join`; with a certificate key as a control plane.
+
+    *cri_socket* is where the host's container runtime listens.
 
     Without *taint* a control plane takes pods; a worker has none in any case. *taints* are a
     worker's own: with them it registers, so that no pod comes before them.
@@ -94,7 +99,7 @@ def join_config(
                 "caCertHashes": [invitation.ca_hash],
             }
         },
-        "nodeRegistration": _registration(host.name, taint=taint),
+        "nodeRegistration": _registration(host.name, cri_socket, taint=taint),
     }
     if taints:
         document["nodeRegistration"]["taints"] = [one.model_dump() for one in taints]
@@ -141,9 +146,9 @@ def _controllers(requests: int) -> dict[str, Any]:
     }
 
 
-def _registration(node: str, *, taint: bool) -> dict[str, Any]:
+def _registration(node: str, cri_socket: str, *, taint: bool) -> dict[str, Any]:
     # Only an empty list says "none": without the field kubeadm sets its own taint.
-    return {"name": node, "criSocket": CRI_SOCKET} | ({} if taint else {"taints": []})
+    return {"name": node, "criSocket": cri_socket} | ({} if taint else {"taints": []})
 
 
 def _api_address(host: Machine, endpoint: str) -> dict[str, Any]:

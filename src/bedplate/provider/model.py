@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from bedplate.connection import NODE_NAME, NODE_NAME_IS, Connection
+from bedplate.portable.runtime.state import SOCKETS
 from bedplate.provider.errors import message
 from bedplate.provider.wire import Unknown
 
@@ -31,6 +32,8 @@ PATTERNS = {
     _NAME: "a user's name, without spaces and not beginning with '-'",
     _ADDRESS: "a host's name or address, not beginning with '-'",
 }
+#: Where the runtime listens that a host has unless the site chooses another.
+CRI_SOCKET = SOCKETS["containerd"]
 #: kubeadm's own.
 ETCD_DATA_DIR = "/var/lib/etcd"
 ENDPOINT_IS = "HOST:PORT, like 192.0.2.10:6443"
@@ -91,6 +94,7 @@ HostName = Annotated[str, _like(NODE_NAME)]
 Version = Annotated[str, _like(VERSION)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Network = Annotated[str, AfterValidator(_network)]
+CriSocket = Annotated[str, Field(pattern=r"^unix:///[^\s]+$")]
 
 
 class Inputs(BaseModel):
@@ -138,6 +142,7 @@ class ControlPlaneInputs(Inputs):
     service_subnet: Network
     etcd_image_tag: str
     dns_image_tag: str
+    cri_socket: CriSocket = CRI_SOCKET
     etcd_data_dir: Annotated[str, Field(pattern=r"^/.+")] = ETCD_DATA_DIR
     kubelet: dict[str, Any] = Field(default_factory=dict)
     kube_proxy: dict[str, Any] = Field(default_factory=dict)
@@ -156,6 +161,7 @@ class NodeInputs(Inputs):
     control_plane: Machine
     version: Version
     endpoint: Endpoint
+    cri_socket: CriSocket = CRI_SOCKET
     ignore_preflight: list[str] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict)
     taints: list[Taint] = Field(default_factory=list)

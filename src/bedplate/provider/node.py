@@ -20,6 +20,7 @@ class Node(Resource):
 
     token = "bedplate:index:Node"  # noqa: S105 - a type token, not a credential
     inputs: ClassVar[type[Inputs]] = NodeInputs
+    fixed = frozenset({"criSocket"})
     at_creation = frozenset({"endpoint", "ignorePreflight"})
 
     async def ensure(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
@@ -35,9 +36,14 @@ class Node(Resource):
             "endpoint": wished.endpoint,
             "authority": authority,
             "version": wished.version,
+            "cri_socket": wished.cri_socket,
             "ignore_preflight": list(wished.ignore_preflight),
             "config": kubeadm.join_config(
-                wished.host, wished.endpoint, invitation, taints=wished.taints
+                wished.host,
+                wished.endpoint,
+                invitation,
+                cri_socket=wished.cri_socket,
+                taints=wished.taints,
             ),
         }
         await self.context.hosts.ask(wished.host, request, deadline)
@@ -78,7 +84,11 @@ class Node(Resource):
             await self.context.hosts.ask(known.host, {"action": "access"}, deadline)
             if cluster and await api.node(name) is not None:
                 await api.drain(name, deadline)
-            request = {"action": "reset", "endpoint": known.endpoint}
+            request = {
+                "action": "reset",
+                "endpoint": known.endpoint,
+                "cri_socket": known.cri_socket,
+            }
             await self.context.hosts.ask(known.host, request, deadline)
         except UnreachableError:
             if not self.context.force:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MARK = "var/lib/bedplate/membership.json"
 LOCK = "run/bedplate-membership.lock"
-CRI = "unix:///run/containerd/containerd.sock"
 OURS_IN_IPTABLES = re.compile(r"KUBE-|FLANNEL-|CNI-(HOSTPORT|DN)-|\bcni0\b")
 LINKS = ("cni0", "flannel.1")
 # How kubectl words the API's answers 404, 403 and 401 to the question for a node.
@@ -302,7 +301,7 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     if not adopted:
         check_tools(host, request["version"])
         if seen["state"] == "half":
-            clean(host)
+            clean(host, request)
         kubeadm(host, "init", request)
     host.run("systemctl", "start", "kubelet")
     return {"adopted": adopted, **access(host, request)}
@@ -336,7 +335,7 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
         adopted = seen["state"] == "half" and ended_by_itself(host, request, seen)
     if not adopted:
         if seen["state"] != "none":
-            clean(host)
+            clean(host, request)
         kubeadm(host, "join", request)
     host.run("systemctl", "start", "kubelet")
     return {"adopted": adopted, **access(host, request)}
@@ -352,13 +351,13 @@ def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             f"this host is a member of another cluster by now ({mark.get('endpoint')}), not of "
             f"{request['endpoint']}: it is left alone"
         )
-    clean(host)
+    clean(host, request)
     return {"changed": True}
 
 
-def clean(host: Host) -> None:
+def clean(host: Host, request: dict[str, Any]) -> None:
     """Reset by kubeadm, then remove what it leaves: CNI state, links and packet filter rules."""
-    host.run("kubeadm", "reset", "--force", f"--cri-socket={CRI}")
+    host.run("kubeadm", "reset", "--force", f"--cri-socket={request['cri_socket']}")
     for config in host.path("etc/cni/net.d").glob("*flannel*"):
         config.unlink()
     for folder in ("var/lib/cni", "run/flannel"):

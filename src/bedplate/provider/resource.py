@@ -134,8 +134,8 @@ class Resource(ABC):
                     message(
                         f"{path} cannot change while the cluster lives",
                         f"{self.token.rsplit(':', 1)[1]} {self.identity(state)}",
-                        _at(new, path),
-                        _at(old, path),
+                        self._told(new, path),
+                        self._told(old, path),
                         "set it back, or run pulumi destroy and pulumi up for a new cluster",
                     )
                 )
@@ -143,6 +143,14 @@ class Resource(ABC):
         replaces = tuple(p for p in changed if p in self.replacing)
         updates = tuple(p for p in changed if p not in creation and p not in replaces)
         return Difference(updates, replaces)
+
+    def _told(self, values: dict[str, Any], path: str) -> Any:
+        """Return what the values have at a path, or mean by not having it."""
+        found = _at(values, path)
+        if found is None:
+            fields = self.inputs.model_fields.values()
+            found = next((one.default for one in fields if one.alias == path), None)
+        return found
 
 
 async def pause() -> None:

@@ -66,6 +66,8 @@ class ControlPlaneArgs(TypedDict):
     """Fields of KubeProxyConfiguration, as upstream spells them."""
     controllerRequests: NotRequired[pulumi.Input[int]]
     """Requests a second of each controller, half as many more at once; 0 is kubeadm's own limit."""
+    criSocket: NotRequired[pulumi.Input[str]]
+    """Where the host's container runtime listens; containerd's by default. It never changes."""
     ignorePreflight: NotRequired[pulumi.Input[list[str]]]
     """Preflight checks of kubeadm whose errors become warnings."""
     taint: NotRequired[pulumi.Input[bool]]
@@ -89,6 +91,8 @@ class NodeArgs(TypedDict):
     """Version of Kubernetes, as installed on the host."""
     endpoint: pulumi.Input[str]
     """HOST:PORT of the cluster's API."""
+    criSocket: NotRequired[pulumi.Input[str]]
+    """Where the host's container runtime listens; containerd's by default. It never changes."""
     ignorePreflight: NotRequired[pulumi.Input[list[str]]]
     """Preflight checks of kubeadm whose errors become warnings."""
     labels: NotRequired[pulumi.Input[dict[str, str]]]

@@ -14,16 +14,12 @@ from ..runtime.containers import (
     gpus_of,
     host_libraries,
 )
+from ..runtime.state import SOCKETS
 from .area import Collected, Wishes
 from .checks import Checks, check, failed, skipped
 
 WHAT = "containers see the GPUs that they may see and nothing else"
 FIX = "Run the roles container_runtime and nvidia_container_toolkit again, and look at the journal."
-#: Where each runtime of Kubernetes listens.
-ENDPOINTS = {
-    "containerd": "unix:///run/containerd/containerd.sock",
-    "cri-o": "unix:///run/crio/crio.sock",
-}
 #: What a core run asks: the ways in which a container could get more than it was given.
 CORE = (
     "nothing is given",
@@ -40,7 +36,7 @@ def containers(host: Host, wish: Wishes) -> Containers:
     ours = wish.containers
     if ours["runtime"] == "docker":
         return Docker(host, ours["image"], ours["command"])
-    return Cri(host, ours["image"], ENDPOINTS[ours["runtime"]], ours["command"])
+    return Cri(host, ours["image"], SOCKETS[ours["runtime"]], ours["command"])
 
 
 def cases(wish: Wishes, gpus: Sequence[Gpu], has_cdi: bool) -> List[Case]:

@@ -10,6 +10,11 @@ from ..evidence.checks import check, skipped
 from ..host import Host
 
 UNITS = {"containerd": "containerd.service", "cri-o": "crio.service", "docker": "docker.service"}
+#: Where kubelet and crictl reach each runtime of Kubernetes.
+SOCKETS = {
+    "containerd": "unix:///run/containerd/containerd.sock",
+    "cri-o": "unix:///run/crio/crio.sock",
+}
 _TABLE = re.compile(r"^\s*\[(?P<name>[^\]]+)\]\s*$")
 _VALUE = re.compile(r"^\s*(?P<key>[A-Za-z_]+)\s*=\s*(?P<value>.+?)\s*$")
 _HANDLER = re.compile(r"\.runtimes\.[\"']?(?P<name>[A-Za-z0-9_.-]+?)[\"']?(?P<options>\.options)?$")
