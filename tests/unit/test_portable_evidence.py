@@ -10,6 +10,7 @@ import pytest
 
 from bedplate.portable.evidence import checks as evidence
 from bedplate.portable.evidence import cluster as cluster_evidence
+from bedplate.portable.evidence import container
 from bedplate.portable.evidence import host as host_evidence
 from bedplate.portable.evidence.area import PENDING
 from bedplate.portable.host import Host, Result
@@ -257,18 +258,52 @@ def test_of_divided_gpus_a_container_is_given_one_part(machine: Machine) -> None
     assert "container.one" in machine.failing()
 
 
+CRIO = WISH._replace(containers={**WISH.containers, "runtime": "cri-o", "image": "pause:1"})
+
+
 def test_runtimes_without_a_tool_of_their_own_are_tried_before_the_host_joins(
     machine: Machine,
 ) -> None:
-    wish = WISH._replace(containers={**WISH.containers, "runtime": "cri-o", "image": "pause:1"})
     machine.file("etc/kubernetes/kubelet.conf", "")
-    checks = machine.collected("container", wish=wish)["checks"]
+    checks = machine.collected("container", wish=CRIO)["checks"]
     assert [(one["id"], one["result"]) for one in checks] == [
         ("container.gpus", "skipped"),
-        ("container.labels", "skipped"),
+        ("container.labels", "fail"),
         ("container.isolation", "skipped"),
     ]
+    assert checks[1]["reason"] == "crictl: command not found"
     assert checks[-1]["reason"] == "kubelet ends containers that it has not started"
+
+
+@pytest.mark.parametrize(
+    ("joined", "by"), [(False, ["gpu-feature-discovery"]), (True, [*container.BY_HOSTS_LOADER])]
+)
+def test_without_a_tool_of_the_runtimes_own_feature_discovery_is_asked_in_a_container(
+    machine: Machine, joined: bool, by: list[str]
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(argv: Sequence[str], *rest: object) -> Result:
+        if argv[0] != "crictl":
+            return machine.run(argv, *rest)
+        asked.append(list(argv))
+        if "exec" in argv:
+            return Result(0, "nvidia.com/gpu.count=2\nnvidia.com/gpu.product=Tesla-T4\n", "")
+        return Result(0, "abc\n" if {"create", "ps"} & set(argv) else "", "")
+
+    if joined:
+        machine.file("etc/kubernetes/kubelet.conf", "")
+    wish = CRIO._replace(containers={**CRIO.containers, "image": ""})
+    found = host_evidence.collect(Host(str(machine.root), run), wish, ["container"])
+    assert found["labels"] == {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.product": "Tesla-T4"}
+    results = {one["id"]: one["result"] for one in found["checks"]}
+    assert results["container.labels"] == "pass"
+    (said,) = [argv for argv in asked if "exec" in argv]
+    assert said[said.index("abc") + 1 :][: len(by)] == by
+    assert "--oneshot" in said
+    assert all("unix:///run/crio/crio.sock" in argv for argv in asked)
+    # kubelet's containers stay; what was started here goes.
+    assert any("rmp" in argv or "pods" in argv for argv in asked) is not joined
 
 
 def test_no_check_at_all_is_a_failure() -> None:

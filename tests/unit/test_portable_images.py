@@ -66,10 +66,26 @@ class Runtime:
         return Result(127, "", "ctr: command not found")
 
     def verbs(self) -> list[str]:
-        """Name what was asked beside listing."""
+        """Name what was asked beside listing and the runtime's name."""
         return [
-            argv[1] if argv[0] == "crictl" else "tag" for argv in self.ran if argv[1] != "images"
+            argv[1] if argv[0] == "crictl" else "tag"
+            for argv in self.ran
+            if argv[1] not in ("images", "version")
         ]
+
+
+class Crio(Runtime):
+    """CRI-O as crictl sees it: a tag comes by its pull, with the bytes that the registry has."""
+
+    def _run(self, argv: list[str]) -> Result:
+        if argv == ["crictl", "version"]:
+            return Result(0, "Version:  0.1.0\nRuntimeName:  cri-o\nRuntimeVersion:  1.36.1\n", "")
+        if argv[:2] == ["crictl", "rmi"]:
+            self.ran.append(tuple(argv))
+            for tags in self.images.values():
+                tags.discard(argv[2])
+            return Result(0, "", "")
+        return super()._run(argv)
 
 
 def test_an_image_is_pulled_by_digest_and_gets_its_tag() -> None:
@@ -94,6 +110,32 @@ def test_without_a_digest_the_tag_is_pulled() -> None:
     runtime = Runtime()
     assert ensure_images(Host("/", runtime), {PAUSE: ""}) == [PAUSE]
     assert runtime.verbs() == ["pull"]
+
+
+def test_where_no_client_tags_the_tag_is_pulled_and_compared() -> None:
+    runtime = Crio(tags=False)
+    assert ensure_images(Host("/", runtime), {PAUSE: TWO}) == [PAUSE]
+    assert runtime.verbs() == ["pull"]
+    assert ("crictl", "pull", PAUSE) in runtime.ran
+
+
+def test_other_bytes_do_not_keep_a_tag_that_was_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "SETTLING", ())
+    runtime = Crio(tags=False)
+    with pytest.raises(ImageError) as caught:
+        ensure_images(Host("/", runtime), {PAUSE: ONE})
+    assert str(caught.value) == (
+        f"the image is not known by its tag — {PAUSE} — got {TWO} / allowed {ONE} — Have the "
+        "registry or mirror serve that image by this tag, or run 'bedplate mirror resolve' for the "
+        "one that it serves now."
+    )
+    assert runtime.verbs() == ["pull", "rmi"]
+    assert runtime.images == {f"registry.k8s.io/pause@{TWO}": set()}
+
+
+def test_a_pull_that_fails_names_the_file_of_its_runtime() -> None:
+    with pytest.raises(ImageError, match=r"registry and /etc/containers/registries\.conf\.d, and"):
+        ensure_images(Host("/", Crio(serves=False)), {PAUSE: ONE})
 
 
 def test_check_mode_only_looks() -> None:

@@ -2,7 +2,8 @@
 
 By containerd's own tool, beside kubelet, which leaves alone what it knows nothing of. Docker has
 its own way to ask for GPUs, and is asked by it. CRI-O has no such tool: there, area isolation
-looks, as long as the host has not joined.
+looks, as long as the host has not joined. Afterwards the device plugin's own container, which has
+feature discovery and reaches all GPUs, says what that finds.
 """
 
 import os
@@ -13,7 +14,8 @@ from .. import nvidia
 from ..host import Host, Result
 from ..runtime import cases as runtime_cases
 from ..runtime.cases import Case, Gpu
-from ..runtime.containers import gpus_of, listed
+from ..runtime.containers import ContainerError, Cri, gpus_of, listed
+from ..runtime.state import SOCKETS
 from . import isolation
 from .area import Collected, Wishes
 from .checks import AGAIN, check, failed, skipped
@@ -21,6 +23,15 @@ from .checks import AGAIN, check, failed, skipped
 NAMESPACE = "k8s.io"
 DESCRIBED = "GPU feature discovery describes the GPUs"
 ALL = (f"{runtime_cases.CDI_KIND}=all",)
+#: The device plugin's container has the host's files there. Feature discovery finds the driver's
+#: library by the host's own loader, with the C library that the driver goes with.
+PLUGIN = "nvidia-device-plugin"
+BY_HOSTS_LOADER = (
+    "/driver-root/lib64/ld-linux-x86-64.so.2",
+    "--library-path",
+    "/driver-root/usr/lib/x86_64-linux-gnu:/driver-root/usr/lib64",
+    "/usr/bin/gpu-feature-discovery",
+)
 _GPU_LINE = re.compile(r"^GPU \d+: (?P<name>.+) \(UUID: (?P<uuid>[^)]+)\)$")
 
 
@@ -93,7 +104,9 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     if runtime != "containerd":
         reason = f"{runtime} has no tool that starts containers outside Kubernetes"
         to.checks.append(skipped("container.gpus", what, reason))
-        to.checks.append(skipped("container.labels", DESCRIBED, reason))
+        if wish.plugin_image:
+            found = _discover_by_cri(host, wish, SOCKETS[runtime])
+            _collect_labels(found, wish, to)
         isolation.collect(host, wish, to)
         return
     if not wish.plugin_image:
@@ -112,16 +125,50 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             one = failed("container.gpus", what, reason, AGAIN, "the host's GPUs")
         to.checks.append(one)
         _collect_narrow(host, wish.plugin_image, to)
-    what = DESCRIBED
-    argv = [
-        "gpu-feature-discovery",
-        "--oneshot",
+    argv = ["gpu-feature-discovery", "--oneshot", *_options(wish)]
+    answer = _in_container(host, wish.plugin_image, "gfd", argv, to)
+    _collect_labels(answer, wish, to)
+
+
+def _options(wish: Wishes) -> List[str]:
+    """Have feature discovery say what it finds, to whoever started it."""
+    return [
         "--no-timestamp",
         "--use-node-feature-api=false",
         f"--mig-strategy={wish.strategy}",
         "--output-file=",
     ]
-    answer = _in_container(host, wish.plugin_image, "gfd", argv, to)
+
+
+def _discover_by_cri(host: Host, wish: Wishes, endpoint: str) -> Result:
+    """Ask feature discovery where containers are started by Kubernetes' interface alone."""
+    if host.joined:
+        crictl = ["crictl", "--runtime-endpoint", endpoint]
+        argv = [*crictl, "ps", "--quiet", "--state", "Running", "--name", f"^{PLUGIN}$"]
+        plugins = host.run(argv)
+        if plugins.code != 0 or not plugins.out.strip():
+            nothing = f"no container {PLUGIN} runs on this node"
+            return plugins._replace(code=1, err=plugins.err or nothing)
+        name = plugins.out.split()[0]
+        return host.run(
+            [*crictl, "exec", "--sync", name, *BY_HOSTS_LOADER, "--oneshot", *_options(wish)], 120
+        )
+    discover = ["gpu-feature-discovery", *_options(wish)]
+    # Not told to end, it stays, so that there is a container to ask in.
+    trial = Cri(host, wish.plugin_image, endpoint, discover)
+    try:
+        trial.clear()
+        trial.prepare()
+        return trial.ask(Case("all", devices=ALL), [*discover, "--oneshot"])
+    except ContainerError as error:
+        return Result(1, "", str(error))
+    finally:
+        trial.clear()
+
+
+def _collect_labels(answer: Result, wish: Wishes, to: Collected) -> None:
+    """Keep what feature discovery has said of the host's GPUs."""
+    what = DESCRIBED
     labels = dict(
         line.strip().split("=", 1)
         for line in answer.out.splitlines()

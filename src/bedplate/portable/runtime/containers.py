@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..host import Host, Result, make_folders
 from . import cases as runtime_cases
@@ -144,6 +144,25 @@ class Cri(Containers):
         shutil.rmtree(self.host.path(WORK), ignore_errors=True)
 
     def see(self, case: Case) -> Seen:
+        name, failure = self._start(case)
+        if failure is not None:
+            return Seen(failure.said)
+        facts = json.loads(self._must([*self.crictl, "inspect", "--output", "json", name]))
+        seen = _look(self.host, int(facts["info"]["pid"]))
+        if self.command:
+            seen = seen._replace(uuids=listed(self._exec(name, ["nvidia-smi", "-L"])))
+        return seen
+
+    def ask(self, case: Case, argv: Sequence[str]) -> Result:
+        """Run a command in a container that asks as ``case`` says, beside its own."""
+        name, failure = self._start(case)
+        return self._exec(name, argv) if failure is None else failure
+
+    def _exec(self, name: str, argv: Sequence[str]) -> Result:
+        return self.host.run([*self.crictl, "exec", "--sync", name, *argv])
+
+    def _start(self, case: Case) -> Tuple[str, Optional[Result]]:
+        """A container's identifier, or what was said where it does not start."""
         self.number += 1
         pod = self._sandbox(case.runtime)
         wish: Dict[str, Any] = {
@@ -158,17 +177,10 @@ class Cri(Containers):
         files = [self._file(f"case-{self.number}", wish), self._file_of(case.runtime)]
         made = self.host.run([*self.crictl, "create", "--no-pull", pod, *files])
         if made.code != 0:
-            return Seen(made.said)
+            return "", made
         name = made.out.strip()
         started = self.host.run([*self.crictl, "start", name])
-        if started.code != 0:
-            return Seen(started.said)
-        facts = json.loads(self._must([*self.crictl, "inspect", "--output", "json", name]))
-        seen = _look(self.host, int(facts["info"]["pid"]))
-        if self.command:
-            asked = self.host.run([*self.crictl, "exec", "--sync", name, "nvidia-smi", "-L"])
-            seen = seen._replace(uuids=listed(asked))
-        return seen
+        return name, started if started.code != 0 else None
 
     def _sandbox(self, runtime: str) -> str:
         if runtime not in self.sandboxes:

@@ -21,6 +21,9 @@ TRANSIENT = re.compile(
 SETTLING = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: containerd's own client: crictl cannot tag. Kubernetes' images have a namespace of their own.
 TAG = ("ctr", "--namespace", "k8s.io", "images", "tag", "--force")
+#: CRI-O has no client that tags. There the tag is pulled, and refused where it is of other bytes.
+TAGS_BY_PULLS = "cri-o"
+_RUNTIME = re.compile(r"^RuntimeName:\s*(\S+)$", re.MULTILINE)
 
 
 class ImageError(Exception):
@@ -83,20 +86,29 @@ def ensure_images(host: Host, images: Mapping[str, str], check: bool = False) ->
     lacking = [name for name in sorted(images) if not _there(known, name, images[name])]
     if check or not lacking:
         return lacking
+    said = _RUNTIME.search(host.run(["crictl", "version"]).out)
+    by_pull = said is not None and said.group(1) == TAGS_BY_PULLS
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda name: _have(host, known, name, images[name]), lacking))
+        list(pool.map(lambda name: _have(host, known, name, images[name], by_pull), lacking))
     after = _settled(host, {name: images[name] for name in lacking})
     for name in lacking:
-        if not _there(after, name, images[name]):
-            raise ImageError(
-                problem(
-                    "the image is not known by its tag",
-                    name,
-                    ", ".join(sorted(after.tags.get(name, ()))) or "no such tag",
-                    images[name] or "a tag",
-                    "Look at it with: crictl images --digests",
-                )
+        if _there(after, name, images[name]):
+            continue
+        fix = "Look at it with: crictl images --digests"
+        if by_pull and name in after.tags:
+            # Whoever asks for the tag must not get these bytes.
+            host.run(["crictl", "rmi", name])
+            fix = "Have the registry or mirror serve that image by this tag, or run "
+            fix += "'bedplate mirror resolve' for the one that it serves now."
+        raise ImageError(
+            problem(
+                "the image is not known by its tag",
+                name,
+                ", ".join(sorted(after.tags.get(name, ()))) or "no such tag",
+                images[name] or "a tag",
+                fix,
             )
+        )
     return lacking
 
 
@@ -114,8 +126,8 @@ def _there(known: Known, name: str, digest: str) -> bool:
     return name in known.tags and (not digest or digest in known.tags[name])
 
 
-def _have(host: Host, known: Known, name: str, digest: str) -> None:
-    wanted = by_digest(name, digest)
+def _have(host: Host, known: Known, name: str, digest: str, by_pull: bool) -> None:
+    wanted = name if by_pull else by_digest(name, digest)
     if not digest or wanted not in known.digests:
         for pause in (*AGAIN, None):
             answer = host.run(["crictl", "pull", wanted], SECONDS)
@@ -129,11 +141,15 @@ def _have(host: Host, known: Known, name: str, digest: str) -> None:
                     wanted,
                     answer.said,
                     "an image that its registry or mirror serves",
-                    "Check the registry and /etc/containerd/certs.d, and try: "
-                    f"crictl pull {wanted}",
+                    "Check the registry and {}, and try: crictl pull {}".format(
+                        "/etc/containers/registries.conf.d"
+                        if by_pull
+                        else "/etc/containerd/certs.d",
+                        wanted,
+                    ),
                 )
             )
-    if digest:
+    if digest and not by_pull:
         answer = host.run([*TAG, wanted, name], SECONDS)
         if answer.code != 0:
             raise ImageError(
