@@ -38,11 +38,15 @@ WRITTEN: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str], s
         ("bedplate_schedulers[1]", "kai-scheduler", "choose one of these, or remove it"),
         "addon kai-scheduler",
     ),
-    "runtime": (
+    "mode-below-a-runtime": (
         {"bedplate_container_runtime": {"name": "cri-o"}},
-        {},
-        ("bedplate_container_runtime.name", "cri-o", "choose one of these"),
-        "runtime cri-o",
+        {"bedplate_sharing": {"mode": "dra"}},
+        (
+            "bedplate_sharing.mode",
+            "mode dra below CRI-O",
+            "choose another mode, or containerd as bedplate_container_runtime.name",
+        ),
+        "mode dra below CRI-O",
     ),
     "mode-on-a-system": (
         {},

@@ -235,17 +235,17 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
     ):
         driver = pool.nvidia_driver.model_copy(update={"source": source})
         changed = wishes | {"os": system, "nvidia_driver": driver}
-        parts = locking.pool_parts(pool.model_copy(update=changed), catalogue)
+        parts = locking.pool_parts(pool.model_copy(update=changed), catalogue, None)
         assert locking.not_built(parts, catalogue) == lacking
     wishes["sharing"] = pool.sharing.model_copy(update={"mode": "time-slicing"})
     for system, lacking in (
         ("debian-12", []),
         ("rocky-9", ["shard-on rocky-9", "slurm-on rocky-9"]),
     ):
-        parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": system}), catalogue)
+        parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": system}), catalogue, None)
         assert locking.not_built(parts, catalogue) == lacking
     wishes["expects"] = pool.expects
-    parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": "rocky-9"}), catalogue)
+    parts = locking.pool_parts(pool.model_copy(update=wishes | {"os": "rocky-9"}), catalogue, None)
     assert locking.not_built(parts, catalogue) == []
     runtime = lock.cluster.containerd.model_copy(update={"source": "distro"})
     shared = lock.cluster.model_copy(update={"containerd": runtime})
@@ -254,9 +254,18 @@ def test_what_a_role_knows_on_some_systems_alone_is_not_installable_elsewhere(si
     assert locking.not_run(parts, catalogue) == ["containerd-from distro"]
     shared = lock.cluster.model_copy(update={"containerd": None, "cri_o": runtime})
     assert locking.not_built(locking.cluster_parts(shared, "mirror", []), catalogue) == [
-        "cri_o-from distro",
-        "runtime cri_o",
+        "cri_o-from distro"
     ]
+    for mode, unbuilt, unrun in (
+        ("none", [], []),
+        ("mps", [], ["below-cri_o mps"]),
+        ("dra", ["below-cri_o dra"], []),
+    ):
+        sharing = pool.sharing.model_copy(update={"mode": mode, "memory": "counted"})
+        shares = pool.model_copy(update=wishes | {"sharing": sharing})
+        parts = locking.pool_parts(shares, catalogue, shared)
+        assert locking.not_built(parts, catalogue) == unbuilt
+        assert [one for one in locking.not_run(parts, catalogue) if "cri_o" in one] == unrun
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,19 @@ def test_pools_may_lie_deep_and_have_groups_below_them(make: Make) -> None:
     }
 
 
+def test_a_node_does_not_change_its_container_runtime(make: Make, tmp_path: Path) -> None:
+    groups = {"control_plane": hosts("cp1"), "gpu_pools": {"children": {"pool_a": hosts("a1")}}}
+    before = planned(make(groups, KUBERNETES, pool_a=T4)).lock
+    crio = {"bedplate_container_runtime": {"name": "cri-o", "source": "archive"}}
+    (tmp_path / "site").rename(tmp_path / "before")
+    after = planned(make(groups, KUBERNETES | crio, pool_a=T4)).lock
+    told = {one.component: one.effects for one in host_changes(before, after)["a1"]}
+    assert told["containerd"] == told["cri_o"] == ("refused where the cluster runs",)
+    assert "cri_socket" not in cluster_args(before, "", 1)
+    assert cluster_args(after, "", 1)["cri_socket"] == "unix:///run/crio/crio.sock"
+    assert {one.effects for one in host_changes(None, after)["a1"]} == {()}
+
+
 def test_one_machine_needs_no_other_host(make: Make) -> None:
     groups = {
         "control_plane": hosts("one"),

@@ -31,6 +31,8 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
     "docker": (DRAINED,),
     "runc": (DRAINED,),
 }
+#: A node keeps the one of these that it has joined with, in any version.
+OF_KUBELET = {"containerd", "cri_o"}
 #: The same where Docker's users have the containers: nothing drains them.
 ENDED, UNTIL_RESET = "refused while containers use it", "as it is until bedplate.gpu.reset"
 FREED = {"nvidia_driver", "nvidia_fabric", "sharing", "docker"}
@@ -113,6 +115,9 @@ def _changes(
         before, after = old.get(component), new.get(component)
         if before != after:
             effects = EFFECTS.get(component, ()) if old else ()
+            exchanged = component in OF_KUBELET and None in (before, after)
+            if old and exchanged and not docker:
+                effects = (KEPT,)
             if docker:
                 freed = (ENDED,) if component in FREED else ()
                 effects = (*freed, *(one for one in effects if one != DRAINED))

@@ -26,6 +26,7 @@ SETTINGS: dict[str, KeyPath] = {
     "source": ("bedplate_driver", "source"),
     "sharing": ("bedplate_sharing", "mode"),
     "mps-on": ("bedplate_sharing", "mode"),
+    "below-cri_o": ("bedplate_sharing", "mode"),
     "shard-on": ("bedplate_sharing", "mode"),
     "cuda-on": ("bedplate_cuda",),
     "slurm-on": ("bedplate_host", "os"),
@@ -50,6 +51,7 @@ PARTS: dict[str, KeyPath] = {
 #: What is found in place of the dimension's name, where a value is not a setting's own.
 GOT = {
     "mps-on": "mode mps on {}",
+    "below-cri_o": "mode {} below CRI-O",
     "shard-on": "Slurm's shards on {}",
     "cuda-on": "CUDA toolkits on {}",
     "slurm-on": "Slurm on {}",
@@ -57,6 +59,7 @@ GOT = {
 }
 #: What to do where another value of the setting is not what helps.
 FIXES = {
+    "below-cri_o": "choose another mode, or containerd as bedplate_container_runtime.name",
     "mps-on": "choose another mode, or a system of these for the pool's hosts",
     "shard-on": "choose another mode, or a system of these for the pool's hosts",
     "cuda-on": "remove bedplate_cuda, or choose a system and a driver's source of these",

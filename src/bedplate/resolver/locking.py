@@ -254,10 +254,13 @@ def _accelerator(fact: Fact[Accelerator], count: int) -> dict[str, Any]:
     }
 
 
-def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]:
+def pool_parts(
+    part: locked.Pool, catalogue: Catalogue, cluster: locked.Cluster | None
+) -> list[tuple[str, str]]:
     """Name what of a pool's decision roles and stacks carry out, by the catalogue's dimensions.
 
-    What its role knows on some systems alone is asked for together with the system.
+    What its role knows on some systems alone is asked for together with the system; a way to share,
+    with a container runtime of the cluster's that is not everybody's.
     """
     decided = [("os", part.os), ("kind", part.kind), ("sharing", part.sharing.mode)]
     boards = [catalogue.gpu_models[gpu.model].value for gpu in part.gpu]
@@ -271,6 +274,9 @@ def pool_parts(part: locked.Pool, catalogue: Catalogue) -> list[tuple[str, str]]
             decided.append(("shard-on", part.os))
     if part.sharing.mode == "mps":
         decided.append(("mps-on", part.os))
+    below = cluster is not None and cluster.cri_o is not None and part.sharing.mode != "none"
+    if below and part.expects is not None and part.expects.by != "slurm":
+        decided.append(("below-cri_o", part.sharing.mode))
     if part.rdma is not None and part.rdma.pods:
         decided.append(("part", "rdma_pods"))
     if part.sharing.layout:

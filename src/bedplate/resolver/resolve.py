@@ -187,7 +187,7 @@ def _plan(
     locked_pools = {}
     for name in site.pools:
         pool = locking.pool(pools[name], values[name], candidates)
-        lacking = locking.not_built(locking.pool_parts(pool, catalogue), catalogue)
+        lacking = locking.not_built(locking.pool_parts(pool, catalogue, part), catalogue)
         lacking += locking.unconfirmed(name, values[name], candidates)
         locked_pools[name] = pool.model_copy(update={"not_yet": lacking})
     if part is not None:

@@ -67,7 +67,7 @@ def of(
         yield from gpu_notices.of(name, pool, candidates.catalogue)
         leans = [*pools[name].values(), *_referred(pool, candidates.catalogue)]
         yield from _weak(name, leans, candidates)
-        decision = locking.pool_parts(pool, candidates.catalogue)
+        decision = locking.pool_parts(pool, candidates.catalogue, lock.cluster)
         yield from _untried(name, decision, candidates.catalogue)
     yield from _places(lock, candidates.catalogue)
     systems = {host.wishes.bedplate_host.os for host in site.hosts.values() if host.pool is None}
