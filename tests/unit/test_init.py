@@ -175,6 +175,22 @@ def test_the_written_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert used < set(re.findall(r"^    ([a-z]+)", cli.parser().format_help(), re.MULTILINE))
 
 
+def test_the_folder_around_the_site_is_no_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, and not one for each of Pulumi's files that Ansible would read."""
+    assert init(tmp_path / "lab", "--one-machine", "192.0.2.5") == 0
+    inventory = tmp_path / "lab" / "inventory"
+    for wrong, got in {
+        tmp_path / "lab": "the folder that bedplate init made, with the site in it",
+        inventory / "hosts.yml": "a file",
+    }.items():
+        assert cli.main(["plan", str(wrong)]) == 3
+        (first, *_) = capsys.readouterr().err.splitlines()
+        assert first.startswith(f"no such site — {wrong} — got {got} / allowed an inventory direct")
+        assert first.endswith(f" {inventory}")
+
+
 def test_a_folder_in_which_a_shell_stands_is_filled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

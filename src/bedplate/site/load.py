@@ -151,21 +151,27 @@ def _way(connection: Connection) -> dict[str, object]:
 
 def load_site(path: Path) -> Site:
     """Read the wishes of a site. Raises SiteError with all problems, sorted by file and line."""
-    if not path.is_dir():
-        raise SiteError(
-            [
-                Problem(
-                    "no such site",
-                    str(path),
-                    got="a file" if path.exists() else "nothing",
-                    allowed="an inventory directory",
-                    fix="make one with `bedplate init DIR`",
-                )
-            ]
-        )
+    if problem := _no_site(path):
+        raise SiteError([problem])
     from bedplate.site import ansible_adapter
 
     return checked(path, ansible_adapter.read(path))
+
+
+def _no_site(path: Path) -> Problem | None:
+    """Return what is wrong with a path that is no inventory directory; None where it may be one."""
+    got, fix = "nothing", "make one with `bedplate init DIR`"
+    if path.is_dir():
+        inner = path / "inventory"
+        if not (inner.is_dir() and (path / "stacks").is_dir()):
+            return None
+        got, fix = "the folder that bedplate init made, with the site in it", f"write {inner}"
+    elif path.exists():
+        got = "a file"
+        if path.name.startswith("hosts."):
+            fix = f"write its folder, {path.parent}"
+    allowed = "an inventory directory"
+    return Problem("no such site", str(path), got=got, allowed=allowed, fix=fix)
 
 
 def checked(path: Path, raw: RawSite) -> Site:
