@@ -99,3 +99,19 @@ def test_runs_by_claims_are_counted_as_claims() -> None:
     assert "write runs_at_once: " in said(
         answer(one, {"mode": "dra"}, runs(30, 12, {"memory": "1536Mi"}))
     )
+
+
+def test_runs_with_less_memory_of_the_host_than_of_the_gpu_are_reported() -> None:
+    """Sixty notebooks and twelve runs divide what twelve of forty shares have of 64 GiB."""
+    host = {"sharing": slicing(0.1), "memory": "64Gi", "cpus": 64}
+    few = planned(sized(runs(60, 12), **host)).notices
+    (told,) = (one for one in few if "have 245Mi of their host each" in one.text)
+    assert told.text == (
+        "notebooks and runs of lab have 245Mi of their host each, and 1187Mi of a GPU"
+    )
+    assert told.hint.startswith(
+        "write memory of lab, where the default divides what 12 shares have of the host over 72 "
+        "pods"
+    )
+    enough = planned(sized(runs(60, 12, memory="1200Mi"), **host | {"memory": "128Gi"})).notices
+    assert not [one for one in enough if "of their host each" in one.text]

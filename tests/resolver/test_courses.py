@@ -187,6 +187,11 @@ def test_a_courses_framework_is_decided_with_its_pool() -> None:
         ([course("speech")], "team-namespace", "speech, the name of a team"),
         ([course(pool="pool_b")], "course-pool", "allowed pool_a"),
         ([course(frameworks=["jaxx"])], "framework-known", "write jax"),
+        (
+            [course(frameworks=["mycourse"])],
+            "framework-known",
+            "tensorflow, or add your own image mycourse to bedplate_images with pool: pool_a",
+        ),
         ([course(datasets=["mnits"])], "course-data", "write mnist"),
     ],
 )

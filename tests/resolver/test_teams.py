@@ -242,3 +242,45 @@ def test_a_version_that_the_site_names_wins_over_the_presets() -> None:
     ).lock
     assert lock.cluster is not None
     assert [(one.name, one.version) for one in lock.cluster.addons] == [("kueue", "0.19.1")]
+
+
+@pytest.mark.parametrize(
+    ("own", "limit", "most"),
+    [
+        (team(50), 81, 80),
+        (team(50), 80, None),
+        ({"gpus": {"pool_a": {"guaranteed": 50, "borrow": 10}}}, 61, 60),
+        ({"gpus": {"pool_a": {"guaranteed": 50, "borrow": 0}}}, 50, None),
+    ],
+)
+def test_a_limit_above_all_that_a_team_can_have_is_reported(
+    own: dict[str, Any], limit: int, most: int | None
+) -> None:
+    """Two nodes offer 80 shares; what may be borrowed is counted."""
+    found = planned(answer({"vision": own | {"per_request": {"gpus": limit}}})).notices
+    told = [(one.text, one.hint) for one in found if "per_request" in one.text]
+    text = f"per_request of vision allows {limit} GPUs or shares, and the team can have {most} at "
+    text += "most: it limits nothing"
+    assert told == (
+        []
+        if most is None
+        else [
+            (
+                text,
+                f"write bedplate_teams.vision.per_request.gpus below {most}, or remove it",
+            )
+        ]
+    )
+
+
+def test_defaults_of_containers_on_hosts_of_unknown_size_are_reported() -> None:
+    size = {"bedplate_host": {"os": "debian-12", "memory": "64Gi"}}
+    default = {"memory": "16Gi", "cpus": 4}
+    found = planned(answer({"a": team(1, per_container=default)}, **size)).notices
+    told = [(one.text, one.hint) for one in found if "per_container" in one.text]
+    assert told == [
+        (
+            "whether a node of pool_a has the cpus in per_container of a is not known",
+            "write bedplate_host.cpus of pool_a",
+        )
+    ]

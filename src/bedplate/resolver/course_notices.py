@@ -15,7 +15,7 @@ from bedplate.resolver.outcome import Notice
 from bedplate.site.membership import NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
@@ -42,6 +42,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         yield from _lent(lock, cluster, pool)
     yield from _unknown(cluster)
     yield from _disk(lock, cluster)
+    yield from _runs(cluster, known)
 
 
 def _on_one_host(lock: Lock) -> Iterator[Notice]:
@@ -103,6 +104,22 @@ def _disk(lock: Lock, cluster: Cluster) -> Iterator[Notice]:
         text = f"whether hosts have the disk for notebooks of {', '.join(its)} is not known"
         hint = f"write bedplate_host.disk of {', '.join(sorted(set(its.values())))}"
         yield Notice(text, hint=hint)
+
+
+def _runs(cluster: Cluster, known: Mapping[str, Room]) -> Iterator[Notice]:
+    """Report runs with less memory of their host than of their GPU: data goes through the first."""
+    for name, course in cluster.courses.items():
+        has, share, gpus = course.notebook.memory_mib, course.share, known[course.pool].gpus
+        of_gpu = share.memory_mib or share.user_mib or (gpus.memory or 0) * share.count
+        if course.runs_at_once and has is not None and has < of_gpu:
+            yield Notice(
+                f"notebooks and runs of {name} have {has}Mi of their host each, and {of_gpu}Mi of "
+                "a GPU",
+                course.pool,
+                hint=f"write memory of {name}, where the default divides what {course.seats} "
+                f"shares have of the host over {course.seats + course.students} pods; or have "
+                "fewer students, or more runs_at_once",
+            )
 
 
 def _order(room: Room, cluster: Cluster) -> Iterator[Notice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bedplate.resolver import (
@@ -196,7 +197,12 @@ def _pool(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     own = {name for name, one in wishes.bedplate_images.items() if one.pool == host.pool}
     for text, path in frameworks_of(host).items():
         also = own if path[0] == courses.KEY else ()
-        yield from _named("framework-known", host, path, text, builds, also)
+        for problem in _named("framework-known", host, path, text, builds, also):
+            own_image = f", or add your own image {text} to bedplate_images with pool: {host.pool}"
+            # A version is that of a framework.
+            images = path[0] == courses.KEY and not split_named(text)[1]
+            images = images and not wishes.bedplate_images
+            yield replace(problem, fix=problem.fix + own_image) if images else problem
     if wishes.bedplate_rdma is not None and wishes.bedplate_rdma.operator is not None:
         path = ("bedplate_rdma", "operator")
         yield from addon(host, path, wishes.bedplate_rdma.operator, catalogue)

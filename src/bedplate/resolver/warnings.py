@@ -17,6 +17,7 @@ from bedplate.resolver import (
     node_needs,
     rdma_pods,
     sharing_notices,
+    team_notices,
 )
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice, Stops
@@ -98,6 +99,7 @@ def of(
         yield from node_needs.notices(site, lock.cluster, candidates.catalogue)
         yield from rdma_pods.notices(lock)
         yield from course_notices.of(lock, candidates.catalogue)
+        yield from team_notices.of(lock, candidates.catalogue)
         yield from _unmirrored(site, lock, locking.runtime_of(lock.cluster))
     if users := sorted(host.name for host in site.hosts.values() if not host.root):
         yield Notice(
