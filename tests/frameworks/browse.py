@@ -73,6 +73,22 @@ RUN = """
 })
 """
 
+#: Types a line into a new terminal; the program goes on when the page is left.
+TYPE = """
+([path, line, patience]) => new Promise((resolve, reject) => {
+  const socket = new WebSocket(`ws://${location.host}${path}`);
+  setTimeout(() => { reject(new Error("no answer of the terminal")); socket.close(); }, patience);
+  socket.onerror = () => reject(new Error("no socket of the terminal"));
+  let typed = false;
+  socket.onmessage = event => {
+    const [kind, text] = JSON.parse(event.data);
+    if (!typed) socket.send(JSON.stringify(["stdin", line + "\\recho sta''rted\\r"]));
+    typed = true;
+    if (kind === "stdout" && text.includes("started")) { resolve(); socket.close(); }
+  };
+})
+"""
+
 
 class Users:
     """What users do in the hub's pages."""
@@ -119,10 +135,19 @@ class Users:
         return page.inner_text("form")
 
     def start(self, user: str) -> str:
-        """Ask for a server, and return what the next page says at first."""
+        """Ask for a server, and return what the next page says at first.
+
+        A hub that has just started may answer with a page without the form: a student reloads it.
+        """
         page = self.page(user)
-        page.goto(f"{self._url}/hub/spawn")
-        page.click("#spawn_form [type=submit]")
+        for left in reversed(range(RETRIES)):
+            page.goto(f"{self._url}/hub/spawn")
+            try:
+                page.click("#spawn_form [type=submit]", timeout=PATIENCE / RETRIES)
+                break
+            except Error as error:
+                if not left:
+                    raise RuntimeError(page.inner_text("body")) from error
         page.wait_for_url(lambda url: not url.endswith("/hub/spawn"))
         return page.url
 
@@ -172,6 +197,18 @@ class Users:
     def cell(self, user: str, text: str) -> str:
         """Run a cell, and return its output."""
         return self._run(user, text, waits=True)
+
+    def terminal(self, user: str, line: str) -> None:
+        """Start something in the background of a new terminal, as a student types it."""
+        page, terminals = self.page(user), f"/user/{user}/api/terminals"
+        name = page.evaluate(ASK, ["POST", terminals, {}])["name"]
+        page.evaluate(TYPE, [f"/user/{user}/terminals/websocket/{name}", line, PATIENCE])
+
+    def notified(self, user: str, text: str) -> str:
+        """Wait until the lab notifies the user of something, and return the notification."""
+        shown = self.page(user).locator(f":text('{text}')").last
+        shown.wait_for()
+        return shown.inner_text()
 
     def forget(self, user: str) -> None:
         """Know that a user's server, and so the kernel, has gone."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from zoneinfo import ZoneInfo
 
 from tests.environments import python
 from tests.site.cluster import wait_for
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COURSE = "seminar"
+#: A team, the shares that are its own, and those of the course that it may borrow.
+TEAM = "lab"
+OWN, LENT = 4, 2
 #: Seconds; the machine may be busy.
 PATIENCE = 600
 HUB = "bedplate-hub"
@@ -46,12 +50,35 @@ def count():
 threading.Thread(target=count, daemon=True).start()
 learnt = 42
 !echo work > kept"""
-#: A cell that uses a part of a core: one that only sleeps would be idle.
-COMPUTE = """\
-import time
-while True:
-    sum(range(10**6))
-    time.sleep(0.1)"""
+#: Of the course while idleness is looked at, in seconds.
+IDLE = 60
+#: A training that says nothing: it uses a part of a core, and its output is in a file.
+TRAINING = """\
+python3 -c 'import time
+while True: print(sum(range(10**6)), flush=True); time.sleep(0.1)' > training.log 2>&1 &"""
+#: A student who is asleep: kernel and terminal are busy, nothing is computed.
+ASLEEP = "import time; time.sleep(86400)"
+DATES = "while :; do date; sleep 30; done &"
+#: What a lesson begins with, once for each preparation.
+MATERIAL = ["sh", "-c", "echo chapter one >> /home/jovyan/material"]
+#: A program of a team.
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: borrows-, namespace: lab, labels: {class: borrows}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {labels: {class: borrows}}
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 1
+      containers:
+        - name: share
+          image: docker.io/library/debian:12-slim
+          command: [sh, -c, "nvidia-smi -L; exec sleep 86400"]
+          resources: {limits: {nvidia.com/gpu: "1"}}
+"""
 #: A cell that runs in the share that it asks for.
 SHARE = """\
 %%share 0.1 10m
@@ -107,6 +134,13 @@ class Students:
 def ended() -> list[str]:
     """Return hours that are over: a lesson of an hour, some days ago."""
     return [f"{datetime.now(UTC) - timedelta(days=3):%a} 10:00-11:00"]
+
+
+def soon(zone: str) -> list[str]:
+    """Return hours of a lesson that begins in some minutes."""
+    begin = datetime.now(ZoneInfo(zone)) + timedelta(minutes=25)
+    end = "24:00" if begin.hour == 23 else f"{begin.hour + 1}:00"
+    return [f"{begin:%a %H:%M}-{end}"]
 
 
 @dataclass(frozen=True)
@@ -172,6 +206,58 @@ class Cluster:
         finally:
             self._set(text)
 
+    def zone(self) -> str:
+        """Return the time zone of the course."""
+        text = self._json("get", "configmap", "hub", "-n", HUB)["data"]["hub.json"]
+        return str(json.loads(text)["zone"])
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Let the team borrow what the course does not use: the only shares that are left over."""
+        quota = "/spec/resourceGroups/0/flavors/0/resources/0/"
+        self._quota("intro", quota + "nominalQuota", "0")
+        self._quota(TEAM, quota + "borrowingLimit", str(LENT))
+        try:
+            yield
+        finally:
+            self.site.kubectl("delete", "jobs", "-l", "class=borrows", "-n", TEAM)
+            self._quota(TEAM, quota + "borrowingLimit", "0")
+            self._quota("intro", quota + "nominalQuota", "34")
+
+    def _quota(self, queue: str, path: str, value: str) -> None:
+        patch = json.dumps([{"op": "replace", "path": path, "value": value}])
+        done = self.site.kubectl("patch", "clusterqueue", queue, "--type=json", "-p", patch)
+        assert done.returncode == 0, done.stdout
+
+    def submit(self, jobs: Path, count: int) -> None:
+        """Submit programs of the team, each with one share."""
+        jobs.write_text("---\n".join([JOB] * count))
+        done = self.site.kubectl("create", "-f", str(jobs))
+        assert done.returncode == 0, done.stdout
+
+    def working(self) -> dict[str, str]:
+        """Return the team's programs that run, and what each has printed."""
+        listed = self._json("get", "pods", "-n", TEAM, "-l", "class=borrows")["items"]
+        live = (one for one in listed if "deletionTimestamp" not in one["metadata"])
+        names = [one["metadata"]["name"] for one in live if one["status"]["phase"] == "Running"]
+        return {one: self.site.kubectl("logs", "-n", TEAM, one).stdout for one in names}
+
+    def preempted(self) -> list[str]:
+        """Return why Kueue took shares from programs of the team."""
+        found = self._json("get", "workloads", "-n", TEAM)["items"]
+        every = (one for work in found for one in work["status"].get("conditions", []))
+        return [
+            one["reason"] for one in every if (one["type"], one["status"]) == ("Preempted", "True")
+        ]
+
+    def prepared(self) -> dict[str, str]:
+        """Return the state of each pod that prepares a home, by the student's name."""
+        listed = self._json("get", "pods", "-n", COURSE, "-l", "bedplate.io/prepares")["items"]
+        return {
+            one["metadata"]["annotations"]["hub.jupyter.org/username"]: one["status"]["phase"]
+            for one in listed
+        }
+
     def _set(self, text: str) -> None:
         patch = json.dumps({"data": {"hub.json": text}})
         done = self.site.kubectl("patch", "configmap", "hub", "-n", HUB, "-p", patch)
@@ -229,6 +315,8 @@ class Class:
         account = "/var/run/secrets/kubernetes.io"
         assert "No such file" in self.do("cell", self.ann, f"!ls {account}")
         self.do("cell", self.ann, COUNT)
+        said = self.do("cell", self.ann, "%share request 8 7d")
+        assert "larger than a share of seminar — got 8 / allowed 0.1" in said, said
         said = self.do("cell", self.ann, SHARE)
         assert f"one share more than {COURSE} gives — got your notebook already" in said, said
         with self.cluster.altered(shares=2):
@@ -290,22 +378,32 @@ class Class:
         )
 
     def idle_gives_way(self) -> None:
-        """Ann's page is open and her kernels idle, Ben's computes: Cat gets Ann's share."""
+        """Ann sleeps and is warned, Ben trains and says nothing: Cat gets Ann's share."""
         self.do("visit", self.ben, f"/user/{self.ben}/lab")
-        self.do("begin", self.ben, COMPUTE)
-        with self.cluster.altered(idle_timeout=15):
+        self.do("terminal", self.ben, TRAINING)
+        begun = time.monotonic()
+        self.do("visit", self.ann, f"/user/{self.ann}/lab")
+        self.do("begin", self.ann, ASLEEP)
+        self.do("terminal", self.ann, DATES)
+        with self.cluster.altered(idle_timeout=IDLE):
+            warned = self.do("notified", self.ann, "stops this server at")
+            assert "its GPU is not used and no program runs" in warned, warned
+            assert f"jupyter-{self.ann}" in self.cluster.pods()
+            self.picture(self.ann, "warned")
             wait_for(
                 "ann's server is gone",
                 lambda: f"jupyter-{self.ann}" not in self.cluster.pods(),
                 PATIENCE,
             )
-        assert set(self.cluster.pods()) == {f"jupyter-{name}" for name in (self.ben, self.cat)}
-        self.said("the first, idle with an open page, lost the share; the second is busy")
-        self.do("visit", self.cat, "/hub/spawn")
-        self.do("notebook", self.cat)
-        assert self.do("cell", self.cat, "!nvidia-smi -L").count("GPU-") == 1
-        assert f"jupyter-{self.ben}" in self.cluster.pods()
-        self.said("the third has a notebook with one GPU")
+            self.said("the first was asleep, read that it ends, and lost the share")
+            self.do("visit", self.cat, "/hub/spawn")
+            self.do("notebook", self.cat)
+            assert self.do("cell", self.cat, "!nvidia-smi -L").count("GPU-") == 1
+            self.do("terminal", self.cat, TRAINING)
+            self.said("the third has a notebook with one GPU")
+            time.sleep(max(0.0, begun + 3.5 * IDLE - time.monotonic()))
+            assert set(self.cluster.pods()) == {f"jupyter-{name}" for name in (self.ben, self.cat)}
+        self.said(f"a quiet training has lived for {time.monotonic() - begun:.0f} s of {IDLE} idle")
 
     def class_ends(self) -> None:
         """Everything stops, also who waits; files stay, and are there in the next class."""
@@ -317,11 +415,39 @@ class Class:
             policy = ["get", "clusterqueue", COURSE, "-o", "jsonpath={.spec.stopPolicy}"]
             assert self.cluster.site.kubectl(*policy).stdout == "HoldAndDrain"
             self.said("the class has ended: no pod is left, the queue is held and drained")
+        with self.cluster.altered(hours=soon(self.cluster.zone()), material=MATERIAL):
+            every = {self.ann, self.ben, self.cat}
+            wait_for(
+                "each home is prepared",
+                lambda: {"Succeeded"} == {self.cluster.prepared().get(one) for one in every},
+                PATIENCE,
+            )
+        self.said("before the next lesson a pod without a GPU has prepared each student's home")
         self.do("start", self.ann)
         self.do("notebook", self.ann)
         self.do("forget", self.ann)
+        assert self.do("cell", self.ann, "!cat material").split("\n")[0].strip() == "chapter one"
+        wait_for("what prepared is gone", lambda: not self.cluster.prepared(), PATIENCE)
         assert "work" in self.do("cell", self.ann, "!cat kept")
-        self.said("in the next class the first finds her file")
+        self.said("in the next class the first finds her file, and the material")
+
+    def takes_back(self) -> None:
+        """A team's programs run in shares that the course lent: students get them back at once."""
+        self.dismissed()
+        wait_for("the course is empty", lambda: not self.cluster.pods(), PATIENCE)
+        with self.cluster.lending():
+            self.cluster.submit(self.pictures / "jobs.yml", OWN + LENT)
+            wait_for("all run", lambda: len(self.cluster.working()) == OWN + LENT, PATIENCE)
+            assert all("GPU 0: Tesla T4" in text for text in self.cluster.working().values())
+            for name in (self.ben, self.cat):
+                self.do("visit", name, "/hub/home")
+                self.do("start", name)
+                self.do("notebook", name)
+                self.do("forget", name)
+                assert self.do("cell", name, "!nvidia-smi -L").count("GPU-") == 1
+            assert len(self.cluster.working()) == OWN
+            assert self.cluster.preempted() == ["InCohortReclamation"] * LENT
+            self.said(f"{LENT} students start, {LENT} of {OWN + LENT} running programs gave way")
 
     def dismissed(self) -> None:
         """Leave nothing of the run in the course."""
@@ -341,6 +467,7 @@ def hold_class(site: SiteCommands, pictures: Path) -> None:
             held.killed()
             held.idle_gives_way()
             held.class_ends()
+            held.takes_back()
         finally:
             held.dismissed()
 
