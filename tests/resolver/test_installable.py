@@ -80,6 +80,12 @@ def test_what_cannot_be_installed_names_the_setting_that_was_written(case: str) 
     assert [installable.described(one) for one, _ in installable.parts(found.lock)] == [part]
 
 
+def test_whole_gpus_are_among_what_a_runtime_has_in_place_of_claims() -> None:
+    everywhere, pool, _, _ = WRITTEN["mode-below-a-runtime"]
+    (one,) = plan(everywhere, pool).not_installable
+    assert one.allowed == "mig, mps, none, time-slicing"
+
+
 @pytest.mark.parametrize(
     ("system", "branch", "named"),
     [("debian-12", "535", ()), ("debian-13", "535", ("mps-on debian-13",))],
