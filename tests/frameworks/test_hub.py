@@ -384,7 +384,9 @@ def test_a_quiet_training_lives_and_a_sleeper_is_warned_then_stopped(
 def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
     """Ten minutes before, servers say so; at the end nothing runs or waits until the next class."""
     minute = timedelta(minutes=1)
-    hub.settings["courses"]["intro"]["hours"] = lesson(-60 * minute, 5 * minute)
+    of_class = [hub.settings["courses"][name] for name in ("intro", "intro-large")]
+    for one in of_class:
+        one["hours"] = lesson(-60 * minute, 5 * minute)
     hub.stop(signal.SIGTERM)
     hub.start()
     for name in ("bob", "carol", "dave"):
@@ -408,7 +410,8 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
     eventually(asks)
     assert len(hub.plane.api.get("jobs", "batch/v1", "intro")) == 1
     eventually(lambda: [one for one in hub.standin.notices.values() if "ends at" in one[-1]])
-    hub.settings["courses"]["intro"]["hours"] = lesson(-60 * minute, -5 * minute)
+    for one in of_class:
+        one["hours"] = lesson(-60 * minute, -5 * minute)
     hub.stop(signal.SIGTERM)
     hub.start()
     eventually(lambda: pods(hub) == {} and states(hub) == {})
@@ -425,7 +428,9 @@ def test_the_end_of_a_class_is_announced_and_stops_all(hub: RunningHub) -> None:
     (hours,) = hub.settings["courses"]["intro"]["hours"][-1:]
     assert re.search(rf"{hours} \(time of UTC\)\. The next lesson starts on \w+, \d", page)
     assert 'type="submit"' not in page, "a button that starts nothing"
-    del hub.settings["courses"]["intro"]["hours"]
+    assert "intro-large takes place" not in page, "a sentence for each size"
+    for one in of_class:
+        del one["hours"]
     hub.stop(signal.SIGTERM)
     hub.start()
     hub.api("POST", "users/bob/server", {"profile": "intro-jax"})

@@ -88,9 +88,13 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return [one for one in self._enrolled() if one.open(now)]
 
     def timetables(self) -> list[str]:
-        """Return a sentence for each course of the user that does not take place now."""
+        """Return a sentence for each course of the user that does not take place now.
+
+        Its sizes have the same hours.
+        """
         now = datetime.now(UTC)
-        return [one.timetable(now) for one in self._enrolled() if not one.open(now)]
+        theirs = [one for one in self._enrolled() if not one.of]
+        return [one.timetable(now) for one in theirs if not one.open(now)]
 
     async def profiles(self) -> list[dict[str, Any]]:
         """Return what the user may start now, with the numbers."""
