@@ -58,6 +58,17 @@ def builds_of(lock: Lock, catalogue: Catalogue) -> list[Build]:
     ]
 
 
+def index_words(build: Build, sources: Sources) -> str:
+    """Return pip's words for a framework's own index.
+
+    A lock names none: as constraints of another lock, uv would take its indexes too, and a maker's
+    has no JupyterHub.
+    """
+    if build.fact.index is None:
+        return ""
+    return f" --{'extra-' if sources.pip else ''}index-url {build.fact.index}"
+
+
 def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[str, str]:
     """Return the files of a build's folder, by name.
 
@@ -73,6 +84,7 @@ def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[st
         "sources": sources,
         # A mirror of Bedplate's has no wheels: a maker's own index keeps its address.
         "index": build.fact.index,
+        "indexes": index_words(build, sources),
         "capabilities": " ".join(build.fact.compute_capabilities),
     }
     names: Mapping[str, bool] = {
@@ -84,13 +96,14 @@ def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[st
         "condarc": sources.conda is not None,
     }
     return {
-        name: _rendered(f"{build.fact.framework}.py" if name == "smoke.py" else name, values)
+        name: rendered(f"{build.fact.framework}.py" if name == "smoke.py" else name, values)
         for name, there in names.items()
         if there
     }
 
 
-def _rendered(name: str, values: dict[str, Any]) -> str:
+def rendered(name: str, values: Mapping[str, Any]) -> str:
+    """Return a file by its template's name."""
     environment = Environment(  # noqa: S701 - no HTML
         loader=FileSystemLoader(shipped.templates("containerfiles")),
         undefined=StrictUndefined,
