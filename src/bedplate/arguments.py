@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import Final
 
+#: As a site names an image, a team or a course.
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 #: What Linux takes.
 LONGEST: Final = 4095
 
@@ -18,6 +21,16 @@ def path_of(text: str) -> Path:
     if (length := len(os.fsencode(text))) > LONGEST:
         raise argparse.ArgumentTypeError(f"got a name of {length} bytes / allowed {LONGEST}")
     return Path(text)
+
+
+def named_path(text: str) -> tuple[str, Path]:
+    """Return a name of the site's, and a path, from NAME=PATH."""
+    name, equals, path = text.partition("=")
+    if not equals or not NAME.fullmatch(name):
+        raise argparse.ArgumentTypeError(
+            f"got {text} / allowed NAME=FILE, with small letters, digits and hyphens in NAME"
+        )
+    return name, path_of(path)
 
 
 def file_of(text: str) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from bedplate import catalogue_options, streams
 from bedplate.accounting import options as accounting
-from bedplate.arguments import path_of
+from bedplate.arguments import named_path, path_of
 from bedplate.errors import BedplateError
 from bedplate.measure import options as measure
 from bedplate.preflight import options as preflight
@@ -172,6 +172,20 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         metavar="IMAGE@sha256:DIGEST",
         help="the image to build on, by its digest (default: the catalogue's, by its tag)",
     )
+    frameworks.add_argument(
+        "--requirements",
+        type=named_path,
+        metavar="NAME=FILE",
+        help="write a folder for an own image of courses too: NAME is that of the image, FILE has "
+        "what it adds to a notebook, as `pip freeze` prints it",
+    )
+    frameworks.add_argument(
+        "--on",
+        metavar="BUILD",
+        help="the build whose notebook it is built on, as pytorch-2.14.0-cu126; needed where the "
+        "lock has several",
+    )
+    frameworks.set_defaults(usage_error=frameworks.error)
     report = commands.add_parser(
         "report",
         help="evidence to SITE/.bedplate/report.html and junit.xml",
@@ -284,7 +298,12 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "frameworks":
         from bedplate.containerfiles import command as containerfiles
 
-        return containerfiles.run(options.site, options.output, options.base)
+        given = options.requirements
+        if given is not None and options.output is None:
+            options.usage_error("--requirements writes files: name their folder with --output")
+        if options.on is not None and given is None:
+            options.usage_error("--on names the build of --requirements, which is not there")
+        return containerfiles.run(options.site, options.output, options.base, given, options.on)
     if options.command == "share":
         from bedplate.share import command as sharing
 
