@@ -102,6 +102,34 @@ def test_a_person_has_no_more_of_a_size_than_the_limit() -> None:
     assert found.lock.cluster.courses["intro"].per_user.time_s is None
 
 
+@pytest.mark.parametrize(
+    ("written", "has"), [({"time": "1h"}, (2, 3600)), ({"shares": 1}, (1, 7200)), (None, (2, 7200))]
+)
+def test_what_a_size_does_not_write_of_a_persons_limits_is_the_courses(
+    written: dict[str, Any] | None, has: tuple[int, int]
+) -> None:
+    more = {} if written is None else {"per_user": written}
+    limits = {"shares": 2, "time": "2h"}
+    found = planned(two_pools(course(3, 0.1, per_user=limits, sizes=[size(pool="pool_b", **more)])))
+    assert found.lock.cluster is not None
+    large = found.lock.cluster.courses["intro-large"].per_user
+    assert (large.shares, large.time_s) == has
+
+
+def test_a_size_may_be_as_large_as_a_run() -> None:
+    """Notebooks of a course with runs hold no GPU; those of its size do."""
+    lab = course(10, 0.1, "lab", runs_at_once=4, sizes=[size(share=0.1)])
+    assert len(lines(answer(T4, slicing(0.1), lab))) == 2
+
+
+@pytest.mark.parametrize("share", [0.2, {"gpus": 1}])
+def test_another_share_in_a_pool_of_equal_ones_needs_another_pool(share: Any) -> None:
+    """Other replicas would make the size what the course has, which is refused too."""
+    found = answer(T4, slicing(0.1), course(9, 0.1, sizes=[size(share=share)]))
+    text = said(found, "course-share")
+    assert "write pool: another one for the size, or mode: dra for the pool" in text
+
+
 def test_claims_of_several_sizes_lie_on_the_same_gpus() -> None:
     """Thirteen claims of 2 GiB, one of 10 GiB and a whole GPU fill four T4."""
     sizes = [size(share={"memory": "10Gi"}, at_once=1), size("whole", at_once=1)]

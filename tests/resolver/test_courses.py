@@ -115,8 +115,8 @@ def test_a_mode_in_which_idle_shares_are_not_seen_is_said(
     node = host("n1", ["gpu_pools", "pool_a"], more)
     found = [str(one) for one in planned(decide(control_plane, node)).notices if "idle" in one.text]
     text = (
-        f"pool_a: {sharing.get('mode')}: idle shares cannot be measured: they end by their time "
-        "alone, and notebooks are idle by their kernels and programs (https://docs.nvidia.com/"
+        f"pool_a: {sharing.get('mode')}: idle shares cannot be measured: notebooks are idle by "
+        "their kernels and programs, and usage has no idle GPU-hours (https://docs.nvidia.com/"
     )
     assert [one.startswith(text) for one in found] == ([True] if told else [])
 

@@ -260,14 +260,14 @@ def test_a_limit_above_all_that_a_team_can_have_is_reported(
     found = planned(answer({"vision": own | {"per_request": {"gpus": limit}}})).notices
     told = [(one.text, one.hint) for one in found if "per_request" in one.text]
     text = f"per_request of vision allows {limit} GPUs or shares, and the team can have {most} at "
-    text += "most: it limits nothing"
+    text += "most: larger requests are taken, and wait for ever"
     assert told == (
         []
         if most is None
         else [
             (
                 text,
-                f"write bedplate_teams.vision.per_request.gpus below {most}, or remove it",
+                f"write bedplate_teams.vision.per_request.gpus: {most}, or less",
             )
         ]
     )

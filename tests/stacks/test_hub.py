@@ -19,6 +19,7 @@ from bedplate.frameworks import (
     hub_settings,
     hub_use,
     hub_volume,
+    storage,
     volumes,
 )
 from bedplate.frameworks.hub import Hub
@@ -240,6 +241,45 @@ def test_a_size_is_a_course_with_the_students_and_homes_of_the_other() -> None:
     folders = [made[f"bedplate-homes-{name}"]["spec"]["nfs"]["path"] for name in found]
     assert folders == ["/homes/intro", "/homes/intro"]
     assert [name for name, one in made.items() if one["kind"] == "Job"] == ["homes-intro"]
+    claim = next(one for one in made.values() if one["metadata"].get("namespace") == "intro-large")
+    assert f"job-{volumes.NAMESPACE}-homes-intro" in storage._needs(claim, of)
+
+
+def test_a_size_in_another_pool_leaves_the_hubs_volume_where_it_is() -> None:
+    """The API server refuses another node of a volume."""
+    of = lock(storage_mib=2048)
+    assert of.cluster is not None
+    homes = Storage(homes=Volume(path="/srv/homes", shared=True))
+    host = next(iter(of.hosts.values())).model_copy(update={"pool": "pool_b"})
+    course = of.cluster.courses["intro"]
+    more = {"of": "intro", "at_once": 2, "pool": "pool_b"}
+    courses = {"intro": course, "intro-large": course.model_copy(update=more)}
+    before, after = (
+        of.model_copy(
+            update={
+                "hosts": of.hosts | {"b1": host},
+                "cluster": of.cluster.model_copy(update={"storage": homes, "courses": found}),
+            }
+        )
+        for found in ({"intro": course}, courses)
+    )
+    assert hub_volume.of(before) == hub_volume.of(after)
+
+
+def test_volumes_of_a_size_and_of_a_course_have_names_of_their_own() -> None:
+    of = lock()
+    assert of.cluster is not None
+    data = {name: Volume(path=f"/srv/{name}") for name in ("net", "large-net")}
+    course = of.cluster.courses["intro"].model_copy(update={"datasets": list(data)})
+    large = course.model_copy(update={"of": "intro", "at_once": 2})
+    more = {
+        "courses": {"intro": course, "intro-large": large},
+        "storage": Storage(datasets=data),
+    }
+    of = of.model_copy(update={"cluster": of.cluster.model_copy(update=more)})
+    found = [one["metadata"]["name"] for one in volumes.objects(of, "debian")]
+    volumes_of = [name for name in found if name.startswith("bedplate-data-")]
+    assert len(set(volumes_of)) == len(volumes_of) == 4
 
 
 def test_notebooks_install_from_the_sites_package_mirrors() -> None:

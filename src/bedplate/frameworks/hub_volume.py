@@ -31,7 +31,9 @@ def of(lock: Lock) -> State:
         host = hub_state.host(lock)
         return State(NAME, ABOUT.format(f"{host}:{ON_HOST}"), _folder(ON_HOST), (host,))
     courses = lock.cluster.courses.values() if lock.cluster else ()
-    hosts = sorted({one for course in courses for one in volumes.nodes(lock, course.pool)})
+    # What a volume is on never changes: sizes that come later add no hosts.
+    pools = {course.pool for course in courses if not course.of}
+    hosts = sorted({one for pool in pools for one in volumes.nodes(lock, pool)})
     taints = sorted({taint.key for one in hosts for taint in lock.hosts[one].taints})
     if homes.nfs is None:
         path = f"{(homes.path or '').rstrip('/')}/{FOLDER}"

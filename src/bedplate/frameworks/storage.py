@@ -47,7 +47,7 @@ class Storage(pulumi.ComponentResource):  # type: ignore[misc]
             metadata = found["metadata"]
             parts = (found["kind"].lower(), metadata.get("namespace"), metadata["name"])
             place = "-".join(filter(None, parts))
-            after = [before[one] for one in _needs(found) if one in before]
+            after = [before[one] for one in _needs(found, args["lock"]) if one in before]
             kept = KEPT.get(found["kind"])
             below = pulumi.ResourceOptions(parent=self, depends_on=after, ignore_changes=kept)
             before[place] = pulumi.CustomResource(token(found), f"{name}-{place}", found, below)
@@ -55,7 +55,7 @@ class Storage(pulumi.ComponentResource):  # type: ignore[misc]
         self.register_outputs({"courses": self.courses})
 
 
-def _needs(found: Object) -> list[str]:
+def _needs(found: Object, lock: Lock) -> list[str]:
     """Name what an object must not come before."""
     metadata = found["metadata"]
     match found["kind"]:
@@ -63,7 +63,9 @@ def _needs(found: Object) -> list[str]:
             return [f"namespace-{metadata['namespace']}"]
         case "PersistentVolumeClaim":
             # Whoever finds the claim bound finds its folder made, and the policies in force.
-            folder = f"job-{volumes.NAMESPACE}-{volumes.HOMES}-{metadata['namespace']}"
+            course = volumes.courses_of(lock)[metadata["namespace"]]
+            name = course.of or metadata["namespace"]
+            folder = f"job-{volumes.NAMESPACE}-{volumes.HOMES}-{name}"
             policies = (f"validatingadmissionpolicybinding-{name}" for name in volumes.POLICIES)
             return [f"persistentvolume-{found['spec']['volumeName']}", folder, *policies]
         case _:

@@ -125,7 +125,8 @@ def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
         kept = storage.datasets[data] if storage else None
         if kept is None:
             raise AssertionError(f"no dataset {data}: the plan refuses it")
-        volume, claim = f"bedplate-{DATA}-{name}-{data}", f"{DATA}-{data}"
+        # Neither name has a point: `a` with `b-c` is not size `b` of `a` with `c`.
+        volume, claim = f"bedplate-{DATA}-{name}{'.' if course.of else '-'}{data}", f"{DATA}-{data}"
         about = f"Dataset {data}, read-only whatever a pod asks for."
         spec = _source(kept, hosts, read_only=True)
         if kept.url is not None:

@@ -55,8 +55,12 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
         room = known[course.pool]
         share = share_of(course, lock.pools[course.pool], room.gpus, catalogue)
         if isinstance(share, Wrong):
-            path = place.at("share")
-            yield refused("course-share", host, path, share.got, share.allowed, share.fix)
+            path, fix = place.at("share"), share.fix
+            of = wished[place.index]
+            if place.size is not None and course.pool == of.pool and room.gpus.shares is not None:
+                # Other replicas would change the course's own share, and make the size equal to it.
+                fix = "write pool: another one for the size, or mode: dra for the pool"
+            yield refused("course-share", host, path, share.got, share.allowed, fix)
         else:
             decided = lock.cluster.courses.get(course.name)
             notebook = decided.notebook if decided is not None else Notebook()
@@ -82,10 +86,12 @@ def _same(
         return
     pool = place.course.pool
     for one in before:
+        if one.course.runs_at_once:
+            continue  # Its notebooks hold no GPU; those of a size do.
         if one.place.index == place.index and (one.course.pool, one.share) == (pool, share):
             got = f"{written(place.course)} of {pool}, which is a share of {one.name}"
             allowed = f"another share than that of {one.name}, or one in another pool"
-            fix = "write a larger share, another pool, or remove the size"
+            fix = "write a larger share, another pool, more memory of the host, or remove the size"
             yield refused("course-share", host, place.at("share"), got, allowed, fix)
             return
 

@@ -34,8 +34,8 @@ OF_NOTEBOOKS = (
     "notebooks of courses are all user 1000 and run side by side: give other pods of the pool "
     "runAsUser: 1000"
 )
-#: How what cannot be seen to be idle ends.
-BY_TIME = "they end by their time alone, and notebooks are idle by their kernels and programs"
+#: What takes the place of the GPU's use.
+BY_PROGRAMS = "notebooks are idle by their kernels and programs, and usage has no idle GPU-hours"
 STRONGER = "where users are not trusted, take mig or whole GPUs"
 
 
@@ -80,7 +80,7 @@ def of(
         text = "dra, memory limited: memory that CUDA manages (cudaMallocManaged) is not held back"
         yield Notice(text, name, hint=STRONGER, source=source)
     if courses and (unmeasured := candidates.catalogue.unmeasured_modes.get(sharing.mode)):
-        text = f"{sharing.mode}: idle shares cannot be measured: {BY_TIME}"
+        text = f"{sharing.mode}: idle shares cannot be measured: {BY_PROGRAMS}"
         yield Notice(text, name, source=unmeasured.source.url)
     if sharing.mode == "dra":
         yield from _driver(name, driver.version, shared, candidates)

@@ -33,8 +33,8 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
         if limit is not None and limit > most:
             yield Notice(
                 f"per_request of {name} allows {limit} GPUs or shares, and the team can have "
-                f"{most} at most: it limits nothing",
-                hint=f"write bedplate_teams.{name}.per_request.gpus below {most}, or remove it",
+                f"{most} at most: larger requests are taken, and wait for ever",
+                hint=f"write bedplate_teams.{name}.per_request.gpus: {most}, or less",
             )
         hosts = {of: host.pool for of, host in lock.hosts.items() if host.pool in team.gpus}
         for key in team.per_container:

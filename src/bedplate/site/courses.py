@@ -188,6 +188,10 @@ def listed(courses: Iterable[Course]) -> Iterator[Listed]:
         yield Listed(course, index)
         for number, size in enumerate(course.sizes):
             own = {key: value for key, value in dict(size).items() if value is not None}
+            if size.per_user is not None:
+                # What it does not write of a person's limits is the course's, as all else.
+                limits = size.per_user.model_dump(exclude_unset=True)
+                own["per_user"] = course.per_user.model_copy(update=limits)
             whole = {**dict(course), **dict.fromkeys(("memory", "cpus", "shm")), **own}
             whole |= {"name": f"{course.name}-{size.name}", "of": course.name}
             whole |= {"runs_at_once": None, "sizes": []}

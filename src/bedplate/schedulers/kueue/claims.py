@@ -79,6 +79,7 @@ def groups(lock: Lock, name: str, resources: Iterable[str]) -> list[Object]:
 def about(name: str, course: Course) -> str:
     """Say what the queue of such a course has."""
     who = f"{course.seats} runs" if course.runs_at_once else f"{course.students} students"
+    who = f"{course.seats} students at a time" if course.at_once else who
     return f"Team {name}: {_each(course)} of {course.pool} for each of {who}."
 
 
