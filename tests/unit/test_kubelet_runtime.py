@@ -45,6 +45,8 @@ def test_a_node_that_has_joined_keeps_its_runtime(tmp_path: Path) -> None:
         "left": (False, containerd, "cri-o"),
         "same": (True, crio, "cri-o"),
         "longer": (True, containerd.replace("unix:///run", "unix:///var/run"), "containerd"),
+        "quoted": (True, f'runtime-endpoint: "{SOCKETS["containerd"]}"\n', "containerd"),
+        "bare_path": (True, "runtime-endpoint: /run/containerd/containerd.sock\n", "containerd"),
         "unsaid": (True, None, "cri-o"),
         "other": (True, containerd, "cri-o"),
         "back": (True, crio, "containerd"),

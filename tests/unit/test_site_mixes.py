@@ -14,7 +14,7 @@ from bedplate.cluster.wished import cluster_args
 from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.locked_site import artifacts
 from bedplate.mirror.packages.wanted import systems
-from bedplate.planning import plan
+from bedplate.planning import changes, plan
 from bedplate.planning.changes import host_changes
 from bedplate.resolver import Plan, resolve
 from bedplate.resolver.installable import parts
@@ -81,8 +81,8 @@ def test_workers_without_gpus_join_and_get_nothing_of_nvidias(make: Make) -> Non
     args = cluster_args(lock, "", 1)
     assert [host["name"] for host in args["workers"]] == ["a1", "w1", "w2"]
     assert set(args["gpus"]) == {"a1"}
-    changes = host_changes(None, lock)
-    got = {name: {one.component for one in its} for name, its in changes.items()}
+    found = host_changes(None, lock)
+    got = {name: {one.component for one in its} for name, its in found.items()}
     assert {"kubernetes", "containerd", "cni"} <= got["w1"] == got["cp1"]
     assert not any(part.startswith("nvidia") for part in got["w1"])
     assert {"nvidia_container_toolkit", "nvidia_device_plugin"} <= got["a1"]
@@ -243,6 +243,11 @@ def test_a_node_does_not_change_its_container_runtime(make: Make, tmp_path: Path
     assert "cri_socket" not in cluster_args(before, "", 1)
     assert cluster_args(after, "", 1)["cri_socket"] == "unix:///run/crio/crio.sock"
     assert {one.effects for one in host_changes(None, after)["a1"]} == {()}
+    # Of Slurm before: there is no runtime that another one would take the place of.
+    slurm = {"nvidia_driver": "535.1"}
+    (change,) = changes._changes(slurm, slurm | {"containerd": "2.4.2"})
+    assert change.component == "containerd"
+    assert changes.KEPT not in change.effects
 
 
 def test_one_machine_needs_no_other_host(make: Make) -> None:

@@ -45,10 +45,12 @@ class Starts:
     Attributes:
         hub: the version of the hub's JupyterHub.
         material: whether a course fetches material into homes.
+        homes: whether a course mounts homes over the image's.
     """
 
     hub: str
     material: bool = False
+    homes: bool = False
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -290,7 +292,11 @@ def starts_of(lock: Lock, catalogue: Catalogue, name: str | None = None) -> Star
     """Return what notebooks of an own image need; without its name, those of any course."""
     courses = lock.cluster.courses.values() if lock.cluster else ()
     those = [one for one in courses if name is None or name in one.frameworks]
-    return Starts(jupyterhub_of(catalogue), any(one.material is not None for one in those))
+    material, homes = (
+        any(getattr(one, field_) is not None for one in those)
+        for field_ in ("material", "storage_mib")
+    )
+    return Starts(jupyterhub_of(catalogue), material, homes)
 
 
 def own_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:

@@ -85,7 +85,7 @@ class Files:
             self.programs.setdefault(path, entry)
         elif path == HOME.strip("/"):
             self.home = self.home or entry
-        elif path == USERS and self.users is None and entry.size < USERS_BYTES:
+        elif path == USERS and self.users is None and entry.isfile() and entry.size < USERS_BYTES:
             content = layer.extractfile(entry)
             self.users = content.read().decode(errors="replace") if content else None
         elif "-info" in path and (found := PACKAGE.fullmatch(path)):
@@ -221,8 +221,12 @@ def _of_program(files: Files, folders: Sequence[str], starts: Starts) -> Iterato
         else:
             yield what, f"none in {path}", allowed, pip
         return
-    if program.isfile() and not program.mode & 0o001:
-        line = f"RUN chmod a+rx /{program.name.removeprefix('./').strip('/')}"
+    place = f"/{program.name.removeprefix('./').strip('/')}"
+    if starts.homes and place.startswith(f"{HOME}/"):
+        what, allowed = f"students' homes cover {PROGRAM}", f"a folder outside of {HOME}"
+        yield what, place, allowed, f"USER root, then {pip}"
+    if program.isfile() and not _may(program, 0o1):
+        line = f"RUN chmod a+rx {place}"
         allowed = f"one that user {USER} may run"
         yield f"user {USER} cannot run {PROGRAM}", f"mode {program.mode:o}", allowed, line
     versions = files.versions(folders)
@@ -246,7 +250,8 @@ def _of_entrypoint(words: Sequence[str]) -> Iterator[_Wrong]:
     own = False  # whether it runs something of its own, or reads a binary as its script
     if name in SHELLS:
         commands = [at for at, one in enumerate(rest) if re.fullmatch(r"-\w*c", one)]
-        own = commands != [len(rest) - 1] if commands else len(flags) == len(rest)
+        passes = any("$@" in one for one in rest)  # as bash -c 'source FILE && exec "$@"' --
+        own = commands != [len(rest) - 1] and not passes if commands else len(flags) == len(rest)
     elif name.startswith(("python", "ipython")):
         own = len(flags) == len(rest)
     elif name.startswith("jupyter"):
@@ -271,7 +276,7 @@ def _of_home(files: Files, environment: Mapping[str, str], folder: str) -> Itera
     elif entry is None or not entry.isdir():
         line = f"RUN install --directory --owner {USER} --group {GROUP} {HOME}"
         yield f"home of user {USER} is missing", f"no folder {HOME}", HOME, line
-    elif not _writes(entry):
+    elif not _may(entry, 0o2):
         got = f"{HOME} of user {entry.uid} and group {entry.gid} with mode {entry.mode:o}"
         allowed, line = f"a folder of user {USER}", f"RUN chown {USER}:{GROUP} {HOME}"
         yield f"user {USER} cannot write in the home", got, allowed, line
@@ -286,10 +291,10 @@ def _users(text: str) -> Iterator[list[str]]:
             yield fields
 
 
-def _writes(folder: tarfile.TarInfo) -> bool:
-    if folder.uid == USER:
-        return bool(folder.mode & 0o200)
-    return bool(folder.mode & (0o020 if folder.gid == GROUP else 0o002))
+def _may(entry: tarfile.TarInfo, right: int) -> bool:
+    """Tell whether the hub's user has a right (4, 2 or 1) to an entry."""
+    place = 6 if entry.uid == USER else 3 if entry.gid == GROUP else 0
+    return bool(entry.mode & (right << place))
 
 
 def described(versions: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHOWN = 4
 VERBS = {
     "serve": "serve it from this machine, in the background",
-    "status": "say whether it is served; 1 if not, or if something of the bill is not there",
+    "status": "say whether it is served; exit status 1 if not, or if files of the bill are missing",
     "stop": "stop serving it",
 }
 
@@ -43,7 +43,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made.add_parser(verbs)
     push_command.add_parser(verbs)
     for verb, text in VERBS.items():
-        one = verbs.add_parser(verb, help=text)
+        said = f"{text[:1].upper()}{text[1:]}."
+        one = verbs.add_parser(verb, help=text, description=said)
         one.add_argument(
             "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
         )

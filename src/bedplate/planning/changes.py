@@ -111,12 +111,13 @@ def _by_docker(lock: dict[str, Any], host: str) -> bool:
 def _changes(
     old: dict[str, Any], new: dict[str, Any], *, docker: bool = False
 ) -> Iterator[HostChange]:
+    moves = all(any(one.get(name) for name in OF_KUBELET) for one in (old, new))
     for component in sorted({*old, *new}):
         before, after = old.get(component), new.get(component)
         if before != after:
             effects = EFFECTS.get(component, ()) if old else ()
             exchanged = component in OF_KUBELET and None in (before, after)
-            if old and exchanged and not docker:
+            if moves and exchanged and not docker:
                 effects = (KEPT,)
             if docker:
                 freed = (ENDED,) if component in FREED else ()

@@ -146,6 +146,7 @@ def test_a_program_that_is_a_link_has_the_packages_of_where_it_leads(internet: S
     [
         ({PROGRAM: ("", 0o700, 0, 0)}, {}, "user 1000 cannot run jupyterhub-singleuser | mode 700"),
         ({"etc/passwd": ("", 0o644, 0, 0)}, {}, "user 1000 is missing | none in /etc/passwd"),
+        ({"etc/passwd": ("-> ../x", 0o777, 0, 0)}, {}, "user 1000 is missing | none in /etc/pass"),
         (
             {"etc/passwd": ("me:x:1000:100::/home/me:/bin/sh", 0o644, 0, 0)},
             {},
@@ -184,14 +185,33 @@ def test_what_keeps_an_image_from_starting(
     [
         {"Entrypoint": None},
         {"Entrypoint": ["/bin/bash", "-lc"]},
+        {"Entrypoint": ["bash", "-c", 'source /opt/x && exec "$@"', "--"]},
         {"Entrypoint": ["/bin/sh", "/entry.sh"]},
         {"Entrypoint": ["/opt/nvidia/nvidia_entrypoint.sh"]},
         {"WorkingDir": "/home/jovyan/"},
     ],
 )
 def test_what_does_not(internet: Served, config: dict[str, object]) -> None:
-    groups = {"home/jovyan/": (tarfile.DIRTYPE, 0o775, 0, 100)}
+    groups = {"home/jovyan/": (tarfile.DIRTYPE, 0o775, 0, 100), PROGRAM: ("", 0o750, 0, 100)}
     assert read(internet, layer(BASE | HUB | LAB | groups), **config) == (FOUND, [])
+
+
+def test_what_lies_in_the_home_is_covered_where_students_have_homes(internet: Served) -> None:
+    """As `pip install --user` leaves it: it starts, until the student's own folder is mounted."""
+    under = {
+        name.replace("opt/python", "home/jovyan/.local"): one for name, one in (HUB | LAB).items()
+    }
+    given = {"Env": ["PATH=/home/jovyan/.local/bin:/usr/bin"]}
+    image = layer(BASE | under)
+    assert read(internet, image, **given) == (FOUND, [])
+    _, wrong = read(internet, image, starts=replace(STARTS, homes=True), **given)
+    assert wrong == [
+        (
+            "students' homes cover jupyterhub-singleuser | "
+            "/home/jovyan/.local/bin/jupyterhub-singleuser | add to its Containerfile: "
+            "USER root, then RUN pip install jupyterhub==5.5.0 jupyterlab"
+        )
+    ]
 
 
 def test_packages_are_those_of_the_programs_python(internet: Served) -> None:
