@@ -45,7 +45,8 @@ if "kueue" in addons:
     }
     NcclDefaults("nccl", shared, pulumi.ResourceOptions(providers=[provider], depends_on=[queues]))
     if (counted := accounting_args(config.site, lock)) is not None:
-        Accounting("accounting", counted, below)
+        within = pulumi.ResourceOptions(providers=[provider], depends_on=[queues])
+        Accounting("accounting", counted, within)
 if "volcano" in addons:
     batch = Volcano("volcano", {"site": config.site, "lock": lock}, after)
     pulumi.export("hypernodes", batch.hypernodes)

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.parse
 from collections import Counter
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from tests.frameworks.programs import Programs
 from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth
 from tests.schedulers.api import Api, eventually
-from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kubelets import JOB, KubeletDouble
 from tests.schedulers.kueue import RunningKueue, holds, kueue_of, next_second, running, workload_of
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
@@ -53,6 +54,8 @@ SHARED = "nvidia.com/gpu.shared"
 #: Who held a GPU from one of the API's seconds to the next is counted; for less, not.
 SECOND = 1.1
 UNITS = {"pool-train": {GPU: 1.0}, "pool-class": {SHARED: 0.25}}
+#: Seconds until what is idle ends.
+IDLE = {"intro": {"shares": 6.0}}
 TEAMS = {
     "vision": {"gpus": {"pool_train": (4, None)}, "members": ["alice"]},
     "audio": {"gpus": {"pool_train": (4, 4)}, "members": ["bob"]},
@@ -80,7 +83,7 @@ def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with two nodes and the queues of two teams."""
     with kueue_of(lock(), places=True) as started:
         plane = started.plane
-        for one in objects("", UNITS):
+        for one in objects("", UNITS, IDLE):
             if one["kind"] != "Deployment":
                 plane.api.apply(one)
         (plane.folder / ARCHIVE).write_bytes(archive())
@@ -195,23 +198,65 @@ def test_sums_are_the_queues_own(
     assert users == {"alice": 2, "bob": 3, "(unknown)": 1}
 
 
+@dataclass
+class Reader:
+    """A reader over simulated silicon, of all nodes that say so, and the programs of pods."""
+
+    plane: ControlPlane
+    programs: Programs
+    port: int
+
+    def of(self, node: str) -> None:
+        """Make it the reader of a node."""
+        labels = {"app.kubernetes.io/name": node_use.USE}
+        meta = {"name": f"reader-{node}", "namespace": node_use.USE, "labels": labels}
+        spec = {**pod_spec(0), "nodeName": node}
+        self.plane.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        path = self.plane.api.path("pods", "v1", node_use.USE, meta["name"])
+        status = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+        self.plane.api.patch(path, {"status": status}, "status")
+
+    def train(self, uid: str) -> int:
+        """Start a program of a pod that uses its GPU."""
+        found = self.programs.start(uid, "sleep 10000 > /dev/null")
+        paths.write(paths.PLANTED, f"process 0 {found} 512 40\n")
+        gpu_kernel.show()
+        return found
+
+
+@pytest.fixture
+def reader(
+    kueue: RunningKueue, tmp_path: Path, host: Callable[[str, int], Path]
+) -> Iterator[Reader]:
+    """Start a reader; its pods go after the test."""
+    plane, programs, port = kueue.plane, Programs(tmp_path / "of-pods"), free_port()
+    root = host("t4-16gb", 1)
+    install_driver(root)
+    assert modprobe.main(["nvidia"]) == 0
+    (nvml,) = (root / LIBRARIES).glob("libnvidia-ml.so.*")
+    programs.folder.mkdir()
+    where = ["--address", "127.0.0.1", "--port", str(port), "--proc", str(programs.folder)]
+    command_line = [sys.executable, node_use.__file__, *where, "--nvml", str(nvml)]
+    plane.namespace(node_use.USE)
+    running = Process(command_line, plane.folder / "reader.log", dict(os.environ))
+    running.start()
+    yield Reader(plane, programs, port)
+    running.stop()
+    programs.end()
+    for pod in plane.api.get("pods", "v1", node_use.USE):
+        plane.api.delete(plane.api.path("pods", "v1", node_use.USE, pod["metadata"]["name"]))
+
+
 def test_what_was_allocated_and_idle_is_shown_by_person(
     api: Api,
     kueue: RunningKueue,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
-    host: Callable[[str, int], Path],
+    reader: Reader,
 ) -> None:
     """Alice's job trains, Bob's sleeps; the third is on a node that has no reader."""
-    plane, programs, port = kueue.plane, Programs(tmp_path / "of-pods"), free_port()
-    root = host("t4-16gb", 1)
-    install_driver(root)
-    assert modprobe.main(["nvidia"]) == 0
-    (nvml,) = (root / LIBRARIES).glob("libnvidia-ml.so.*")
-    where = ["--address", "127.0.0.1", "--port", str(port), "--proc", str(programs.folder)]
-    command_line = [sys.executable, node_use.__file__, *where, "--nvml", str(nvml)]
-    plane.namespace(node_use.USE)
+    plane = kueue.plane
     site = _site(tmp_path, plane)
     monkeypatch.setattr(command, "load_lock", lambda _: lock())
     store = Store(OwnApi(access(plane), 60.0))
@@ -226,37 +271,22 @@ def test_what_was_allocated_and_idle_is_shown_by_person(
             until=lambda now: now["status"].get("phase") == "Running",
         )
     uids = {name: one["metadata"]["uid"] for name, one in of.items()}
-    reader = Process(command_line, plane.folder / "reader.log", dict(os.environ))
-    try:
-        training = programs.start(uids["trains"], "sleep 10000 > /dev/null")
-        programs.start(uids["sleeps"], "sleep 10000")
-        paths.write(paths.PLANTED, f"process 0 {training} 512 40\n")
-        gpu_kernel.show()
-        reader.start()
-        for node in {of[name]["spec"]["nodeName"] for name in ("trains", "sleeps")}:
-            labels = {"app.kubernetes.io/name": node_use.USE}
-            meta = {"name": f"reader-{node}", "namespace": node_use.USE, "labels": labels}
-            spec = {**pod_spec(0), "nodeName": node}
-            api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-            path = api.path("pods", "v1", node_use.USE, meta["name"])
-            api.patch(
-                path, {"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}, "status"
-            )
-        recorder(plane, f"--use-port={port}", "--use-every=1")
+    reader.train(uids["trains"])
+    reader.programs.start(uids["sleeps"], "sleep 10000")
+    for node in {of[name]["spec"]["nodeName"] for name in ("trains", "sleeps")}:
+        reader.of(node)
+    recorder(plane, f"--use-port={reader.port}", "--use-every=1")
 
-        def kept() -> dict[str, Any]:
-            return {one.workload: one for one in store.everything()}
+    def kept() -> dict[str, Any]:
+        return {one.workload: one for one in store.everything()}
 
-        found = eventually(
-            kept,
-            until=lambda now: all(
-                now.get(f"Job/{name}") and now[f"Job/{name}"].measured > 3
-                for name in ("trains", "sleeps")
-            ),
-        )
-    finally:
-        reader.stop()
-        programs.end()
+    found = eventually(
+        kept,
+        until=lambda now: all(
+            now.get(f"Job/{name}") and now[f"Job/{name}"].measured > 3
+            for name in ("trains", "sleeps")
+        ),
+    )
     trains, sleeps, away = (found[f"Job/{name}"] for name in ("trains", "sleeps", "away"))
     assert trains.idle < trains.measured / 2
     assert sleeps.idle == sleeps.measured > 3
@@ -405,6 +435,37 @@ def test_a_share_waits_runs_and_is_released(
     eventually(lambda: "fourth: waiting, place 1 of 1" in share("bob", "list")[1])
     assert share("bob", "release", "second", "third", "fourth")[0] == 0
     eventually(lambda: share("bob", "list")[1] == "No shares.\n")
+
+
+def test_an_idle_share_is_warned_of_then_ended_and_another_takes_its_place(
+    api: Api, kueue: RunningKueue, share: Any, reader: Reader
+) -> None:
+    """Alice's works and goes on; Bob's does nothing for six seconds, and Bob waits for another."""
+    made = ["--for=1h", "--image=registry.k8s.io/pause:3.10.2"]
+    for user, name in (("alice", "works"), ("bob", "sleeps")):
+        assert share(user, "request", "0.25", *made, "--name", name)[0] == 0
+    pods = {one["metadata"]["labels"][JOB]: one for one in api.get("pods", "v1", "intro")}
+    reader.train(pods["works"]["metadata"]["uid"])
+    reader.programs.start(pods["sleeps"]["metadata"]["uid"], "sleep 10000")
+    reader.of(pods["works"]["spec"]["nodeName"])
+    assert share("bob", "request", "0.25", *made, "--name=next", "--no-wait")[0] == 0
+    limits = kueue.plane.folder / "idle.json"
+    limits.write_text(json.dumps(IDLE))
+    recorder(kueue.plane, f"--use-port={reader.port}", "--use-every=1", f"--idle={limits}")
+
+    def listed(user: str = "bob") -> str:
+        return str(share(user, "list")[1])
+
+    told = eventually(listed, until=lambda said: "sleeps: running" in said and "idle" in said)
+    assert re.search(
+        r"sleeps: running, until \S+, idle, and ends at 20\S+Z unless it is used", told
+    )
+    assert "next: waiting, place 1 of 1" in told
+    eventually(lambda: "sleeps: ended, it was idle for 6 seconds" in listed())
+    eventually(lambda: "next: running" in listed())
+    assert re.search(r"works: running, until \S+  \[", listed())
+    pods_now = api.get("pods", "v1", "intro")
+    assert "sleeps" not in {one["metadata"]["labels"][JOB] for one in pods_now}
 
 
 def test_a_share_ends_by_itself_and_is_counted(

@@ -13,7 +13,7 @@ import pytest
 from bedplate.accounting import measured
 from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.measured import Measured
-from bedplate.accounting.records import Amount, Record
+from bedplate.accounting.records import Amount, Record, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,23 +50,23 @@ def answer(watched: float = 3600.0, why: str = "", **gpu: float | None) -> dict[
     ("workload", "pods", "answers", "expected"),
     [
         # One that used its GPU within the look, one that did ten seconds ago, one that never did.
-        ("Pod/a", [pod("a")], {"n1": answer(a=0.0)}, Measured(30, 0)),
-        ("Pod/a", [pod("a")], {"n1": answer(a=10.0)}, Measured(30, 10)),
-        ("Pod/a", [pod("a")], {"n1": answer(a=None)}, Measured(30, 30)),
+        ("Pod/a", [pod("a")], {"n1": answer(a=0.0)}, Measured(30, 0, still=0)),
+        ("Pod/a", [pod("a")], {"n1": answer(a=10.0)}, Measured(30, 10, still=10)),
+        ("Pod/a", [pod("a")], {"n1": answer(a=None)}, Measured(30, 30, still=600)),
         # A reader that has just begun knows as much as it saw.
-        ("Pod/a", [pod("a")], {"n1": answer(12.0, a=None)}, Measured(12, 12)),
+        ("Pod/a", [pod("a")], {"n1": answer(12.0, a=None)}, Measured(12, 12, still=12)),
         # A Job of two pods, of which one works; a launcher without a GPU does not count.
         (
             "Job/j",
             [pod("a", "n1", "Job/j"), pod("b", "n2", "Job/j"), pod("c", "n1", "Job/j", gpus=0)],
             {"n1": answer(a=None, c=None), "n2": answer(b=1.0)},
-            Measured(30, 15.5),
+            Measured(30, 15.5, still=1),
         ),
         (
             "JobSet/s",
             [pod("a", "n1", "Job/s-w-0", **{measured.JOBSET: "s"})],
             {"n1": answer(a=None)},
-            Measured(30, 30),
+            Measured(30, 30, still=600),
         ),
         ("Pod/a", [pod("a")], {}, Measured(0, 0, "n1: no reader runs there")),
         (
@@ -87,8 +87,34 @@ def answer(watched: float = 3600.0, why: str = "", **gpu: float | None) -> dict[
 def test_a_workload_is_as_idle_as_its_pods(
     workload: str, pods: list[Any], answers: dict[str, Any], expected: Measured | None
 ) -> None:
-    mine = measured.holders(record("w", workload), pods)
-    assert (measured.of_record(mine, answers, 30) if mine else None) == expected
+    one = record("w", workload)
+    mine = measured.holders(one, pods)
+    found = measured.of_record(one, mine, answers, 30, NOW) if mine else None
+    assert found == expected
+
+
+def test_a_pod_counts_from_its_own_start_and_not_from_the_admission() -> None:
+    """Of thirty seconds since the last look it ran for five: an image was pulled before."""
+    one, late = record("w", "Pod/a"), pod("a")
+    running = {"running": {"startedAt": written(NOW - 5)}}
+    late["status"]["containerStatuses"] = [{"name": "main", "state": running}]
+    found = measured.of_record(one, [late], {"n1": answer(a=None)}, 30, NOW)
+    assert found == Measured(5, 5, still=5)
+
+
+@pytest.mark.parametrize(
+    ("program", "gpu", "watched", "still"),
+    [(None, None, 3600, 600), (4.0, None, 3600, 4), (None, 7.0, 3600, 7), (None, None, 20, 20)],
+)
+def test_a_workload_is_still_since_its_gpu_and_its_programs_are(
+    program: float | None, gpu: float | None, watched: float, still: float
+) -> None:
+    said = answer(watched, a=gpu)
+    said["pods"]["a"]["program"] = program
+    one, mine = record("w", "Pod/a"), pod("a")
+    assert measured.of_record(one, [mine], {"n1": said}, 30, NOW).still == still
+    away = pod("b", "n2")
+    assert measured.of_record(one, [mine, away], {"n1": said}, 30, NOW).still is None
 
 
 def test_pods_that_do_not_run_and_claims() -> None:
@@ -136,7 +162,7 @@ def reader(content: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (json.dumps(answer(a=None)).encode(), Measured(5, 5)),
+        (json.dumps(answer(a=None)).encode(), Measured(5, 5, still=5)),
         (b"[]", "its reader does not answer"),
         (b"no JSON", "its reader does not answer"),
         (json.dumps(answer(a="long")).encode(), "a figure of pod a is no number"),  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
+        self.jobs: list[dict[str, Any]] = []
         self.notes: dict[str, Any] = {}
 
     async def get(self, path: str) -> Any:
@@ -37,6 +38,8 @@ class Cluster:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
         status = {"phase": "Running", "conditions": [ready]}
         pod = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
+        if "/jobs" in path:
+            return {"items": self.jobs}
         return {"items": [pod] if path.endswith("singleuser-server") else []}
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
@@ -84,10 +87,15 @@ class Hub:
 
 
 def step(
-    now: datetime, state: str = "idle", program: float | None = None, **more: Any
+    now: datetime,
+    state: str = "idle",
+    program: float | None = None,
+    jobs: list[dict[str, Any]] | None = None,
+    **more: Any,
 ) -> tuple[Cluster, Hub]:
     """Do one step with a course that has a lesson."""
     cluster, hub = Cluster(), Hub(state, program)
+    cluster.jobs = jobs or []
     course = Course("lab", "UTC", [], {"gpu": "1"}, hours=LESSON, **more)
     known = Settings({"lab": course}, "native", {}, [], {})
     asyncio.run(Classes(cluster, hub, known).step(now))
@@ -114,3 +122,19 @@ def test_a_notebook_without_a_gpu_is_idle_without_cells_and_programs(
     assert (classes.WARNED in cluster.notes) is warned
     assert any("no cell and no program runs" in text for text in hub.asked) is warned
     assert "share" not in idle.ended(1800, share=False)
+
+
+@pytest.mark.parametrize(
+    ("student", "end", "said"),
+    [
+        ("bob", "2026-11-30T11:05:00Z", ["share-1 is idle and ends at 11:05."]),
+        ("ann", "2026-11-30T11:05:00Z", []),
+        ("bob", "soon", []),
+    ],
+)
+def test_a_notebook_says_that_a_share_of_its_student_is_idle(
+    student: str, end: str, said: list[str]
+) -> None:
+    notes = {classes.USER: student, idle.ENDS: end}
+    job = {"metadata": {"name": "share-1", "annotations": notes}, "status": {}}
+    assert step(NOW, "busy", jobs=[job], runs=10)[1].asked == said

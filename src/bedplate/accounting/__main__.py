@@ -33,6 +33,9 @@ def main() -> None:
     parser.add_argument(
         "--use-every", type=float, default=measured.EVERY, help="seconds from look to look at GPUs"
     )
+    parser.add_argument(
+        "--idle", type=Path, help="a JSON file: seconds until idle shares end, by namespace"
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     units = json.loads(given.units.read_text()) if given.units else {}
@@ -43,6 +46,7 @@ def main() -> None:
         units,
         use_port=given.use_port,
         use_every=given.use_every,
+        idle=json.loads(given.idle.read_text()) if given.idle else {},
     ).run()
 
 

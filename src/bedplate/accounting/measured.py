@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.accounting.records import seconds
 from bedplate.hub.idle import work_of
 from bedplate.hub.node_use import READERS
 
@@ -37,12 +38,14 @@ Answers = dict[str, "dict[str, Any] | str"]
 class Measured:
     """Seconds of a record since the last look: those that are known, and the idle ones of them.
 
-    `why` is why some are not known.
+    `why` is why some are not known. `still` is for how many seconds its pods have used no GPU and
+    run no program; None where that is not known of each.
     """
 
     known: float
     idle: float
     why: str = ""
+    still: float | None = None
 
 
 def look(
@@ -66,7 +69,7 @@ def look(
     nodes = {pod["spec"]["nodeName"] for found in mine.values() for pod in found}
     answers = ask(api, nodes, port) if nodes else {}
     return {
-        one.uid: of_record(mine[one.uid], answers, min(lasted, now - one.start))
+        one.uid: of_record(one, mine[one.uid], answers, lasted, now)
         for one in going
         if mine[one.uid]
     }
@@ -102,11 +105,16 @@ def _limits(pod: Mapping[str, Any]) -> set[str]:
 
 
 def of_record(
-    pods: list[Mapping[str, Any]], answers: Mapping[str, dict[str, Any] | str], lasted: float
+    record: Record,
+    pods: list[Mapping[str, Any]],
+    answers: Mapping[str, dict[str, Any] | str],
+    lasted: float,
+    now: float,
 ) -> Measured:
     """Return what is known of a workload with these pods, over the seconds since the last look."""
     known = idle = 0.0
     why = ""
+    still: list[float] = []
     for pod in pods:
         node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
         answer = answers.get(node, "no reader runs there")
@@ -115,10 +123,22 @@ def of_record(
             said = answer if isinstance(answer, str) else str(answer["why"])
             why = f"{node}: {said or 'its reader does not see the pod'}"
             continue
-        seen = min(lasted, work.watched)
+        most = min(work.watched, max(0.0, now - begun(pod, record.start)))
+        seen = min(lasted, most)
         known += seen
         idle += seen if work.gpu is None else min(seen, work.gpu)
-    return Measured(known / len(pods), idle / len(pods), why)
+        still.append(min([most, *(one for one in (work.gpu, work.program) if one is not None)]))
+    every = min(still) if len(still) == len(pods) else None
+    return Measured(known / len(pods), idle / len(pods), why, every)
+
+
+def begun(pod: Mapping[str, Any], otherwise: int) -> int:
+    """Return when the last of a pod's containers began, in seconds since 1970."""
+    status = pod["status"]
+    listed = (status.get(f"{kind}Statuses") or [] for kind in ("initContainer", "container"))
+    states = [(one.get("state") or {}).get("running") or {} for found in listed for one in found]
+    times = [seconds(one.get("startedAt")) for one in states]
+    return max((one for one in times if one is not None), default=otherwise)
 
 
 def ask(api: Api, nodes: set[str], port: int) -> Answers:

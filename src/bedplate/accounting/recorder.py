@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate.accounting import measured
+from bedplate.accounting import ending, measured
 from bedplate.accounting.records import API, seen, user_of
 from bedplate.hub.node_use import PORT
 from bedplate.packing.api import ApiError
@@ -104,9 +104,11 @@ class Recorder:
         *,
         use_port: int = PORT,
         use_every: float = measured.EVERY,
+        idle: ending.Limits | None = None,
     ) -> None:
         self._api, self._store, self._units, self._clock = api, store, units, clock
         self._use_port, self._use_every = use_port, use_every
+        self._idle = idle or {}
         self._measured_at: float | None = None
         self._events: queue.Queue[dict[str, Any] | ApiError] = queue.Queue()
         self._stopped = threading.Event()
@@ -225,6 +227,7 @@ class Recorder:
             return
         for uid, one in found.items():
             book.measure(uid, one.known, one.idle, one.why)
+        ending.look(self._api, self._idle, book, found, now)
 
     def _save(self, book: Book, version: str) -> None:
         if self._stopped.is_set():

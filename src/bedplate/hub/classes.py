@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from bedplate.hub import idle, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
-from bedplate.hub.idle import State, moment, state_of
+from bedplate.hub.idle import WARNED, State, moment, state_of
 from bedplate.hub.node_use import PORT, READERS
 from bedplate.hub.places import KUEUE
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 EVERY: Final = 10
 WARN: Final = timedelta(minutes=10)
 NOTICE: Final = "bedplate.io/notice"
-#: When its student was first warned that a server is idle.
-WARNED: Final = "bedplate.io/idle-warned"
 READ_WITHIN: Final = 5
 USER: Final = "hub.jupyter.org/username"
 SERVER: Final = "hub.jupyter.org/servername"
@@ -161,6 +159,7 @@ class Classes:
     ) -> None:
         path = f"/api/v1/namespaces/{course.name}/pods"
         listed = (await self._api.get(f"{path}?labelSelector={quote(person.SERVERS)}"))["items"]
+        ending = await self._ending(course) if listed else {}
         for pod in listed:
             meta = pod["metadata"]
             if "deletionTimestamp" in meta:
@@ -186,11 +185,23 @@ class Classes:
             warning = await self._cull(course, now, pod, who) if runs else ""
             if warning is None:
                 continue
-            text = " ".join(filter(None, (self._end(course, now), warning))) or None
+            said = (self._end(course, now), warning, *ending.get(who[0], ()))
+            text = " ".join(filter(None, said)) or None
             if runs and (text or NOTICE in notes):
                 await self._hub.notify(pod, text or "")
             if notes.get(NOTICE) != text:
                 await self._api.patch(place, {"metadata": {"annotations": {NOTICE: text}}})
+
+    async def _ending(self, course: Course) -> dict[str, list[str]]:
+        """Return by student the warnings of shares on request that are idle."""
+        found: dict[str, list[str]] = {}
+        path = f"{shares.jobs(course.name)}?labelSelector={shares.LABEL}"
+        for job in (await self._api.get(path))["items"]:
+            notes = job["metadata"].get("annotations") or {}
+            if (end := idle.ends(notes)) is not None and not shares.ended(job):
+                text = f"{job['metadata']['name']} is idle and ends at {_clock(course, end)}."
+                found.setdefault(notes.get(USER, ""), []).append(text)
+        return found
 
     def _end(self, course: Course, now: datetime) -> str:
         """Say ten minutes before the end that it comes."""

@@ -7,6 +7,7 @@ does not say it, kernels and terminals decide as well, as Jupyter reports them.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 #: How long before its end a student is warned, at the most, and as a part of the idle time.
 WARN: Final = timedelta(minutes=5)
 PART: Final = 3
-#: An annotation of what is stopped: why, for who had it.
+#: Annotations: when somebody was first warned that what they have is idle, when it then ends, and
+#: why it was stopped.
+WARNED: Final = "bedplate.io/idle-warned"
+ENDS: Final = "bedplate.io/idle-ends"
 ENDED: Final = "bedplate.io/ended"
 
 
@@ -114,6 +118,43 @@ def due(idle: timedelta, limit: timedelta, warned: timedelta | None) -> str:
     if warned is None:
         return "warn"
     return "stop" if idle > limit and warned >= ahead else "warn"
+
+
+def changed(
+    notes: Mapping[str, str], still: float | None, limit: float, now: datetime
+) -> tuple[str, dict[str, str | None]]:
+    """Return what is to be done with what holds a GPU, and the annotations to change.
+
+    Args:
+        notes: its annotations. Who has it may write them too: what is no time counts as none.
+        still: seconds since it did anything; None where that is not known.
+        limit: seconds.
+    """
+    warned = _written(notes, WARNED)
+    warned = warned if warned is not None and warned <= now else None
+    idle, most = timedelta(seconds=still or 0), timedelta(seconds=limit)
+    todo = "" if still is None else due(idle, most, None if warned is None else now - warned)
+    if not todo:
+        return "", {name: None for name in (WARNED, ENDS) if name in notes}
+    if todo == "stop":
+        return todo, {ENDED: f"it was idle for {length(limit)}"}
+    if warned is not None:
+        return "", {}
+    end = now + max(most - idle, notice_time(most))
+    return todo, {WARNED: now.isoformat(), ENDS: end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def _written(notes: Mapping[str, str], name: str) -> datetime | None:
+    """Return the time of an annotation; None where it is none."""
+    with suppress(KeyError, ValueError):
+        found = moment(notes[name])
+        return found if found.tzinfo is not None else None
+    return None
+
+
+def ends(notes: Mapping[str, str]) -> datetime | None:
+    """Return when what has these annotations ends since it is idle; None where it does not."""
+    return _written(notes, ENDS)
 
 
 def sentence(course: str, end: str, work: Work | None) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from bedplate.hub import idle
 from bedplate.hub import memory as of_node
 from bedplate.portable import quantities
 
@@ -461,8 +462,8 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
         state, failed = "ended", _conditions(one)["Failed"]
         late = failed.get("reason") == "DeadlineExceeded"
         reason = "its time was up" if late else str(failed.get("message", ""))
-        if failed.get("reason") == "PodFailurePolicy":
-            reason = _killed(one)
+        reason = _killed(one) if failed.get("reason") == "PodFailurePolicy" else reason
+        reason = _annotation(one, idle.ENDED) or reason
     elif _true(one, "Complete"):
         state, reason = "ended", "its command has ended"
     elif _true(one, "FailureTarget") or _true(one, "SuccessCriteriaMet"):
@@ -473,6 +474,8 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
     elif started:
         until = (datetime.fromisoformat(started) + length).strftime("%Y-%m-%dT%H:%M:%SZ")
         state = "running" if status.get("ready") else "starting"
+        if ends := _annotation(one, idle.ENDS):
+            reason = f"idle, and ends at {ends} unless it is used"
     student = _annotation(one, STUDENT)
     user = student or _annotation(one, USER)
     return Share(meta["name"], _annotation(one, ASKED), user, state, place, reason, until, student)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import pulumi
 
+from bedplate.accounting.ending import SHARES
+from bedplate.accounting.store import NAMESPACE
 from bedplate.accounting.units import units
 from bedplate.catalogue import catalogue_of
 from bedplate.cluster import artifact
@@ -15,6 +17,7 @@ from bedplate.schedulers.accounting_objects import objects
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedplate.accounting.ending import Limits
     from bedplate.accounting.records import Units
     from bedplate.lock import Lock
 
@@ -26,6 +29,8 @@ class AccountingArgs(TypedDict):
     """An image with Python 3.11 or newer as `python3`; nothing else of it is used."""
     units: Units
     """GPUs by unit of a resource, by pool and resource."""
+    idle: Limits
+    """Seconds after which what is idle ends, by namespace; those are there before."""
 
 
 class Accounting(pulumi.ComponentResource):  # type: ignore[misc]
@@ -37,12 +42,14 @@ class Accounting(pulumi.ComponentResource):  # type: ignore[misc]
         self, name: str, args: AccountingArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:schedulers:Accounting", name, None, opts)
-        space, *others = objects(args["python_image"], args["units"])
+        space, *others = objects(args["python_image"], args["units"], args["idle"])
         keep = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         first = pulumi.CustomResource(token(space), f"{name}-namespace", space, keep)
         for found in others:
             within = pulumi.ResourceOptions(parent=self, depends_on=[first])
-            kind, called = found["kind"].lower(), found["metadata"]["name"]
+            kind, meta = found["kind"].lower(), found["metadata"]
+            inside = meta.get("namespace", NAMESPACE)
+            called = meta["name"] if inside == NAMESPACE else f"{inside}-{meta['name']}"
             pulumi.CustomResource(token(found), f"{name}-{kind}-{called}", found, within)
         self.namespace = pulumi.Output.from_input(space["metadata"]["name"])
         self.register_outputs({"namespace": self.namespace})
@@ -59,4 +66,11 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
     return {
         "python_image": artifact.image(site, lock, "hub"),
         "units": units(lock, catalogue_of(site)),
+        "idle": idle_of(lock),
     }
+
+
+def idle_of(lock: Lock) -> Limits:
+    """Return after how many seconds shares on request end that are idle, by namespace."""
+    courses = lock.cluster.courses if lock.cluster else {}
+    return {name: {SHARES: course.idle_timeout_s} for name, course in sorted(courses.items())}

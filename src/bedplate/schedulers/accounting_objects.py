@@ -14,6 +14,7 @@ from bedplate.stackrefs import MANAGED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bedplate.accounting.ending import Limits
     from bedplate.accounting.records import Units
 
 Object = dict[str, Any]
@@ -22,14 +23,17 @@ APP: Final = {"app.kubernetes.io/name": NAME}
 ARCHIVE: Final = "accounting.pyz"
 #: What the recorder is made of; the rest of these packages is for the command line.
 FILES: Final = (
-    *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "measured")),
-    *(f"accounting/{name}.py" for name in ("recorder", "records", "store")),
-    *(f"hub/{name}.py" for name in ("__init__", "idle", "node_use")),
+    *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "ending")),
+    *(f"accounting/{name}.py" for name in ("measured", "recorder", "records", "store")),
+    *(f"hub/{name}.py" for name in ("__init__", "idle", "memory", "node_use", "shares")),
     *(f"packing/{name}.py" for name in ("__init__", "api", "quantities", "shares")),
     "portable/__init__.py",
     "portable/quantities.py",
 )
 NOBODY: Final = 65532
+#: What it may do in namespaces whose idle shares end.
+ENDS: Final = "bedplate-idle"
+ACCOUNT: Final = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
 RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -38,42 +42,64 @@ def archive() -> bytes:
     return program_of("accounting", FILES)
 
 
-def objects(python: str, units: Units) -> list[Object]:
+def objects(python: str, units: Units, idle: Limits | None = None) -> list[Object]:
     """Return all documents.
 
     Args:
         python: an image with Python 3.11 or newer as `python3`. The recorder itself is mounted.
         units: GPUs by unit, by pool and resource.
+        idle: after how many seconds what is idle ends, by namespace.
     """
+    limits = idle or {}
     program, table = archive(), json.dumps(units, sort_keys=True)
-    digest = hashlib.sha256(program + table.encode()).hexdigest()[:16]
+    ends = json.dumps(limits, sort_keys=True)
+    digest = hashlib.sha256(program + f"{table}{ends}".encode()).hexdigest()[:16]
     own = _object(
         "v1",
         "ConfigMap",
         f"{NAME}-program",
-        "The recorder, and the GPUs that a unit of each resource is.",
-        data={"units.json": table},
+        "The recorder, the GPUs that a unit of each resource is, and idle times.",
+        data={"units.json": table, "idle.json": ends},
         binaryData={ARCHIVE: base64.b64encode(program).decode()},
     )
     space = _object("v1", "Namespace", NAMESPACE, "Who held how many GPUs for how long.")
     # It has the records: they stay when the stack goes, and no label says they are the stack's.
     space["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
-    return [space, *_rights(), own, _deployment(python, digest)]
+    return [space, *_rights(), *_may_end(limits), own, _deployment(python, digest)]
 
 
-def _object(version: str, kind: str, name: str, text: str, **more: Any) -> Object:
+def _object(
+    version: str, kind: str, name: str, text: str, within: str = NAMESPACE, **more: Any
+) -> Object:
     metadata: Object = {
         "name": name,
         "labels": {**MANAGED, **APP},
         "annotations": {"kubernetes.io/description": text},
     }
     if kind not in {"Namespace", "ClusterRole", "ClusterRoleBinding"}:
-        metadata["namespace"] = NAMESPACE
+        metadata["namespace"] = within
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
+def _may_end(idle: Limits) -> Iterator[Object]:
+    """Yield what the recorder may change, in the namespaces whose idle shares end."""
+    if not idle:
+        return
+    ends = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]}]
+    yield _object(f"{RBAC}/v1", "ClusterRole", ENDS, "Ends shares that are idle.", rules=ends)
+    for namespace in sorted(idle):
+        yield _object(
+            f"{RBAC}/v1",
+            "RoleBinding",
+            ENDS,
+            "For the recorder.",
+            within=namespace,
+            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": ENDS},
+            subjects=[ACCOUNT],
+        )
+
+
 def _rights() -> Iterator[Object]:
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
     api = f"{RBAC}/v1"
     see = ["get", "list", "watch"]
     reads = [
@@ -94,7 +120,7 @@ def _rights() -> Iterator[Object]:
             NAME,
             "For the recorder.",
             roleRef={"apiGroup": RBAC, "kind": kind, "name": NAME},
-            subjects=[account],
+            subjects=[ACCOUNT],
         )
 
 
@@ -104,7 +130,7 @@ def _deployment(python: str, digest: str) -> Object:
         "name": "recorder",
         "image": python,
         "command": ["python3", "-B", f"/etc/bedplate/{ARCHIVE}"],
-        "args": ["--units=/etc/bedplate/units.json"],
+        "args": ["--units=/etc/bedplate/units.json", "--idle=/etc/bedplate/idle.json"],
         "resources": {
             "requests": {"cpu": "20m", "memory": "64Mi"},
             "limits": {"memory": "512Mi"},
