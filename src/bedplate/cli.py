@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OK, REFUSED = 0, 3
 EPILOG = (
     "Exit status: 0 planned, or up to date; 2 the lock is out of date (--check); 3 refused or "
-    "misused; 4 planned, and not installable by this version, which site.yml and the "
+    "misused; 4 planned, and not installable by this version, which bedplate.gpu.site and the "
     "stacks refuse; 1 internal error. --json prints ok, lock, refusals, not_installable, warnings."
 )
 

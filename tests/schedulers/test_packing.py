@@ -159,12 +159,19 @@ class Witness:
 
     def _watch(self) -> None:
         live: dict[str, dict[str, Any]] = {}
+        while not self._ended(live):
+            pass  # the API server ends a watch whose reader is behind: go on where it ended
+
+    def _ended(self, live: dict[str, dict[str, Any]]) -> bool:
+        """Follow one watch, and tell whether the last pod was seen."""
         path = self._api.path("pods", "v1", NAMESPACE)
         for event in self._api.watch(path, self._version):
+            assert event["type"] != "ERROR", event
             found = event["object"]
+            self._version = found["metadata"]["resourceVersion"]
             uid = found["metadata"]["uid"]
             if found["metadata"]["name"] == "last":
-                return
+                return True
             self.changes += 1
             ended = found["status"]["phase"] in {"Succeeded", "Failed"}
             if event["type"] == "DELETED" or ended:
@@ -176,6 +183,7 @@ class Witness:
                 if self.bound.setdefault(uid, where) != where:
                     self.wrong.append(f"{found['metadata']['name']} moved")
             self._count(live)
+        return False
 
     def _count(self, live: dict[str, dict[str, Any]]) -> None:
         shares: dict[tuple[str, str], list[int]] = defaultdict(list)
