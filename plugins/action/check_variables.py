@@ -32,9 +32,10 @@ WISHES = {
     "gpu_sharing": "bedplate_sharing",
     "gpu_passthrough": "bedplate_passthrough or bedplate_guests",
     "slurm": "none: it follows from the group slurm",
-    "container_runtime": "bedplate_container_runtime, bedplate_pins.containerd or bedplate_sources",
+    "container_runtime": "bedplate_container_runtime or bedplate_sources or "
+    "bedplate_pins.containerd",
     "nvidia_container_toolkit": "bedplate_pins.nvidia_container_toolkit",
-    "kubernetes_node": "bedplate_kubernetes, of its socket bedplate_container_runtime",
+    "kubernetes_node": "bedplate_kubernetes or bedplate_container_runtime",
     "control_plane_endpoint": "bedplate_kubernetes.endpoint and endpoint_by",
     "nvidia_device_plugin": "bedplate_sharing or bedplate_pins.nvidia_device_plugin",
     "nvidia_dra_driver": "bedplate_sharing",
