@@ -1,4 +1,8 @@
-"""The recorder on the real API server and Kueue: its sums are the queue's own."""
+"""The recorder on the real API server and Kueue: its sums, idle hours, rights, and idle shares.
+
+What a student or a teacher sees of idle notebooks is in test_hub.py; pure functions of records are
+in tests/unit.
+"""
 
 from __future__ import annotations
 

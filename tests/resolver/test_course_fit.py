@@ -1,4 +1,7 @@
-"""Courses that fit and courses that don't: what the plan proves, and what it proposes instead."""
+"""Courses that fit and courses that don't: what the plan proves, and what it proposes instead.
+
+Of one share for each student; several sizes are in test_course_sizes.py.
+"""
 
 from __future__ import annotations
 
