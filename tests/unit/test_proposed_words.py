@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from bedplate.catalogue import load_catalogue
-from bedplate.site.model import Component, Exact, Gpu
+from bedplate.site.hosts import Gpu
+from bedplate.site.model import Component, Exact
 from bedplate.site.patterns import Named
 from bedplate.versions import minor
 

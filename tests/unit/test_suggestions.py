@@ -6,8 +6,11 @@ import pytest
 
 from bedplate.nearest import meant, write_one
 from bedplate.site import suggestions
-from bedplate.site.model import ENDPOINT, NAME, REGISTRY, VERSION
+from bedplate.site.hosts import NAME
+from bedplate.site.kubernetes import ENDPOINT
+from bedplate.site.model import VERSION
 from bedplate.site.patterns import NAMED
+from bedplate.site.sources import REGISTRY
 
 RELEASES = ["1.33", "1.33.6", "1.33.13", "1.36", "1.36.2", "1.36.3"]
 DRIVERS = ["535.309.01", "580.95.05", "580.126.20", "580.178.04", "615.71.09"]

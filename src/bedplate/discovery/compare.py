@@ -11,7 +11,7 @@ from bedplate.discovery.propose import passthrough
 from bedplate.errors import Problem
 from bedplate.nearest import write_one
 from bedplate.portable.quantities import GIB, mebibytes
-from bedplate.site.model import Accelerator, Gpu, Host, Passthrough
+from bedplate.site.hosts import Accelerator, Gpu, Host, Passthrough
 from bedplate.site.places import Place, Places, spelt
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
     from bedplate.resolver.configuration_rules import Path
     from bedplate.site import Site, SiteHost
-    from bedplate.site.model import Kubernetes
+    from bedplate.site.kubernetes import Kubernetes
 
 FIELD, VALUE, DECIDED = "configuration-field", "configuration-value", "configuration-decided"
 #: The signal by which kubelet ends pods before a node has no more of it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
-    from bedplate.site.model import Kubernetes
+    from bedplate.site.kubernetes import Kubernetes
 
 SETTING = "bedplate_kubernetes.control_plane_taint"
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
-    from bedplate.site.model import Guest
+    from bedplate.site.hosts import Guest
 
 RULE = "guests"
 KEY = "bedplate_guests"

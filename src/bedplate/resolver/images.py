@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bedplate.errors import Problem
     from bedplate.lock import Lock
     from bedplate.site import Site
-    from bedplate.site.model import TeamImage
+    from bedplate.site.sources import TeamImage
 
 KEY = "bedplate_images"
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.sharing_facts import MigGeometry
-    from bedplate.site.model import CardSharing, Sharing
+    from bedplate.site.sharing import CardSharing, Sharing
 
 type Shapes = Mapping[str, Fact[MigGeometry]]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.courses import Volume
-    from bedplate.site.model import Kubernetes
+    from bedplate.site.kubernetes import Kubernetes
     from bedplate.site.places import KeyPath
 
 type Network = IPv4Network | IPv6Network

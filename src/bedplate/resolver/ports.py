@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
-    from bedplate.site.model import Kubernetes
+    from bedplate.site.kubernetes import Kubernetes
 
 #: kubeadm's defaults: the API servers' port, what else control planes have, and every node.
 API_PORT = 6443

@@ -9,7 +9,7 @@ from bedplate.resolver.candidates import MODES_WITH_REPLICAS
 from bedplate.resolver.sharing_words import asks_limits, mode_fact
 from bedplate.resolver.wishes import shares_of
 from bedplate.site.load import SLURM
-from bedplate.site.model import MemoryShare
+from bedplate.site.sharing import MemoryShare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

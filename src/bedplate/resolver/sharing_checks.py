@@ -11,7 +11,7 @@ from bedplate.resolver.mig_layouts import fits, instances, places_known, shapes_
 from bedplate.resolver.sharing_words import asks_limits, at_least, mode_fact
 from bedplate.resolver.wishes import IN_KUBERNETES_ONLY, model_of, shares_of
 from bedplate.site.load import SLURM
-from bedplate.site.model import MemoryShare
+from bedplate.site.sharing import MemoryShare
 from bedplate.versions import last, number
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from bedplate.catalogue.hardware_facts import GpuModel
     from bedplate.errors import Problem
     from bedplate.site import SiteHost
-    from bedplate.site.model import CardSharing, Sharing
     from bedplate.site.places import KeyPath
+    from bedplate.site.sharing import CardSharing, Sharing
 
 KEY = "bedplate_sharing"
 #: What each sharing mode needs, and what it has no use for.

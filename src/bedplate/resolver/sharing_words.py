@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.sharing_facts import SharingMode
-    from bedplate.site.model import Sharing
+    from bedplate.site.sharing import Sharing
 
 #: From what holds least to what holds most.
 LEVELS = ("counted", "limited", "isolated")

@@ -13,7 +13,7 @@ from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import schedulers
 from bedplate.site.courses import listed
-from bedplate.site.model import PerRequest, SizeQuota
+from bedplate.site.teams import PerRequest, SizeQuota
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
-    from bedplate.site.model import Quota
     from bedplate.site.places import KeyPath
-    from bedplate.site.teams import PerContainer
+    from bedplate.site.teams import PerContainer, Quota
 
 #: The add-ons that have queues for teams.
 WITH_QUEUES = ("kueue", "volcano")

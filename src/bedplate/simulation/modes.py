@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from bedplate.resolver import Refusal, resolve
 from bedplate.simulation.fit import Fit, best_fit
 from bedplate.simulation.of_lock import supply_of
-from bedplate.site.model import Sharing
+from bedplate.site.sharing import Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

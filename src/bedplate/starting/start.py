@@ -12,7 +12,7 @@ from bedplate import shipped
 from bedplate.errors import BedplateError, Problem
 from bedplate.gpus import cpus, not_installed
 from bedplate.nearest import nearest, same_digits, write_one
-from bedplate.site.model import ENDPOINT
+from bedplate.site.kubernetes import ENDPOINT
 from bedplate.starting import hosts
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import socket
 import urllib.parse
 from typing import TYPE_CHECKING
 
-from bedplate.site.model import Kubernetes
+from bedplate.site.kubernetes import Kubernetes
 from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.shell import run, succeeds
 
