@@ -36,11 +36,19 @@ USERS: Final = "etc/passwd"
 #: No image has a longer list of users.
 USERS_BYTES: Final = 1 << 20
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+#: Linux' limits of a path, and of symbolic links in one: no image has a file beyond them.
+PATH_LENGTH, LINKS = 4096, 40
+#: No image has more folders, or longer ones, in its PATH.
+FOLDERS: Final = 64
+#: Of a virtual environment, in the folder that has bin/ (https://docs.python.org/3/library/venv.html).
+ENVIRONMENT, ENVIRONMENT_BYTES = "pyvenv.cfg", 1 << 16
 #: As pip, conda and Debian leave a package: below the folder that has bin/, too.
 PACKAGE: Final = re.compile(
-    r"(?P<prefix>.+)/lib/python(?P<python>[\d.]+)/(?:site|dist)-packages/"
+    r"(?P<prefix>.+)/lib/python(?P<python>[\d.]+)/(?P<kind>site|dist)-packages/"
     r"(?P<name>jupyterhub|jupyterlab|nbgitpuller)-(?P<version>\d[^/-]*)[^/]*\.(?:dist|egg)-info(?:/.*)?"
 )
+#: Python of Debian and Ubuntu has the packages of /usr and /usr/local, in folders `dist-packages`.
+DEBIAN: Final = "usr"
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash"})
 BLOCK: Final = 1 << 20
 
@@ -51,8 +59,11 @@ class Files:
 
     Attributes:
         programs: entries of the program, by path.
-        packages: of each folder that has bin/ and lib/: versions by name, Python's too.
-        home: the entry of the home.
+        packages: of each folder that has bin/ and lib/: versions by name, Python's too. Those of
+            Debian's Python, which lie in two such folders, are those of DEBIAN.
+        folders: entries of folders and symbolic links, by path, and whatever lies at the home's.
+        bases: of each virtual environment: the folder of the Python whose packages it has too;
+            empty where it has its own alone.
         users: the text of /etc/passwd.
         removed: paths that newer layers have removed.
         covered: folders of which newer layers have covered all that lies below.
@@ -60,7 +71,8 @@ class Files:
 
     programs: dict[str, tarfile.TarInfo] = field(default_factory=dict)
     packages: dict[str, dict[str, str]] = field(default_factory=dict)
-    home: tarfile.TarInfo | None = None
+    folders: dict[str, tarfile.TarInfo] = field(default_factory=dict)
+    bases: dict[str, str] = field(default_factory=dict)
     users: str | None = None
     removed: set[str] = field(default_factory=set)
     covered: set[str] = field(default_factory=set)
@@ -69,27 +81,33 @@ class Files:
         """Read a layer that lies below all that were read before."""
         removed, covered = set(), set()
         for entry in layer:
-            path = entry.name.removeprefix("./").strip("/")
+            path = _path(entry)
             folder, _, name = path.rpartition("/")
+            if len(path) > PATH_LENGTH or len(entry.linkname) > PATH_LENGTH:
+                continue
             if name == OPAQUE:
                 covered.add(folder)
             elif name.startswith(WHITEOUT):
                 removed.add(f"{folder}/{name.removeprefix(WHITEOUT)}".lstrip("/"))
             elif not self._gone(path):
                 self._found(layer, entry, path, name)
+                if entry.issym():
+                    covered.add(path)  # what older layers have in a folder of this name
         self.removed |= removed
         self.covered |= covered
 
     def _found(self, layer: tarfile.TarFile, entry: tarfile.TarInfo, path: str, name: str) -> None:
+        if entry.issym() or entry.isdir() or path == HOME.strip("/"):
+            self.folders.setdefault(path, entry)
         if name == PROGRAM:
             self.programs.setdefault(path, entry)
-        elif path == HOME.strip("/"):
-            self.home = self.home or entry
         elif path == USERS and self.users is None and entry.isfile() and entry.size < USERS_BYTES:
-            content = layer.extractfile(entry)
-            self.users = content.read().decode(errors="replace") if content else None
+            self.users = _text(layer, entry)
+        elif name == ENVIRONMENT and entry.isfile() and entry.size < ENVIRONMENT_BYTES:
+            self.bases.setdefault(path.rpartition("/")[0], _base(_text(layer, entry)))
         elif "-info" in path and (found := PACKAGE.fullmatch(path)):
-            there = self.packages.setdefault(found["prefix"], {})
+            prefix = DEBIAN if found["kind"] == "dist" else found["prefix"]
+            there = self.packages.setdefault(prefix, {})
             there.setdefault("python", found["python"])
             there.setdefault(found["name"], found["version"])
 
@@ -100,21 +118,50 @@ class Files:
         above = ["/".join(names[:depth]) for depth in range(len(names) + 1)]
         return not self.removed.isdisjoint(above) or not self.covered.isdisjoint(above[:-1])
 
+    def real(self, path: str) -> str:
+        """Return where a path leads by symbolic links; the path itself where they are a circle."""
+        left, names, links = path.split("/")[::-1], list[str](), 0
+        while left:
+            name = left.pop()
+            if name == "..":
+                names = names[:-1]
+            elif name not in {"", "."}:
+                names.append(name)
+            link = self.folders.get("/".join(names))
+            if link is not None and link.issym():
+                links += 1
+                if links > LINKS:
+                    return path
+                names = [] if link.linkname.startswith("/") else names[:-1]
+                left += link.linkname.split("/")[::-1]
+        return "/".join(names)
+
+    @property
+    def home(self) -> tarfile.TarInfo | None:
+        """Return the entry of the home."""
+        return self.folders.get(self.real(HOME))
+
     def program(self, folders: Sequence[str]) -> tarfile.TarInfo | None:
         """Return the program that a search of these folders finds."""
-        found = (self.programs.get(f"{folder}/{PROGRAM}") for folder in folders)
+        places = (place for folder in folders for place in (folder, self.real(folder)))
+        found = (self.programs.get(f"{place}/{PROGRAM}") for place in places)
         return next((one for one in found if one is not None), None)
 
     def versions(self, folders: Sequence[str]) -> Mapping[str, str]:
-        """Return the packages that lie with the program: Debian's lie with those of pip."""
+        """Return the packages that the program's Python has."""
         program = self.program(folders)
         if program is None:
             return {}
-        path = program.name.removeprefix("./").strip("/")
-        if program.issym():
-            path = _led(path, program.linkname)
-        prefix = path.rpartition("/")[0].rpartition("/")[0]
-        return self.packages.get(prefix, {})
+        prefix = _above(self.real(_path(program)))
+        base = self.bases.get(prefix)
+        own = self._of_python(prefix)
+        return {**self._of_python(_above(self.real(f"{base}/python3"))), **own} if base else own
+
+    def _of_python(self, prefix: str) -> Mapping[str, str]:
+        own = self.packages.get(prefix, {})
+        if prefix == DEBIAN or (prefix == f"{DEBIAN}/local" and "jupyterhub" not in own):
+            return {**self.packages.get(DEBIAN, {}), **own}
+        return own
 
     def whole(self, folders: Sequence[str], starts: Starts) -> bool:
         """Tell whether no older layer adds to the answer."""
@@ -160,7 +207,8 @@ def of_image(
     where, _, manifest, configuration = read(web, places, reference)
     inner = configuration.get("config") or {}
     environment = dict(str(one).partition("=")[::2] for one in inner.get("Env") or ())
-    folders = [one.strip("/") for one in environment.get("PATH", PATH).split(":") if one]
+    named = [one.strip("/") for one in environment.get("PATH", PATH).split(":") if one]
+    folders = [one for one in named if len(one) <= PATH_LENGTH][:FOLDERS]
     files = Files()
     for layer in reversed(manifest.get("layers") or []):
         _layer(web, f"{where}/blobs/{layer['digest']}", str(layer["digest"]), reference, files)
@@ -221,7 +269,7 @@ def _of_program(files: Files, folders: Sequence[str], starts: Starts) -> Iterato
         else:
             yield what, f"none in {path}", allowed, pip
         return
-    place = f"/{program.name.removeprefix('./').strip('/')}"
+    place = f"/{_path(program)}"
     if starts.homes and place.startswith(f"{HOME}/"):
         what, allowed = f"students' homes cover {PROGRAM}", f"a folder outside of {HOME}"
         yield what, place, allowed, f"USER root, then {pip}"
@@ -233,7 +281,7 @@ def _of_program(files: Files, folders: Sequence[str], starts: Starts) -> Iterato
     for name in starts.packages:
         if name not in versions:
             line = f"RUN pip install {name}{f'=={starts.hub}' if name == 'jupyterhub' else ''}"
-            where = f"none in the Python of /{program.name.removeprefix('./').strip('/')}"
+            where = f"none in the Python of {place}"
             yield f"{name} is missing", where, name, line
     found = versions.get("jupyterhub")
     if found is not None and not starts.accepts(found):
@@ -303,12 +351,26 @@ def described(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{names.get(name, name)} {version}" for name, version in versions.items())
 
 
-def _led(path: str, to: str) -> str:
-    """Return the path that a symbolic link leads to."""
-    names = [] if to.startswith("/") else path.split("/")[:-1]
-    for name in to.split("/"):
-        if name == "..":
-            names = names[:-1]
-        elif name not in {"", "."}:
-            names.append(name)
-    return "/".join(names)
+def _path(entry: tarfile.TarInfo) -> str:
+    return entry.name.removeprefix("./").strip("/")
+
+
+def _above(program: str) -> str:
+    """Return the folder that has the bin/ of a program."""
+    return program.rpartition("/")[0].rpartition("/")[0]
+
+
+def _text(layer: tarfile.TarFile, entry: tarfile.TarInfo) -> str:
+    content = layer.extractfile(entry)
+    return content.read().decode(errors="replace") if content else ""
+
+
+def _base(text: str) -> str:
+    """Return the bin/ of the Python whose packages a virtual environment has too, as site.py reads.
+
+    Empty where it has its own alone.
+    """
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    said = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    own = said.get("include-system-site-packages", "true").lower() != "true"
+    return "" if own else said.get("home", "")[:PATH_LENGTH]

@@ -129,9 +129,9 @@ def test_the_newest_layer_covers_what_older_ones_have(internet: Served) -> None:
 
 
 def test_a_program_that_is_a_link_has_the_packages_of_where_it_leads(internet: Served) -> None:
-    link = {"usr/bin/jupyterhub-singleuser": ("-> ../../opt/python/bin/it", 0o777, 0, 0)}
+    linked = {"usr/bin/jupyterhub-singleuser": link("../../opt/python/bin/it")}
     path = ["PATH=/usr/local/bin:/usr/bin"]
-    assert read(internet, layer(BASE | HUB | LAB | link), Env=path) == (FOUND, [])
+    assert read(internet, layer(BASE | HUB | LAB | linked), Env=path) == (FOUND, [])
     _, wrong = read(internet, layer(BASE | HUB | LAB), Env=path)
     assert wrong == [
         (
@@ -139,6 +139,97 @@ def test_a_program_that_is_a_link_has_the_packages_of_where_it_leads(internet: S
             "/opt/python/bin | add to its Containerfile: ENV PATH=/opt/python/bin:$PATH"
         )
     ]
+
+
+def link(to: str) -> tuple[Any, int, int, int]:
+    """Return a symbolic link."""
+    return (f"-> {to}", 0o777, 0, 0)
+
+
+def under(prefix: str, files: dict[str, Any], kind: str = "site") -> dict[str, Any]:
+    """Return a Python's files in another folder."""
+    return {
+        name.replace("opt/python", prefix).replace("site-", f"{kind}-"): one
+        for name, one in files.items()
+    }
+
+
+@pytest.mark.parametrize("to", ["/opt/python", "python", "../opt/./it", "conda"])
+def test_a_folder_of_path_may_be_a_link(internet: Served, to: str) -> None:
+    """As /opt/conda, where Miniforge lies elsewhere."""
+    path = ["PATH=/opt/conda/bin:/usr/bin"]
+    links = layer({"opt/conda": link(to), "opt/it": link("/opt/python/")})
+    versions, wrong = read(internet, links, layer(BASE | HUB | LAB), Env=path)
+    if to == "conda":  # a circle leads nowhere
+        assert (versions, len(wrong)) == ({}, 1)
+        assert wrong[0].startswith("jupyterhub-singleuser is not in PATH | PATH /opt/conda/bin:")
+    else:
+        assert (versions, wrong) == (FOUND, [])
+
+
+def test_a_link_hides_what_an_older_layer_has_in_a_folder_of_its_name(internet: Served) -> None:
+    path = ["PATH=/opt/conda/bin"]
+    older, newer = layer(under("opt/conda", HUB | LAB)), layer(BASE | {"opt/conda": link("x")})
+    versions, wrong = read(internet, older, newer, Env=path)
+    assert versions == {}
+    assert wrong[0].startswith("jupyterhub-singleuser is not in PATH | none in /opt/conda/bin")
+    # And a folder is no link any more, though an older layer has one there.
+    folder = BASE | {"opt/conda/": (tarfile.DIRTYPE, 0o755, 0, 0)} | under("opt/conda", HUB | LAB)
+    assert read(internet, layer({"opt/conda": link("x")}), layer(folder), Env=path) == (FOUND, [])
+
+
+def test_the_home_may_lie_behind_a_link(internet: Served) -> None:
+    files = {"etc/passwd": USERS, "home": link("srv/homes"), "srv/homes/jovyan/": HOME}
+    assert read(internet, layer(files | HUB | LAB)) == (FOUND, [])
+
+
+@pytest.mark.parametrize(
+    ("says", "base", "kind", "home"),
+    [
+        ("include-system-site-packages = true\n", "opt/conda", "site", "/opt/conda/bin"),
+        ("Include-System-Site-Packages=TRUE\n", "opt/conda", "site", "/opt/linked/bin"),
+        ("", "opt/conda", "site", "/opt/conda/bin"),
+        ("include-system-site-packages = true\n", "usr/local", "dist", "/usr/bin"),
+        ("include-system-site-packages = true\n", "opt/conda", "site", "/usr/local/bin"),
+        ("include-system-site-packages = false\n", "opt/conda", "site", "/opt/conda/bin"),
+    ],
+)
+def test_a_virtual_environment_has_the_packages_that_it_says(
+    internet: Served, says: str, base: str, kind: str, home: str
+) -> None:
+    """Its own come first; NVIDIA's images have theirs in /usr/local, of Ubuntu's Python."""
+    older = {f"{PACKAGES}/jupyterhub-4.1.6.dist-info/METADATA": FILE} | LAB
+    python = layer(BASE | under(base, older, kind) | {"opt/linked": link("conda")})
+    linked = {"usr/local/bin/python3": link("/opt/conda/bin/python3.12")}
+    settings = (f"home = {home}\n{says}version = 3.12.3\n", 0o644, 0, 0)
+    own = under("opt/venv", HUB) | {"opt/venv/pyvenv.cfg": settings}
+    path = ["PATH=/opt/venv/bin:/usr/bin"]
+    versions, wrong = read(
+        internet, python, layer(linked if home == "/usr/local/bin" else {}), layer(own), Env=path
+    )
+    if "false" in says:
+        where = "none in the Python of /opt/venv/bin/jupyterhub-singleuser"
+        fix = "add to its Containerfile: RUN pip install jupyterlab"
+        assert wrong == [f"jupyterlab is missing | {where} | {fix}"]
+    else:
+        assert (versions, wrong) == (FOUND, [])
+
+
+def test_debians_python_has_the_packages_of_both_its_folders(internet: Served) -> None:
+    """JupyterHub of apt, JupyterLab of pip: one program, two folders."""
+    apt = {
+        "usr/bin/jupyterhub-singleuser": FILE,
+        "usr/lib/python3/dist-packages/jupyterhub-5.5.2.egg-info/PKG-INFO": FILE,
+    }
+    pip = {"usr/local/lib/python3.12/dist-packages/jupyterlab-4.6.6.dist-info/METADATA": FILE}
+    assert read(internet, layer(BASE | apt), layer(pip)) == (FOUND, [])
+
+
+def test_a_path_that_no_file_can_have_is_no_file(internet: Served) -> None:
+    deep = "a/" * 60_000
+    files = {f"{deep}{PROGRAM}": FILE, "opt/conda": link(deep), "opt/.wh.x": FILE}
+    path = [f"PATH=/{deep}:/opt/python/bin:/opt/conda/bin"]
+    assert read(internet, layer(BASE | HUB | LAB), layer(files), Env=path) == (FOUND, [])
 
 
 @pytest.mark.parametrize(
