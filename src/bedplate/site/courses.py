@@ -44,12 +44,15 @@ class StudentMemory(Wish):
     """GPU memory for each student, to which that of the framework itself is added."""
 
     memory: Memory
+    """GPU memory that a student's program can use; what the framework itself takes is added. Unit:
+    bytes. Example: `2Gi`"""
 
 
 class StudentGpus(Wish):
     """Whole GPUs, or whole instances of MIG, for each student."""
 
     gpus: Annotated[int, Field(ge=1, le=64)]
+    """Whole GPUs, or whole MIG instances. Unit: GPUs. Example: `1`"""
 
 
 def _form_of_share(value: object) -> str:
@@ -67,78 +70,102 @@ Share = Annotated[
 
 
 class PerUser(Wish):
-    """What a person may have of a course at once.
-
-    `shares` counts notebooks and shares on request together, and the proof has room for as many for
-    each student. With `runs_at_once` it counts runs alone. `time` is the longest time of a share on
-    request; left out, it is the lesson's.
-    """
+    """What a person may have of a course at once."""
 
     shares: Annotated[int, Field(ge=1, le=16)] = 1
+    """Notebooks and shares on request together; with `runs_at_once`, runs alone. The plan proves
+    room for as many for each student. Unit: shares. Example: `2`"""
     time: Annotated[str, Field(pattern=IDLE)] | None = None
+    """The longest time of a share on request. Unit: s, m or h. Left out: the lesson's. Example:
+    `2h`"""
 
 
 class Size(Wish):
-    """One more size of share in a course, for students who need more at times.
-
-    `name` follows the course's in the name of its queue and namespace. `at_once` is how many shares
-    of this size all students hold at most: the plan proves room for them next to the course's own
-    share for each student. Left out, `pool`, `frameworks`, `per_user` and `disk` are the course's,
-    and `memory`, `cpus` and `shm` follow from the share.
-    """
+    """One more size of share in a course, for students who need more at times."""
 
     name: Name
+    """The size's name, which follows the course's in the name of its queue and namespace. Example:
+    `large`"""
     share: Share
+    """What one share of this size is: a part of a GPU, GPU memory as `{memory: 8Gi}`, or whole GPUs
+    as `{gpus: 1}`. Unit: GPUs. Example: `0.5`"""
     at_once: Annotated[int, Field(ge=1, le=100_000)]
+    """How many shares of this size all students hold at most; the plan proves room for them. Unit:
+    shares. Example: `2`"""
     pool: PoolName | None = None
+    """The pool that this size is in. Left out: the course's. Example: `pool_large`"""
     frameworks: list[Named] | None = None
+    """The frameworks that students choose from. Left out: the course's. Example: `[pytorch]`"""
     per_user: PerUser | None = None
+    """What a person may have of this size. Left out: the course's. Example: `{time: 1h}`"""
     memory: Memory | None = None
+    """Memory of the host for each notebook. Unit: bytes. Left out: the share's part of the host,
+    where `bedplate_host` says what it has. Example: `64Gi`"""
     cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    """CPUs of the host for each notebook. Unit: CPUs. Left out: the share's part of the host, where
+    `bedplate_host` says what it has. Example: `16`"""
     shm: Memory | None = None
+    """How much of that memory /dev/shm may take. Unit: bytes. Left out: half of it. Example:
+    `16Gi`"""
     disk: Memory | None = None
+    """The most that a notebook writes to its node outside the home. Unit: bytes. Left out: the
+    course's. Example: `100Gi`"""
 
 
 class Course(Wish):
-    """A course: its students, and what each of them gets while it takes place.
-
-    `name` is also that of its team, queue and namespace. `share` is a part of a GPU, memory of one,
-    or whole GPUs. Without `hours` the course takes place always. `storage` is the home of each
-    student, which stays; without it a student has none. `datasets` are read-only. `material` is the
-    address of a repository of Git, with `#BRANCH` where it is not the default one.
-
-    `memory` and `cpus` are what each notebook has of its node, and `shm` is how much of that memory
-    /dev/shm may take. Left out, they follow from the share where `bedplate_host` says what a node
-    of the pool has. `disk` is the most that a notebook or share writes to the disk of its node, its
-    home not counted. Left out, there is no limit.
-
-    With `runs_at_once` notebooks hold no GPU. A run in one takes a share and waits in the queue,
-    and so many shares are held at once: all that the proof has room for.
-
-    `sizes` are larger or other shares, of which there are fewer than students.
-
-    `frameworks` has names of `bedplate_images` too.
-    """
+    """A course: its students, and what each of them gets while it takes place."""
 
     name: Name
+    """The course's name, also that of its team, queue and namespace. Example: `intro`"""
     students: Annotated[int, Field(ge=1, le=100_000)]
+    """How many students the course has; the plan proves room for all of them. Unit: students.
+    Example: `36`"""
     share: Share
+    """What each student gets: a part of a GPU, GPU memory as `{memory: 2Gi}`, or whole GPUs as
+    `{gpus: 1}`. Unit: GPUs. Example: `0.1`"""
     pool: PoolName
+    """The pool that the course is in. Example: `pool_class`"""
     frameworks: list[Named] = []
+    """The frameworks that students choose from, also images of `bedplate_images`. Example:
+    `[jax]`"""
     hours: list[Annotated[str, Field(pattern=HOURS)]] = []
+    """Weekly lessons in `bedplate_hub.timezone`. Left out: the course takes place always. Example:
+    `["Mon 10:00-12:00", "Thu 14:00-16:00"]`"""
     idle_timeout: Annotated[str, Field(pattern=IDLE)] = "30m"
+    """After how long a server that does nothing is stopped. Unit: s, m or h. Example: `1h`"""
     storage: Memory | None = None
+    """Size of each student's home, which stays; it is planned and not enforced. Unit: bytes. Left
+    out: students have no home. Example: `2Gi`"""
     memory: Memory | None = None
+    """Memory of the host for each notebook. Unit: bytes. Left out: the share's part of the host,
+    where `bedplate_host` says what it has. Example: `8Gi`"""
     cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    """CPUs of the host for each notebook. Unit: CPUs. Left out: the share's part of the host, where
+    `bedplate_host` says what it has. Example: `2`"""
     shm: Memory | None = None
+    """How much of that memory /dev/shm may take. Unit: bytes. Left out: half of it. Example:
+    `4Gi`"""
     disk: Memory | None = None
+    """The most that a notebook or share writes to its node outside the home. Unit: bytes. Left out:
+    no limit. Example: `20Gi`"""
     per_user: PerUser = PerUser()
+    """What a person may have of the course at once. Example: `{shares: 2, time: 2h}`"""
     runs_at_once: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """How many runs hold a share at once, where notebooks hold no GPU and runs queue. Unit: shares.
+    Left out: each notebook holds a share. Example: `10`"""
     sizes: list[Size] = []
+    """Larger or other shares, of which there are fewer than students. Example: `[{name: large,
+    share: 0.5, at_once: 2}]`"""
     teachers: list[Member] = []
+    """Who may do in the course's namespace what members of a team may. Example: `[ada]`"""
     members: list[Member] = []
+    """The students, as users and as `group:NAME`. Left out: who knows the course's code. Example:
+    `["group:students"]`"""
     datasets: list[Name] = []
+    """Datasets of `bedplate_storage` that notebooks have, read-only. Example: `[mnist]`"""
     material: Annotated[str, Field(pattern=GIT)] | None = None
+    """A Git repository that each home gets, with `#BRANCH` where it is not the default one. Left
+    out: none. Example: `https://git.example.org/intro.git#autumn`"""
 
     @property
     def seats(self) -> int:
@@ -199,70 +226,98 @@ def listed(courses: Iterable[Course]) -> Iterator[Listed]:
 
 
 class OAuth(Wish):
-    """Where users sign in by OAuth; the secret is the stack's configuration.
-
-    `username` and `groups` are the fields of the answer of `userdata_url` that say who it is.
-    """
+    """Where users sign in by OAuth."""
 
     client_id: Annotated[str, Field(min_length=1)]
+    """The hub's identifier at the provider; its secret is configuration of the stack. Example:
+    `hub`"""
     authorize_url: Address
+    """The provider's page at which users sign in. Example: `https://id.example/authorize`"""
     token_url: Address
+    """The provider's address of tokens. Example: `https://id.example/token`"""
     userdata_url: Address
+    """The provider's address that says who the user is. Example: `https://id.example/userinfo`"""
     username: str = "preferred_username"
+    """The field of that answer with the user's name. Example: `email`"""
     groups: str | None = None
+    """The field of that answer with the user's groups. Left out: no group is read. Example:
+    `groups`"""
     scopes: list[str] = ["openid"]
+    """The scopes that the hub asks for. Example: `[openid, profile]`"""
 
 
 class Lti(Wish):
     """The learning platform from which users come by LTI 1.3."""
 
     client_ids: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    """The hub's identifiers at the learning platform. Example: `["10000000000001"]`"""
     issuer: Address
+    """The learning platform's address, by which it signs. Example: `https://learn.example`"""
     authorize_url: Address
+    """The platform's page at which users sign in. Example: `https://learn.example/authorize`"""
     keys_url: Address
+    """The platform's public keys. Example: `https://learn.example/keys`"""
     username: str = "email"
+    """The field of the platform's message with the user's name. Example: `sub`"""
 
 
 class Hub(Wish):
-    """How users sign in to the hub; `url` is the address at which they reach it.
-
-    `timezone` is that of all courses' hours. `certificate` is a PEM file in the site's directory
-    whose path begins with a dot, as `.tls/hub.pem`: with it the hub answers by TLS alone; its key
-    is the stack's configuration.
-    """
+    """How users sign in to the hub, and where they reach it."""
 
     sign_in: Literal["native", "oauth", "lti"] = "native"
+    """By accounts of the hub's own, by OAuth, or from a learning platform by LTI 1.3. Example:
+    `oauth`"""
     url: Address | None = None
+    """The address at which users reach the hub. Left out: the address of the first control plane,
+    as the stack exports it. Example: `https://hub.example`"""
     timezone: Annotated[str, Field(pattern=ZONE)] = "UTC"
+    """The time zone of all lessons. Example: `Europe/Paris`"""
     admins: list[Member] = []
+    """The hub's administrators, as users and as `group:NAME`. Example: `[root-ada]`"""
     certificate: OwnFile | None = None
+    """A PEM file of the site with which the hub answers by TLS alone; its path begins with a dot,
+    and its key is configuration of the stack. Left out: plain HTTP. Example: `.tls/hub.pem`"""
     oauth: OAuth | None = None
+    """The provider, for `sign_in: oauth`. Left out: not used. Example: `{client_id: hub,
+    authorize_url: "https://id.example/authorize", token_url: "https://id.example/token",
+    userdata_url: "https://id.example/userinfo"}`"""
     lti: Lti | None = None
+    """The learning platform, for `sign_in: lti`. Left out: not used. Example: `{client_ids:
+    ["10000000000001"], issuer: "https://learn.example", authorize_url:
+    "https://learn.example/authorize", keys_url: "https://learn.example/keys"}`"""
 
 
 class Nfs(Wish):
     """A folder of an NFS server."""
 
     server: Annotated[str, Field(pattern=SERVER)]
+    """The NFS server's name or address. Example: `nfs.example`"""
     path: Folder
+    """The folder that it exports. Example: `/export/homes`"""
 
 
 class Volume(Wish):
-    """Where data lies: a folder of the hosts, one of an NFS server, or a web server.
-
-    Of `url` each node keeps what it has read, up to the size `cache`.
-    `shared` says that all hosts see the same files below `path`: they mount one file system there.
-    """
+    """Where data lies: a folder of the hosts, one of an NFS server, or a web server."""
 
     path: Folder | None = None
+    """A folder of the hosts. Left out: `nfs` or `url` says where. Example: `/srv/homes`"""
     nfs: Nfs | None = None
+    """A folder of an NFS server. Left out: `path` or `url` says where. Example: `{server:
+    nfs.example, path: /export/homes}`"""
     url: Address | None = None
+    """A web server that lists its folders, for datasets. Left out: `path` or `nfs` says where.
+    Example: `https://data.example/mnist`"""
     cache: Memory = "50Gi"
+    """How much of `url` each node keeps of what it has read. Unit: bytes. Example: `200Gi`"""
     shared: bool = False
+    """Whether all hosts see the same files below `path`, on a file system that they all mount.
+    Example: `true`"""
 
 
 class Storage(Wish):
     """The data of the site: users' homes, and datasets by name, which nobody writes."""
 
     homes: Volume | None = None
+    """Where the homes of users lie. Left out: there are none. Example: `{path: /srv/homes}`"""
     datasets: dict[Name, Volume] = {}
+    """Datasets by name, which are read-only. Example: `{mnist: {path: /srv/mnist}}`"""

@@ -41,14 +41,15 @@ OF_LABELS = {"nvidia.com": "GPU feature discovery"}
 
 
 class Taint(Wish):
-    """A taint of all nodes of a pool: only pods that tolerate it run there.
-
-    NoExecute also evicts the pods that run there and don't.
-    """
+    """A taint of all nodes of a pool: only pods that tolerate it run there."""
 
     key: Annotated[str, Field(min_length=1)]
+    """The taint's key. Example: `nvidia.com/gpu`"""
     value: Annotated[str, Field(pattern=VALUE)] = ""
+    """The taint's value. Example: `present`"""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    """What happens to pods that do not tolerate it; NoExecute also evicts those that run. Example:
+    `NoSchedule`"""
 
 
 def problems(labels: Mapping[str, str], taints: Sequence[Taint]) -> Iterator[Found]:

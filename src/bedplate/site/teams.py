@@ -21,84 +21,122 @@ from bedplate.site.patterns import Member, Memory, Name, PoolName, Wish
 
 
 class PerContainer(Wish):
-    """What a container has of its node where its own manifest does not say it.
-
-    `memory` and `disk` are requested and limited, `cpus` are requested.
-    """
+    """What a container has of its node where its own manifest does not say it."""
 
     memory: Memory | None = None
+    """Memory of the host that is requested and limited. Unit: bytes. Left out: no default. Example:
+    `16Gi`"""
     cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    """CPUs of the host that are requested. Unit: CPUs. Left out: no default. Example: `4`"""
     disk: Memory | None = None
+    """Disk of the node, without volumes, that is requested and limited. Unit: bytes. Left out: no
+    default. Example: `50Gi`"""
 
 
 class SizeQuota(Wish):
-    """A team's part of one size of a pool.
-
-    `borrow` is how much more of it the team may use while others leave it idle; left out, the
-    preset decides.
-    """
+    """A team's part of one size of a pool."""
 
     guaranteed: Annotated[int, Field(ge=0, le=1_000_000)]
+    """What the team always gets. Unit: instances. Example: `12`"""
     borrow: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """How many more the team may use while others leave them idle. Unit: instances. Left out: no
+    limit where the preset allows borrowing, else 0. Example: `4`"""
 
 
 class Quota(Wish):
-    """A team's part of a pool, in what the pool offers: GPUs, or shares of them.
-
-    A pool of several sizes has a quota for each in `sizes`, by MIG profile; `gpu` is a whole one.
-    """
+    """A team's part of a pool."""
 
     guaranteed: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """What the team always gets, in what the pool offers. Unit: GPUs, or shares of them. Left out:
+    `sizes` says it. Example: `16`"""
     borrow: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """How many more the team may use while others leave them idle. Unit: GPUs, or shares of them.
+    Left out: no limit where the preset allows borrowing, else 0. Example: `8`"""
     sizes: dict[str, SizeQuota] = {}
+    """A quota for each size of a pool with several, by MIG profile; `gpu` is a whole one. Example:
+    `{1g.10gb: {guaranteed: 12}}`"""
 
 
 class PerRequest(Wish):
-    """What one request of a team's member has at most: a job, a pod, a share, a remote claim.
-
-    `gpus` are GPUs, or shares of them, as the quota counts, of all pods of the request together.
-    `time` is how long it runs; a request that says no time has this one.
-    """
+    """What one request of a team's member has at most: a job, a pod, a share, a remote claim."""
 
     gpus: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """The most that all pods of one request have together. Unit: GPUs, or shares of them. Left out:
+    no limit. Example: `4`"""
     time: Annotated[str, Field(pattern=IDLE)] | None = None
+    """The longest time that one request runs; a request that says no time has this one. Unit: s, m
+    or h. Left out: no limit. Example: `8h`"""
 
 
 class Team(Wish):
-    """Who shares a quota; the namespaces are its own, and by default one of the team's name."""
+    """Who shares a quota."""
 
     namespaces: list[Name] = []
+    """The team's namespaces, which no other team has. Left out: one with the team's name. Example:
+    `[audio, speech]`"""
     members: list[Member] = []
+    """Users, and groups as `group:NAME`, as the API server knows them. Example: `[alice,
+    "group:students"]`"""
     gpus: dict[PoolName, Quota]
+    """The team's quota of each pool that it may use. Example: `{pool_train: {guaranteed: 16}}`"""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """The team's part of what is idle, where the preset divides that by weights. Unit: parts.
+    Example: `2`"""
     priority: Priority = 0
+    """The priority of work that names no class; larger comes first. Unit: points. Example: `100`"""
     per_request: PerRequest = PerRequest()
+    """The most that one job, pod, share or remote claim may be. Example: `{gpus: 4, time: 8h}`"""
     per_container: PerContainer = PerContainer()
+    """What each container has of its node where its manifest does not say it. Example: `{memory:
+    16Gi, disk: 50Gi}`"""
 
 
 class QueueChange(Wish):
-    """Values of a preset's queue to take in place of its own."""
+    """Values that replace those of a preset's queue."""
 
     order: Order | None = None
+    """Whether smaller work may pass larger work that waits (`BestEffortFIFO`) or not
+    (`StrictFIFO`). Left out: the preset's. Example: `StrictFIFO`"""
     borrowing: bool | None = None
+    """Whether a team without a `borrow` of its own may use what others leave idle. Left out: the
+    preset's. Example: `false`"""
     reclaim: Reclaim | None = None
+    """Which borrowed GPUs a team may reclaim up to its guarantee. Left out: the preset's. Example:
+    `LowerPriority`"""
     preemption: Preemption | None = None
+    """Which work of the same team is stopped for more urgent work. Left out: the preset's. Example:
+    `Never`"""
     fair_sharing: bool | None = None
+    """Whether borrowed GPUs are divided by the teams' weights. Left out: the preset's. Example:
+    `true`"""
 
 
 class PlacementChange(Wish):
-    """Values of a preset's placement to take in place of its own."""
+    """Values that replace those of a preset's placement."""
 
     pods: Pods | None = None
+    """Whether pods fill nodes one after the other, or spread over them. Left out: the preset's.
+    Example: `spread`"""
     gang: bool | None = None
+    """Whether the pods of a workload start together or not at all. Left out: the preset's. Example:
+    `true`"""
     topology: TopologyUse | None = None
+    """Whether a workload has to stay below one switch. Left out: the preset's. Example:
+    `preferred`"""
     extender: bool | None = None
+    """Whether Bedplate's extender of kube-scheduler places shares of GPUs. Left out: the preset's.
+    Example: `true`"""
 
 
 class PresetChoice(Wish):
-    """A preset by its name, with single values changed; `priorities` are added to its own."""
+    """A preset by its name, with single values changed."""
 
     name: PresetName
+    """The preset: what the cluster is for. Example: `research`"""
     queue: QueueChange = QueueChange()
+    """Changes of how work waits. Example: `{borrowing: false}`"""
     placement: PlacementChange = PlacementChange()
+    """Changes of where pods go. Example: `{pods: spread}`"""
     priorities: dict[ClassName, Priority] = {}
+    """Priority classes in addition to the preset's, by name; larger comes first. Unit: points.
+    Example: `{urgent: 1000}`"""
