@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NoReturn
 
-from bedplate import catalogue_options, streams
+from bedplate import catalogue_options, shipped, streams
 from bedplate.accounting import options as accounting
 from bedplate.arguments import named_path, path_of
 from bedplate.errors import BedplateError
@@ -48,6 +48,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(REFUSED, f"{self.prog}: {message}\n")
 
 
+class Top(Parser):
+    """The parser of `bedplate` itself, whose help names the manual."""
+
+    def format_help(self) -> str:
+        """Add the path as it is: argparse would break it at its hyphens."""
+        return f"{super().format_help()}\nManual: {shipped.manual()}\n"
+
+
 class Version(argparse.Action):
     """Print the version: of the catalogue too, which is read for this alone."""
 
@@ -61,7 +69,7 @@ class Version(argparse.Action):
 
 def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     """Return the parser of `bedplate`; the mirror brings its own part when it is asked for."""
-    top = Parser(
+    top = Top(
         prog="bedplate",
         description="Bare metal in, GPU cluster out: decide once what goes together.",
         epilog="Hosts are changed by ansible-playbook and clusters by pulumi; both read the lock. "
@@ -70,7 +78,9 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     top.add_argument(
         "--version", action=Version, nargs=0, help="print version and date of the catalogue"
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=Parser
+    )
     starting.add_parser(commands)
     plan = commands.add_parser(
         "plan",

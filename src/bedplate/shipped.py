@@ -1,26 +1,28 @@
-"""What ships with the package for others to read: templates, the Pulumi projects, pods' programs.
+"""What ships with the package for others to read: pages, templates, the Pulumi projects, programs.
 
-A wheel carries templates and projects below the package; in a checkout they are folders at its
-root.
+A wheel carries pages, templates and projects below the package; in a checkout they are folders at
+its root. Programs are those of pods.
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PACKAGE = Path(str(files("bedplate")))
+_PACKAGE = Path(__file__).parent
 
 
 def _folder(name: str) -> Path:
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parents[1] / name
+
+
+def manual() -> Path:
+    """Return the list of pages."""
+    return _folder("docs") / "index.md"
 
 
 def templates(kind: str) -> Path:
@@ -46,6 +48,10 @@ def program(package: str, files_of: Iterable[str]) -> bytes:
         package: the package whose `__main__` is started.
         files_of: its modules and those it imports, as paths below `bedplate`.
     """
+    # Every command imports this module, and few write a program.
+    import io
+    import zipfile
+
     content = io.BytesIO()
     texts = {
         "__main__.py": f"from bedplate.{package}.__main__ import main\n\nmain()\n",

@@ -46,6 +46,8 @@ def test_what_the_wheel_carries(wheel: Path) -> None:
         names = set(archive.namelist())
     wanted = {name.removeprefix("src/") for name in tracked("src/bedplate")}
     wanted |= {f"bedplate/{name}" for name in tracked("stacks", "templates")}
+    pages = tracked("docs") - {"docs/conf.py"}
+    wanted |= {f"bedplate/{name}" for name in pages if not name.endswith(".png")}
     portable = "plugins/module_utils/portable"
     parts = tracked("roles", "plugins", "playbooks", "meta", "galaxy.yml") - {portable}
     # The scenarios need the test tree; the link to the portable part is a folder of its own.

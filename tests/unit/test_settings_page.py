@@ -42,7 +42,7 @@ def test_the_page_is_the_models() -> None:
     assert len(SETTINGS) > 200
 
 
-@pytest.mark.parametrize(("model", "key"), SETTINGS, ids=".".join)
+@pytest.mark.parametrize(("model", "key"), SETTINGS, ids=[".".join(one) for one in SETTINGS])
 def test_every_setting_is_described(model: str, key: str) -> None:
     node = MODELS[model]["properties"][key]
     assert node["description"]

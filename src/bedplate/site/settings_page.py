@@ -41,32 +41,34 @@ class _Page:
         rows = [
             f"| {_link(key)} | {one['description']} |\n" for key, one in self.properties.items()
         ]
-        below = (
-            line for key, one in self.properties.items() for line in self._section(2, key, one)
-        )
-        return "".join([HEAD, *rows, *below])
+        return "".join([HEAD, *rows, *self._sections(2, dict(self.properties))])
 
-    def _section(self, depth: int, path: str, node: Node) -> Iterator[str]:
-        """Yield a setting, the tables of its keys, and sections for keys that have some too."""
-        facts = {"Values": _values(node), "Default": _default(node), "Example": _example(node)}
-        shown = ". ".join(f"{name}: {fact}" for name, fact in facts.items() if fact)
-        yield f"\n{'#' * depth} `{path}`\n\n{node['description']} {shown}.\n"
-        new = {name: suffix for name, suffix in _models(node) if name not in self.seen}
-        self.seen |= dict.fromkeys(new, path)
-        for name, suffix in new.items():
-            if suffix:
-                yield f"\nKeys of `{path}{suffix}`:\n"
-            yield "\n| key | what it is | values | default | example |\n|---|---|---|---|---|\n"
-            required = self.models[name].get("required", ())
-            for key, one in self.models[name]["properties"].items():
-                yield self._row(f"{path}{suffix}.{key}", key, one, required)
-        for name, suffix in new.items():
-            for key, one in self.models[name]["properties"].items():
-                if any(model not in self.seen for model, _ in _models(one)):
-                    yield from self._section(3, f"{path}{suffix}.{key}", one)
+    def _sections(self, depth: int, settings: dict[str, Node]) -> Iterator[str]:
+        """Yield for settings what they are, with the tables of keys that no section before has.
 
-    def _row(self, path: str, key: str, node: Node, required: Any) -> str:
-        at = next((self.seen.get(model, path) for model, _ in _models(node)), None)
+        Keys that have keys too have sections below: `seen` knows them before a row links there.
+        """
+        for path, node in settings.items():
+            facts = {"Values": _values(node), "Default": _default(node), "Example": _example(node)}
+            shown = ". ".join(f"{name}: {fact}" for name, fact in facts.items() if fact)
+            yield f"\n{'#' * depth} `{path}`\n\n{node['description']} {shown}.\n"
+            below: dict[str, Node] = {}
+            for name, suffix in dict(_models(node)).items():
+                if self.seen.setdefault(name, path) != path:
+                    continue
+                if suffix:
+                    yield f"\nKeys of `{path}{suffix}`:\n"
+                yield "\n| key | what it is | values | default | example |\n|---|---|---|---|---|\n"
+                required = self.models[name].get("required", ())
+                for key, one in self.models[name]["properties"].items():
+                    at = f"{path}{suffix}.{key}"
+                    if any(self.seen.setdefault(model, at) == at for model, _ in _models(one)):
+                        below[at] = one
+                    yield self._row(key, one, required)
+            yield from self._sections(3, below)
+
+    def _row(self, key: str, node: Node, required: Any) -> str:
+        at = next((self.seen[model] for model, _ in _models(node)), None)
         default = "**required**" if key in required else _default(node)
         cells = (_link(at, key) if at else f"`{key}`", node["description"], _values(node), default)
         return "| " + " | ".join([*cells, _example(node)]) + " |\n"
