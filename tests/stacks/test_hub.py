@@ -14,6 +14,7 @@ import pytest
 from bedplate import hub_address
 from bedplate.cluster import artifact
 from bedplate.frameworks import (
+    hub_images,
     hub_objects,
     hub_proxy,
     hub_settings,
@@ -25,7 +26,7 @@ from bedplate.frameworks import (
 from bedplate.frameworks.hub import Hub
 from bedplate.lock.courses import Course, Nfs, Notebook, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
-from bedplate.lock.model import Taint
+from bedplate.lock.model import Taint, TeamImage
 from bedplate.stackconfig import StackError
 from tests.schedulers.certificates import Authority
 from tests.stacks.locks import lock_of
@@ -454,3 +455,26 @@ def test_no_pod_of_the_hub_is_privileged() -> None:
             assert security["allowPrivilegeEscalation"] is False
             assert security["capabilities"]["drop"] == ["ALL"]
         assert not any("hostPath" in volume for volume in spec.get("volumes", []))
+
+
+def test_an_image_that_the_bill_refuses_is_offered_to_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The course goes on with its others; one that has no other has no profile and no pod."""
+    of = lock(frameworks=["mine", "jax-0.12"])
+    assert of.cluster is not None
+    own = {"mine": TeamImage(image=f"registry/mine@sha256:{'0' * 64}", pool="pool_class")}
+    of = of.model_copy(update={"cluster": of.cluster.model_copy(update={"images": own})})
+    found = hub_settings.settings(of, str, {"mine"})["courses"]["intro"]["profiles"]
+    assert [(one["slug"], one["title"]) for one in found] == [
+        ("intro-jax", "intro with jax 0.12.0.1")
+    ]
+    monkeypatch.setattr(artifact, "refused", lambda *_: {"mine": "no JupyterLab"})
+    engine, _ = up(of, monkeypatch)
+    assert "registry/mine" not in str([one.inputs for ones in engine.seen.values() for one in ones])
+    assert of.cluster is not None
+    alone = {"intro": of.cluster.courses["intro"].model_copy(update={"frameworks": ["mine"]})}
+    cluster = of.cluster.model_copy(update={"courses": alone})
+    settings = hub_settings.settings(of.model_copy(update={"cluster": cluster}), str, {"mine"})
+    assert settings["courses"]["intro"]["profiles"] == []
+    assert not list(hub_images.daemons(of.model_copy(update={"cluster": cluster}), settings))

@@ -13,7 +13,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
 from bedplate.frameworks.training import TrainingJob
-from bedplate.lock.model import Framework
+from bedplate.lock.model import Framework, TeamImage
 from bedplate.stackconfig import StackError
 from tests.frameworks.examples import EXAMPLES, HOUR, QUEUED, lock, objects
 from tests.stacks.test_components import Engine, run
@@ -110,6 +110,18 @@ def test_a_framework_runs_in_its_image_that_the_bill_has_for_teams(
     assert spec["containers"][0]["image"] == f"{name}@{digest}"
     with pytest.raises(StackError, match="take it by bedplate mirror add, and run bedplate mirror"):
         up(lock=site, framework="jax", gpus=1)
+
+
+def test_an_own_image_that_the_bill_refuses_runs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = with_jax()
+    assert site.cluster is not None
+    own = {"mine": TeamImage(image=f"registry/mine@sha256:{'0' * 64}", pool="pool_train")}
+    site = site.model_copy(update={"cluster": site.cluster.model_copy(update={"images": own})})
+    refused = iter([{}, {"mine": "driver is too old for the image's CUDA"}])
+    monkeypatch.setattr(artifact, "refused", lambda *_: next(refused))
+    up(lock=site, image="mine", gpus=1)
+    with pytest.raises(StackError, match="image is refused: driver is too old"):
+        up(lock=site, image="mine", gpus=1)
 
 
 def test_what_is_wrong_is_refused_before_anything_is_made() -> None:

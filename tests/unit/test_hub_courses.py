@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.hub import memory, prepare
-from bedplate.hub.courses import Course, settings
+from bedplate.hub.courses import Course, Profile, settings
 from bedplate.hub.places import Place, Room, place_of, room_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def course(**more: Any) -> Course:
     """Return a course."""
-    return Course(name="intro", zone="Europe/Berlin", profiles=[], limits={}, **more)
+    given = {"profiles": [Profile("intro", "intro", "", "image")], **more}
+    return Course(name="intro", zone="Europe/Berlin", limits={}, **given)
 
 
 def at(text: str) -> datetime:
@@ -88,6 +89,7 @@ def test_environments_are_prepared_half_an_hour_before_a_lesson() -> None:
     found = [at(f"2026-11-23T{one}:00+00:00") for one in moments]
     assert [prepare.due(course(**homes), one) for one in found] == [False, True, True, False, False]
     assert not prepare.due(course(hours=homes["hours"]), found[1]), "nothing to prepare"
+    assert not prepare.due(course(profiles=[], **homes), found[1]), "its only image is refused"
     assert not prepare.due(course(volumes=homes["volumes"]), found[1]), "it is always on"
     assert not prepare.due(course(of="other", **homes), found[1]), "the course's homes are its own"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import catalogue_check
 from bedplate.bill.file import bill_path, load_bill, write_bill
-from bedplate.bill.inspect_command import check_teams
+from bedplate.bill.inspect_command import unfit
 from bedplate.bill.match import checked_bill
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import needs_of
@@ -26,7 +26,7 @@ from bedplate.lock.model import Sources
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from bedplate.bill.web import Traffic, Web
@@ -41,7 +41,8 @@ DESCRIPTION = (
 )
 EPILOG = (
     "Exit status: 0 written or up to date, 2 --check: none or out of date; or written, and a "
-    "package of the lock is not offered any more; 3 refused, 1 a bug. A run that was interrupted "
+    "package of the lock is not offered any more, or an image of bedplate_images is refused: "
+    "courses and jobs go without it; 3 refused, 1 a bug. A run that was interrupted "
     "goes on where it stopped. Set https_proxy where the sources are reached through a proxy."
 )
 
@@ -96,7 +97,7 @@ def run(options: Namespace) -> int:
     started = time.monotonic()
     web = web_of(site, _sources(lock, upstream=options.upstream), options.ca)
     try:
-        bill = resolved(site, lock, web, upstream=options.upstream, made=options.made)
+        bill, unread = resolved(site, lock, web, upstream=options.upstream, made=options.made)
         found = _instead(site, lock, web, bill, _sources(lock, upstream=options.upstream))
         instead = [line for one in found for line in written(site, one)]
     finally:
@@ -105,35 +106,36 @@ def run(options: Namespace) -> int:
     for name, one in needs_of(lock, catalogue_of(site)).images.items():
         if one.optional and name not in bill.images:
             print(f"not in the bill: {name}, for jobs of teams; nothing has it yet")
-        elif one.starts:
+        elif one.starts and name in bill.images:
             print(f"{one.needed_by}: a notebook with {described(bill.images[name].notebook)}")
     print(_traffic(web.traffic, time.monotonic() - started), file=sys.stderr)
-    return _gone(bill, instead)
+    return max(_gone(bill, instead), _refused(lock, bill, unread))
 
 
 def resolved(
     site: Path, lock: Lock, web: Web, *, upstream: bool = False, made: Made | None = None
-) -> Bill:
+) -> tuple[Bill, dict[str, str]]:
     """Return the bill of a site's lock, going on from what an interrupted run has found.
+
+    Next to it are own images whose entries stay though they could not be read, and why.
 
     With *upstream* the vendors' addresses are asked, whatever mirror the site has. Its keys count
     there too: what answers may sign again.
 
     Raises:
-        ResolveError: something could not be looked up, or a team's own image does not run.
+        ResolveError: something else than an own image could not be looked up.
     """
     catalogue = catalogue_of(site)
     sources = _sources(lock, upstream=upstream)
     places = Places.of(sources, catalogue)
     keys = dict(sources.keys)
-    check_teams(web, places, lock, catalogue)
+    wrong = unfit(web, places, lock, catalogue)
     partial = Partial(site, {"mirror": places.asked, "keys": keys})
     before = load_bill(site) or Bill()
-    bill = Resolver(web, places, keys, before, partial, bill_path(site), made).bill(
-        needs_of(lock, catalogue)
-    )
+    resolver = Resolver(web, places, keys, before, partial, bill_path(site), made, wrong)
+    bill = resolver.bill(needs_of(lock, catalogue))
     partial.done()
-    return bill
+    return bill, resolver.unread
 
 
 def _sources(lock: Lock, *, upstream: bool) -> Sources:
@@ -150,10 +152,11 @@ def _instead(site: Path, lock: Lock, web: Web, bill: Bill, sources: Sources) -> 
 
 def _check(site: Path, lock: Lock) -> int:
     try:
-        checked_bill(site, lock, catalogue_of(site))
+        bill = checked_bill(site, lock, catalogue_of(site))
     except LockError as error:
         print(error, file=sys.stderr)
         return STALE
+    _refused(lock, bill, {})  # named, and no reason to hold up the rest
     print(f"{bill_path(site)} is up to date.")
     return OK
 
@@ -185,6 +188,23 @@ def _traffic(traffic: Traffic, seconds: float) -> str:
         f"{traffic.requests} requests to {len(traffic.hosts)} hosts, "
         f"{traffic.received / 1e3:.0f} kB, {seconds:.1f} s"
     )
+
+
+def _refused(lock: Lock, bill: Bill, unread: Mapping[str, str]) -> int:
+    """Report own images that are refused, or were not read, with the courses that have them."""
+    courses = lock.cluster.courses if lock.cluster else {}
+
+    def said(needed_by: str) -> str:
+        name = needed_by.partition(".")[2]
+        those = ", ".join(one for one, course in courses.items() if name in course.frameworks)
+        return f"{needed_by} of {those or 'no course'}"
+
+    for setting, reason in sorted(unread.items()):
+        print(f"{said(setting)} could not be read, its entry stays: {reason}", file=sys.stderr)
+    for one in bill.refused.values():
+        what = f"{said(one.needed_by)} is refused, courses and jobs go without it"
+        print(f"{what}: {one.reason}", file=sys.stderr)
+    return STALE if bill.refused or unread else OK
 
 
 def _gone(bill: Bill, instead: Sequence[str]) -> int:

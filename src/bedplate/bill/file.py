@@ -33,7 +33,7 @@ def render(bill: Bill) -> str:
     content = bill.model_dump(mode="json", exclude_defaults=True)
     ordered = {"format": FORMAT} | {
         part: dict(sorted(content[part].items()))
-        for part in ("files", "images", "packages")
+        for part in ("files", "images", "packages", "refused")
         if part in content
     }
     body: str = yaml.dump(

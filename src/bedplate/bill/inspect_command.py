@@ -8,7 +8,7 @@ from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import notebook
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
-from bedplate.bill.needs import starts_of
+from bedplate.bill.needs import KEY_OF_OWN, starts_of
 from bedplate.bill.own import web_of
 from bedplate.bill.places import Places
 from bedplate.catalogue import catalogue_of
@@ -101,22 +101,23 @@ def run(options: Namespace) -> int:
     return NOWHERE if wrong or unable else OK
 
 
-def check_teams(web: Web, places: Places, lock: Lock, catalogue: Catalogue) -> None:
-    """Read what teams' own images say of themselves, whatever the site says of them.
+def unfit(
+    web: Web, places: Places, lock: Lock, catalogue: Catalogue
+) -> dict[str, tuple[Problem, ...]]:
+    """Return what is wrong with own images, by the setting, whatever the site says of them.
 
-    Raises:
-        ResolveError: one cannot be read, or does not run in its pool.
+    They cannot be read, or do not run in their pools.
     """
-    found: list[Problem] = []
-    for one in lock.cluster.images.values() if lock.cluster else ():
+    found: dict[str, tuple[Problem, ...]] = {}
+    for name, one in lock.cluster.images.items() if lock.cluster else ():
         try:
             _, asks = asked(web, places, one.image)
+            wrong = problems(one.image, asks, lock, catalogue, one.pool).get(one.pool, [])
         except ResolveError as error:
-            found += error.problems
-            continue
-        found += problems(one.image, asks, lock, catalogue, one.pool).get(one.pool, [])
-    if found:
-        raise ResolveError(found)
+            wrong = list(error.problems)
+        if wrong:
+            found[f"{KEY_OF_OWN}.{name}"] = tuple(wrong)
+    return found
 
 
 def problems(

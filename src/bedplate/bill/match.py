@@ -49,7 +49,7 @@ def differences(needs: Needs, bill: Bill) -> Iterator[str]:
             yield f"{name} {found.version}, the lock has {needed.version}"
     for name, one in needs.images.items():
         image = bill.images.get(name)
-        if image is None and not one.optional:
+        if image is None and not one.optional and name not in bill.refused:
             yield f"no {name}"
         elif image is not None and one.starts and not one.starts.known(image.notebook):
             yield f"{one.needed_by} was not checked as a notebook"
@@ -66,6 +66,7 @@ def differences(needs: Needs, bill: Bill) -> Iterator[str]:
     for name, image in bill.images.items():
         if name not in needs.images and image.needed_by not in needs.files:
             yield f"{name} is not needed"
+    yield from (f"{name} is not needed" for name in bill.refused if name not in needs.images)
     yield from (
         f"packages of {source} are not needed"
         for source in bill.packages

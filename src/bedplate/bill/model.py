@@ -71,6 +71,13 @@ class Image(Part):
     notebook: dict[str, str] = {}
 
 
+class Refused(Part):
+    """An own image that the bill does not have: what needs it, and why it was refused."""
+
+    needed_by: str
+    reason: str
+
+
 class Gone(Part):
     """A package that its index does not offer in the locked version; newest offer first."""
 
@@ -101,9 +108,11 @@ class Bill(Part):
         files: by artefact. A chart or a framework's wheel is a file like any other.
         images: by official name with tag.
         packages: by system and source, as in `ubuntu-24.04 vendor-repo`.
+        refused: own images, by the same name; courses and jobs go without them.
     """
 
     format: Literal[1] = 1
     files: dict[str, File] = {}
     images: dict[str, Image] = {}
     packages: dict[str, Packages] = {}
+    refused: dict[str, Refused] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,7 +13,7 @@ import yaml
 from bedplate.bill import notebook
 from bedplate.bill.charts import chart
 from bedplate.bill.errors import ResolveError, refused
-from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages
+from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages, Refused
 from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image, layer
 from bedplate.bill.repository import offers, trusted
@@ -53,6 +53,8 @@ class Resolver:
         path: of the bill, for messages.
         made: gives the entry of an image that the site builds, by its name and what needs it, where
             this machine has it.
+        unfit: what is wrong with own images, by what needs them; each is refused alone.
+        unread: own images whose entries stay though they could not be read, and why.
     """
 
     web: Web
@@ -62,6 +64,8 @@ class Resolver:
     partial: Partial
     path: Path
     made: Made | None = None
+    unfit: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
     def bill(self, needs: Needs) -> Bill:
         """Return the bill. Raises ResolveError with everything that could not be looked up."""
@@ -70,6 +74,7 @@ class Resolver:
         images: dict[str, Image] = {}
         packages: dict[str, Packages] = {}
         named: dict[str, str] = {}
+        refused: dict[str, Refused] = {}
 
         def one_file(name: str) -> None:
             files[name], references = self._file(name, needs.files[name])
@@ -78,7 +83,15 @@ class Resolver:
         def one_image(reference: str, needed: NeededImage) -> None:
             try:
                 images[reference] = self._image(reference, needed)
-            except ResolveError:
+            except ResolveError as error:
+                if needed.digest is not None:
+                    # A course's image holds up no other course, and no host.
+                    if (kept := self._kept(reference, needed, error)) is not None:
+                        images[reference] = kept
+                    else:
+                        reason = "; ".join(map(str, error.problems))
+                        refused[reference] = Refused(needed_by=needed.needed_by, reason=reason)
+                    return
                 # One that was there may only be out of reach: its bill keeps no gap for it.
                 if not needed.optional or reference in self.before.images:
                     raise
@@ -102,11 +115,20 @@ class Resolver:
             problems += _problems([pool.submit(one_image, *item) for item in sorted(more.items())])
         if problems:
             raise ResolveError(problems)
-        bill = Bill(files=files, images=images, packages=packages)
+        bill = Bill(files=files, images=images, packages=packages, refused=refused)
         if changed := list(self._exchanged(bill)):
             self.partial.done()  # asked again next time: it may be put right by then
             raise ResolveError(changed)
         return bill
+
+    def _kept(self, reference: str, needed: NeededImage, error: ResolveError) -> Image | None:
+        """Return the entry of an own image that is only out of reach: its digest is the same."""
+        before = self.before.images.get(reference)
+        wrong = any(one.rule in {"image", "notebook"} for one in error.problems)
+        if before is None or wrong or (needed.starts and not needed.starts.known(before.notebook)):
+            return None
+        self.unread[needed.needed_by] = "; ".join(map(str, error.problems))
+        return before
 
     def _file(self, name: str, needed: NeededFile) -> tuple[File, list[str]]:
         """Return a file's entry, and the images that it names where it is a manifest."""
@@ -158,6 +180,8 @@ class Resolver:
             raise refused("manifest cannot be read", where, str(error)) from error
 
     def _image(self, reference: str, needed: NeededImage) -> Image:
+        if wrong := self.unfit.get(needed.needed_by):
+            raise ResolveError(wrong)
         key = f"image {reference}"
         if kept := self.partial.get(key):
             entry = Image.model_validate(kept["answer"])

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.bill import Places, checked_bill
+from bedplate.bill import Places, bill_path, checked_bill
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
 from bedplate.bill.own import web_of
@@ -135,6 +135,16 @@ def image(site: Path, lock: Lock, needed_by: str) -> str:
         if entry.needed_by == needed_by:
             return f"{name}@{entry.digest}"
     raise _lacking(site, needed_by)
+
+
+def refused(site: Path, lock: Lock) -> dict[str, str]:
+    """Return why own images of the lock are not in the bill, by name.
+
+    Raises:
+        StackError: there is a bill, and it cannot be used.
+    """
+    found = bill_of(site, lock).refused.values() if bill_path(site).exists() else ()
+    return {one.needed_by.partition(".")[2]: one.reason for one in found}
 
 
 def _lacking(site: Path, name: str) -> StackError:

@@ -61,7 +61,10 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         site, lock = args["site"], args["lock"]
         hub = lock.cluster.hub if lock.cluster else None
         given = _given(hub.sign_in if hub else "native", args["oauth_secret"])
-        settings = hub_settings.settings(lock, lambda one: artifact.image(site, lock, one))
+        refused = artifact.refused(site, lock)
+        settings = hub_settings.settings(lock, lambda one: artifact.image(site, lock, one), refused)
+        for image, reason in refused.items():
+            pulumi.log.warn(f"no course is offered image {image}, which is refused: {reason}", self)
         courses, enrolled = hub_settings.courses_of(lock), hub_settings.enrolled(lock)
         namespace = self._made(name, hub_objects.namespace(), [])
         seed = self._seed(name, namespace)

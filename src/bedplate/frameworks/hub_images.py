@@ -26,7 +26,8 @@ def daemons(lock: Lock, settings: Mapping[str, Any]) -> Iterator[hub.Object]:
             if course.pool == pool
             for profile in settings["courses"][name]["profiles"]
         }
-        yield daemon(pool, sorted(images), volumes.nodes(lock, pool))
+        if images:  # a course whose only image is refused has none
+            yield daemon(pool, sorted(images), volumes.nodes(lock, pool))
 
 
 def daemon(pool: str, images: list[str], hosts: list[str]) -> hub.Object:

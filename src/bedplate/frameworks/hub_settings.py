@@ -16,7 +16,7 @@ from bedplate.lock.taints import tolerations
 from bedplate.schedulers.topology import POOL_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from bedplate.lock import Lock
     from bedplate.lock.courses import Course, Hub
@@ -36,8 +36,13 @@ def courses_of(lock: Lock) -> dict[str, Course]:
     return lock.cluster.courses if lock.cluster else {}
 
 
-def settings(lock: Lock, image: Callable[[str], str]) -> dict[str, Any]:
-    """Return the content of the hub's file; `image` finds an image by the catalogue's name."""
+def settings(
+    lock: Lock, image: Callable[[str], str], refused: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the content of the hub's file; `image` finds an image by the catalogue's name.
+
+    Own images that are *refused*, by name, are offered to nobody.
+    """
     hub = _hub(lock)
     given = {"oauth": hub.oauth, "lti": hub.lti}.get(hub.sign_in)
     told = given.model_dump() if given else {}
@@ -47,7 +52,7 @@ def settings(lock: Lock, image: Callable[[str], str]) -> dict[str, Any]:
         "sign_in_settings": {**told, "url": hub.url} if told else {},
         "admins": hub.admins,
         "courses": {
-            name: _course(lock, name, course, image)
+            name: _course(lock, name, course, image, refused)
             for name, course in sorted(courses_of(lock).items())
         },
         "service": {
@@ -65,7 +70,13 @@ def _hub(lock: Lock) -> Hub:
     return lock.cluster.hub
 
 
-def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) -> dict[str, Any]:
+def _course(
+    lock: Lock,
+    name: str,
+    course: Course,
+    image: Callable[[str], str],
+    refused: Collection[str],
+) -> dict[str, Any]:
     data = volumes.of_course(lock, name)
     shm = course.notebook.shm_mib or 0
     found: Sequence[Runs] = builds.of_course(lock, course) or [None]
@@ -106,6 +117,7 @@ def _course(lock: Lock, name: str, course: Course, image: Callable[[str], str]) 
                 },
             }
             for build in found
+            if not (isinstance(build, builds.Own) and build.name in refused)
         ],
     }
 

@@ -145,6 +145,8 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
         request = _checked(name, args)
     except BedplateError as error:
         raise StackError(str(error)) from error
+    if args.get("image") in placing.images(args["lock"]):
+        _accepted(name, args)
     if request.image or request.framework is None:
         return request
     pool = placing.pool(args["lock"], request)
@@ -164,6 +166,17 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
             )
         ) from error
     return jobs.with_image(request, image)
+
+
+def _accepted(name: str, args: TrainingJobArgs) -> None:
+    image = args.get("image", "")
+    reason = artifact.refused(args["site"], args["lock"]).get(image)
+    if reason is not None:
+        allowed = "an image that bedplate mirror resolve accepts"
+        fix = "correct the image, and run bedplate mirror resolve SITE"
+        raise StackError(
+            problem(f"image is refused: {reason}", f"{name}.image", image, allowed, fix)
+        )
 
 
 def _checked(name: str, args: TrainingJobArgs) -> Request:

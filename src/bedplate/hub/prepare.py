@@ -35,7 +35,7 @@ def due(course: Course, now: datetime) -> bool:
     """
     begin = course.next(now)
     homes = any(one["name"] == HOMES for one in course.volumes)
-    homes = homes and not course.of
+    homes = homes and not course.of and bool(course.profiles)
     return homes and begin is not None and not course.open(now) and begin - now <= BEFORE
 
 

@@ -10,7 +10,7 @@ import pytest
 from bedplate import cli
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import Asks, Machine, asked, asks_of, machines, mismatches, satisfied
-from bedplate.bill.inspect_command import check_teams
+from bedplate.bill.inspect_command import unfit
 from bedplate.bill.places import Places
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
@@ -184,7 +184,7 @@ def test_the_command_names_pools_and_reasons(
     assert "hunter2" not in said
 
 
-def test_a_bill_is_refused_with_a_teams_image_that_does_not_run(internet: Served) -> None:
+def test_own_images_that_do_not_run_are_named_by_their_settings(internet: Served) -> None:
     """The site says nothing of the image's CUDA, so the plan accepts it; the registry says it."""
     new = internet.tree.image("nvcr.io/lab/own:1", environment=("CUDA_VERSION=13.0.1",))
     plain = internet.tree.image("nvcr.io/lab/cpu:1")
@@ -197,15 +197,11 @@ def test_a_bill_is_refused_with_a_teams_image_that_does_not_run(internet: Served
     assert lock.cluster is not None
     web, places, catalogue = Web(internet.authority), Places(internet.url, {}), load_catalogue()
     lock = lock.model_copy(update={"cluster": lock.cluster.model_copy(update={"images": images})})
-    with pytest.raises(ResolveError) as refused:
-        check_teams(web, places, lock, catalogue)
-    said = [(one.what, one.file) for one in refused.value.problems]
-    assert [what for what, _ in said] == [
-        f"image nvcr.io/lab/gone@sha256:{'1' * 64} is not found",
-        "driver is too old for the image's CUDA",
-    ]
-    assert said[1][1] == "pool pool_class"
-    only = {"plain": images["plain"]}
-    cluster = lock.cluster.model_copy(update={"images": only})  # type: ignore[union-attr]
-    check_teams(web, places, lock.model_copy(update={"cluster": cluster}), catalogue)
+    wrong = unfit(web, places, lock, catalogue)
     web.close()
+    said = {setting: [one.what for one in problems] for setting, problems in wrong.items()}
+    assert said == {
+        "bedplate_images.gone": [f"image nvcr.io/lab/gone@sha256:{'1' * 64} is not found"],
+        "bedplate_images.new": ["driver is too old for the image's CUDA"],
+    }
+    assert wrong["bedplate_images.new"][0].file == "pool pool_class"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from bedplate import cli
 from bedplate.bill.errors import ResolveError
+from bedplate.bill.file import load_bill, write_bill
 from bedplate.bill.match import differences
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import Needs, Starts, own_of
@@ -20,9 +22,11 @@ from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
+from bedplate.errors import Problem
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, Share
 from bedplate.lock.model import TeamImage
+from tests.substrate.internet.faults import Fault
 from tests.substrate.internet.fixtures import serving
 from tests.unit.mirror.conftest import DEMO
 
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bedplate.errors import Problem
     from tests.substrate.internet.fixtures import Served
 
 NAME = "nvcr.io/lab/own"
@@ -55,7 +58,7 @@ FOUND = {"python": "3.12", "jupyterhub": "5.5.2", "jupyterlab": "4.6.6"}
 def layer(files: dict[str, Any], mode: str = "w:gz") -> bytes:
     """Return a layer's bytes."""
     target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode=mode) as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=target, mode="w") as tar:
         for name, (content, bits, user, group) in files.items():
             entry = tarfile.TarInfo(f"./{name}")
             entry.mode, entry.uid, entry.gid = bits, user, group
@@ -68,7 +71,8 @@ def layer(files: dict[str, Any], mode: str = "w:gz") -> bytes:
             else:
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content.encode()))
-    return target.getvalue()
+    # Without the time, so that the same files have the same digest.
+    return gzip.compress(target.getvalue(), mtime=0) if mode == "w:gz" else target.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -384,21 +388,56 @@ def test_a_bill_has_own_images_of_courses_once_they_are_read(
     web.close()
 
 
-def test_a_bill_is_refused_with_a_course_image_that_does_not_start(
+def test_a_course_image_that_does_not_start_holds_up_nothing_else(
     internet: Served, tmp_path: Path
 ) -> None:
     digest = internet.tree.image(f"{NAME}:4", (layer(BASE | HUB),), config=CONFIG)
     internet.tree.image("nvcr.io/job:4", (layer(BASE | HUB),), config=CONFIG)
     web, places = Web(internet.authority), Places(internet.url, {})
     resolver = Resolver(web, places, {}, Bill(), Partial(tmp_path, {}), tmp_path / "bill.yml")
-    with pytest.raises(ResolveError) as refused:
-        resolver.bill(needed(digest))
+    needs = needed(digest)
+    bill = resolver.bill(needs)
     web.close()
-    assert str(refused.value) == (
+    assert [one.needed_by for one in bill.images.values()] == ["bedplate_images.job"]
+    ((name, refused),) = bill.refused.items()
+    assert (name.partition(":")[0], refused.needed_by) == (NAME, "bedplate_images.mine")
+    assert not list(differences(needs, bill))
+    write_bill(tmp_path, bill)
+    assert load_bill(tmp_path) == bill
+    corrected = needed(f"sha256:{'1' * 64}")
+    assert f"{name} is not needed" in list(differences(corrected, bill))
+    assert refused.reason == (
         f"image does not start as a notebook: jupyterlab is missing — {NAME}@{digest} "
         f"bedplate_images.mine — got none in the Python of /{PROGRAM} / allowed jupyterlab — "
         "add to its Containerfile: RUN pip install jupyterlab"
     )
+
+
+def test_an_own_image_out_of_reach_keeps_its_entry_and_one_that_was_never_read_is_refused(
+    internet: Served, tmp_path: Path
+) -> None:
+    digest = internet.tree.image(f"{NAME}:7", (layer(BASE | HUB | LAB),), config=CONFIG)
+    internet.tree.image("nvcr.io/job:7", (layer(BASE | HUB | LAB),), config=CONFIG)
+    web, places = Web(internet.authority), Places(internet.url, {})
+    resolver = Resolver(web, places, {}, Bill(), Partial(tmp_path, {}), tmp_path / "bill.yml")
+    before = resolver.bill(needed(digest))
+    resolver.partial.done()
+    gone = Fault(path="/v2/nvcr.io/*", status=404)
+    for known, kept in ((before, 2), (Bill(), 0)):
+        later = replace(resolver, before=known, partial=Partial(tmp_path, {}), unread={})
+        with internet.records.fault(gone):
+            bill = later.bill(needed(digest))
+        assert (len(bill.images), len(bill.refused)) == (kept, 2 - kept)
+        assert len(later.unread) == kept
+    # The driver of its pool is another one since: what it says of itself counts.
+    wrong = Problem("driver is too old", "pool pool_class", rule="image")
+    unfit = {"bedplate_images.mine": [wrong]}
+    bill = replace(resolver, before=before, partial=Partial(tmp_path, {}), unfit=unfit).bill(
+        needed(digest)
+    )
+    web.close()
+    assert [one.needed_by for one in bill.refused.values()] == ["bedplate_images.mine"]
+    assert "driver is too old" in next(iter(bill.refused.values())).reason
 
 
 def test_the_command_says_whether_an_image_starts(

@@ -12,9 +12,12 @@ from bedplate.bill import bill_path, load_bill, web
 from bedplate.bill.partial import PLACE
 from bedplate.cli import main
 from bedplate.lock import load_lock
+from bedplate.lock.courses import Course, Share
+from bedplate.lock.file import write_lock
+from bedplate.lock.model import TeamImage
 from tests.substrate.internet.faults import Fault
 from tests.substrate.standin.signing import Key
-from tests.unit.bill.vendors import FLANNEL, planned, put_repository
+from tests.unit.bill.vendors import FLANNEL, planned, put, put_repository
 
 if TYPE_CHECKING:
     from tests.substrate.internet.fixtures import Served
@@ -104,6 +107,33 @@ def test_everything_that_is_missing_is_reported_at_once(
     assert "image registry.k8s.io/pause:3.10.2 is not found" in said
     assert said.count("HTTP 404") == 2
     assert not bill_path(site).exists()
+
+
+def test_an_own_image_that_is_refused_is_named_and_the_rest_is_written(
+    site: Path, internet: Served, key: Key, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = load_lock(site)
+    assert lock.cluster is not None
+    gone = TeamImage(image=f"nvcr.io/lab/gone@sha256:{'1' * 64}", pool="pool_class")
+    share = Share(resource="nvidia.com/gpu.shared", count=1)
+    taught = Course(
+        students=2, share=share, pool="pool_class", frameworks=["mine"], idle_timeout_s=60
+    )
+    given = {"images": {"mine": gone}, "courses": {"intro": taught}}
+    lock = lock.model_copy(update={"cluster": lock.cluster.model_copy(update=given)})
+    write_lock(site, lock)
+    put(internet.tree, lock, key)
+    assert resolve(site) == 2
+    bill = load_bill(site)
+    assert bill is not None
+    assert (len(bill.files) > 5, len(bill.images)) == (True, 11)
+    said = [line for line in capsys.readouterr().err.splitlines() if "bedplate_images" in line]
+    assert said[-1].startswith(
+        "bedplate_images.mine of intro is refused, courses and jobs go without it: "
+        f"image nvcr.io/lab/gone@sha256:{'1' * 64} is not found"
+    )
+    assert resolve(site, "--check") == 0
+    assert "bedplate_images.mine of intro is refused" in capsys.readouterr().err
 
 
 def test_an_answer_that_says_later_is_asked_again(site: Path, internet: Served) -> None:
