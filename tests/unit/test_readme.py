@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible.cli.playbook import PlaybookCLI
 
 from bedplate import cli
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
@@ -31,23 +34,39 @@ bedplate_gpu: {model: v100-sxm2-32gb, count: 4}
 bedplate_driver: {branch: "595"}
 bedplate_sharing: {mode: mps, replicas: 50}
 """
-#: A line of a console or of an indented block, without its comment; or a command in a sentence.
-LINE = re.compile(r"^(?:\$ |    )(bedplate .*?)(?:  +#.*)?$", re.MULTILINE)
-INLINE = re.compile(r"`(bedplate [^`\n]+)`")
+#: A line of a console or of a block, without its comment; or a command in a sentence.
+LINE = re.compile(r"^(?: *\$ |    )?((?:bedplate|ansible-playbook) .*?)(?:  +#.*)?$", re.MULTILINE)
+INLINE = re.compile(r"`((?:bedplate|ansible-playbook) [^`\n]+)`")
+CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+#: What a reader may leave out.
+OPTIONAL = re.compile(r"(?<= )\[([^\]]*)\]")
 PLAYBOOK = re.compile(r"bedplate\.gpu\.([a-z_]+)\b(?!/)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def commands(path: Path) -> Iterator[str]:
-    """Yield every command line of ours in a file."""
+    """Yield every command line of ours, and of Ansible's, in a file."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    yield from (*LINE.findall(text), *INLINE.findall(text))
+    for line in (*LINE.findall(text), *INLINE.findall(text)):
+        for one in line.split(" && "):
+            if one.startswith(("bedplate ", "ansible-playbook ")):
+                yield OPTIONAL.sub(r"\1", one)
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    """Return what reads the words of a command."""
+    if program == "bedplate":
+        return cli.parser(with_mirror=True)
+    playbook = PlaybookCLI([program])
+    playbook.init_parser()
+    return playbook.parser
 
 
 def mistake(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Return what the parser has against a command; one in a sentence may lack what it is about."""
+    program, *words = shlex.split(line, comments=True)
     try:
-        cli.parser(with_mirror=True).parse_args(shlex.split(line)[1:])
+        parser(program).parse_args(words)
     except SystemExit as ended:
         told = capsys.readouterr().err.splitlines()
         lacks = bool(told) and "the following arguments are required" in told[-1]
@@ -73,13 +92,23 @@ def test_every_command_is_one_that_we_have(path: Path, capsys: pytest.CaptureFix
     assert [told for line in commands(path) if (told := mistake(line, capsys))] == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_console_is_shell(path: Path) -> None:
+    blocks = CONSOLE.findall(path.read_text(encoding="utf-8"))
+    lines = [line for block in blocks for line in re.findall(r"^ *\$ (.*)$", block, re.MULTILINE)]
+    read = subprocess.run(["bash", "-n"], input="\n".join(lines), capture_output=True, text=True)
+    assert (read.returncode, read.stderr) == (0, "")
+
+
 def test_the_commands_are_found(capsys: pytest.CaptureFixture[str]) -> None:
     readme = list(commands(ROOT / "README.md"))
-    verbs = {line.split()[1] for line in readme}
+    verbs = {line.split()[1] for line in readme if line.startswith("bedplate")}
     assert {"init", "gpus", "plan", "explain", "mirror", "report", "drift"} <= verbs
     assert len(list(commands(ROOT / "templates" / "site" / "README.md.j2"))) >= 3
     assert "unrecognized arguments: --chek" in mistake("bedplate plan SITE --chek", capsys)
     assert "invalid choice: 'paln'" in mistake("bedplate paln SITE", capsys)
+    assert "ansible-playbook -i inventory bedplate.gpu.site" in readme
+    assert "unrecognized arguments: --limt" in mistake("ansible-playbook X.yml --limt a", capsys)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
