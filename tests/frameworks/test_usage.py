@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.accounting import command
+from bedplate.accounting import command, ending
 from bedplate.accounting.records import seconds
 from bedplate.accounting.store import NAMESPACE, Store
 from bedplate.accounting.units import units
@@ -29,6 +29,7 @@ from bedplate.accounting.usage import Window, path_in, rows
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.hub import magic, node_use
+from bedplate.hub.idle import ENDED, ENDS
 from bedplate.lock.model import Gpu, Quota, Team
 from bedplate.packing.api import Access
 from bedplate.packing.api import Api as OwnApi
@@ -59,7 +60,7 @@ SHARED = "nvidia.com/gpu.shared"
 SECOND = 1.1
 UNITS = {"pool-train": {GPU: 1.0}, "pool-class": {SHARED: 0.25}}
 #: Seconds until what is idle ends.
-IDLE = {"intro": {"shares": 6.0}}
+IDLE = {"intro": {"shares": 6.0}, "audio": {"shares": 6.0, "jobs": 6.0}}
 TEAMS = {
     "vision": {"gpus": {"pool_train": (4, None)}, "members": ["alice"]},
     "audio": {"gpus": {"pool_train": (4, 4)}, "members": ["bob"]},
@@ -470,6 +471,51 @@ def test_an_idle_share_is_warned_of_then_ended_and_another_takes_its_place(
     assert re.search(r"works: running, until \S+  \[", listed())
     pods_now = api.get("pods", "v1", "intro")
     assert "sleeps" not in {one["metadata"]["labels"][JOB] for one in pods_now}
+
+
+def test_an_idle_job_of_a_team_is_warned_of_then_stopped_and_the_next_runs(
+    api: Api, kueue: RunningKueue, reader: Reader
+) -> None:
+    """Of eight GPUs one Job works on four, one sleeps on four, and a third waits for any."""
+    bob = api.acting_as("bob")
+    for name in ("works", "sleeps"):
+        bob.create(job(name, "audio", gpus=4))
+
+    def pods_now() -> dict[str, Any]:
+        found = [one for one in api.get("pods", "v1", "audio") if one["spec"].get("nodeName")]
+        return {one["metadata"]["labels"][JOB]: one for one in found}
+
+    pods = eventually(pods_now, until=lambda found: len(found) == 2)
+    reader.train(pods["works"]["metadata"]["uid"])
+    reader.programs.start(pods["sleeps"]["metadata"]["uid"], "sleep 10000")
+    for node in {one["spec"]["nodeName"] for one in pods.values()}:
+        reader.of(node)
+    bob.create(job("next", "audio", gpus=4))
+    limits = kueue.plane.folder / "idle.json"
+    limits.write_text(json.dumps(IDLE))
+    recorder(kueue.plane, f"--use-port={reader.port}", "--use-every=1", f"--idle={limits}")
+
+    def notes(name: str) -> dict[str, str]:
+        meta = bob.get("jobs", "batch/v1", "audio", name)["metadata"]
+        return {**meta.get("annotations", {}), **meta.get("labels", {})}
+
+    warned = eventually(lambda: notes("sleeps"), until=lambda has: ENDS in has)
+    eventually(lambda: notes("sleeps").get(ENDED))
+    assert warned[ending.LABEL] == "warned"
+    assert notes("sleeps")[ENDED].startswith("it was idle for 6 seconds; to run it again, ")
+    eventually(lambda: set(pods_now()) == {"works", "next"})
+    said = [
+        one["message"]
+        for one in bob.get("events", "v1", "audio")
+        if one["reason"] == "Idle" and one["involvedObject"]["name"] == "sleeps"
+    ]
+    assert len(said) == 2
+    assert f"it ends at {warned[ENDS]} unless it is used" in said[0] + said[1]
+    assert bob.get("jobs", "batch/v1", "audio", "sleeps")["spec"]["suspend"]
+    stopped = workload_of(kueue, "audio", "sleeps")
+    assert not stopped["spec"]["active"]
+    assert holds(stopped, "Evicted")
+    assert ENDS not in notes("works")
 
 
 def test_a_share_ends_by_itself_and_is_counted(

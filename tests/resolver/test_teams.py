@@ -76,6 +76,28 @@ def test_refused(teams: dict[str, Any], rule: str, words: str) -> None:
     assert words in str(refusal.problems[0])
 
 
+def test_an_idle_time_of_a_team_needs_kueue_and_a_mode_that_can_be_measured() -> None:
+    """What nothing measures never ends: the plan says where."""
+    wished = {"vision": team(50, idle_timeout="30m"), "audio": team(1)}
+    found = planned(answer(wished))
+    assert found.lock.cluster is not None
+    teams = found.lock.cluster.teams
+    assert (teams["vision"].idle_timeout_s, teams["audio"].idle_timeout_s) == (1800, None)
+    assert found.lock.cluster.usage
+    assert not [one for one in found.notices if "idle" in one.text]
+    refusal = answer(wished, bedplate_schedulers=["volcano"])
+    assert rules(refusal) == ["team-queue"]
+    text = str(refusal.problems[0])
+    assert "bedplate_teams.vision.idle_timeout — got an idle time without kueue / allowed" in text
+    by_mps = {"bedplate_sharing": {"mode": "mps", "replicas": 4}}
+    everywhere = {"bedplate_teams": {"vision": team(1, idle_timeout="30m")}}
+    everywhere |= {"bedplate_schedulers": ["kueue"]}
+    control_plane = host("cp1", ["control_plane"], everywhere)
+    node = host("n1", ["gpu_pools", "pool_a"], T4 | by_mps | everywhere)
+    told = [str(one) for one in planned(decide(control_plane, node)).notices]
+    assert [one for one in told if "idle_timeout of vision ends nothing there" in one]
+
+
 MIXED = {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 4}}
 A100 = {**T4, "bedplate_gpu": {"model": "a100-sxm4-80gb", "count": 4}, "bedplate_sharing": MIXED}
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.accounting.store import NAMESPACE
+from bedplate.bill.needs import PYTHON, images_of
+from bedplate.catalogue import load_catalogue
+from bedplate.frameworks import hub_use
+from bedplate.hub import node_use
 from bedplate.lock.courses import Course, Share
 from bedplate.schedulers.accounting import Accounting, idle_of
 from bedplate.schedulers.accounting_objects import objects
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
 from tests.stacks.test_components import run
+
+if TYPE_CHECKING:
+    from bedplate.accounting.ending import Limits
 
 UNITS = {"pool-a": {"nvidia.com/gpu": 1.0}}
 IDLE = {"intro": {"shares": 1800.0}, "lab": {"shares": 60.0}}
@@ -32,18 +44,60 @@ def test_the_recorder_lists_pods_to_ask_the_readers_of_their_nodes() -> None:
     assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]} in role["rules"]
 
 
-def test_it_ends_idle_shares_in_the_namespaces_of_courses_alone() -> None:
-    bound = [one for one in objects("", UNITS, IDLE) if one["metadata"]["name"] == "bedplate-idle"]
-    (role, *bindings) = bound
-    (rule,) = role["rules"]
-    assert (rule["resources"], rule["verbs"]) == (["jobs"], ["list", "patch"])
+@pytest.mark.parametrize(
+    ("idle", "name", "changes"),
+    [
+        (IDLE, "bedplate-idle", {"jobs": ["list", "patch"], "events": ["create"]}),
+        (
+            {"lab": {"jobs": 60.0}, "intro": {"jobs": 60.0}, "remote-lab": {"claims": 60.0}},
+            "bedplate-idle-jobs",
+            {
+                "jobsets": ["list", "patch"],
+                "workloads": ["patch"],
+                "remoteclaims": ["get", "patch"],
+            },
+        ),
+    ],
+)
+def test_it_ends_what_is_idle_in_the_namespaces_that_say_so_alone(
+    idle: Limits, name: str, changes: dict[str, list[str]]
+) -> None:
+    found = objects("", UNITS, idle)
+    (role, *bindings) = [one for one in found if one["metadata"]["name"] == name]
+    assert {of: rule["verbs"] for rule in role["rules"] for of in rule["resources"]} == changes
     assert [(one["kind"], one["metadata"]["namespace"]) for one in bindings] == [
         ("RoleBinding", "intro"),
         ("RoleBinding", "lab"),
     ]
-    everywhere = [one for one in objects("", UNITS, IDLE) if one["kind"] == "ClusterRole"]
+    everywhere = [one for one in found if one["kind"] == "ClusterRole"]
     changing = [one for one in everywhere for rule in one["rules"] if "patch" in rule["verbs"]]
-    assert changing == [role]
+    assert {one["metadata"]["name"] for one in changing} == {name}
+
+
+def test_a_site_without_a_hub_has_recorder_and_readers_where_a_team_has_an_idle_time() -> None:
+    lock = lock_of({"pool_a": [{}]}, {"vision": {"gpus": {"pool_a": (1, 0)}}})
+    cluster = lock.cluster
+    assert cluster is not None
+    assert not cluster.usage
+    catalogue = load_catalogue()
+    known = {one.needed_by for _, one in images_of(lock, catalogue)}
+    assert PYTHON not in known
+    team = cluster.teams["vision"].model_copy(update={"idle_timeout_s": 900})
+    lock = lock.model_copy(
+        update={"cluster": cluster.model_copy(update={"teams": {"vision": team}})}
+    )
+    added = {one.needed_by for _, one in images_of(lock, catalogue)} - known
+    assert added == {PYTHON}, "its Python, and no proxy"
+    times = {"shares": 900, "jobs": 900}
+    assert idle_of(lock) == {"vision": times, "remote-vision": {"claims": 900}}
+    readers = hub_use.for_recorder(lock, "python:1")
+    args = {"python_image": "python:1", "units": UNITS, "idle": {}, "readers": readers}
+    engine, _ = run(lambda: {"name": Accounting("usage", args).namespace})  # type: ignore[arg-type]
+    (daemon,) = engine.seen["kubernetes:apps/v1:DaemonSet"]
+    assert daemon.inputs["metadata"]["namespace"] == node_use.USE
+    # Nobody but the recorder lists them, by what it may do in all namespaces.
+    roles = engine.seen["kubernetes:rbac.authorization.k8s.io/v1:Role"]
+    assert [one.inputs["metadata"]["namespace"] for one in roles] == [NAMESPACE]
 
 
 def test_idle_times_are_those_of_courses() -> None:

@@ -117,12 +117,24 @@ def test_a_workload_is_still_since_its_gpu_and_its_programs_are(
     assert measured.of_record(one, [mine, away], {"n1": said}, 30, NOW).still is None
 
 
-def test_pods_that_do_not_run_and_claims() -> None:
-    """A pod that pulls its image is no idle one yet; one with a claim names no resource."""
-    waits, claims = pod("a"), pod("a", gpus=0)
+def test_a_job_is_not_idle_while_one_of_its_pods_pulls_its_image() -> None:
+    """The others wait for it: what is known of them is counted, and nothing ends."""
+    here, waits = pod("a", "n1", "Job/j"), pod("b", "n2", "Job/j")
     waits["status"]["phase"] = "Pending"
+    one = record("w", "Job/j")
+    mine = measured.holders(one, [here, waits])
+    found = measured.of_record(one, mine, {"n1": answer(a=None)}, 30, NOW)
+    assert found == Measured(30, 30, still=None)
+    cluster = cast("Api", Cluster(vision=[waits]))
+    assert measured.look(cluster, [one], 30, NOW, 1) == {}
+
+
+def test_pods_that_do_not_run_and_claims() -> None:
+    """A pod that has ended is no idle one; one with a claim names no resource."""
+    over, claims = pod("a"), pod("a", gpus=0)
+    over["status"]["phase"] = "Succeeded"
     claims["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    assert measured.holders(record("w", "Pod/a"), [waits]) == []
+    assert measured.holders(record("w", "Pod/a"), [over]) == []
     assert measured.holders(record("w", "Pod/a"), [claims]) == [claims]
 
 

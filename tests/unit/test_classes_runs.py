@@ -119,7 +119,7 @@ def test_a_notebook_without_a_gpu_is_idle_without_cells_and_programs(
 ) -> None:
     """A cell that waits for its run keeps it, and so does a program in a terminal."""
     cluster, hub = step(NOW, state, program, runs=10)
-    assert (classes.WARNED in cluster.notes) is warned
+    assert (idle.WARNED in cluster.notes) is warned
     assert any("no cell and no program runs" in text for text in hub.asked) is warned
     assert "share" not in idle.ended(1800, share=False)
 

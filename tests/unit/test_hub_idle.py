@@ -177,6 +177,11 @@ def test_use_is_remembered_by_pod() -> None:
     clock.now += 10
     found = use.answer()
     assert (found["gpu"], found["why"]) == (False, "GPU 0: in MIG mode")
+    gpus[0] = Gpus()
+    clock.now += 5
+    found = use.answer()
+    assert (found["gpu"], found["watched"]) == (True, 15)
+    assert found["pods"][UID]["gpu"] == 5, "nobody knows whether it used its GPU before"
 
 
 def test_processes_come_from_proc(tmp_path: Path) -> None:

@@ -13,9 +13,12 @@ from bedplate.accounting.records import Amount, Record
 from bedplate.hub import shares
 from bedplate.hub.idle import ENDED, ENDS, WARNED, changed
 from bedplate.packing.api import ApiError
+from bedplate.remote.claims import Claim
 
 NOW = datetime(2026, 11, 30, 10, tzinfo=UTC)
 HALF_AN_HOUR = 1800
+JOBS = "/apis/batch/v1/namespaces/intro/jobs"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/intro/workloads"
 
 
 def ago(minutes: float) -> str:
@@ -31,11 +34,15 @@ def ago(minutes: float) -> str:
         ({}, 1500, "warn", {WARNED: NOW.isoformat(), ENDS: "2026-11-30T10:05:00Z"}),
         # Whoever comes late warns for the whole time of a warning.
         ({}, 9000, "warn", {WARNED: NOW.isoformat(), ENDS: "2026-11-30T10:05:00Z"}),
-        ({WARNED: ago(1), ENDS: "x"}, 1560, "", {}),
+        ({WARNED: ago(1), ENDS: ago(-4)}, 1560, "warn", {}),
         ({WARNED: ago(6), ENDS: "x"}, 1860, "stop", {ENDED: "it was idle for 30 minutes"}),
         # It is used again, or nobody can say any more whether it is.
         ({WARNED: ago(6), ENDS: "x"}, 3, "", {WARNED: None, ENDS: None}),
         ({WARNED: ago(6), ENDS: "x"}, None, "", {WARNED: None, ENDS: None}),
+        # It was started again.
+        ({ENDED: "x"}, 3, "", {ENDED: None}),
+        # A warning of another idle time, in between it was in use.
+        ({WARNED: ago(40), ENDS: ago(35)}, 1860, "warn", ...),
         # What somebody wrote there is no warning.
         ({WARNED: "soon"}, 1860, "warn", {WARNED: NOW.isoformat(), ENDS: "2026-11-30T10:05:00Z"}),
         ({WARNED: "2026-11-30T09:00:00"}, 1860, "warn", ...),
@@ -52,33 +59,46 @@ def test_what_is_done_with_what_may_be_idle(
 
 def job(name: str, notes: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
     """Return the Job of a share that runs."""
-    meta = {"name": name, "uid": name, "annotations": {shares.ASKED: "0.1", **(notes or {})}}
+    meta = {
+        "name": name,
+        "namespace": "intro",
+        "uid": name,
+        "annotations": {shares.ASKED: "0.1", **(notes or {})},
+    }
     begun = {"startTime": "2026-11-30T09:00:00Z", "ready": 1}
     return {"metadata": meta, "spec": {"activeDeadlineSeconds": 7200}, "status": begun | status}
 
 
 class Cluster:
-    """A list of Jobs, and what is changed of them."""
+    """Objects of the API server by path, lists of them by label, and what is changed of them."""
 
-    def __init__(self, *jobs: dict[str, Any]) -> None:
-        self.jobs, self.changes = list(jobs), dict[str, Any]()
+    def __init__(self, *shares_: dict[str, Any], **more: dict[str, Any]) -> None:
+        self.lists: dict[str, Any] = {f"{JOBS}?labelSelector={shares.LABEL}": list(shares_)}
+        self.found, self.changes, self.events = more, dict[str, Any](), dict[str, Any]()
 
     def call(self, method: str, path: str, body: Any = None, kind: str = "json") -> Any:
-        """Answer for the namespace `intro`; another cannot be read."""
-        if "/namespaces/intro/" not in path:
+        """Answer for the namespace `intro`, and for its remote one; another cannot be read."""
+        if "/namespaces/intro/" not in path and "/namespaces/remote-intro/" not in path:
             raise ApiError(403, "forbidden")
+        if method == "GET" and "?" in path:
+            return {"items": self.lists.get(path, [])}
+        name = path.rpartition("/")[2]
         if method == "GET":
-            assert path.endswith(f"/jobs?labelSelector={shares.LABEL}")
-            return {"items": self.jobs}
+            if name not in self.found:
+                raise ApiError(404, "not found")
+            return self.found[name]
+        if method == "POST":
+            self.events[body["involvedObject"]["name"]] = body["message"]
+            return {}
         assert (method, kind) == ("PATCH", "merge-patch+json")
-        self.changes[path.rpartition("/")[2]] = body
+        self.changes[name] = body
         return {}
 
 
-def record(name: str, namespace: str = "intro", end: int | None = None) -> Record:
-    """Return the record of a share."""
+def record(name: str, namespace: str = "intro", kind: str = "Job") -> Record:
+    """Return the record of something that holds a share."""
     amounts = (Amount("pool", "nvidia.com/gpu", 1, 0.1),)
-    return Record(name, 0, end, "", namespace, "intro", f"Job/{name}", "ann", amounts)
+    return Record(name, 0, None, "", namespace, "intro", f"{kind}/{name}", "ann", amounts)
 
 
 def test_idle_shares_are_warned_of_and_those_that_were_end() -> None:
@@ -101,6 +121,68 @@ def test_idle_shares_are_warned_of_and_those_that_were_end() -> None:
     assert set(cluster.changes["sleeps"]["metadata"]["annotations"]) == {WARNED, ENDS}
     assert cluster.changes["slept"]["spec"] == {"activeDeadlineSeconds": 1}
     assert cluster.changes["woke"]["metadata"]["annotations"] == {WARNED: None, ENDS: None}
+
+
+def look(cluster: Cluster, kind: str, still: dict[str, float | None], *of: Record) -> None:
+    """Look at what has such a limit of half an hour."""
+    found = {one.uid: Measured(30, 30, still=still[one.uid]) for one in of}
+    limits = {one.namespace: {kind: float(HALF_AN_HOUR)} for one in of}
+    ending.look(cast("Any", cluster), limits, of, found, NOW.timestamp())
+
+
+def test_idle_jobs_of_teams_are_warned_of_and_deactivated() -> None:
+    """One that works is not even read, one whose figure is lost is not ended, nor one of before."""
+    warned = {WARNED: ago(6), ENDS: "2026-11-30T09:59:00Z"}
+    lost, share = job("lost", warned), job("share")
+    share["metadata"]["labels"] = {shares.LABEL: "asked"}
+    cluster = Cluster(share=share, sleeps=job("sleeps"), set=job("set", warned))
+    cluster.lists[f"{JOBS}?labelSelector={ending.LABEL}"] = [job("slept", warned), lost]
+    at = f"{WORKLOADS}?labelSelector={ending.JOB_UID}"
+    cluster.lists[f"{at}=slept"] = [{"metadata": {"name": "job-slept", "uid": "slept"}}]
+    cluster.lists[f"{at}=set"] = [{"metadata": {"name": "jobset-set", "uid": "another one"}}]
+    still = {"works": 2.0, "sleeps": 1600.0, "slept": 1900.0, "lost": None, "share": 1900.0}
+    still |= {"set": 1900.0, "gone": 1900.0}
+    going = [record(name, kind="JobSet" if name == "set" else "Job") for name in still]
+    pod = record("pod", kind="Pod")
+    look(cluster, ending.JOBS, {**still, "pod": 1900.0}, *going, pod)
+    assert set(cluster.changes) == {"sleeps", "slept", "job-slept", "lost", "set"}
+    assert cluster.changes["job-slept"] == {"metadata": {"uid": "slept"}, "spec": {"active": False}}
+    assert "spec" not in cluster.changes["slept"]
+    assert cluster.changes["slept"]["metadata"]["labels"] == {ending.LABEL: "ended"}
+    cleared = {"uid": "lost", "annotations": {WARNED: None, ENDS: None}, "labels": ...}
+    assert cluster.changes["lost"]["metadata"] == cleared | {"labels": {ending.LABEL: None}}
+    again = "it was idle for 30 minutes; to run it again, delete it and submit it again"
+    assert cluster.events == {
+        "sleeps": "its GPU is not used and no program runs: it ends at 2026-11-30T10:05:00Z "
+        "unless it is used",
+        "slept": again,
+        "set": again,
+    }
+
+
+def test_an_idle_remote_claim_is_released_by_the_name_that_its_engine_s_job_has() -> None:
+    """Its Job is where no member of the team writes; a claim of another UID is left alone."""
+    warned = {WARNED: ago(6), ENDS: "2026-11-30T09:59:00Z"}
+    known = {name: job(name, warned) for name in ("one", "other")}
+    engines = {
+        f"claim-{name}": job(f"claim-{name}", {ending.CLAIM: f"intro/{of}"})
+        for name, of in (("one", "one"), ("another", "other"), ("third", "gone"))
+    }
+    cluster = Cluster(**known, **engines)
+    going = [record(name, "remote-intro") for name in engines]
+    look(cluster, ending.CLAIMS, dict.fromkeys(engines, 1900.0), *going)
+    assert set(cluster.changes) == {"one"}
+    assert cluster.changes["one"]["spec"] == {"release": True}
+    assert cluster.events == {"one": "it was idle for 30 minutes"}
+    claim = {"uid": "one", "name": "one", "namespace": "intro", "creationTimestamp": "2026"}
+    spec = {"resource": "nvidia.com/gpu", "limitSeconds": 60}
+    for notes, end, warning in (
+        ({}, "released", ""),
+        ({ENDED: "it was idle"}, "it was idle", ""),
+        ({ENDS: ago(-5)}, "released", f"; idle, and ends at {ago(-5)} unless it is used"),
+    ):
+        found = Claim.of({"metadata": claim | {"annotations": notes}, "spec": spec})
+        assert (found.ended, found.warning) == (end, warning)
 
 
 class Listed:

@@ -28,6 +28,7 @@ EVERY: Final = 30.0
 WITHIN: Final = 5.0
 AT_ONCE: Final = 16
 LARGEST: Final = 1 << 24
+ENDED: Final = ("Succeeded", "Failed")
 JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
 
 #: By node, what its reader says; a text says why there is nothing.
@@ -39,7 +40,7 @@ class Measured:
     """Seconds of a record since the last look: those that are known, and the idle ones of them.
 
     `why` is why some are not known. `still` is for how many seconds its pods have used no GPU and
-    run no program; None where that is not known of each.
+    run no program; None where that is not known of each, or one of them does not run yet.
     """
 
     known: float
@@ -66,17 +67,17 @@ def look(
         for namespace in sorted({one.namespace for one in going})
     }
     mine = {one.uid: holders(one, pods[one.namespace]) for one in going}
-    nodes = {pod["spec"]["nodeName"] for found in mine.values() for pod in found}
+    nodes = {pod["spec"]["nodeName"] for found in mine.values() for pod in found if _runs(pod)}
     answers = ask(api, nodes, port) if nodes else {}
     return {
         one.uid: of_record(one, mine[one.uid], answers, lasted, now)
         for one in going
-        if mine[one.uid]
+        if any(map(_runs, mine[one.uid]))
     }
 
 
 def holders(record: Record, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pods of a record's workload that run and hold something of what it counts.
+    """Return the pods of a record's workload that have not ended and hold what it counts.
 
     Of a group of pods without a Job it is the one by which Kueue names the group.
     """
@@ -84,11 +85,14 @@ def holders(record: Record, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[s
     return [
         pod
         for pod in pods
-        if pod["status"].get("phase") == "Running"
-        and pod["spec"].get("nodeName")
+        if pod["status"].get("phase") not in ENDED
         and record.workload in _names(pod)
         and (pod["spec"].get("resourceClaims") or counted & _limits(pod))
     ]
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    return pod["status"].get("phase") == "Running" and bool(pod["spec"].get("nodeName"))
 
 
 def _names(pod: Mapping[str, Any]) -> set[str]:
@@ -111,11 +115,15 @@ def of_record(
     lasted: float,
     now: float,
 ) -> Measured:
-    """Return what is known of a workload with these pods, over the seconds since the last look."""
+    """Return what is known of a workload with these pods, over the seconds since the last look.
+
+    One of them runs at least.
+    """
     known = idle = 0.0
     why = ""
     still: list[float] = []
-    for pod in pods:
+    running = [pod for pod in pods if _runs(pod)]
+    for pod in running:
         node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
         answer = answers.get(node, "no reader runs there")
         work = None if isinstance(answer, str) else work_of(answer, uid)
@@ -129,7 +137,7 @@ def of_record(
         idle += seen if work.gpu is None else min(seen, work.gpu)
         still.append(min([most, *(one for one in (work.gpu, work.program) if one is not None)]))
     every = min(still) if len(still) == len(pods) else None
-    return Measured(known / len(pods), idle / len(pods), why, every)
+    return Measured(known / len(running), idle / len(running), why, every)
 
 
 def begun(pod: Mapping[str, Any], otherwise: int) -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
 #: The image that mounts datasets from elsewhere.
 CACHE = "data-cache"
+#: The hub's image: where there is no hub, what records the use of GPUs runs its Python.
+PYTHON = "hub"
 #: The setting that needs a site's own images, and the tags by which bill and mirror have them.
 KEY_OF_OWN = "bedplate_images"
 OWN_TAG, OWN_DIGITS = "bedplate-", 16
@@ -226,7 +228,7 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
     for name, fact in sorted(catalogue.images.items()):
         image = fact.value
         part = _part(lock, image.component) if image.component else None
-        if image.component and part is None:
+        if image.component and part is None and not (name == PYTHON and lock.cluster.usage):
             continue
         if image.notebook:
             continue  # below: of builds

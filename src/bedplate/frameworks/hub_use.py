@@ -41,6 +41,12 @@ def objects(lock: Lock, image: str) -> list[Object]:
     return [*access(), _program(), _readers(hosts, image)]
 
 
+def for_recorder(lock: Lock, image: str) -> list[Object]:
+    """Return the namespace and what lies in it where there is no hub: the recorder asks alone."""
+    listed = [one for one in objects(lock, image) if one["kind"] not in {"Role", "RoleBinding"}]
+    return [namespace(), *listed]
+
+
 def access() -> list[Object]:
     """Return who may find the readers, and who may ask them."""
     rbac, net = hub_objects.RBAC, "networking.k8s.io/v1"

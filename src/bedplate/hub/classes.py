@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from bedplate.hub import idle, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
-from bedplate.hub.idle import WARNED, State, moment, state_of
+from bedplate.hub.idle import State, moment, state_of
 from bedplate.hub.node_use import PORT, READERS
 from bedplate.hub.places import KUEUE
 
@@ -226,28 +226,19 @@ class Classes:
             # Without a GPU kernels decide, as a cell waits for its run; and programs.
             work = replace(work, measured=False)
         since = idle.since(state, work, now, _ready(pod), max(busy.values(), default=None))
-        limit = timedelta(seconds=course.idle_timeout)
-        notes = meta.get("annotations", {})
-        warned = moment(notes[WARNED]) if WARNED in notes else None
-        ago = None if warned is None else now - warned
-        path = f"/api/v1/namespaces/{course.name}/pods/{meta['name']}"
-        todo = "" if since is None else idle.due(now - since, limit, ago)
-        if not todo or since is None:
-            if warned:
-                await self._api.patch(path, {"metadata": {"annotations": {WARNED: None}}})
-            return ""
+        still = None if since is None else (now - since).total_seconds()
+        notes, limit = meta.get("annotations", {}), course.idle_timeout
+        why = idle.ended(limit, share=not course.runs)
+        todo, change = idle.changed(notes, still, limit, now, why)
+        if change:
+            log.info("%s is idle since %s: %s", who, since, todo or "in use again")
+            path = f"/api/v1/namespaces/{course.name}/pods/{meta['name']}"
+            await self._api.patch(path, {"metadata": {"annotations": change}})
         if todo == "stop":
-            log.info("%s is idle since %s: stopped", who, since)
-            note = {idle.ENDED: idle.ended(course.idle_timeout, share=not course.runs)}
-            await self._api.patch(path, {"metadata": {"annotations": note}})
             await self._hub.stop(*who)
             return None
-        if warned is None:
-            log.info("%s is idle since %s: warned", who, since)
-            note = {WARNED: now.isoformat()}
-            await self._api.patch(path, {"metadata": {"annotations": note}})
-        end = max(since + limit, (warned or now) + idle.notice_time(limit))
-        return idle.sentence(course.name, _clock(course, end), work)
+        end = idle.ends(notes | change)
+        return idle.sentence(course.name, _clock(course, end), work) if todo and end else ""
 
     async def _find_readers(self) -> dict[str, str]:
         """Return the addresses of the readers by node; none where they cannot be listed."""

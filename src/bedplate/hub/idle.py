@@ -1,4 +1,4 @@
-"""When a notebook is idle: what its GPU, its programs and its kernels did. Pure functions.
+"""When what holds a GPU is idle: what its GPU, its programs and its kernels did. Pure functions.
 
 Where the node says when each pod used its GPU, that and the user's programs decide, and a kernel
 that finished a cell. A cell that sleeps, and a terminal that only prints, are idle. Where the node
@@ -107,6 +107,13 @@ def notice_time(limit: timedelta) -> timedelta:
     return min(WARN, limit / PART)
 
 
+def near(still: float | None, limit: float) -> bool:
+    """Tell whether so many seconds without work are worth a warning."""
+    return (
+        still is not None and still >= limit - notice_time(timedelta(seconds=limit)).total_seconds()
+    )
+
+
 def due(idle: timedelta, limit: timedelta, warned: timedelta | None) -> str:
     """Return what is to be done: nothing, `warn` or `stop`.
 
@@ -121,38 +128,40 @@ def due(idle: timedelta, limit: timedelta, warned: timedelta | None) -> str:
 
 
 def changed(
-    notes: Mapping[str, str], still: float | None, limit: float, now: datetime
+    notes: Mapping[str, str], still: float | None, limit: float, now: datetime, why: str = ""
 ) -> tuple[str, dict[str, str | None]]:
     """Return what is to be done with what holds a GPU, and the annotations to change.
 
     Args:
-        notes: its annotations. Who has it may write them too: what is no time counts as none.
+        notes: its annotations. Who has it may write them too: what is no time counts as none, and
+            so does a warning from before it was last in use.
         still: seconds since it did anything; None where that is not known.
         limit: seconds.
+        why: what its user reads when it has ended; else for how long it was idle.
     """
-    warned = _written(notes, WARNED)
-    warned = warned if warned is not None and warned <= now else None
     idle, most = timedelta(seconds=still or 0), timedelta(seconds=limit)
+    warned = _written(notes, WARNED)
+    warned = warned if warned is not None and now - idle <= warned <= now else None
     todo = "" if still is None else due(idle, most, None if warned is None else now - warned)
     if not todo:
-        return "", {name: None for name in (WARNED, ENDS) if name in notes}
+        return "", {name: None for name in (WARNED, ENDS, ENDED) if name in notes}
     if todo == "stop":
-        return todo, {ENDED: f"it was idle for {length(limit)}"}
-    if warned is not None:
-        return "", {}
+        return todo, {ENDED: why or f"it was idle for {length(limit)}"}
+    if warned is not None and ends(notes) is not None:
+        return todo, {}
     end = now + max(most - idle, notice_time(most))
     return todo, {WARNED: now.isoformat(), ENDS: end.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
-def _written(notes: Mapping[str, str], name: str) -> datetime | None:
+def _written(notes: Mapping[str, str | None], name: str) -> datetime | None:
     """Return the time of an annotation; None where it is none."""
-    with suppress(KeyError, ValueError):
-        found = moment(notes[name])
+    with suppress(ValueError):
+        found = moment(notes.get(name) or "")
         return found if found.tzinfo is not None else None
     return None
 
 
-def ends(notes: Mapping[str, str]) -> datetime | None:
+def ends(notes: Mapping[str, str | None]) -> datetime | None:
     """Return when what has these annotations ends since it is idle; None where it does not."""
     return _written(notes, ENDS)
 

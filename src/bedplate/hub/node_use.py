@@ -107,7 +107,7 @@ class Use:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read, self._gpus, self._clock = read, gpus, clock
-        self._at = self._since = 0.0
+        self._at = self._since = self._blind = 0.0
         self._known: Mapping[int, Process] = {}
         self._used: dict[str, float] = {}
         self._ran: dict[str, float] = {}
@@ -116,7 +116,8 @@ class Use:
     def answer(self) -> dict[str, Any]:
         """Return seconds since each pod used a GPU and since its programs ran, by the pod's UID.
 
-        `watched` is for how many seconds this is known. A pod that did not since has null.
+        `watched` is for how many seconds this is known. A pod that did not since has null. While
+        NVML has no figure any pod may use its GPU: what it says later counts from then on.
         """
         now = self._clock()
         if self._answer is not None and now - self._at < FRESH:
@@ -126,6 +127,7 @@ class Use:
         there, gpus = self._read(), self._gpus()
         for pod in working(self._known, there, now - self._at):
             self._ran[pod] = now
+        self._blind = now if gpus.why else self._blind
         self._used |= {there[pid].pod: now for pid in gpus.used if pid in there}
         pods = {one.pod for one in there.values()}
         self._used, self._ran = (
@@ -146,7 +148,7 @@ class Use:
             "why": gpus.why,
             "pods": {
                 pod: {
-                    "gpu": ago(self._used.get(pod)),
+                    "gpu": ago(max(self._used.get(pod, 0.0), self._blind) or None),
                     "program": ago(self._ran.get(pod)),
                     "memory_mib": memory[pod],
                 }

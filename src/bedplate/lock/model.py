@@ -172,6 +172,7 @@ class Team(Part):
     priority: int = 0
     per_request: PerRequest = PerRequest()
     per_container: dict[str, str] = {}
+    idle_timeout_s: int | None = None
 
 
 class TeamImage(Part):
@@ -218,6 +219,12 @@ class Cluster(Part):
     hub: Hub | None = None
     storage: Storage | None = None
     not_yet: list[str] = []
+
+    @property
+    def usage(self) -> bool:
+        """Whether use is recorded: with a hub, and where work of teams ends when it is idle."""
+        idle = any(team.idle_timeout_s is not None for team in self.teams.values())
+        return self.hub is not None or idle
 
 
 class Containers(Part):

@@ -260,14 +260,13 @@ def _each(cluster: Cluster, host: Host, pool: Pool | None) -> Iterator[str]:
         yield "rdma-device-plugin"
     if any(course.pool == host.pool for course in cluster.courses.values()):
         yield "images"
-    # With courses there is a hub, whose stack has a reader on each node with GPUs.
-    if cluster.courses and offers(pool):
+    if cluster.usage and offers(pool):
         yield "reader"
 
 
 def _once(cluster: Cluster) -> Iterator[str]:
     yield from ("coredns", cluster.cni.name, *(addon.name for addon in cluster.addons))
-    if cluster.hub is not None:
+    if cluster.usage:
         yield "usage"
     if cluster.preset is not None and cluster.preset.placement.extender:
         yield "extender"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from bedplate.hub import idle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Object = dict[str, Any]
 
@@ -38,6 +43,7 @@ class Claim:
     user: str
     created: str
     status: Object
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, found: Object) -> Claim:
@@ -54,7 +60,19 @@ class Claim:
             created=meta["creationTimestamp"],
             user=(meta.get("annotations") or {}).get(USER, ""),
             status=found.get("status") or {},
+            notes=meta.get("annotations") or {},
         )
+
+    @property
+    def ended(self) -> str:
+        """Return why it was released: by its user, or by the recorder of usage as it was idle."""
+        return self.notes.get(idle.ENDED) or "released"
+
+    @property
+    def warning(self) -> str:
+        """Return that it is idle, and when it ends, to be added to its message."""
+        end = self.notes.get(idle.ENDS)
+        return f"; idle, and ends at {end} unless it is used" if end else ""
 
     @property
     def phase(self) -> str:

@@ -110,7 +110,7 @@ class Controller:
             if job:
                 self._remove(claim.object, job["metadata"]["namespace"])
         elif claim.released:
-            self._end(claim, "released")
+            self._end(claim, claim.ended)
         elif claim.resource not in self._settings.resources:
             self._end(claim, self._uncounted(claim))
         elif claim.phase == OPEN and now >= _seconds(claim.status["until"]):
@@ -124,7 +124,7 @@ class Controller:
         elif claim.phase == QUEUED:
             self._open(claim, _admitted_at(workload))
         else:
-            message = _last_words(self._pods(claim)) or _mount(claim)
+            message = _last_words(self._pods(claim)) or _mount(claim) + claim.warning
             self._write(claim, {"message": message, **self._metered(claim)})
 
     def _uncounted(self, claim: Claim) -> str:

@@ -123,7 +123,7 @@ def objects(lock: Lock, wanted: Settings) -> list[Object]:
 @functools.cache
 def archive() -> bytes:
     """Return front and controller as one file that Python runs; equal sources give equal bytes."""
-    shared = ("packing/__init__.py", "packing/api.py")
+    shared = ("hub/__init__.py", "hub/idle.py", "packing/__init__.py", "packing/api.py")
     return program("remote", [*modules("remote", "install.py"), *shared])
 
 

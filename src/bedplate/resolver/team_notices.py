@@ -36,6 +36,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
                 f"{most} at most: larger requests are taken, and wait for ever",
                 hint=f"write bedplate_teams.{name}.per_request.gpus: {most}, or less",
             )
+        yield from _unmeasured(lock, catalogue, name)
         hosts = {of: host.pool for of, host in lock.hosts.items() if host.pool in team.gpus}
         for key in team.per_container:
             setting, field = OF_NODE[key]
@@ -48,6 +49,22 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
                     "not known",
                     hint=f"write bedplate_host.{setting} of {where}",
                 )
+
+
+def _unmeasured(lock: Lock, catalogue: Catalogue, name: str) -> Iterator[Notice]:
+    """Yield the pools in which a team's work does not end, however long it is idle."""
+    team = lock.cluster.teams[name] if lock.cluster is not None else None
+    if team is None or team.idle_timeout_s is None:
+        return
+    for pool in sorted(team.gpus):
+        mode = lock.pools[pool].sharing.mode
+        if (fact := catalogue.unmeasured_modes.get(mode)) is not None:
+            yield Notice(
+                f"{mode}: idle GPUs cannot be measured: idle_timeout of {name} ends nothing there",
+                pool,
+                hint=f"limit the time: bedplate_teams.{name}.per_request.time",
+                source=fact.source.url,
+            )
 
 
 def most_of(lock: Lock, team: Team) -> int:

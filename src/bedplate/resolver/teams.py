@@ -83,6 +83,11 @@ def check(site: Site) -> Iterator[Problem]:
             got, allowed = "limits of requests without kueue", "teams whose queues are Kueue's"
             path: KeyPath = ("bedplate_teams", name, "per_request")
             yield refused("team-queue", host, path, got, allowed, fix)
+        if team.idle_timeout is not None and "kueue" not in schedulers(host):
+            fix = "add kueue to bedplate_schedulers, or remove it"
+            got, allowed = "an idle time without kueue", "teams whose queues are Kueue's"
+            path = ("bedplate_teams", name, "idle_timeout")
+            yield refused("team-queue", host, path, got, allowed, fix)
         for pool, quota in team.gpus.items():
             path = ("bedplate_teams", name, "gpus", pool)
             yield from _written(host, path, quota)
@@ -179,6 +184,7 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
                 gpus=team.per_request.gpus, time_s=seconds(team.per_request.time)
             ),
             per_container=_per_container(team.per_container),
+            idle_timeout_s=seconds(team.idle_timeout),
         )
     return found
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import pulumi
 
-from bedplate.accounting.ending import SHARES
+from bedplate.accounting.ending import CLAIMS, JOBS, SHARES
 from bedplate.accounting.store import NAMESPACE
 from bedplate.accounting.units import units
+from bedplate.bill.needs import PYTHON
 from bedplate.catalogue import catalogue_of
 from bedplate.cluster import artifact
 from bedplate.cluster.manifest import token
-from bedplate.schedulers.accounting_objects import objects
+from bedplate.frameworks import hub_use
+from bedplate.remote.objects import TEAM_NAMESPACE
+from bedplate.schedulers.accounting_objects import Object, objects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +34,8 @@ class AccountingArgs(TypedDict):
     """GPUs by unit of a resource, by pool and resource."""
     idle: Limits
     """Seconds after which what is idle ends, by namespace; those are there before."""
+    readers: NotRequired[list[Object]]
+    """The readers of GPUs where no hub brings them, their namespace first."""
 
 
 class Accounting(pulumi.ComponentResource):  # type: ignore[misc]
@@ -45,32 +50,50 @@ class Accounting(pulumi.ComponentResource):  # type: ignore[misc]
         space, *others = objects(args["python_image"], args["units"], args["idle"])
         keep = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         first = pulumi.CustomResource(token(space), f"{name}-namespace", space, keep)
-        for found in others:
+        self._within(name, first, others)
+        if readers := args.get("readers"):
+            space, *others = readers
+            below = pulumi.ResourceOptions(parent=self)
+            self._within(
+                name, pulumi.CustomResource(token(space), f"{name}-use", space, below), others
+            )
+        self.namespace = pulumi.Output.from_input(space["metadata"]["name"])
+        self.register_outputs({"namespace": self.namespace})
+
+    def _within(self, name: str, first: pulumi.Resource, objects_: list[Object]) -> None:
+        for found in objects_:
             within = pulumi.ResourceOptions(parent=self, depends_on=[first])
             kind, meta = found["kind"].lower(), found["metadata"]
             inside = meta.get("namespace", NAMESPACE)
             called = meta["name"] if inside == NAMESPACE else f"{inside}-{meta['name']}"
             pulumi.CustomResource(token(found), f"{name}-{kind}-{called}", found, within)
-        self.namespace = pulumi.Output.from_input(space["metadata"]["name"])
-        self.register_outputs({"namespace": self.namespace})
 
 
 def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
-    """Return the inputs from a lock; None without a hub, whose image has the Python.
+    """Return the inputs from a lock; None where neither a hub nor a team needs the recorder.
 
     Raises:
         StackError: the bill is missing or stale, or does not have the image.
     """
-    if lock.cluster is None or lock.cluster.hub is None:
+    if lock.cluster is None or not lock.cluster.usage:
         return None
+    image = artifact.image(site, lock, PYTHON)
     return {
-        "python_image": artifact.image(site, lock, "hub"),
+        "python_image": image,
         "units": units(lock, catalogue_of(site)),
         "idle": idle_of(lock),
+        "readers": [] if lock.cluster.hub else hub_use.for_recorder(lock, image),
     }
 
 
 def idle_of(lock: Lock) -> Limits:
-    """Return after how many seconds shares on request end that are idle, by namespace."""
-    courses = lock.cluster.courses if lock.cluster else {}
-    return {name: {SHARES: course.idle_timeout_s} for name, course in sorted(courses.items())}
+    """Return after how many seconds what is idle ends, by namespace."""
+    cluster = lock.cluster
+    found: Limits = {}
+    for name, team in sorted(cluster.teams.items()) if cluster else ():
+        if team.idle_timeout_s is not None:
+            times = dict.fromkeys((SHARES, JOBS), float(team.idle_timeout_s))
+            found |= dict.fromkeys(team.namespaces, times)
+            found[TEAM_NAMESPACE.format(name)] = {CLAIMS: float(team.idle_timeout_s)}
+    courses = cluster.courses if cluster else {}
+    return found | {name: {SHARES: one.idle_timeout_s} for name, one in sorted(courses.items())}

@@ -7,6 +7,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.accounting.ending import JOBS, SHARES
 from bedplate.accounting.store import NAMESPACE
 from bedplate.shipped import program as program_of
 from bedplate.stackrefs import MANAGED
@@ -82,21 +83,31 @@ def _object(
 
 
 def _may_end(idle: Limits) -> Iterator[Object]:
-    """Yield what the recorder may change, in the namespaces whose idle shares end."""
-    if not idle:
-        return
-    ends = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]}]
-    yield _object(f"{RBAC}/v1", "ClusterRole", ENDS, "Ends shares that are idle.", rules=ends)
-    for namespace in sorted(idle):
-        yield _object(
-            f"{RBAC}/v1",
-            "RoleBinding",
-            ENDS,
-            "For the recorder.",
-            within=namespace,
-            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": ENDS},
-            subjects=[ACCOUNT],
-        )
+    """Yield what the recorder may change, in the namespaces of what ends when it is idle."""
+    event = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
+    ends = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]}, event]
+    work = [
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list", "patch"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]},
+        {"apiGroups": ["bedplate.io"], "resources": ["remoteclaims"], "verbs": ["get", "patch"]},
+    ]
+    for name, kind, about, rules in (
+        (ENDS, SHARES, "Ends shares that are idle.", ends),
+        (f"{ENDS}-jobs", JOBS, "Ends jobs and remote claims that are idle.", work),
+    ):
+        within = sorted(namespace for namespace, times in idle.items() if kind in times)
+        if within:
+            yield _object(f"{RBAC}/v1", "ClusterRole", name, about, rules=rules)
+        for namespace in within:
+            yield _object(
+                f"{RBAC}/v1",
+                "RoleBinding",
+                name,
+                "For the recorder.",
+                within=namespace,
+                roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+                subjects=[ACCOUNT],
+            )
 
 
 def _rights() -> Iterator[Object]:

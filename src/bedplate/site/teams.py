@@ -89,6 +89,9 @@ class Team(Wish):
     per_container: PerContainer = PerContainer()
     """What each container has of its node where its manifest does not say it. Example: `{memory:
     16Gi, disk: 50Gi}`"""
+    idle_timeout: Annotated[str, Field(pattern=IDLE)] | None = None
+    """After how long jobs, shares and remote claims end whose GPUs do nothing. Unit: s, m or h.
+    Left out: none ends by it. Example: `2h`"""
 
 
 class QueueChange(Wish):
