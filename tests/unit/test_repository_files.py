@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,38 @@ def test_the_forge_runs_what_contributors_run() -> None:
     run = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     assert run == ["make check", "make test"]
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test")
+
+
+def test_a_release_is_built_from_a_checked_tag_and_published_without_a_token() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    release = yaml.safe_load(text)
+    build, publish = release["jobs"].values()
+    assert release[True] == {"push": {"tags": ["v*"]}}, "YAML 1.1 reads the key `on` as true"
+    assert next(step["run"] for step in build["steps"] if "run" in step) == "make check"
+    assert "permissions" not in build, "only what publishes may ask for an identity"
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+    assert "secrets" not in text
+    assert not [step for step in publish["steps"] if "run" in step]
+
+
+def test_an_older_python_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number that pip would only compare after it has looked for every dependency."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    config = whole["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    assert f">={config['python']}" == whole["project"]["requires-python"]
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.Python(str(ROOT), config)
+    monkeypatch.setattr(sys, "version_info", (3, 11, 2, "final", 0))
+    with pytest.raises(SystemExit) as refused:
+        module.Python(str(ROOT), config)
+    said = str(refused.value)
+    assert said.startswith(f"bedplate needs Python {config['python']} or newer — got 3.11.2 (")
+    assert f"uv venv --seed --python {config['python']}" in said
 
 
 def test_hooks_are_tools_of_the_environment() -> None:
