@@ -27,13 +27,14 @@ class Cluster:
         self.deleted: list[str] = []
         self.jobs: list[dict[str, Any]] = []
         self.notes: dict[str, Any] = {}
+        self.before: dict[str, str] = {}
 
     async def get(self, path: str) -> Any:
         if "clusterqueues" in path:
             return {"spec": {}}
         if path == classes.READERS:
             return {"items": [{"spec": {"nodeName": "n1"}, "status": {"podIP": "192.0.2.1"}}]}
-        notes = {classes.USER: "bob", classes.SERVER: ""}
+        notes = {classes.USER: "bob", classes.SERVER: "", **self.before}
         meta = {"name": "jupyter-bob", "uid": "1", "annotations": notes}
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
         status = {"phase": "Running", "conditions": [ready]}
@@ -58,6 +59,7 @@ class Hub:
 
     def __init__(self, state: str, program: float | None = None) -> None:
         self.state, self.program, self.asked = state, program, list[str]()
+        self.stopped: list[str] = []
 
     async def servers(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         return {("bob", ""): {"ready": True}}
@@ -69,7 +71,7 @@ class Hub:
         raise AssertionError(user, server, profile)
 
     async def stop(self, user: str, server: str) -> None:
-        raise AssertionError(user, server)
+        self.stopped.append(user + server)
 
     async def activity(self, pod: Mapping[str, Any]) -> idle.State | None:
         assert pod["metadata"]["name"] == "jupyter-bob"
@@ -91,11 +93,12 @@ def step(
     state: str = "idle",
     program: float | None = None,
     jobs: list[dict[str, Any]] | None = None,
+    notes: dict[str, str] | None = None,
     **more: Any,
 ) -> tuple[Cluster, Hub]:
     """Do one step with a course that has a lesson."""
     cluster, hub = Cluster(), Hub(state, program)
-    cluster.jobs = jobs or []
+    cluster.jobs, cluster.before = jobs or [], notes or {}
     course = Course("lab", "UTC", [], {"gpu": "1"}, hours=LESSON, **more)
     known = Settings({"lab": course}, "native", {}, [], {})
     asyncio.run(Classes(cluster, hub, known).step(now))
@@ -122,6 +125,21 @@ def test_a_notebook_without_a_gpu_is_idle_without_cells_and_programs(
     assert (idle.WARNED in cluster.notes) is warned
     assert any("no cell and no program runs" in text for text in hub.asked) is warned
     assert "share" not in idle.ended(1800, share=False)
+
+
+@pytest.mark.parametrize(
+    ("program", "warned", "stopped"),
+    [(None, "10:50", ["bob"]), (None, "10:58", []), (3.0, "10:50", []), (None, "08:00", [])],
+)
+def test_who_was_warned_is_stopped_after_the_time_of_a_warning(
+    program: float | None, warned: str, stopped: list[str]
+) -> None:
+    """Not who works again, nor by a warning from before the reader saw anything."""
+    notes = {idle.WARNED: f"2026-11-30T{warned}:00+00:00", idle.ENDS: "2026-11-30T10:55:00Z"}
+    cluster, hub = step(NOW, "idle", program, notes=notes, runs=10)
+    assert hub.stopped == stopped
+    assert cluster.notes.get(idle.ENDED) == (idle.ended(1800, share=False) if stopped else None)
+    assert bool(hub.asked) is (program is None and not stopped)
 
 
 @pytest.mark.parametrize(
