@@ -155,3 +155,39 @@ def _all(kueue: RunningKueue, team: str, jobs: dict[str, int]) -> None:
     for name, gpus in jobs.items():
         kueue.api.create(job(name, team, gpus=gpus))
     eventually(lambda: running(kueue.api, team) == sorted(jobs))
+
+
+def test_the_pools_of_a_course_are_filled_in_its_order(started: RunningKueue) -> None:
+    """Two places in each of two pools: first those of the pool named first, then the others."""
+    quotas = {"pool_b": (2, 0), "pool_a": (2, 0)}
+    values = PRESETS["classroom"].model_dump()
+    course = lock_of({"pool_a": [{}], "pool_b": [{}]}, {"one": {"gpus": quotas}}, preset=values)
+    api = started.api
+
+    def nodes() -> dict[str, str]:
+        pods = api.get("pods", "v1", "one")
+        made = [one for one in pods if one["status"].get("phase") == "Running"]
+        return {
+            one["metadata"]["labels"]["batch.kubernetes.io/job-name"]: one["spec"]["nodeName"]
+            for one in made
+        }
+
+    # That of pool_a is there already.
+    (more,) = nodes_of(course)[1:]
+    add_nodes(api, [more])
+    started.restart(course)
+    started.configure(course)
+    try:
+        with KubeletDouble(api):
+            for number in range(4):
+                api.create(job(f"s{number}", "one"))
+                eventually(lambda number=number: f"s{number}" in nodes())
+            first, second = ["pool-b-0"] * 2, ["pool-a-0"] * 2
+            assert [nodes()[f"s{number}"] for number in range(4)] == first + second
+            api.create(job("late", "one"))
+            assert reason(started, "one", "late", LACKS)
+            api.delete(api.path("jobs", "batch/v1", "one", "s1"))
+            eventually(nodes, until=lambda found: found.get("late") == "pool-b-0")
+            started.clear("one")
+    finally:
+        api.delete(api.path_of(more))

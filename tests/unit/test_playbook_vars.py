@@ -436,12 +436,14 @@ def test_roles_get_the_layout_of_gpus_that_differ(tmp_path: Path) -> None:
 def test_nodes_of_courses_on_nfs_get_its_client(tmp_path: Path) -> None:
     server, folder = {"nfs": {"server": "nas", "path": "/srv"}}, {"path": "/srv"}
     courses = {"intro": {"pool": "pool_class"}}
+    several = {"intro": {"pool": "pool_first", "then": [{"pool": "pool_class", "shares": 3}]}}
     clusters: dict[str, tuple[str | None, dict[str, Any]]] = {
         "homes": ("pool_class", {"courses": courses, "storage": {"homes": server}}),
         "data": ("pool_class", {"courses": courses, "storage": {"datasets": {"mnist": server}}}),
         "other_pool": ("pool_train", {"courses": courses, "storage": {"homes": server}}),
         "control_plane": (None, {"courses": courses, "storage": {"homes": server}}),
         "folder": ("pool_class", {"courses": courses, "storage": {"homes": folder}}),
+        "second": ("pool_class", {"courses": several, "storage": {"homes": server}}),
         "no_storage": ("pool_class", {"courses": courses}),
         "no_courses": ("pool_class", {}),
     }
@@ -455,4 +457,4 @@ def test_nodes_of_courses_on_nfs_get_its_client(tmp_path: Path) -> None:
     }
     asked = {"ansible.builtin.debug": {"msg": "<{{ kubernetes_node_nfs }}>"}, "vars": of_the_lock}
     found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", play(tmp_path, hosts, [asked])))
-    assert found == {name: str(name in {"homes", "data"}) for name in clusters}
+    assert found == {name: str(name in {"homes", "data", "second"}) for name in clusters}

@@ -19,11 +19,11 @@ def daemons(lock: Lock, settings: Mapping[str, Any]) -> Iterator[hub.Object]:
     Its containers sleep: kubelet pulls their images, and keeps them while they are in use.
     """
     courses = lock.cluster.courses if lock.cluster else {}
-    for pool in sorted({one.pool for one in courses.values()}):
+    for pool in sorted({pool for one in courses.values() for pool in one.pools}):
         images = {
             profile["image"]
             for name, course in courses.items()
-            if course.pool == pool
+            if pool in course.pools
             for profile in settings["courses"][name]["profiles"]
         }
         if images:  # a course whose only image is refused has none

@@ -178,9 +178,10 @@ def asked(course: Course) -> dict[str, Any]:
 
 def about(lock: Lock, course: Course, has: str) -> str:
     """Return what a student gets, with the numbers."""
-    pool, count = lock.pools[course.pool], course.share.count
-    model = pool.gpu[0].model if pool.gpu else "GPU"
-    replicas = pool.sharing.replicas
+    pools, count = [lock.pools[name] for name in course.pools], course.share.count
+    model = " or ".join(dict.fromkeys(one.gpu[0].model if one.gpu else "GPU" for one in pools))
+    # The smallest part: more is nobody's promise.
+    replicas = max(one.sharing.replicas or 0 for one in pools) or None
     each = (
         f"{count} x {model}" if replicas is None else f"{count} of {replicas} shares of a {model}"
     )

@@ -32,8 +32,8 @@ def of(lock: Lock) -> State:
         return State(NAME, ABOUT.format(f"{host}:{ON_HOST}"), _folder(ON_HOST), (host,))
     courses = lock.cluster.courses.values() if lock.cluster else ()
     # What a volume is on never changes: sizes that come later add no hosts.
-    pools = {course.pool for course in courses if not course.of}
-    hosts = sorted({one for pool in pools for one in volumes.nodes(lock, pool)})
+    pools = {pool for course in courses if not course.of for pool in course.pools}
+    hosts = volumes.nodes(lock, *pools)
     taints = sorted({taint.key for one in hosts for taint in lock.hosts[one].taints})
     if homes.nfs is None:
         path = f"{(homes.path or '').rstrip('/')}/{FOLDER}"

@@ -94,8 +94,8 @@ def _caches(lock: Lock, image: str) -> Iterator[Object]:
     for data in sorted({name for course in courses for name in course.datasets}):
         if not cached(lock, data):
             continue
-        pools = {course.pool for course in courses if data in course.datasets}
-        hosts = sorted({host for pool in pools for host in nodes(lock, pool)})
+        pools = {pool for one in courses if data in one.datasets for pool in one.pools}
+        hosts = nodes(lock, *pools)
         kept = (
             lock.cluster.storage.datasets[data] if lock.cluster and lock.cluster.storage else None
         )
@@ -110,7 +110,7 @@ def _homes(lock: Lock, course: Course) -> Volume | None:
 
 def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
     course = courses_of(lock)[name]
-    hosts = nodes(lock, course.pool)
+    hosts = nodes(lock, *course.pools)
     homes = _homes(lock, course)
     if homes is not None:
         if not course.of:
@@ -136,12 +136,12 @@ def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
         yield from _claimed(volume, (name, claim), about, (UNCOUNTED, "ReadOnlyMany"), spec)
 
 
-def nodes(lock: Lock, pool: str) -> list[str]:
-    """Name the nodes of a pool."""
+def nodes(lock: Lock, *pools: str) -> list[str]:
+    """Name the nodes of pools."""
     return sorted(
         name
         for name, host in lock.hosts.items()
-        if host.pool == pool and set(NODES) & set(host.groups)
+        if host.pool in pools and set(NODES) & set(host.groups)
     )
 
 

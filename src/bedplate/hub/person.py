@@ -30,16 +30,18 @@ ENDED: Final = frozenset({"Succeeded", "Failed"})
 def offers(course: Course, found: Iterable[shares.Offer]) -> list[shares.Offer]:
     """Return what a queue offers as far as one share of the course goes, its part of the node too.
 
-    A course's queue has quota of the course's own resource alone.
+    A course's queue has quota of the course's own resource alone. In which of its pools a share is,
+    the queue decides: of several the least is offered.
     """
-    cut = []
+    cut: list[shares.Offer] = []
     for one in found:
         most = int(course.limits.get(one.resource, 0))
-        if most:
+        if most and not cut:
             cut.append(
                 replace(
                     one,
                     most=min(one.most, most),
+                    labels={},
                     node_memory_mib=course.memory_mib // most or one.node_memory_mib,
                     node_cpu_milli=course.cpu_milli // most or one.node_cpu_milli,
                     node_shm_mib=course.shm_mib // most or None,

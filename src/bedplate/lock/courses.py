@@ -53,12 +53,20 @@ class PerUser(Part):
     time_s: int | None = None
 
 
+class InPool(Part):
+    """How many shares of a course are in one more pool."""
+
+    pool: str
+    shares: int
+
+
 class Course(Part):
     """A course. `hours` are weekly, in the site's local time; without any it is always on.
 
     With `runs_at_once` notebooks have no GPU, and runs in them take as many shares at once.
     One more size of a course is a course with the name of the other in `of`: homes, students and
     hours are the other's, and all students together have `at_once` shares of it.
+    `then` are the pools after `pool`, in the order in which they are filled.
     """
 
     students: int
@@ -69,6 +77,7 @@ class Course(Part):
     of: str | None = None
     at_once: int | None = None
     pool: str
+    then: list[InPool] = []
     frameworks: list[str] = []
     hours: list[str] = []
     idle_timeout_s: int
@@ -83,6 +92,12 @@ class Course(Part):
         """Return how many shares all students may have at once."""
         most = self.students * self.per_user.shares
         return min(self.at_once or self.runs_at_once or most, most)
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """Return how many shares each pool has, in the order in which they are filled."""
+        further = {one.pool: one.shares for one in self.then}
+        return {self.pool: self.seats - sum(further.values()), **further}
 
 
 class OAuth(Part):

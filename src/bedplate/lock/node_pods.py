@@ -258,7 +258,7 @@ def _each(cluster: Cluster, host: Host, pool: Pool | None) -> Iterator[str]:
         yield "hami" if pool.sharing.mode == "hami" else "device-plugin"
     if rdma.resources(pool):
         yield "rdma-device-plugin"
-    if any(course.pool == host.pool for course in cluster.courses.values()):
+    if any(host.pool in course.pools for course in cluster.courses.values()):
         yield "images"
     if cluster.usage and offers(pool):
         yield "reader"
@@ -279,5 +279,5 @@ def _once(cluster: Cluster) -> Iterator[str]:
 def _datasets(cluster: Cluster, pool: str) -> int:
     """Return how many datasets of web servers the nodes of a pool keep."""
     known = cluster.storage.datasets if cluster.storage is not None else {}
-    names = {name for one in cluster.courses.values() if one.pool == pool for name in one.datasets}
+    names = {name for one in cluster.courses.values() if pool in one.pools for name in one.datasets}
     return sum(known[name].url is not None for name in names if name in known)

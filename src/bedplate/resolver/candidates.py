@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Condition, Fact
+    from bedplate.catalogue.published_facts import FrameworkBuild
     from bedplate.lock import Lock
     from bedplate.resolver.subjects import Subject
 
@@ -270,7 +271,8 @@ class Candidates:
             case "kubernetes" | "cuda":
                 return begins(value.version, wish.label)
             case "framework":
-                return value.framework == asked and begins(value.version, version)
+                fine = value.framework == asked and begins(value.version, version)
+                return fine and all(compiled(value, gpu) for gpu in wish.gpus)
             case "addon":
                 return value.addon == asked and begins(value.version, version)
             case "cni":
@@ -422,6 +424,14 @@ class Candidates:
         if locked is None or locked.version != content.version:
             return False
         return bool(component != "cni" or locked.name == content.component)
+
+
+def compiled(build: FrameworkBuild, gpu: str) -> bool:
+    """Tell whether a build has code for a compute capability, as `framework-gpu` does."""
+    known = [tuple(map(int, one.split("."))) for one in build.compute_capabilities]
+    asked = tuple(map(int, gpu.split(".")))
+    alike = any(one[0] == asked[0] and one <= asked for one in known)
+    return alike or (build.ptx and all(one < asked for one in known))
 
 
 def _pinned(wish: Wish, value: Any) -> bool:

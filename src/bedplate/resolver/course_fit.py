@@ -51,22 +51,29 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
     known = rooms(lock, catalogue)
     classes: dict[str, list[Class]] = {}
     for place in listed(wished):
-        course = place.course
-        room = known[course.pool]
-        share = share_of(course, lock.pools[course.pool], room.gpus, catalogue)
-        if isinstance(share, Wrong):
-            path, fix = place.at("share"), share.fix
-            of = wished[place.index]
-            if place.size is not None and course.pool == of.pool and room.gpus.shares is not None:
-                # Other replicas would change the course's own share, and make the size equal to it.
-                fix = "write pool: another one for the size, or mode: dra for the pool"
-            yield refused("course-share", host, path, share.got, share.allowed, fix)
+        course, decided = place.course, lock.cluster.courses.get(place.course.name)
+        notebook = decided.notebook if decided is not None else Notebook()
+        pools = decided.pools if decided is not None else dict.fromkeys(course.pool, 0)
+        before, last = 0, course.pool[-1]
+        for pool, seats in pools.items():
+            room = known[pool]
+            share = share_of(course, lock.pools[pool], room.gpus, catalogue)
+            if isinstance(share, Wrong):
+                path, fix = place.at("share"), share.fix
+                of = wished[place.index]
+                if place.size is not None and pool in of.pool and room.gpus.shares is not None:
+                    # Other replicas would change the course's own share, and the size be equal.
+                    fix = "write pool: another one for the size, or mode: dra for the pool"
+                yield refused("course-share", host, path, share.got, share.allowed, fix)
+                break
+            others = [one for one in classes.get(pool, ()) if one.place.index == place.index]
+            yield from _same(host, place, others, share, pool)
+            most = None if pool == last else seats
+            one = Class(place, course, share, notebook, before, most)
+            classes.setdefault(pool, []).append(one)
+            before += seats
         else:
-            decided = lock.cluster.courses.get(course.name)
-            notebook = decided.notebook if decided is not None else Notebook()
             yield from _shm(host, place, notebook)
-            yield from _same(host, place, [one for its in classes.values() for one in its], share)
-            classes.setdefault(course.pool, []).append(Class(place, course, share, notebook))
     for pool, members in classes.items():
         by_name = {one.name: one for one in members}
         for when, names in together({one.name: one.course.hours for one in members}):
@@ -78,17 +85,16 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def _same(
-    host: SiteHost, place: Listed, before: Sequence[Class], share: Share
+    host: SiteHost, place: Listed, before: Sequence[Class], share: Share, pool: str
 ) -> Iterator[Problem]:
     """Refuse a size that is the course's own: nobody would wait for it."""
     of_node = {"memory", "cpus", "shm", "disk"}
     if place.size is None or place.own & of_node:
         return
-    pool = place.course.pool
     for one in before:
         if one.course.runs_at_once:
             continue  # Its notebooks hold no GPU; those of a size do.
-        if one.place.index == place.index and (one.course.pool, one.share) == (pool, share):
+        if one.share == share:
             got = f"{written(place.course)} of {pool}, which is a share of {one.name}"
             allowed = f"another share than that of {one.name}, or one in another pool"
             fix = "write a larger share, another pool, more memory of the host, or remove the size"
@@ -136,7 +142,7 @@ def _blamed(room: Room, active: Sequence[Class]) -> Class:
     courses = [one for one in active if one.place.size is None]
     if sizes and room.answer(courses) is Answer.FITS:
         active = sizes
-    return max(active, key=lambda one: (one.course.seats * room.size(one.share), one.order))
+    return max(active, key=lambda one: (one.seats * room.size(one.share), one.order))
 
 
 def _too_much(
@@ -158,6 +164,7 @@ def _too_much(
         most = _largest(room, blamed, others, key)
     path = blamed.place.at(key)
     gpus = f"{room.gpus.count} {room.gpus.model} of {room.pool}"
+    gpus += f", {blamed.before} of them in pools before it" * bool(blamed.before)
     ways = [f"write {key}: {most}"] * bool(most)
     ways += _fewer(room, blamed, others)
     # GPUs alone would do: something else of the hosts is what lacks.
@@ -318,7 +325,7 @@ def _smaller(
     """Yield the largest share at which the whole class fits."""
     gpus, asked = room.gpus, asked_of(blamed.course, room.gpus, catalogue)
     if gpus.shares is not None:
-        need = sum(one.course.seats for one in [blamed, *others])
+        need = sum(one.seats for one in [blamed, *others])
         need += sum(room.teams.values())
         each = -(-need // gpus.count)
         size = asked.of_size(each, gpus)
@@ -370,7 +377,7 @@ def _other_mode(
     gpus = room.gpus
     if gpus.shares is None:
         return
-    need = sum(one.course.seats for one in [blamed, *others]) + sum(room.teams.values())
+    need = sum(one.seats for one in [blamed, *others]) + sum(room.teams.values())
     asks = [asked_of(one.course, gpus, catalogue) for one in [blamed, *others]]
     each = -(-need // gpus.count)
     would = [
@@ -411,10 +418,9 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
     known = rooms(lock, catalogue)
     found = []
     for name, course in cluster.courses.items():
-        room, share = known[course.pool], course.share
-        same = {
-            other: one.hours for other, one in cluster.courses.items() if one.pool == course.pool
-        }
+        last = [*course.pools][-1]
+        room, share = known[last], course.share
+        same = {other: one.hours for other, one in cluster.courses.items() if last in one.pools}
         size = f"{share.count} GPU{'s' * (share.count > 1)}"
         size = size if share.user_mib is None else f"{share.user_mib}Mi"
         if course.notebook.memory_mib:
@@ -432,6 +438,8 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
         if course.runs_at_once:
             runs = f"{course.seats} {TIMES} {size} at a time, {when}"
             text = f"{name}: {course.students} students, runs queue for {runs}"
+        if course.then:
+            text += f", {', then '.join(f'{n} in {pool}' for pool, n in course.pools.items())}"
         found.append((course.pool, f"{text}; {f'{more} left' if more else 'full'}"))
     return found
 
@@ -443,11 +451,11 @@ def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
     def of(course: str, number: int) -> Taken:
         return room.of_course(number, courses[course].share, courses[course].notebook)
 
-    taken = [*(of(one, courses[one].seats) for one in names), *room.of_teams()]
+    taken = [*(of(one, courses[one].pools[room.pool]) for one in names), *room.of_teams()]
     taken += [
         room.of_notebooks(courses[one].students, courses[one].notebook)
         for one in names
-        if courses[one].runs_at_once
+        if courses[one].runs_at_once and courses[one].pool == room.pool
     ]
     counted = courses[name].runs_at_once or courses[name].at_once
     each = 1 if counted else courses[name].per_user.shares

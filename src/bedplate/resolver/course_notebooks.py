@@ -29,12 +29,14 @@ def decided(site: Site, lock: Lock, catalogue: Catalogue) -> Lock:
     free = for_users(lock, catalogue)
     parts = {
         name: Part(lock, name, free, catalogue)
-        for name in {course.pool for course in cluster.courses.values()}
+        for name in {pool for course in cluster.courses.values() for pool in course.pools}
     }
     found = {}
     for asked in courses.of(site):
         course = cluster.courses[asked.name]
-        memory, cpu = parts[course.pool].of(course.share)
+        # Alike in all its pools: what the least of them has.
+        each = list(zip(*(parts[pool].of(course.share) for pool in course.pools), strict=True))
+        memory, cpu = (None if None in has else min(has) for has in each)
         if course.runs_at_once:
             # Notebooks and runs together have what as many shares have.
             pods = course.seats + course.students

@@ -36,7 +36,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
     yield from _unencrypted(cluster)
     yield from _on_one_host(lock)
     known = rooms(lock, catalogue)
-    for pool in sorted({course.pool for course in cluster.courses.values()}):
+    for pool in sorted({pool for course in cluster.courses.values() for pool in course.pools}):
         yield from _reserves(known[pool], cluster, catalogue)
         yield from _order(known[pool], cluster)
         yield from _lent(lock, cluster, pool)
@@ -71,7 +71,7 @@ def _unencrypted(cluster: Cluster) -> Iterator[Notice]:
 def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[Notice]:
     names = {OF_GPU, OF_PROCESS}
     for course in cluster.courses.values():
-        if course.pool == room.pool and course.share.user_mib is not None:
+        if room.pool in course.pools and course.share.user_mib is not None:
             names |= set(reserved_for(course.frameworks, catalogue))
     facts = reserves(sorted(names), room.gpus, catalogue)
     for grade, text in WEAK.items():
@@ -82,7 +82,7 @@ def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[No
 def _unknown(cluster: Cluster) -> Iterator[Notice]:
     """Report notebooks that nothing keeps from filling their node."""
     without = {
-        name: course.pool
+        name: " and ".join(course.pools)
         for name, course in cluster.courses.items()
         if course.notebook.memory_mib is None
     }
@@ -96,9 +96,10 @@ def _unknown(cluster: Cluster) -> Iterator[Notice]:
 def _disk(lock: Lock, cluster: Cluster) -> Iterator[Notice]:
     """Report notebooks whose limit of disk is not compared with what their hosts have."""
     its = {
-        name: course.pool
+        name: pool
         for name, course in cluster.courses.items()
-        if course.notebook.disk_mib and lock.pools[course.pool].disk_mib is None
+        for pool in course.pools
+        if course.notebook.disk_mib and lock.pools[pool].disk_mib is None
     }
     if its:
         text = f"whether hosts have the disk for notebooks of {', '.join(its)} is not known"
@@ -126,13 +127,13 @@ def _order(room: Room, cluster: Cluster) -> Iterator[Notice]:
     """Report courses that fit together only if the scheduler puts them as the proof does."""
     if room.gpus.mode not in {"dra", "none"}:
         return
-    hours = {name: one.hours for name, one in cluster.courses.items() if one.pool == room.pool}
+    hours = {name: one.hours for name, one in cluster.courses.items() if room.pool in one.pools}
     for when, names in together(hours):
         sizes: dict[str, dict[int, int]] = {}
         for name in names:
             course = cluster.courses[name]
             its, size = sizes.setdefault(course.share.resource, {}), room.size(course.share)
-            its[size] = its.get(size, 0) + course.seats
+            its[size] = its.get(size, 0) + course.pools[room.pool]
         for resource, numbers in sizes.items():
             places, among = room.places(resource), list(names)
             if own := room.teams.get(resource):

@@ -36,12 +36,24 @@ ONE_POD: Sizes = (1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Class:
-    """A course or a size of one, where it is written, and what each student's pod asks for."""
+    """A course or a size of one, where it is written, and what each student's pod asks for.
+
+    Of one in several pools, `before` are the shares that earlier pools have, and `most` is how many
+    this one takes, all that are left where it is the last.
+    """
 
     place: Listed
     course: Course
     share: Share
     notebook: Notebook
+    before: int = 0
+    most: int | None = None
+
+    @property
+    def seats(self) -> int:
+        """Return how many shares of the course the pool has at once."""
+        left = max(self.course.seats - self.before, 0)
+        return left if self.most is None else min(left, self.most)
 
     @property
     def name(self) -> str:
@@ -104,11 +116,11 @@ class Room:
     def taken(self, classes: Iterable[Class]) -> list[Taken]:
         """Return the pods of some courses, and those that teams are guaranteed."""
         classes = list(classes)
-        found = [self.of_course(one.course.seats, one.share, one.notebook) for one in classes]
+        found = [self.of_course(one.seats, one.share, one.notebook) for one in classes]
         found += [
             self.of_notebooks(one.course.students, one.notebook)
             for one in classes
-            if one.course.runs_at_once
+            if one.course.runs_at_once and one.course.pool[0] == self.pool
         ]
         return [*found, *self.of_teams()]
 

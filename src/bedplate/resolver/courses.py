@@ -47,8 +47,12 @@ def check(site: Site) -> Iterator[Problem]:
     yield from _timezone(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for one in listed(host.wishes.bedplate_courses):
-        if one.course.pool not in nodes and one.writes("pool"):
-            yield unknown("course-pool", host, one.at("pool"), one.course.pool, nodes)
+        pools = one.course.pool if one.writes("pool") else []
+        for name in sorted(set(pools) - nodes):
+            yield unknown("course-pool", host, one.at("pool"), name, nodes)
+        if len(set(pools)) < len(pools):
+            got, fix = ", ".join(pools), "name each pool once"
+            yield refused("course-pool", host, one.at("pool"), got, "different pools", fix)
         if len(one.course.name) > LONGEST:
             got, allowed = one.course.name, f"up to {LONGEST} characters, its course's name in them"
             yield refused("team-namespace", host, one.at("name"), got, allowed, "shorten it")
@@ -87,7 +91,7 @@ def _data(site: Site, path: KeyPath, course: Course) -> Iterator[Problem]:
         fix = "write bedplate_storage: {homes: {path: /srv/homes}}, or remove it"
         yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
     elif course.storage is not None and storage is not None and storage.homes is not None:
-        pools = sorted({course.pool, *(size.pool or course.pool for size in course.sizes)})
+        pools = sorted({*course.pool, *(pool for size in course.sizes for pool in size.pool or ())})
         homes, its = storage.homes, [one for one in site.nodes if one.pool in pools]
         if homes.path is not None and not homes.shared and len(its) > 1:
             got = f"homes in {homes.path} of each of {len(its)} hosts of {' and '.join(pools)}"
@@ -104,8 +108,9 @@ def decided(
     A course whose share its pool does not have is refused later: it has one of what there is.
     """
     return {
-        course.name: _course(course, pools[course.pool], len(site.pools[course.pool]), catalogue)
+        course.name: _course(course, pools[first], len(site.pools[first]), catalogue)
         for course in of(site)
+        for first in course.pool[:1]
     }
 
 
@@ -116,7 +121,8 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
     return locked.Course(
         students=course.students,
         share=share,
-        pool=course.pool,
+        pool=course.pool[0],
+        then=[locked.InPool(pool=pool, shares=0) for pool in course.pool[1:]],
         frameworks=course.frameworks,
         hours=course.hours,
         per_user=locked.PerUser(
@@ -150,14 +156,17 @@ def teams(courses: Mapping[str, locked.Course]) -> dict[str, Team]:
         name: Team(
             namespaces=[name],
             members=list(course.teachers),
-            gpus={course.pool: {course.share.resource: Quota(guaranteed=_quota(course), borrow=0)}},
+            gpus={
+                pool: {course.share.resource: Quota(guaranteed=seats * _count(course), borrow=0)}
+                for pool, seats in course.pools.items()
+            },
         )
         for name, course in sorted(courses.items())
     }
 
 
-def _quota(course: locked.Course) -> int:
-    return 0 if course.share.memory_mib is not None else course.seats * course.share.count
+def _count(course: locked.Course) -> int:
+    return 0 if course.share.memory_mib is not None else course.share.count
 
 
 def hub(site: Site) -> locked.Hub | None:

@@ -39,6 +39,7 @@ WHAT = {
     "course-image": "no registry has the image of the course's framework",
     "course-own-image": "course cannot start this image",
     "course-pool": "course is in no such pool",
+    "course-pools": "course cannot be in all these pools",
     "course-share": "pool has no such share",
     "cuda-driver": "driver is too old for this CUDA",
     "cuda-gpu": "CUDA toolkit does not compile for the GPU",

@@ -40,10 +40,13 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
                 got = f"{name}, which is a framework and one of {KEY}"
                 fix = f"give the image another name in {KEY}"
                 yield refused("course-own-image", host, path, got, "one of both", fix)
-            elif name in own and own[name].pool in nodes - {course.pool}:
-                got, allowed = f"{name}, an image for {own[name].pool}", f"images for {course.pool}"
-                fix = f"add the image to {KEY} once more, by another name, with pool: {course.pool}"
+            elif name in own and own[name].pool in nodes and course.pool != [own[name].pool]:
+                pools = " and ".join(course.pool)
+                got, allowed = f"{name}, an image for {own[name].pool}", f"images for {pools}"
+                fix = f"add the image to {KEY} once more, by another name, with pool: {pools}"
                 fix += f", and name it in frameworks of {course.name}" * (one.size is not None)
+                if course.pool[1:]:
+                    fix = f"write pool: {own[name].pool}: an own image is for one pool"
                 yield refused("course-own-image", host, path, got, allowed, fix)
 
 

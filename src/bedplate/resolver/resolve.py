@@ -13,6 +13,7 @@ from bedplate.resolver import (
     control_planes,
     course_fit,
     course_notebooks,
+    course_pools,
     courses,
     hpc_tools,
     images,
@@ -73,6 +74,7 @@ def resolve(
                     *configuration.problems(site, plan.lock, catalogue),
                     *teams.guarantees(site, plan.lock),
                     *teams.containers(site, plan.lock, catalogue),
+                    *course_pools.problems(site, plan.lock, catalogue),
                     *course_fit.problems(site, plan.lock, catalogue),
                     *images.problems(site, plan.lock, catalogue),
                 ]
@@ -150,7 +152,7 @@ def _shape(pool: Subject, candidates: Candidates) -> Hashable:
     counted = pool.hosts if any(wish.kind == "seats" for wish in pool.wishes) else 0
     return (
         # A label is not the board: one device id is several boards by subsystem.
-        tuple((w.path, w.label, w.number, w.model and w.model.id) for w in pool.wishes),
+        tuple((w.path, w.label, w.number, w.model and w.model.id, w.gpus) for w in pool.wishes),
         pool.host.is_node,
         pool.host.by_docker,
         wishes.bedplate_driver.policy,
@@ -240,6 +242,7 @@ def _plan(
         not_yet=elsewhere,
     )
     lock = course_notebooks.decided(site, lock, catalogue)
+    lock = course_pools.decided(site, lock, catalogue)
     decided_here = site.nodes or by_docker is not None
     reasons = list(locking.reasons(CLUSTER, shared, candidates)) if decided_here else []
     reasons += control_planes.reasons(site)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
+from bedplate.resolver import courses
+from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.wishes import (
     CLUSTER,
     Wish,
@@ -43,6 +46,7 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
         _subject(name, members, list(pool_wishes(name, members, catalogue)))
         for name, members in site.pools.items()
     ]
+    found = _for_all(site, found, catalogue)
     others: dict[Hashable, list[SiteHost]] = {}
     for host in hosts:
         if host.pool is None:
@@ -62,6 +66,30 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
         replace(one, wishes=tuple(w for w in one.wishes if w.subject != CLUSTER)) for one in found
     ]
     return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
+
+
+def _for_all(site: Site, pools: Sequence[Subject], catalogue: Catalogue) -> list[Subject]:
+    """Let a framework of a course in several pools have one build, with code for all their GPUs.
+
+    Where no build has that, each pool has its own, and `course_pools` says so.
+    """
+    gpus = {
+        one.name: {w.model.value.compute_capability for w in one.wishes if w.model} for one in pools
+    }
+    needs: dict[tuple[str, str], set[str]] = {}
+    for course in courses.of(site):
+        for pool, text in product(course.pool, course.frameworks if course.pool[1:] else ()):
+            needed = needs.setdefault((pool, text), set())
+            needed.update(*(gpus.get(other, ()) for other in course.pool))
+    builds = [fact.value for fact in catalogue.frameworks.values()]
+
+    def changed(wish: Wish) -> Wish:
+        needed = frozenset(needs.get((wish.subject, wish.label), ()))
+        whole = replace(wish, gpus=needed)
+        able = wish.kind == "framework" and any(Candidates.fits(whole, one) for one in builds)
+        return whole if needed and able else wish
+
+    return [replace(one, wishes=tuple(map(changed, one.wishes))) for one in pools]
 
 
 def _subject(name: str, members: Sequence[SiteHost], wishes: Sequence[Wish]) -> Subject:

@@ -167,7 +167,7 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
     found = {}
     for name, team in sorted(host.wishes.bedplate_teams.items()):
         gpus: dict[str, dict[str, Any]] = {}
-        for pool, quota in sorted(team.gpus.items()):
+        for pool, quota in team.gpus.items():
             gpus[pool] = {}
             for resource in offers(pools[pool]):
                 part = _part(quota, resource)

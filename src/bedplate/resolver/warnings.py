@@ -60,7 +60,7 @@ def of(
     """Yield the notices of a plan."""
     shared, pools = decided
     courses = lock.cluster.courses.values() if lock.cluster is not None else ()
-    taught = {course.pool for course in courses}
+    taught = {pool for course in courses for pool in course.pools}
     for name, pool in lock.pools.items():
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)

@@ -72,6 +72,7 @@ class Wish:
         asks: the component is decided only because of this wish.
         model: the board of a wish for GPUs.
         number: how many, where the wish is a number.
+        gpus: compute capabilities for which a framework's build has code, beside the pool's own.
     """
 
     host: SiteHost = field(compare=False, repr=False)
@@ -83,6 +84,7 @@ class Wish:
     asks: bool = False
     model: Fact[GpuModel] | None = field(default=None, compare=False)
     number: int = 0
+    gpus: frozenset[str] = frozenset()
 
     @property
     def weight(self) -> int:
@@ -201,7 +203,7 @@ def frameworks_of(host: SiteHost) -> dict[str, KeyPath]:
         found.setdefault(text, ("bedplate_frameworks", index))
     for one in listed(wishes.bedplate_courses):
         course = one.course
-        for place, text in enumerate(course.frameworks if course.pool == host.pool else ()):
+        for place, text in enumerate(course.frameworks if host.pool in course.pool else ()):
             if text not in wishes.bedplate_images:
                 found.setdefault(text, one.at("frameworks", place))
     return found

@@ -16,7 +16,7 @@ from bedplate.site.patterns import (
     Name,
     Named,
     OwnFile,
-    PoolName,
+    Pools,
     Wish,
     address,
 )
@@ -92,8 +92,8 @@ class Size(Wish):
     at_once: Annotated[int, Field(ge=1, le=100_000)]
     """How many shares of this size all students hold at most; the plan proves room for them. Unit:
     shares. Example: `2`"""
-    pool: PoolName | None = None
-    """The pool that this size is in. Left out: the course's. Example: `pool_large`"""
+    pool: Pools | None = None
+    """The pool that this size is in, or several. Left out: the course's. Example: `pool_large`"""
     frameworks: list[Named] | None = None
     """The frameworks that students choose from. Left out: the course's. Example: `[pytorch]`"""
     per_user: PerUser | None = None
@@ -123,8 +123,9 @@ class Course(Wish):
     share: Share
     """What each student gets: a part of a GPU, GPU memory as `{memory: 2Gi}`, or whole GPUs as
     `{gpus: 1}`. Unit: GPUs. Example: `0.1`"""
-    pool: PoolName
-    """The pool that the course is in. Example: `pool_class`"""
+    pool: Pools
+    """The pool that the course is in, or several, in the order in which they are filled. Example:
+    `[pool_new, pool_old]`"""
     frameworks: list[Named] = []
     """The frameworks that students choose from, also images of `bedplate_images`. Example:
     `[jax]`"""

@@ -6,7 +6,14 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from bedplate.portable import quantities
@@ -68,4 +75,12 @@ Named = Annotated[str, Field(pattern=NAMED)]
 Name = Annotated[str, Field(pattern=NAMESPACE)]
 Member = Annotated[str, Field(pattern=MEMBER)]
 PoolName = Annotated[str, Field(pattern=POOL)]
+_ONE_POOL = {"pattern": POOL, "type": "string"}
+#: Pools in their order; one may be written by its name alone.
+Pools = Annotated[
+    list[PoolName],
+    Field(min_length=1),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [_ONE_POOL, {"items": _ONE_POOL, "minItems": 1, "type": "array"}]}),
+]
 OwnFile = Annotated[str, Field(pattern=HIDDEN)]

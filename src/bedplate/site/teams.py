@@ -78,7 +78,8 @@ class Team(Wish):
     """Users, and groups as `group:NAME`, as the API server knows them. Example: `[alice,
     "group:students"]`"""
     gpus: dict[PoolName, Quota]
-    """The team's quota of each pool that it may use. Example: `{pool_train: {guaranteed: 16}}`"""
+    """The team's quota of each pool that it may use, in the order in which its work tries them.
+    Example: `{pool_train: {guaranteed: 16}}`"""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """The team's part of what is idle, where the preset divides that by weights. Unit: parts.
     Example: `2`"""

@@ -158,7 +158,7 @@ def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterato
 
 def _mounts_nfs(pool: str, cluster: Cluster) -> bool:
     """Tell whether the nodes of a pool get an NFS client: those of courses (from_lock.yml)."""
-    taught = {course.pool for course in cluster.courses.values()}
+    taught = {name for course in cluster.courses.values() for name in course.pools}
     return cluster.storage is not None and cluster.storage.of_nfs and pool in taught
 
 

@@ -214,14 +214,16 @@ def cluster_queue(lock: Lock, name: str) -> Object:
     """Return the queue of a team: its guarantee, what it may borrow, and whom it may stop."""
     course = in_pools_of_claims(lock).get(name)
     team, preset = teams_of(lock)[name], preset_of(lock)
-    # All pools are named: what a queue doesn't name, Kueue doesn't count.
+    # All pools are named: what a queue doesn't name, Kueue doesn't count. Those that the site names
+    # are tried in its order.
+    order = {pool: place for place, pool in enumerate(team.gpus)}
     nothing = Quota(guaranteed=0, borrow=0)
     quotas = {
         flavor_name(lock, pool): {
             resource: _quota(team.gpus.get(pool, {}).get(resource, nothing))
             for resource in offers(lock.pools[pool])
         }
-        for pool in pools_of(lock)
+        for pool in sorted(pools_of(lock), key=lambda one: order.get(one, len(order)))
     }
     resources = sorted({one for of in quotas.values() for one in of})
     spec: Object = {
