@@ -206,3 +206,5 @@ def test_teams_try_pools_in_the_order_that_the_site_writes() -> None:
     lock = planned(site(**team)).lock
     (group,) = cluster_queue(lock, "lab")["spec"]["resourceGroups"]
     assert [one["name"] for one in group["flavors"]] == [flavor_name(lock, one) for one in BOTH]
+    other = {"bedplate_teams": {"lab": {"gpus": {"pool_a": quota, "pool_b": quota}}}}
+    assert planned(site(**other)).lock.site_digest != lock.site_digest, "a lock that is not stale"

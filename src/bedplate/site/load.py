@@ -135,8 +135,14 @@ class Site:
             }
             for name, host in self.hosts.items()
         }
+        # Keys are sorted below; a team's pools are tried in their order.
+        orders = {
+            name: list(team.gpus)
+            for wish in wishes.values()
+            for name, team in wish.bedplate_teams.items()
+        }
         text = json.dumps(
-            {"hosts": content, "control_plane": CONTROL_PLANE in self.groups},
+            {"hosts": content, "control_plane": CONTROL_PLANE in self.groups, "orders": orders},
             sort_keys=True,
             separators=(",", ":"),
         )
