@@ -36,6 +36,7 @@ ELSEWHERE = {
     "preset-topology": "resolver/test_presets.py",
     "team-claims": "resolver/test_teams.py",
     "team-container": "resolver/test_teams.py",
+    "team-person": "resolver/test_teams.py",
     "team-guarantee": "resolver/test_teams.py",
     "team-pool": "resolver/test_teams.py",
     "team-queue": "resolver/test_teams.py",

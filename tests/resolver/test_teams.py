@@ -235,14 +235,32 @@ def test_a_teams_limits_of_one_request_are_in_the_lock() -> None:
     assert teams["speech"].per_request.model_dump() == {"gpus": None, "time_s": None}
 
 
-def test_limits_of_requests_need_kueue() -> None:
-    """Volcano's queues know no time, and no size of one job."""
-    limited = {"a": team(1, per_request={"time": "8h"})}
-    refusal = answer(limited, bedplate_schedulers=["volcano"])
+@pytest.mark.parametrize("limit", [{"per_request": {"time": "8h"}}, {"per_user": {"gpus": 1}}])
+def test_limits_need_kueue(limit: dict[str, Any]) -> None:
+    """Volcano's queues know no time, no size of one job, and no person."""
+    refusal = answer({"a": team(1, **limit)}, bedplate_schedulers=["volcano"])
     assert rules(refusal) == ["team-queue"]
     (problem,) = refusal.problems
-    assert problem.key == "bedplate_teams.a.per_request"
+    assert problem.key == f"bedplate_teams.a.{next(iter(limit))}"
     assert problem.fix == "add kueue to bedplate_schedulers, or remove it"
+
+
+def test_a_limit_of_persons_is_in_the_lock() -> None:
+    limited = {"a": team(1, per_user={"gpus": 4}), "b": team(1)}
+    found = planned(answer(limited)).lock
+    assert found.cluster is not None
+    assert found.cluster.usage, "the recorder counts, also without a hub"
+    assert found.cluster.teams["a"].per_user.gpus == 4
+    assert found.cluster.teams["b"].per_user.gpus is None
+
+
+def test_a_limit_of_persons_needs_their_names() -> None:
+    older = {"version": "1.35", "endpoint": "192.0.2.1:6443"}
+    refusal = answer({"a": team(1, per_user={"gpus": 4})}, bedplate_kubernetes=older)
+    assert rules(refusal) == ["team-person"]
+    (problem,) = refusal.problems
+    assert problem.key == "bedplate_teams.a.per_user"
+    assert "whose API server writes no user's name into requests" in str(problem)
 
 
 def test_a_preset_brings_its_schedulers_and_the_site_changes_single_values() -> None:

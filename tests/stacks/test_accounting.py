@@ -14,6 +14,7 @@ from bedplate.hub import node_use
 from bedplate.lock.courses import Course, Share
 from bedplate.schedulers.accounting import Accounting, idle_of
 from bedplate.schedulers.accounting_objects import objects
+from bedplate.schedulers.kueue import person_limits
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
 from tests.stacks.test_components import run
@@ -26,7 +27,7 @@ IDLE = {"intro": {"shares": 1800.0}, "lab": {"shares": 60.0}}
 
 
 def test_the_records_stay_when_the_component_goes() -> None:
-    args = {"python_image": "python:1", "units": UNITS, "idle": IDLE}
+    args = {"python_image": "python:1", "units": UNITS, "idle": IDLE, "per_user": {}}
     engine, outputs = run(lambda: {"name": Accounting("usage", args).namespace})  # type: ignore[arg-type]
     assert outputs["name"] == ("bedplate-accounting", False)
     made = {kind.rpartition(":")[2] for kind in engine.seen}
@@ -98,6 +99,21 @@ def test_a_site_without_a_hub_has_recorder_and_readers_where_a_team_has_an_idle_
     # Nobody but the recorder lists them, by what it may do in all namespaces.
     roles = engine.seen["kubernetes:rbac.authorization.k8s.io/v1:Role"]
     assert [one.inputs["metadata"]["namespace"] for one in roles] == [NAMESPACE]
+
+
+def test_it_lets_requests_in_in_the_namespaces_of_teams_with_a_limit_alone() -> None:
+    """Those of remote claims come with them, and so do its rights there."""
+    teams = {
+        "vision": {"gpus": {"pool_a": (4, 0)}, "per_user": {"gpus": 2}, "namespaces": ["x", "y"]},
+        "audio": {"gpus": {"pool_a": (4, 0)}},
+    }
+    limits = person_limits.by_namespace(lock_of({"pool_a": [{}]}, teams))
+    assert limits == dict.fromkeys(("x", "y", "remote-vision"), ("vision", 2))
+    every = objects("", UNITS, None, limits)
+    (role, *bindings) = [one for one in every if one["metadata"]["name"] == "bedplate-turns"]
+    (rule,) = role["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["workloads"], ["patch"])
+    assert [one["metadata"]["namespace"] for one in bindings] == ["x", "y"]
 
 
 def test_idle_times_are_those_of_courses() -> None:

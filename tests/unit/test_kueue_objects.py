@@ -10,7 +10,14 @@ import yaml
 from bedplate.lock.claims import RESOURCE
 from bedplate.lock.courses import PerUser
 from bedplate.lock.model import Lock
-from bedplate.schedulers.kueue import groups, policies, queues, request_limits, tenancy
+from bedplate.schedulers.kueue import (
+    groups,
+    person_limits,
+    policies,
+    queues,
+    request_limits,
+    tenancy,
+)
 from bedplate.schedulers.kueue.configuration import configuration, values
 from tests.frameworks.claims import with_claims
 from tests.schedulers.locks import lock_of
@@ -302,6 +309,34 @@ def test_devices_by_class_are_judged_where_kubernetes_has_classes_with_names() -
     both = {"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
     assert found("1.36.3") == ({"DeviceClass"}, both)
     assert found("1.35.6") == (set(), {"ValidatingAdmissionPolicy"})
+
+
+def test_what_one_member_has_is_held_to_be_counted() -> None:
+    teams = {
+        "vision": {"gpus": {"pool_a": (8, None)}, "per_user": {"gpus": 4}},
+        "audio": {
+            "gpus": {"pool_a": (4, 2)},
+            "per_user": {"gpus": 4},
+            "per_request": {"gpus": 2},
+        },
+        "speech": {"gpus": {"pool_a": (0, 2)}},
+    }
+    wanted = lock_of({"pool_a": HOSTS, "pool_b": [{}]}, teams)
+    (policy, binding) = person_limits.objects(wanted)
+    (change,) = policy["spec"]["mutations"]
+    assert "{'audio': '4', 'vision': '4'}" in change["jsonPatch"]["expression"]
+    selector = binding["spec"]["matchResources"]["namespaceSelector"]
+    only = {"key": "bedplate.io/team", "operator": "In", "values": ["audio", "vision"]}
+    assert selector == {"matchExpressions": [only]}
+    # A request that is larger than that would wait for ever.
+    sizes = by_name(list(request_limits.objects(wanted)), "ValidatingAdmissionPolicy")
+    spec = sizes["bedplate-request-limits"]["spec"]
+    variables = {one["name"]: one["expression"] for one in spec["variables"]}
+    assert variables["most_gpus"] == "{'audio': 2, 'vision': 4}[?variables.team].orValue(0)"
+    (size,) = spec["validations"]
+    whose = "(variables.team in [\"vision\"] ? 'per_user' : 'per_request')"
+    assert whose in size["messageExpression"]
+    assert not list(person_limits.objects(lock()))
 
 
 def test_requests_are_limited_for_the_teams_that_say_so() -> None:

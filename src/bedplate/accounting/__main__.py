@@ -36,6 +36,9 @@ def main() -> None:
     parser.add_argument(
         "--idle", type=Path, help="a JSON file: seconds until idle shares end, by namespace"
     )
+    parser.add_argument(
+        "--per-user", type=Path, help="a JSON file: team and what one person has, by namespace"
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     units = json.loads(given.units.read_text()) if given.units else {}
@@ -47,6 +50,7 @@ def main() -> None:
         use_port=given.use_port,
         use_every=given.use_every,
         idle=json.loads(given.idle.read_text()) if given.idle else {},
+        per_user=json.loads(given.per_user.read_text()) if given.per_user else {},
     ).run()
 
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.accounting import ending, measured
 from bedplate.accounting.records import API, seen, user_of
+from bedplate.accounting.turns import Turns
 from bedplate.hub.node_use import PORT
 from bedplate.packing.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bedplate.accounting import turns
     from bedplate.accounting.book import Book
     from bedplate.accounting.records import Units
     from bedplate.accounting.store import Store
@@ -105,10 +107,17 @@ class Recorder:
         use_port: int = PORT,
         use_every: float = measured.EVERY,
         idle: ending.Limits | None = None,
+        per_user: turns.Limits | None = None,
     ) -> None:
         self._api, self._store, self._units, self._clock = api, store, units, clock
         self._use_port, self._use_every = use_port, use_every
         self._idle = idle or {}
+        self._turns = Turns(
+            api,
+            per_user or {},
+            {resource for of in units.values() for resource in of},
+            lambda one: user_of(owner_of(api, one), one),
+        )
         self._measured_at: float | None = None
         self._events: queue.Queue[dict[str, Any] | ApiError] = queue.Queue()
         self._stopped = threading.Event()
@@ -143,6 +152,7 @@ class Recorder:
         if version is None:
             version = self._list(book)
         self._save(book, version)
+        self._turns.read()
         while not self._stopped.is_set():
             self._events = queue.Queue()
             reader = threading.Thread(target=self._watch, args=(version,), daemon=True)
@@ -154,6 +164,7 @@ class Recorder:
                     raise
                 version = self._list(book)
                 self._save(book, version)
+                self._turns.read()
 
     def _list(self, book: Book) -> str:
         now = int(self._clock())
@@ -203,6 +214,7 @@ class Recorder:
                 self._known = int(now)
                 if change["type"] != "BOOKMARK":
                     deleted = change["type"] == "DELETED"
+                    self._turns.see(found, deleted=deleted)
                     take(self._api, book, found, self._units, int(now), deleted=deleted)
                     if deleted:
                         self._gone.add(found["metadata"]["uid"])

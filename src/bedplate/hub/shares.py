@@ -37,6 +37,8 @@ UNITS: Final = "bedplate.io/units"
 ASKED: Final = "bedplate.io/asked"
 USER: Final = "bedplate.io/user"
 STUDENT: Final = "hub.jupyter.org/username"
+#: On a Workload that is not in the queue yet: why its person has to wait.
+HELD: Final = "bedplate.io/held"
 #: Seconds that an ended share is still listed.
 KEPT: Final = 3600
 SHORTEST: Final = 1
@@ -471,6 +473,7 @@ def _share(one: Object, work: Object | None, places: Mapping[str, tuple[int, int
     elif one["spec"].get("suspend"):
         state, place = "waiting", places.get(meta["uid"])
         reason = str(_conditions(work).get("QuotaReserved", {}).get("message", ""))
+        reason = _annotation(work, HELD) if work and _annotation(work, HELD) else reason
     elif started:
         until = (datetime.fromisoformat(started) + length).strftime("%Y-%m-%dT%H:%M:%SZ")
         state = "running" if status.get("ready") else "starting"

@@ -159,6 +159,12 @@ class PerRequest(Part):
     time_s: int | None = None
 
 
+class TeamPerUser(Part):
+    """What one member of a team has at once: GPUs or shares as the queue counts."""
+
+    gpus: int | None = None
+
+
 class Team(Part):
     """Who shares a quota; `gpus` is by pool and by the resource that the pool offers.
 
@@ -171,6 +177,7 @@ class Team(Part):
     weight: float = 1.0
     priority: int = 0
     per_request: PerRequest = PerRequest()
+    per_user: TeamPerUser = TeamPerUser()
     per_container: dict[str, str] = {}
     idle_timeout_s: int | None = None
 
@@ -222,9 +229,9 @@ class Cluster(Part):
 
     @property
     def usage(self) -> bool:
-        """Whether use is recorded: with a hub, and where work of teams ends when it is idle."""
-        idle = any(team.idle_timeout_s is not None for team in self.teams.values())
-        return self.hub is not None or idle
+        """Whether use is recorded: with a hub, and where a team's work is ended or let in by it."""
+        asked = [(one.idle_timeout_s, one.per_user.gpus) for one in self.teams.values()]
+        return self.hub is not None or any(one != (None, None) for one in asked)
 
 
 class Containers(Part):

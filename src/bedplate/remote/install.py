@@ -24,6 +24,8 @@ from bedplate.remote.objects import (
     TEAM_NAMESPACE,
     Settings,
 )
+from bedplate.schedulers.accounting_objects import ACCOUNT as RECORDER
+from bedplate.schedulers.accounting_objects import LETS_IN
 from bedplate.schedulers.kueue.objects import QUEUE, TEAM_LABEL, made
 from bedplate.schedulers.kueue.queues import pools_of, teams_of
 from bedplate.schedulers.kueue.tenancy import RBAC, SECURITY, subjects
@@ -144,6 +146,8 @@ def _rights(lock: Lock) -> Iterator[Object]:
     for name, team in sorted(teams_of(lock).items()):
         yield from _engines(name)
         yield _bound(engines, account, TEAM_NAMESPACE.format(name))
+        if team.per_user.gpus is not None:
+            yield _bound(LETS_IN, [RECORDER], TEAM_NAMESPACE.format(name))
         for namespace in team.namespaces:
             yield _bound(clients, account, namespace)
             if team.members:

@@ -111,6 +111,7 @@ WHAT = {
     "team-container": "containers of a team have more by default than a node has",
     "team-guarantee": "teams are guaranteed more than there is",
     "team-namespace": "namespace is not the team's own",
+    "team-person": "nothing counts what one person of a team has",
     "team-pool": "team has a part of no such pool",
     "team-queue": "teams have no queue",
     "team-size": "team's part of a pool is of no size that it has",

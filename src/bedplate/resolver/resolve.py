@@ -74,6 +74,7 @@ def resolve(
                     *configuration.problems(site, plan.lock, catalogue),
                     *teams.guarantees(site, plan.lock),
                     *teams.containers(site, plan.lock, catalogue),
+                    *teams.persons(site, plan.lock, catalogue),
                     *course_pools.problems(site, plan.lock, catalogue),
                     *course_fit.problems(site, plan.lock, catalogue),
                     *images.problems(site, plan.lock, catalogue),

@@ -13,7 +13,7 @@ from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import schedulers
 from bedplate.site.courses import listed
-from bedplate.site.teams import PerRequest, SizeQuota
+from bedplate.site.teams import PerRequest, SizeQuota, TeamPerUser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,10 +78,15 @@ def check(site: Site) -> Iterator[Problem]:
     yield from _namespaces(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for name, team in sorted(wished.items()):
-        if team.per_request != PerRequest() and "kueue" not in schedulers(host):
+        for key, noun, none in (
+            ("per_request", "requests", PerRequest()),
+            ("per_user", "persons", TeamPerUser()),
+        ):
+            if getattr(team, key) == none or "kueue" in schedulers(host):
+                continue
             fix = "add kueue to bedplate_schedulers, or remove it"
-            got, allowed = "limits of requests without kueue", "teams whose queues are Kueue's"
-            path: KeyPath = ("bedplate_teams", name, "per_request")
+            got, allowed = f"limits of {noun} without kueue", "teams whose queues are Kueue's"
+            path: KeyPath = ("bedplate_teams", name, key)
             yield refused("team-queue", host, path, got, allowed, fix)
         if team.idle_timeout is not None and "kueue" not in schedulers(host):
             fix = "add kueue to bedplate_schedulers, or remove it"
@@ -183,6 +188,7 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
             per_request=locked.PerRequest(
                 gpus=team.per_request.gpus, time_s=seconds(team.per_request.time)
             ),
+            per_user=locked.TeamPerUser(gpus=team.per_user.gpus),
             per_container=_per_container(team.per_container),
             idle_timeout_s=seconds(team.idle_timeout),
         )
@@ -216,6 +222,23 @@ def containers(site: Site, lock: locked.Lock, catalogue: Catalogue) -> Iterator[
             path = ("bedplate_teams", name, "per_container", key)
             fix = "write less: no container without a request of its own would start"
             yield refused("team-container", host, path, got, allowed, fix)
+
+
+def persons(site: Site, lock: locked.Lock, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield the limits of persons in a cluster whose API server writes no names into requests."""
+    host = next(iter(sorted(site.hosts.items())))[1]
+    if lock.cluster is None:
+        return
+    release = lock.cluster.kubernetes.version
+    fact = catalogue.kubernetes.get(str(release))
+    for name, team in sorted(host.wishes.bedplate_teams.items()):
+        path: KeyPath = ("bedplate_teams", name, "per_user")
+        if team.per_user != TeamPerUser() and (
+            fact is None or fact.value.mutating_policies is None
+        ):
+            got = f"Kubernetes {release}, whose API server writes no user's name into requests"
+            fix = "take a newer bedplate_kubernetes.version, or write per_request"
+            yield refused("team-person", host, path, got, "one with mutating policies", fix)
 
 
 def guarantees(site: Site, lock: locked.Lock) -> Iterator[Problem]:

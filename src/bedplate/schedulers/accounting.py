@@ -16,10 +16,12 @@ from bedplate.cluster.manifest import token
 from bedplate.frameworks import hub_use
 from bedplate.remote.objects import TEAM_NAMESPACE
 from bedplate.schedulers.accounting_objects import Object, objects
+from bedplate.schedulers.kueue import person_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedplate.accounting import turns
     from bedplate.accounting.ending import Limits
     from bedplate.accounting.records import Units
     from bedplate.lock import Lock
@@ -34,6 +36,8 @@ class AccountingArgs(TypedDict):
     """GPUs by unit of a resource, by pool and resource."""
     idle: Limits
     """Seconds after which what is idle ends, by namespace; those are there before."""
+    per_user: NotRequired[turns.Limits]
+    """Team and what one member of it has at once, by namespace."""
     readers: NotRequired[list[Object]]
     """The readers of GPUs where no hub brings them, their namespace first."""
 
@@ -47,7 +51,9 @@ class Accounting(pulumi.ComponentResource):  # type: ignore[misc]
         self, name: str, args: AccountingArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:schedulers:Accounting", name, None, opts)
-        space, *others = objects(args["python_image"], args["units"], args["idle"])
+        space, *others = objects(
+            args["python_image"], args["units"], args["idle"], args.get("per_user")
+        )
         keep = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         first = pulumi.CustomResource(token(space), f"{name}-namespace", space, keep)
         self._within(name, first, others)
@@ -82,6 +88,7 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
         "python_image": image,
         "units": units(lock, catalogue_of(site)),
         "idle": idle_of(lock),
+        "per_user": person_limits.by_namespace(lock),
         "readers": [] if lock.cluster.hub else hub_use.for_recorder(lock, image),
     }
 

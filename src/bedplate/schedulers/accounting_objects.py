@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.ending import JOBS, SHARES
 from bedplate.accounting.store import NAMESPACE
+from bedplate.remote.objects import TEAM_NAMESPACE
 from bedplate.shipped import program as program_of
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bedplate.accounting import turns
     from bedplate.accounting.ending import Limits
     from bedplate.accounting.records import Units
 
@@ -25,7 +27,7 @@ ARCHIVE: Final = "accounting.pyz"
 #: What the recorder is made of; the rest of these packages is for the command line.
 FILES: Final = (
     *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "ending")),
-    *(f"accounting/{name}.py" for name in ("measured", "recorder", "records", "store")),
+    *(f"accounting/{name}.py" for name in ("measured", "recorder", "records", "store", "turns")),
     *(f"hub/{name}.py" for name in ("__init__", "idle", "memory", "node_use", "shares")),
     *(f"packing/{name}.py" for name in ("__init__", "api", "quantities", "shares")),
     "portable/__init__.py",
@@ -34,6 +36,8 @@ FILES: Final = (
 NOBODY: Final = 65532
 #: What it may do in namespaces whose idle shares end.
 ENDS: Final = "bedplate-idle"
+#: And in those of teams with a limit for each member.
+LETS_IN: Final = "bedplate-turns"
 ACCOUNT: Final = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
 RBAC: Final = "rbac.authorization.k8s.io"
 
@@ -43,30 +47,35 @@ def archive() -> bytes:
     return program_of("accounting", FILES)
 
 
-def objects(python: str, units: Units, idle: Limits | None = None) -> list[Object]:
+def objects(
+    python: str, units: Units, idle: Limits | None = None, per_user: turns.Limits | None = None
+) -> list[Object]:
     """Return all documents.
 
     Args:
         python: an image with Python 3.11 or newer as `python3`. The recorder itself is mounted.
         units: GPUs by unit, by pool and resource.
         idle: after how many seconds what is idle ends, by namespace.
+        per_user: team and what one member of it has at once, by namespace.
     """
-    limits = idle or {}
+    limits, persons = idle or {}, per_user or {}
     program, table = archive(), json.dumps(units, sort_keys=True)
     ends = json.dumps(limits, sort_keys=True)
-    digest = hashlib.sha256(program + f"{table}{ends}".encode()).hexdigest()[:16]
+    each = json.dumps(persons, sort_keys=True)
+    digest = hashlib.sha256(program + f"{table}{ends}{each}".encode()).hexdigest()[:16]
     own = _object(
         "v1",
         "ConfigMap",
         f"{NAME}-program",
-        "The recorder, the GPUs that a unit of each resource is, and idle times.",
-        data={"units.json": table, "idle.json": ends},
+        "The recorder, the GPUs that a unit of each resource is, idle times, limits of members.",
+        data={"units.json": table, "idle.json": ends, "per_user.json": each},
         binaryData={ARCHIVE: base64.b64encode(program).decode()},
     )
     space = _object("v1", "Namespace", NAMESPACE, "Who held how many GPUs for how long.")
     # It has the records: they stay when the stack goes, and no label says they are the stack's.
     space["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
-    return [space, *_rights(), *_may_end(limits), own, _deployment(python, digest)]
+    rights = (*_rights(), *_may_end(limits), *_may_let_in(persons))
+    return [space, *rights, own, _deployment(python, digest)]
 
 
 def _object(
@@ -96,18 +105,29 @@ def _may_end(idle: Limits) -> Iterator[Object]:
         (f"{ENDS}-jobs", JOBS, "Ends jobs and remote claims that are idle.", work),
     ):
         within = sorted(namespace for namespace, times in idle.items() if kind in times)
-        if within:
-            yield _object(f"{RBAC}/v1", "ClusterRole", name, about, rules=rules)
-        for namespace in within:
-            yield _object(
-                f"{RBAC}/v1",
-                "RoleBinding",
-                name,
-                "For the recorder.",
-                within=namespace,
-                roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
-                subjects=[ACCOUNT],
-            )
+        yield from _may(name, about, rules, within)
+
+
+def _may_let_in(persons: turns.Limits) -> Iterator[Object]:
+    """Yield the same of teams' namespaces; those of remote claims have it where they are made."""
+    own = sorted(name for name, (team, _) in persons.items() if name != TEAM_NAMESPACE.format(team))
+    lets = [{"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]}]
+    return _may(LETS_IN, "Lets members' requests into the queue.", lets, own)
+
+
+def _may(name: str, about: str, rules: list[Object], namespaces: list[str]) -> Iterator[Object]:
+    if namespaces:
+        yield _object(f"{RBAC}/v1", "ClusterRole", name, about, rules=rules)
+    for namespace in namespaces:
+        yield _object(
+            f"{RBAC}/v1",
+            "RoleBinding",
+            name,
+            "For the recorder.",
+            within=namespace,
+            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+            subjects=[ACCOUNT],
+        )
 
 
 def _rights() -> Iterator[Object]:
@@ -141,7 +161,10 @@ def _deployment(python: str, digest: str) -> Object:
         "name": "recorder",
         "image": python,
         "command": ["python3", "-B", f"/etc/bedplate/{ARCHIVE}"],
-        "args": ["--units=/etc/bedplate/units.json", "--idle=/etc/bedplate/idle.json"],
+        "args": [
+            f"--{name.replace('_', '-')}=/etc/bedplate/{name}.json"
+            for name in ("units", "idle", "per_user")
+        ],
         "resources": {
             "requests": {"cpu": "20m", "memory": "64Mi"},
             "limits": {"memory": "512Mi"},

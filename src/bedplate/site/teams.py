@@ -68,6 +68,14 @@ class PerRequest(Wish):
     or h. Left out: no limit. Example: `8h`"""
 
 
+class TeamPerUser(Wish):
+    """What one member of a team has at once, all requests together."""
+
+    gpus: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """The most that all requests of one member have together; further ones wait. Unit: GPUs, or
+    shares of them. Left out: no limit. Example: `8`"""
+
+
 class Team(Wish):
     """Who shares a quota."""
 
@@ -87,6 +95,8 @@ class Team(Wish):
     """The priority of work that names no class; larger comes first. Unit: points. Example: `100`"""
     per_request: PerRequest = PerRequest()
     """The most that one job, pod, share or remote claim may be. Example: `{gpus: 4, time: 8h}`"""
+    per_user: TeamPerUser = TeamPerUser()
+    """The most that one member has at once; what is above it waits. Example: `{gpus: 8}`"""
     per_container: PerContainer = PerContainer()
     """What each container has of its node where its manifest does not say it. Example: `{memory:
     16Gi, disk: 50Gi}`"""

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate import cel
 from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue import classes, devices, groups, request_limits, users
+from bedplate.schedulers.kueue import (
+    classes,
+    devices,
+    groups,
+    person_limits,
+    request_limits,
+    users,
+)
 from bedplate.schedulers.kueue.admission import BOTH, CREATE, NAMESPACE, UPDATE, policy
 from bedplate.schedulers.kueue.configuration import JOBSET, frameworks
 from bedplate.schedulers.kueue.objects import (
@@ -164,6 +171,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
         ),
         *devices.objects(lock, catalogue),
         *request_limits.objects(lock, catalogue),
+        *person_limits.objects(lock, catalogue),
         *groups.objects(lock, catalogue),
         *classes.objects(lock, catalogue),
         *users.objects(lock, catalogue),

@@ -2,7 +2,8 @@
 
 A request is what the queue admits at once: Kueue makes a Workload of it, whatever form it has. So
 the policy of Workloads is the one that protects; those of Jobs, JobSets, pods and remote claims
-give who submits the same answer at once. How many requests a person has nothing counts (ADR 37).
+give who submits the same answer at once. What a person has at once is counted elsewhere
+(`person_limits.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from bedplate import cel
 from bedplate.remote.claims import GROUP, PLURAL
 from bedplate.remote.objects import LONGEST_LABEL
 from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue import devices
+from bedplate.schedulers.kueue import devices, person_limits
 from bedplate.schedulers.kueue.admission import BOTH, CREATE, NAMESPACE, Kinds, mutation, policy
 from bedplate.schedulers.kueue.objects import CONTROLLER, JOB_CONTROLLER, TEAM_LABEL, Object
 from bedplate.schedulers.kueue.queues import teams_of
 from bedplate.schedulers.kueue.users import mutating_api
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
@@ -102,10 +103,14 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
     """Yield the policies; none where no team has `per_request`."""
     limits = {name: team.per_request for name, team in sorted(teams_of(lock).items())}
     gpus = {name: one.gpus for name, one in limits.items() if one.gpus is not None}
+    # What is larger than a person's limit would wait for ever.
+    persons = person_limits.limits(lock).items()
+    less = {name: most for name, most in persons if most < gpus.get(name, most + 1)}
+    gpus |= less
     times = {name: one.time_s for name, one in limits.items() if one.time_s is not None}
     if not gpus and not times:
         return
-    counted = devices.counted(lock)
+    counted, sizes = devices.counted(lock), _of_gpus(gpus, less)
     for form in (_WORKLOADS, *_SUBMITTED):
         same = " && ".join(f"object.{one} == oldObject.{one}" for one in form.kept)
         conditions = {"is-new": f"oldObject == null || !({same})"}
@@ -116,7 +121,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             "One request has at most the GPUs and the time that the site gives its team.",
             form.kinds,
             BOTH,
-            {**_of_gpus(gpus), **_of_time(form, times)},
+            {**sizes, **_of_time(form, times)},
             variables={
                 **_of_team(gpus, times),
                 "gpus": _sum(form, counted),
@@ -129,7 +134,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
         "One remote claim has at most the GPUs and the time that the site gives its team.",
         ((GROUP, "*", (PLURAL,)),),
         CREATE,
-        {**_of_gpus(gpus), **_longer(times, "limitSeconds", 0)},
+        {**sizes, **_longer(times, "limitSeconds", 0)},
         variables={
             **_of_team(gpus, times),
             "gpus": "object.spec.?count.orValue(1)",
@@ -165,22 +170,30 @@ def _of_team(gpus: Mapping[str, int], times: Mapping[str, int]) -> dict[str, str
 
 
 def _fix(less: str, key: str) -> str:
-    setting = f"bedplate_teams.{{variables.team}}.per_request.{key}"
+    setting = f"bedplate_teams.{{variables.team}}.{key}"
     return f"ask for {less}, or ask an administrator for more: {setting}"
 
 
-def _of_gpus(limits: Mapping[str, int]) -> dict[str, str]:
-    """Return what a request may have, with the message of a refusal."""
+def _of_gpus(limits: Mapping[str, int], of_person: Collection[str]) -> dict[str, str]:
+    """Return what a request may have, with the message of a refusal.
+
+    Args:
+        limits: by team.
+        of_person: the teams whose limit is that of one person.
+    """
     if not limits:
         return {}
-    most = "variables.most_gpus"
+    most, key = "variables.most_gpus", "per_request"
+    if of_person:
+        whose = f"variables.team in {json.dumps(sorted(of_person))}"
+        key = f"{{({whose} ? 'per_user' : 'per_request')}}"
     return {
         f"{most} == 0 || variables.gpus <= {most}": cel.message(
             "larger than one request of team {variables.team} may be",
             NAMESPACE,
             "{string(variables.gpus)} GPUs or shares",
             f"{{string({most})}}",
-            _fix("less", "gpus"),
+            _fix("less", f"{key}.gpus"),
         )
     }
 
@@ -209,7 +222,7 @@ def _refused(where: str, got: str, within: str) -> dict[str, str]:
             NAMESPACE,
             f"{where}: {{string({got})}}",
             "1 to {string(variables.most_time)} seconds",
-            _fix("less time", "time"),
+            _fix("less time", "per_request.time"),
         )
     }
 

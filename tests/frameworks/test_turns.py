@@ -1,0 +1,164 @@
+"""What one member of a team has at once, by the recorder on the real API server and Kueue."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bedplate.accounting.records import USER
+from bedplate.hub.shares import HELD
+from bedplate.schedulers.accounting_objects import ARCHIVE, archive, objects
+from bedplate.schedulers.kueue import person_limits
+from tests.frameworks.test_usage import pod, recorder
+from tests.schedulers.api import Api, ApiError, eventually
+from tests.schedulers.kubelets import KubeletDouble
+from tests.schedulers.kueue import RunningKueue, holds, kueue_of, next_second, running
+from tests.schedulers.locks import lock_of
+from tests.schedulers.nodes import GPU
+from tests.schedulers.workloads import job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.schedulers.processes import Process
+
+TEAM, EACH = "lab", 2
+TEAMS = {
+    TEAM: {
+        "gpus": {"pool_train": (8, 0)},
+        "members": ["alice", "bob"],
+        "per_user": {"gpus": EACH},
+    },
+    "free": {"gpus": {"pool_train": (0, 0)}, "members": ["bob"]},
+}
+STORM = 40
+UNITS = {"pool-train": {GPU: 1.0}}
+
+
+@pytest.fixture(scope="module")
+def kueue() -> Iterator[RunningKueue]:
+    """Start a control plane with eight GPUs, and the queue of a team that has a limit."""
+    lock = lock_of({"pool_train": [{}, {}]}, TEAMS, gpus=4)
+    with kueue_of(lock) as started:
+        limits = person_limits.by_namespace(lock)
+        for one in objects("", {}, None, limits):
+            if one["kind"] != "Deployment":
+                started.api.apply(one)
+        (started.plane.folder / ARCHIVE).write_bytes(archive())
+        (started.plane.folder / "units.json").write_text(json.dumps(UNITS))
+        (started.plane.folder / "per_user.json").write_text(json.dumps(limits))
+        yield started
+
+
+@pytest.fixture
+def api(kueue: RunningKueue) -> Iterator[Api]:
+    """Return the client; workloads go after the test."""
+    with KubeletDouble(kueue.api):
+        yield kueue.api
+        kueue.plane.processes["recorder"].kill()
+        kueue.clear(TEAM)
+
+
+def counting(kueue: RunningKueue) -> Process:
+    """Start the recorder, which counts."""
+    return recorder(kueue.plane, f"--per-user={kueue.plane.folder / 'per_user.json'}")
+
+
+class Witness(threading.Thread):
+    """Looks all the time at how much each person's requests hold of the quota."""
+
+    def __init__(self, api: Api, kueue: RunningKueue) -> None:
+        super().__init__(daemon=True)
+        self._api, self._kueue, self._ended = api, kueue, threading.Event()
+        self.most: dict[str, int] = {}
+        self.looks = 0
+
+    def run(self) -> None:
+        """Look until told to end."""
+        while not self._ended.is_set():
+            has: dict[str, int] = {}
+            for one in self._kueue.workloads(TEAM):
+                if "admission" in one.get("status", {}) and not holds(one, "Finished"):
+                    told = one["spec"]["podSets"][0]["template"]["metadata"]["annotations"]
+                    count = one["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]
+                    gpus = int(count[GPU])
+                    has[told[USER]] = has.get(told[USER], 0) + gpus
+            for name, gpus in has.items():
+                self.most[name] = max(self.most.get(name, 0), gpus)
+            self.looks += 1
+
+    def end(self) -> None:
+        """Stop looking."""
+        self._ended.set()
+        self.join()
+
+
+@pytest.mark.prove
+def test_a_member_has_what_the_site_gives_one(api: Api, kueue: RunningKueue) -> None:
+    """More waits outside of the queue and says why; another's is not held up by it."""
+    counting(kueue)
+    alice, bob = api.acting_as("alice"), api.acting_as("bob")
+    alice.create(job("a-first", TEAM, gpus=2))
+    eventually(lambda: running(api, TEAM) == ["a-first"])
+    next_second()
+    alice.create(job("a-large", TEAM, gpus=2))
+    alice.create(pod("a-pod", TEAM))
+    next_second()
+    alice.create(job("a-small", TEAM, gpus=1))
+    bob.create(job("b-first", TEAM, gpus=1))
+    bob.create(job("no-gpu", TEAM, gpus=0, pods=3))
+    eventually(lambda: {"b-first", "no-gpu"} <= set(running(api, TEAM)))
+
+    def held() -> dict[str, str]:
+        return {
+            one["metadata"]["ownerReferences"][0]["name"]: told
+            for one in kueue.workloads(TEAM)
+            if (told := one["metadata"].get("annotations", {}).get(HELD))
+        }
+
+    eventually(lambda: set(held()) == {"a-large", "a-pod", "a-small"})
+    assert held()["a-large"] == (
+        "one person has at most 2 GPUs or shares of team lab at once: this waits until enough of "
+        "theirs have ended"
+    )
+    assert "a-small" not in running(api, TEAM)
+    # What came first is next, and nothing smaller passes it.
+    alice.delete(api.path("jobs", "batch/v1", TEAM, "a-first"))
+    eventually(lambda: set(held()) == {"a-pod", "a-small"})
+    eventually(lambda: "a-large" in running(api, TEAM))
+    with pytest.raises(ApiError, match=r"got 3 GPUs or shares / allowed 2 — .*lab\.per_user\.gpus"):
+        alice.create(job("too-large", TEAM, gpus=3))
+
+
+@pytest.mark.prove
+def test_the_limit_holds_in_a_storm(api: Api, kueue: RunningKueue) -> None:
+    """Two people submit at the same moment; the recorder is killed in between; all ends."""
+    first = counting(kueue)
+    witness = Witness(api, kueue)
+    witness.start()
+    users = {name: api.acting_as(name) for name in ("alice", "bob")}
+    made = [(name, f"{name}-{number}") for number in range(STORM // 2) for name in users]
+
+    def submit(what: tuple[str, str]) -> None:
+        name, called = what
+        users[name].create(job(called, TEAM, gpus=1 + int(called[-1]) % 2, seconds=0.5))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(submit, made))
+    eventually(lambda: any(holds(one, "Finished") for one in kueue.workloads(TEAM)))
+    first.kill()
+    time.sleep(3)
+    counting(kueue)
+    done = eventually(
+        lambda: [one for one in kueue.workloads(TEAM) if holds(one, "Finished")],
+        until=lambda found: len(found) == STORM,
+    )
+    witness.end()
+    assert len(done) == STORM
+    assert witness.most == {"alice": EACH, "bob": EACH}
+    assert witness.looks > STORM
