@@ -41,8 +41,9 @@ PATIENCE = 600.0
 class Teacher:
     """Ada's session: she is an administrator of the demo's hub."""
 
-    def __init__(self, site: SiteCommands) -> None:
+    def __init__(self, site: SiteCommands, course: str = COURSE) -> None:
         told = outputs(site)
+        self._course = course
         self._browser = Browser(f"{told['hub']}/hub")
         self._browser.login("ada", told["hub_passwords"]["ada"])
 
@@ -64,12 +65,12 @@ class Teacher:
         """Make accounts of students of the course."""
         self.asks("POST", "users", {"usernames": names})
         with contextlib.suppress(requests.HTTPError):  # it is there
-            self.asks("POST", f"groups/course-{COURSE}")
-        self.asks("POST", f"groups/course-{COURSE}/users", {"users": names})
+            self.asks("POST", f"groups/course-{self._course}")
+        self.asks("POST", f"groups/course-{self._course}/users", {"users": names})
 
     def start(self, name: str) -> None:
         """Ask for a student's server."""
-        self.asks("POST", f"users/{name}/server", {"profile": f"{COURSE}-jax"})
+        self.asks("POST", f"users/{name}/server", {"profile": f"{self._course}-jax"})
 
     def ready(self, name: str) -> bool:
         """Tell whether a student's server is there to be used."""
@@ -116,11 +117,7 @@ class Starts:
 
     def bare(self, pod: dict[str, Any]) -> float:
         """Return the seconds in which the same pod answers, made without queue and hub."""
-        spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-        spec["volumes"] = [
-            {"name": one["name"], "emptyDir": {}} if "persistentVolumeClaim" in one else one
-            for one in spec["volumes"]
-        ]
+        spec = unowned(pod["spec"])
         name = f"bare-{pod['metadata']['name']}"
         made = {
             "apiVersion": "v1",
@@ -178,6 +175,16 @@ class Starts:
         command = ["exec", "-n", COURSE, f"jupyter-{name}", "-c", "notebook", "--"]
         text = self._site.kubectl(*command, "sh", "-c", USAGE).stdout
         return int(text) / 1e9
+
+
+def unowned(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod's specification for another namespace: its home is an empty folder, not kept."""
+    found = {key: value for key, value in spec.items() if key != "nodeName"}
+    found["volumes"] = [
+        {"name": one["name"], "emptyDir": {}} if "persistentVolumeClaim" in one else one
+        for one in spec["volumes"]
+    ]
+    return found
 
 
 def until(condition: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.frameworks.classroom import hold_class
+from tests.frameworks.running import hold_runs
 from tests.mixes.living import installed, living
 from tests.substrate.commands import SiteCommands
 from tests.substrate.demo import DESCRIPTION, SITE
@@ -47,10 +48,11 @@ class Copy:
 
 @pytest.mark.prove
 def test_a_class_in_browsers(tmp_path: Path) -> None:
-    """From sign-up to the next class; hub, proxy and Kueue are killed in between."""
+    """From sign-up to the next class; hub, proxy and Kueue are killed in between. Then runs."""
     with living(Copy(), tmp_path) as site:
         installed(site)
         for stack in ("schedulers", "frameworks"):
             site.select(stack)
             site.up(stack)
         hold_class(site, tmp_path / "pictures")
+        hold_runs(site)

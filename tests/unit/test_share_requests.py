@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bedplate.hub import shares
 from bedplate.hub.courses import LESSON
-from bedplate.hub.share_service import Service, server
+from bedplate.hub.share_service import NotAllowedError, Service, User, server
 from bedplate.hub.share_ssh import with_login
 
 if TYPE_CHECKING:
@@ -136,3 +137,31 @@ def test_a_share_that_was_killed_says_so(reason: str, memory: int | None, told: 
     (found,) = shares.shares(call, "team")
     assert found.state == "ended"
     assert found.reason.endswith(told)
+
+
+def test_the_hub_is_asked_once_for_who_looks_often_and_always_for_who_changes() -> None:
+    """All who wait ask every two seconds or more often, and the hub answers one at a time."""
+    asked: list[str] = []
+
+    def who(token: str) -> User:
+        asked.append(token)
+        if len(asked) > 3:
+            raise NotAllowedError(HTTPStatus.FORBIDDEN, "the hub does not know the token")
+        return User("ann", frozenset())
+
+    def answer(method: str, *parts: str) -> None:
+        with pytest.raises(NotAllowedError):  # she has no course
+            service.answer(method, ["intro", *parts], "token t", {})
+
+    service = Service(lambda *_: {}, lambda _: "", who, lambda *_: None)
+    for _ in range(5):
+        answer("GET")
+    assert asked == ["t"]
+    answer("POST")
+    answer("DELETE", "share-1")
+    assert asked == ["t"] * 3
+    answer("POST")
+    service.known["t"] = 0.0, service.known["t"][1]
+    with pytest.raises(NotAllowedError, match="does not know the token"):
+        service.answer("GET", ["intro"], "token t", {})
+    assert len(asked) == 5

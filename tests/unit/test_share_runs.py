@@ -158,7 +158,37 @@ def test_who_is_next_or_starts_is_asked_for_more_often(monkeypatch: pytest.Monke
     monkeypatch.setattr("time.sleep", pauses.append)
     assert [state for state, _ in magic._states("a")] == [state for state, _ in states]
     assert pauses[:6] == [0.25, 0.5, 1, 2, 2, 2]
-    assert max(pauses[6:]) == magic.NEXT
+    assert max(pauses[6:10]) == magic.NEXT
+    assert set(pauses[10:]) == {magic.SOON}
+
+
+def test_what_a_share_prints_is_shown_before_its_job_says_that_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Job says it a second or two later."""
+    states = ["waiting", "starting", "starting", "running", "ended"]
+    looks = iter(states)
+    printed = iter(["", "one\n", "one\n", "one\ntwo\n"])
+
+    def ask(method: str, path: str = "", _body: Any = None) -> dict[str, Any]:
+        if method != "GET":
+            return {"name": "a", "gets": "a GPU", "time": "1h"}
+        if path:
+            return {"output": next(printed)}
+        state = next(looks)
+        return {"shares": [{"name": "a", "state": state, "line": f"a: {state}"}]}
+
+    monkeypatch.setattr(magic, "ask", ask)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    magic.share("", "print('one')")
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "a: waiting",
+        "a: starting",
+        "one",
+        "a: running",
+        "two",
+        "a: ended",
+    ]
 
 
 def test_a_line_with_an_open_quote_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,8 +34,8 @@ USAGE: Final = (
     "%share run [--for TIME] SCRIPT [ARGUMENT ...] | request SHARE [TIME] | list | release NAME"
 )
 CELL_USAGE: Final = "%%share [SHARE [TIME]], then the cell that is run in the share"
-#: Seconds between two questions: the longest, that of who starts or is next, and the first after a
-#: change.
+#: Seconds between two questions: the longest, that of who is next, and that of who starts or was
+#: in another state before.
 PAUSE: Final = 2.0
 NEXT: Final = 0.5
 SOON: Final = 0.25
@@ -144,7 +144,8 @@ def _run(asked: dict[str, Any]) -> None:
     printed = ""
     try:
         for state, line in _states(made["name"]):
-            if state in ("running", "ending", "ended") and not line.endswith(RELEASED):
+            # What a container prints is there a second or two before its Job says that it runs.
+            if state != "waiting" and not line.endswith(RELEASED):
                 output = str(look(f"/{made['name']}")["output"])
                 print(output[len(printed) :], end="", flush=True)
                 printed = output if len(output) > len(printed) else printed
@@ -165,8 +166,9 @@ def _states(name: str) -> Iterator[tuple[str, str]]:
         yield state, "" if line == said else line
         if state == "ended":
             return
-        next_one = state == "starting" or (found[0].get("place") or [0])[0] == 1
-        pause = SOON if state != before else min(NEXT if next_one else PAUSE, pause * 2)
+        longest = NEXT if (found[0].get("place") or [0])[0] == 1 else PAUSE
+        soon = state != before or state == "starting"
+        pause = SOON if soon else min(longest, pause * 2)
         said, before = line, state
         time.sleep(pause)
 

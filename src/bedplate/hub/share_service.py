@@ -47,6 +47,8 @@ PATIENCE: Final = 10.0
 PAUSE: Final = 1.0
 #: Seconds for which all who wait in a course get one answer; who is next asks twice a second.
 FRESH: Final = 0.4
+#: Seconds for which who looks is known by the token: the hub answers one request at a time.
+KNOWN: Final = 5.0
 TOKEN: Final = re.compile(r"(?:token|bearer) (?P<token>\S+)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -113,6 +115,8 @@ class Service:
     #: By course: who lists its shares now, and what was listed when.
     looks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
     listed: dict[str, tuple[float, list[shares.Share]]] = field(default_factory=dict)
+    #: By token: whose it is, and since when that is known.
+    known: dict[str, tuple[float, User]] = field(default_factory=dict)
 
     def answer(
         self, method: str, parts: list[str], header: str, body: Mapping[str, Any]
@@ -122,7 +126,7 @@ class Service:
         if found is None:
             message = "send a token of the hub: Authorization: token TOKEN"
             raise NotAllowedError(http.HTTPStatus.UNAUTHORIZED, message)
-        user = self.who(found["token"])
+        user = self._user(found["token"], looks=method == "GET")
         if len(parts) not in {"GET": (1, 2), "POST": (1,), "DELETE": (2,)}[method]:
             raise NotAllowedError(http.HTTPStatus.NOT_FOUND, "no such address")
         course = parts[0]
@@ -142,6 +146,18 @@ class Service:
             name = _own(parts[1], mine)
             return {"output": shares.output(self.call, self.read, course, name)}
         return {"shares": [{**asdict(one), "line": str(one)} for one in mine]}
+
+    def _user(self, token: str, *, looks: bool) -> User:
+        """Return whose a token is; who asks for a share or ends one, is looked up each time."""
+        now = time.monotonic()
+        when, user = self.known.get(token, (0.0, None))
+        if user is None or not looks or now - when > KNOWN:
+            user = self.who(token)
+            for key, (before, _) in list(self.known.items()):
+                if now - before > KNOWN:
+                    self.known.pop(key, None)
+            self.known[token] = now, user
+        return user
 
     def _shares(self, course: str) -> list[shares.Share]:
         """Return the shares of a course: each who waits asks again every two seconds."""
