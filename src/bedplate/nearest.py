@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Makers and lines that stand before a model's name on a box and in a quotation.
 MAKERS = {"nvidia", "geforce", "tesla"}
+#: Words are this much alike to be one misspelt; less alike, they mean something else.
+ALIKE = 0.7
 #: Two spellings of one name are this much alike; `h100` and `h200` are not.
 SAME = 0.9
 #: Memory as people write it, where no letter is before the number: `a10g` is a model.
@@ -21,7 +23,7 @@ MEMORY = re.compile(r"(?<![a-z0-9])(\d+)[\s_-]*g(?:i?b)?\b")
 VARIANT = re.compile(r"\d+gb|(?:sxm|hbm|gddr|nvl|pcie)\d*[a-z]?")
 
 
-def nearest(word: str, known: Iterable[str], *, at_least: float = 0.5) -> str | None:
+def nearest(word: str, known: Iterable[str], *, at_least: float = ALIKE) -> str | None:
     """Return the known word that is most like *word*, None if none is."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=at_least)
     return found[0] if found else None

@@ -37,6 +37,7 @@ READERS: list[tuple[str, Callable[[Path], Iterator[Text]]]] = [
     ("stacks/*/Pulumi.yaml", settings),
     ("src/bedplate/catalogue/facts/*.yml", settings),
     ("src/bedplate/presets/*.yml", settings),
+    ("src/bedplate/site/*.yml", settings),
     ("src/bedplate/**/*.py", messages),
     ("plugins/*/*.py", messages),
 ]

@@ -314,7 +314,7 @@ class Search:
         if wish.kind == "profile":
             # One with other engines is another choice than the nearest size.
             plain = [one.label for one in allowed if not re.search("[+-]", one.label)]
-            label = nearest(wish.label, plain)
+            label = nearest(wish.label, plain, at_least=0.5)
             return next((one for one in allowed if one.label == label), allowed[0])
         if wish.kind == "replicas":
             fewer = [one for one in allowed if one.number < wish.number]

@@ -9,6 +9,7 @@ from bedplate.nearest import meant, models_like, nearest, same_digits, write_one
 from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
+from bedplate.site.sought import elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -171,7 +172,9 @@ def unknown(
     shown = ", ".join(names[:MANY]) + (
         f" and {len(names) - MANY} more" if len(names) > MANY else ""
     )
-    fix = write_one(got, close) if close else f"choose one of {shown}" if names else "remove it"
+    fix = write_one(got, close) if close else "choose one of these" if names else "remove it"
+    named = rule in {"addon-known", "framework-known"} and not close and elsewhere(got)
+    fix = named[2] if named and named[0] else fix
     return refused(rule, host, path, got, shown or "none is known", fix)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from bedplate.errors import Problem, SiteError
 from bedplate.harmless import secrets_of
-from bedplate.site import addresses, authorities, forms, membership, sameness, suggestions
+from bedplate.site import addresses, authorities, forms, membership, sameness, sought
 from bedplate.site.membership import (
     CONTROL_PLANE,
     GROUPS,
@@ -24,7 +24,7 @@ from bedplate.site.membership import (
     WORKERS,
 )
 from bedplate.site.model import ACCESS, KEYS, Wishes
-from bedplate.site.wording import problems_of
+from bedplate.site.wording import fields, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,10 +220,11 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
     problems: list[Problem] = []
     wishes = dict(raw.wishes)
     for key in sorted(set(wishes) - set(KEYS)):
-        allowed, fix = suggestions.setting(key, KEYS, "bedplate_")
-        place = raw.places.of((key,))
+        absent, allowed, fix = sought.setting(key, fields)
+        at = raw.places.of((key,))
+        what, rule = f"unknown setting{absent}", "known-keys"
         problems.append(
-            membership.at(place, "unknown setting", key, key, allowed, fix, "known-keys")
+            Problem(what, at.file, at.line, at.column, key, key, allowed, fix, rule=rule)
         )
         del wishes[key]
     try:

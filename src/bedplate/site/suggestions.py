@@ -6,20 +6,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from bedplate.nearest import MAKERS, SAME, nearest
+from bedplate.nearest import MAKERS, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-#: Words are this much alike to be one misspelt.
-ALIKE = 0.7
-#: What people look for among the settings, and is elsewhere: what is allowed, and the fix.
-ELSEWHERE = {
-    "firewall": (
-        "host_baseline_firewall and host_baseline_firewall_ports, of the role host_baseline",
-        "remove it: a host's firewall stays the site's; the role checks what it lets in",
-    ),
-}
 _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
 _EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -62,25 +53,11 @@ def number(value: object) -> str | None:
     return f"write {value}, without quotes" if quoted else None
 
 
-def setting(name: str, known: Sequence[str], prefix: str) -> tuple[str, str]:
-    """Return what is allowed in place of an unknown setting, and what to do."""
-    own = name.removeprefix(prefix)
-    if own in ELSEWHERE:
-        return ELSEWHERE[own]
-    bare = {one.removeprefix(prefix): one for one in known}
-    # The prefix that all have in common makes no two settings alike.
-    if close := nearest(own, bare, at_least=ALIKE):
-        return bare[close], f"write {bare[close]}"
-    if whole := nearest(name.replace("-", "_"), known, at_least=SAME):
-        return whole, f"write {whole}"
-    return ", ".join(known), "remove it: Bedplate has no such setting"
-
-
 def word(value: object, known: list[str]) -> str | None:
     """Return which of some words to write."""
     plain = str(value).lower().replace("_", "-")
     begun = [one for one in known if plain and one.startswith(plain)]
-    close = begun[0] if len(begun) == 1 else nearest(plain, known, at_least=ALIKE)
+    close = begun[0] if len(begun) == 1 else nearest(plain, known)
     return f"write {close}" if close else None
 
 

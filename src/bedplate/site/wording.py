@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from bedplate.errors import Problem
 from bedplate.harmless import without_secrets
 from bedplate.nearest import nearest
-from bedplate.site import marks, suggestions
+from bedplate.site import marks, sought, suggestions
 from bedplate.site.model import Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
@@ -86,8 +86,6 @@ PATTERNS = {
 }
 
 
-#: Keys are this much alike to be one misspelt.
-ALIKE = 0.6
 _CARDS = "write a list: an entry for the GPUs `cards: [0, 1]`, another for the others"
 #: What some GPUs of a host are called elsewhere.
 OF_CARDS = {f"bedplate_sharing.{name}": _CARDS for name in ("devices", "cards", "gpus", "indices")}
@@ -129,13 +127,15 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         if len(path) == 1:
             allowed = "what only you can know"
     elif kind == "extra_forbidden":
-        known = _fields(path)
+        known = fields(path)
         if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
             key, name = spelt(path[:-1]), HIDDEN
         longer = (one for one in known if one.startswith(f"{name}_"))
-        close = nearest(name, known, at_least=ALIKE) or next(longer, None)
+        close = nearest(name, known) or next(longer, None)
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
+        if not close and (elsewhere := sought.elsewhere(name)):
+            what, fix = what + elsewhere[0], elsewhere[2]
     elif kind == "string_type" and isinstance(value, int | float | date):
         text = getattr(value, "text", str(value))
         read = "true or false" if isinstance(value, bool) else "a number"
@@ -215,7 +215,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def _fields(path: tuple[str | int, ...]) -> list[str]:
+def fields(path: tuple[str | int, ...]) -> list[str]:
     """Return the keys that are known beside the one at *path*."""
     return list(_models(path[:-1])[-1].model_fields)
 

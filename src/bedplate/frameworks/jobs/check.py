@@ -207,7 +207,7 @@ def _no_framework(lock: Lock, request: Request, pools: Iterable[str]) -> Problem
 
 def _unknown(request: Request, key: str, what: str, got: str, known: Iterable[str]) -> Problem:
     names = sorted(known)
-    close = nearest(got, names)
+    close = names[0] if len(names) == 1 else nearest(got, names)
     fix = f"write {close}" if close else "choose one of them" if names else ""
     return _wrong(request, key, what, got, ", ".join(names) or "none", fix)
 

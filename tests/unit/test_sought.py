@@ -1,0 +1,111 @@
+"""What newcomers look for among the settings: where it is, or that it is not there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bedplate.site import sought
+from bedplate.site.model import KEYS
+from bedplate.site.wording import fields
+
+#: What is not in this version, and what is, by the word that its message has to have.
+ABSENT = [
+    "airflow",
+    "alerts",
+    "argo",
+    "autoscaling",
+    "backup",
+    "ceph",
+    "dashboard",
+    "elk",
+    "etcd_backup",
+    "gpu_metrics",
+    "grafana",
+    "inference",
+    "ingress",
+    "kserve",
+    "kubeflow",
+    "logging",
+    "loki",
+    "metallb",
+    "metrics",
+    "mlflow",
+    "monitoring",
+    "ollama",
+    "prometheus",
+    "ray",
+    "restore",
+    "serving",
+    "storage_class",
+    "triton",
+    "velero",
+    "vllm",
+]
+ELSEWHERE = {
+    "addons": "bedplate_operators",
+    "amd": "bedplate_accelerator",
+    "certificates": "bedplate_hub.certificate",
+    "cilium": "bedplate_kubernetes",
+    "cni": "bedplate_kubernetes",
+    "docker": "bedplate_container_runtime",
+    "firewall": "host_baseline_firewall",
+    "gpu_model": "bedplate_gpu",
+    "gpu_operator": "bedplate_operators",
+    "ha": "bedplate_kubernetes.endpoint",
+    "infiniband": "bedplate_rdma",
+    "jupyter": "bedplate_courses",
+    "ldap": "bedplate_hub.sign_in",
+    "mig": "bedplate_sharing",
+    "nfs": "bedplate_storage",
+    "nodes": "gpu_pools",
+    "oidc": "bedplate_hub.sign_in",
+    "pytorch": "bedplate_frameworks",
+    "quota": "bedplate_teams",
+    "registry": "bedplate_sources",
+    "slurm": "group slurm",
+    "ssh_keys": "ansible_user",
+    "upgrade": "plan --upgrade",
+    "users": "bedplate_teams",
+    "driver_branch": "bedplate_driver",
+    "Sharing": "bedplate_sharing",
+    "kubernets": "bedplate_kubernetes",
+    "cours": "bedplate_courses",
+    "vgpus": "bedplate_vgpu",
+}
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_what_is_not_there_is_called_absent(name: str) -> None:
+    absent, allowed, fix = sought.setting(f"bedplate_{name}", fields)
+    assert re.search(r"^: no(t| .*) in this version", absent), (absent, allowed, fix)
+    assert allowed is None
+    assert fix.startswith("remove it")
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_is_elsewhere_is_named(name: str) -> None:
+    absent, allowed, _ = sought.setting(f"bedplate_{name}", fields)
+    assert absent == ""
+    assert ELSEWHERE[name] in (allowed or "")
+
+
+def test_what_means_nothing_gets_the_settings_and_no_nearest_name() -> None:
+    _, allowed, fix = sought.setting("bedplate_frobnicate", fields)
+    assert allowed is not None
+    assert re.findall(r"(?:^|, )(\w+) \(", allowed) == list(KEYS)
+    assert fix == "write one of these, or remove it"
+
+
+def test_each_word_is_looked_up_as_it_is_written_and_leads_to_settings_that_exist() -> None:
+    table = sought._table()["elsewhere"]
+    words = [word for entry in table for word in entry["words"]]
+    assert len(words) == len(set(words))
+    assert [word for word in words if word != word.lower() or "-" in word] == []
+    assert [word for word in words if f"bedplate_{word}" in KEYS] == []
+    for entry in table:
+        for said in (entry.get("where", ""), entry["fix"]):
+            for key, rest in re.findall(r"(bedplate_[a-z_]+)(?:\.([a-z_]+))?", said):
+                assert key in KEYS
+                assert not rest or rest in fields((key, rest)), (key, rest)
