@@ -235,6 +235,8 @@ def _name(host: _Host) -> list[Problem]:
         return []
     better = re.sub(r"[^a-z0-9.-]+", "-", name.lower())[:63].strip("-.")
     fix = f"rename the host, to {better} for example; ansible_host keeps its address"
+    if better == name.lower():
+        fix = "write its name in small letters; ansible_host keeps its address"
     option = Option(name, "default")
     return [host.problem(option, "", "no name for a node", name, NODE_NAME_IS, fix)]
 

@@ -266,7 +266,7 @@ def _open(site: Path) -> _Opened:
         with _strictly():
             written, wishes = _check_files(site, loader, positions)
             inventory = _Inventory(loader=loader, sources=[str(site.resolve())])
-        reader = Reader(site, loader, inventory, positions)
+        reader = Reader(site, loader, inventory, positions, written.ranged)
     except AnsibleError as error:
         what = "inventory cannot be read"
         raise SiteError([unreadable(error, positions, site, what)]) from error

@@ -102,9 +102,15 @@ class Reader:
     """Reads hosts, and what many of them share once."""
 
     def __init__(
-        self, site: Path, loader: DataLoader, inventory: InventoryManager, positions: Positions
+        self,
+        site: Path,
+        loader: DataLoader,
+        inventory: InventoryManager,
+        positions: Positions,
+        ranged: Mapping[str, Place],
     ) -> None:
         self._home = Place(str(site))
+        self._ranged = ranged
         self._loader, self._inventory, self._positions = loader, inventory, positions
         #: Variables of the command line win over those of groups and hosts.
         self._extra: Mapping[str, Any] = load_extra_vars(loader)
@@ -126,7 +132,7 @@ class Reader:
         wishes = self._evaluated(fragments, templar)
         names = sorted(layer.access | self._reaches.names.intersection(own))
         connection, places = self._variables(names, own, layer, templar)
-        home = self._positions.place(host.name) or self._home
+        home = self._positions.place(host.name) or self._ranged.get(str(host.name), self._home)
         return RawHost(
             str(host.name),
             layer.names,

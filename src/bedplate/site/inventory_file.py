@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
+
+from ansible.errors import AnsibleError
+from ansible.plugins.inventory import detect_range, expand_hostname_range
 
 from bedplate.errors import Problem
 from bedplate.nearest import nearest
@@ -23,6 +27,7 @@ class Written:
     positions: Positions
     groups: dict[str, Place] = field(default_factory=dict)
     edges: dict[str, dict[str, Place]] = field(default_factory=dict)
+    ranged: dict[str, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, content: object, file: str) -> None:
@@ -71,6 +76,7 @@ class Written:
                     self._group(child, inner, at)
             elif key == "hosts":
                 for host, variables in (section or {}).items():
+                    self._ranged(str(host), self.positions.place(host))
                     if variables is not None and not isinstance(variables, dict):
                         where = self.positions.place(host) or at
                         self._wrong(
@@ -80,6 +86,12 @@ class Written:
                             variables,
                             "{variable: value}",
                         )
+
+    def _ranged(self, host: str, place: Place | None) -> None:
+        """Keep where the hosts of a range are written: Ansible forgets it."""
+        if place is not None and detect_range(host):
+            with suppress(AnsibleError):  # which Ansible's plugin reports
+                self.ranged |= dict.fromkeys(expand_hostname_range(host), place)
 
     def _wrong(self, what: str, at: Place, key: str, got: object, allowed: str) -> None:
         shown = "a list" if isinstance(got, list) else f'"{got}"' if isinstance(got, str) else got

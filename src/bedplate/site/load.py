@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from bedplate.site.model import ACCESS, KEYS, Wishes
 from bedplate.site.wording import fields, problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from bedplate.connection import Connection
@@ -183,17 +184,18 @@ def _no_site(path: Path) -> Problem | None:
 def checked(path: Path, raw: RawSite) -> Site:
     """Type a site that was read. Raises SiteError with all problems."""
     problems = [*raw.problems, *membership.of_site(path, raw)]
+    of_hosts: list[tuple[RawHost, Problem]] = []
     hosts: dict[str, SiteHost] = {}
     typed: dict[int, Wishes | None] = {}
     for host in raw.hosts:
         if not set(host.groups) & set(GROUPS):
             continue
-        problems += membership.of_host(host)
+        of_hosts += ((host, problem) for problem in membership.of_host(host))
         if id(host.wishes) not in typed:
             typed[id(host.wishes)], wrong = _typed(host)
             problems += wrong
         reached, wrong = addresses.reached(host, path)
-        problems += wrong
+        of_hosts += ((host, problem) for problem in wrong)
         if reached is not None and (wishes := typed[id(host.wishes)]) is not None:
             pools = membership.pools_of(host)
             hosts[host.name] = SiteHost(
@@ -204,6 +206,7 @@ def checked(path: Path, raw: RawSite) -> Site:
                 host.places,
                 reached.root,
             )
+    problems += _grouped(of_hosts)
     site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)))
     problems += addresses.same(hosts)
     problems += membership.of_kinds(hosts)
@@ -213,6 +216,37 @@ def checked(path: Path, raw: RawSite) -> Site:
     if problems:
         raise SiteError(problems)
     return site
+
+
+#: Stands for a host's name where problems of several hosts are compared.
+_NAME = "\0"
+
+
+def _grouped(found: Iterable[tuple[RawHost, Problem]]) -> Iterator[Problem]:
+    """Yield the problems of hosts, those that are the same but for the host's name as one."""
+    alike: dict[Problem, list[tuple[str, Problem]]] = {}
+    for host, problem in found:
+        own = (problem.file, problem.line, problem.column)
+        home = host.places.fallback
+        named = _renamed(problem, host.name, _NAME)
+        says = _NAME in f"{named.key}{named.got}"  # else the place alone tells the hosts apart
+        if says and own == (home.file, home.line, home.column):
+            named = replace(named, line=None, column=None)
+        alike.setdefault(named, []).append((host.name, problem))
+    for named, its in alike.items():
+        (first, problem), (last, _) = its[0], its[-1]
+        if len(its) > 1:
+            together = _renamed(named, _NAME, f"{first} … {last} ({len(its)} hosts)")
+            problem = replace(together, line=problem.line, column=problem.column)
+        yield problem
+
+
+def _renamed(problem: Problem, old: str, new: str) -> Problem:
+    name = re.compile(rf"(?<![\w.-]){re.escape(old)}(?![\w-]|\.\w)")
+    key, got, fix = (
+        text and name.sub(lambda _: new, text) for text in (problem.key, problem.got, problem.fix)
+    )
+    return replace(problem, key=key, got=got, fix=fix or "")
 
 
 def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:

@@ -24,6 +24,8 @@ NODES = (CONTROL_PLANE, POOLS, WORKERS)
 #: The groups that pools are in: their hosts are Kubernetes nodes, hypervisors or Slurm nodes.
 PARENTS = (POOLS, HYPERVISORS, SLURM)
 POOL_PREFIX = "pool_"
+#: Ansible's own groups.
+BUILT_IN = ("all", "ungrouped")
 #: How alike a group's name must be to one of ours to be taken for a misspelt one.
 ALIKE = 0.8
 
@@ -138,8 +140,12 @@ def of_host(raw: RawHost) -> list[Problem]:
         )
     if POOLS in raw.groups and not pools:
         allowed = f"a group {POOL_PREFIX}… below {POOLS}"
+        inner = [group for group in raw.groups if group not in {*GROUPS, *BUILT_IN}]
         fix = f"put {name} into one"
-        problems.append(at(place, "GPU host is in no pool", name, POOLS, allowed, fix, "one-pool"))
+        if len(inner) == 1:
+            fix = f"rename {inner[0]}, and its file in group_vars, to {POOL_PREFIX}{inner[0]}"
+        got = ", ".join([POOLS, *inner])
+        problems.append(at(place, "GPU host is in no pool", name, got, allowed, fix, "one-pool"))
     kubernetes = [group for group in NODES if group in raw.groups]
     if WORKERS in raw.groups and kubernetes != [WORKERS]:
         problems.append(_worker_too(raw, kubernetes))
