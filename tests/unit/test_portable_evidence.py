@@ -436,6 +436,20 @@ def test_without_a_cluster_the_check_is_skipped(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("phase", ["begun", "done"])
+def test_a_control_plane_that_was_cut_off_is_for_the_stack_to_start_again(
+    tmp_path: Path, phase: str
+) -> None:
+    # kubeadm writes admin.conf first, and gives its user rights when the API server answers.
+    texts = {cluster_evidence.ADMIN: "", cluster_evidence.MEMBERSHIP: f'{{"phase": "{phase}"}}'}
+    for name, text in texts.items():
+        (tmp_path / name[1:]).parent.mkdir(parents=True)
+        (tmp_path / name[1:]).write_text(text)
+    (found,) = cluster_evidence.collect(Host(str(tmp_path)), {})["checks"]
+    reason = "kubeadm did not end here: 'pulumi up' in the cluster stack starts it again"
+    assert (found["result"] == "skipped", found["reason"] == reason) == (phase == "begun",) * 2
+
+
 def test_a_cluster_may_take_its_time_to_settle_and_no_more(tmp_path: Path) -> None:
     import json
 

@@ -13,6 +13,8 @@ SETTLE_PAUSE = 3.0
 #: What no waiting mends: somebody has to run a playbook, or a stack.
 LASTING = (".in_service", ".version")
 ADMIN = "/etc/kubernetes/admin.conf"
+#: The cluster stack's note on the host; its phase is ``begun`` until kubeadm has ended well.
+MEMBERSHIP = "/var/lib/bedplate/membership.json"
 Object = Dict[str, Any]
 
 
@@ -165,6 +167,15 @@ def collect_settled(
         left -= SETTLE_PAUSE
 
 
+def _cut_off(host: Host) -> bool:
+    """Whether kubeadm was cut off: it writes admin.conf before that may do anything."""
+    try:
+        mark = json.loads(host.read(MEMBERSHIP) or "{}")
+    except ValueError:
+        return False
+    return isinstance(mark, dict) and mark.get("phase") == "begun"
+
+
 def collect(host: Host, expects: Mapping[str, Any]) -> Dict[str, Any]:
     """Evidence of the cluster: ``{facts, checks}``.
 
@@ -174,6 +185,10 @@ def collect(host: Host, expects: Mapping[str, Any]) -> Dict[str, Any]:
     checks: Checks = []
     if not host.exists(ADMIN):
         reason = "there is no cluster yet: the cluster stack makes it"
+        checks.append(skipped("cluster.reachable", "the cluster answers", reason))
+        return {"facts": {}, "checks": checks}
+    if _cut_off(host):
+        reason = "kubeadm did not end here: 'pulumi up' in the cluster stack starts it again"
         checks.append(skipped("cluster.reachable", "the cluster answers", reason))
         return {"facts": {}, "checks": checks}
     nodes, reason_or_none = _get(host, ["nodes"])
