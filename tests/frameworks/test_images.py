@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bedplate.mirror import oci
+    from tests.substrate.images import oci
 
 #: The digest of its layer before it is compressed, made on another day. It changes with
 #: requirements/node.txt and package-lock.json: take what the failing test prints.

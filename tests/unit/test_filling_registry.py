@@ -15,9 +15,8 @@ from bedplate.bill import Places
 from bedplate.bill.charts import chart
 from bedplate.bill.registry import layer
 from bedplate.bill.web import Web
-from bedplate.mirror import oci
 from bedplate.mirror.store import Store
-from tests.substrate.images import recipes
+from tests.substrate.images import oci, recipes
 from tests.substrate.images.filling import fill
 from tests.substrate.internet.fixtures import serving
 

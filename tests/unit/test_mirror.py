@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.mirror import Contents, MirrorError, atomic, oci, processes, render
+from bedplate.mirror import Contents, MirrorError, atomic, processes, render
 from bedplate.mirror.address import Address
 from bedplate.mirror.store import Store
-from tests.substrate.images import recipes
+from tests.substrate.images import oci, recipes
 
 if TYPE_CHECKING:
     from pathlib import Path

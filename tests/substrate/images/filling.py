@@ -16,11 +16,11 @@ import yaml
 
 from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.bill.places import HTTPS, Places
-from bedplate.mirror import oci, service
+from bedplate.mirror import service
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 from tests.substrate.hosts.shell import run
-from tests.substrate.images import deb, layers, recipes
+from tests.substrate.images import deb, layers, oci, recipes
 from tests.substrate.images.published import Made, published
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.mirror import oci
 from tests.substrate.hosts import apt_sources
 from tests.substrate.hosts.shell import run
-from tests.substrate.images import recipes
+from tests.substrate.images import oci, recipes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,9 +16,10 @@ from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.lock import load_lock
-from bedplate.mirror import made, oci
+from bedplate.mirror import made
 from bedplate.mirror.fill import Filling
 from bedplate.mirror.store import Store, cache
+from tests.substrate.images import oci
 
 if TYPE_CHECKING:
     from pathlib import Path
