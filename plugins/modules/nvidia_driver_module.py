@@ -124,9 +124,11 @@ persistent:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import holders, nvidia, owned
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
-    dkms as driver_dkms,
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    dkms,
+    holders,
+    nvidia,
+    owned,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.driver import (
     libraries as driver_libraries,
@@ -148,20 +150,20 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal impo
 
 def build(module: AnsibleModule, host: Host, wished: Driver, kernel: str) -> list[str]:
     """Build what is missing for the kernel; what was, or in check mode would be, built."""
-    if module.params["kernel"] and not host.exists(driver_dkms.HEADERS.format(kernel)):
-        if driver_dkms.modules(host, wished.version):
+    if module.params["kernel"] and not host.exists(dkms.HEADERS.format(kernel)):
+        if dkms.modules(host, wished.version):
             refuse(
                 module,
                 "the NVIDIA kernel module cannot be built",
                 f"no headers of kernel {kernel}",
-                driver_dkms.HEADERS.format(kernel),
+                dkms.HEADERS.format(kernel),
                 "Install the headers of that kernel, as role host_baseline does, and run the play"
                 " again.",
             )
         return []
     done = []
-    for source in driver_dkms.missing(host, wished.version, kernel):
-        reason = None if module.check_mode else driver_dkms.build(host, source, kernel)
+    for source in dkms.missing(host, wished.version, kernel):
+        reason = None if module.check_mode else dkms.build(host, source, kernel)
         if reason is not None:
             refuse(
                 module,

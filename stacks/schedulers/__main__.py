@@ -5,7 +5,7 @@ import pulumi_kubernetes as kubernetes
 
 from bedplate import stackconfig, stackrefs
 from bedplate.cluster.wished import gpus
-from bedplate.schedulers.accounting import Accounting, accounting_args
+from bedplate.frameworks.accounting import Accounting, accounting_args
 from bedplate.schedulers.dra import Dra, dra_args
 from bedplate.schedulers.jobset import JobSets
 from bedplate.schedulers.kueue import Kueue

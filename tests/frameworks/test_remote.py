@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.remote import install, objects, tunnel
+from bedplate.frameworks import remote_install as install
+from bedplate.remote import objects, tunnel
 from bedplate.remote.claims import API, KIND, PLURAL, USER
 from bedplate.schedulers.kueue import users
 from bedplate.schedulers.kueue.tenancy import MEMBER

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedplate.connection import Connection
-from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
 from bedplate.site.places import Places
+from bedplate.site.site import Site, SiteHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -15,7 +15,7 @@ from tests.properties.view import View
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bedplate.site.load import Site
+    from bedplate.site.site import Site
     from tests.properties.plain import Facts, Row
 
 

@@ -13,7 +13,7 @@ from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned
 
 if TYPE_CHECKING:
     from bedplate.resolver import Plan
-    from bedplate.site.load import SiteHost
+    from bedplate.site.site import SiteHost
 
 
 def kubernetes(**settings: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from bedplate.resolver import Refusal, course_fit
 from bedplate.resolver.course_room import LIMITLESS, Hosts, Room, Taken
 from bedplate.resolver.course_shares import Wrong, gpus_of, share_of
 from bedplate.site.courses import Course
-from bedplate.site.load import Site
+from bedplate.site.site import Site
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
 
 if TYPE_CHECKING:

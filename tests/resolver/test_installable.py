@@ -11,7 +11,7 @@ from bedplate.resolver.outcome import Kind
 from tests.resolver.test_whole_sites import T4, decide, host, planned
 
 if TYPE_CHECKING:
-    from bedplate.resolver.outcome import Plan
+    from bedplate.resolver.answer import Plan
 
 RELEASE = {"version": "1.35", "endpoint": "k8s.example:6443"}
 #: What a site writes for all hosts and for its pool, with what its plan says of it.

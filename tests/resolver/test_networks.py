@@ -12,7 +12,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.connection import Connection
 from bedplate.resolver import configuration, networks, ports
 from bedplate.resolver.control_planes import check as control_planes
-from bedplate.site.load import Site
+from bedplate.site.site import Site
 from tests.resolver.test_whole_sites import T4, decide, host, planned
 
 V6 = {"pod_subnet": "fd00::/56", "service_subnet": "fd01::/112", "cni": "cilium"}

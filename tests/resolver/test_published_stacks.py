@@ -12,9 +12,9 @@ import yaml
 from bedplate.catalogue import load_catalogue
 from bedplate.connection import Connection
 from bedplate.resolver import Plan, Refusal, resolve
-from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import SHARED, Wishes
 from bedplate.site.places import Places
+from bedplate.site.site import Site, SiteHost
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock

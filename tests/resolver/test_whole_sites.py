@@ -12,9 +12,9 @@ import bedplate.catalogue.load as catalogue_module
 from bedplate.catalogue import load_catalogue
 from bedplate.connection import Connection
 from bedplate.resolver import Plan, Refusal, resolve
-from bedplate.site.load import Site, SiteHost
 from bedplate.site.model import Wishes
 from bedplate.site.places import Place, Places
+from bedplate.site.site import Site, SiteHost
 from tests.properties.plain import facts_in
 
 TODAY = date(2026, 11, 21)

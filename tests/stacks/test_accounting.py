@@ -10,9 +10,9 @@ from bedplate.accounting.store import NAMESPACE
 from bedplate.bill.needs import PYTHON, images_of
 from bedplate.catalogue import load_catalogue
 from bedplate.frameworks import hub_use
+from bedplate.frameworks.accounting import Accounting, idle_of
 from bedplate.hub import node_use
 from bedplate.lock.courses import Course, Share
-from bedplate.schedulers.accounting import Accounting, idle_of
 from bedplate.schedulers.accounting_objects import objects
 from bedplate.schedulers.kueue import person_limits
 from tests.schedulers.locks import lock_of

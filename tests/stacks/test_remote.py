@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pulumi.runtime import config as settings
 
+from bedplate.frameworks import remote_install as install
 from bedplate.frameworks.remote import RemoteGpus, remote_args
-from bedplate.remote import install
 from bedplate.stackconfig import StackError
 from tests.schedulers.locks import lock_of
 from tests.stacks.test_components import run

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
-from bedplate.catalogue.matrix import document, grade, main
+from bedplate.catalogue.facts import grade
+from bedplate.catalogue.matrix import document, main
 
 if TYPE_CHECKING:
     import pytest

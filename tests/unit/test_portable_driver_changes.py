@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import nvidia
-from bedplate.portable.driver import dkms as driver_dkms
+from bedplate.portable import dkms, nvidia
 from bedplate.portable.driver import foreign as driver_foreign
 from bedplate.portable.driver import record as driver_record
 from bedplate.portable.driver import rollback as driver_rollback
@@ -71,15 +70,15 @@ def test_a_module_is_built_once_it_lies_where_the_kernel_finds_it(tmp_path: Path
     )
     put(tmp_path, "/usr/src/nvidia-535.2/dkms.conf", "PACKAGE_NAME=nvidia\nPACKAGE_VERSION=535.2\n")
     here = Host(str(tmp_path))
-    two = [driver_dkms.Module("nvidia", "550.1"), driver_dkms.Module("nvidia-current", "550.1")]
-    assert driver_dkms.modules(here, "550.1") == two
-    assert driver_dkms.missing(here, "550.1", KERNEL) == []  # no headers: nothing can be built
+    two = [dkms.Module("nvidia", "550.1"), dkms.Module("nvidia-current", "550.1")]
+    assert dkms.modules(here, "550.1") == two
+    assert dkms.missing(here, "550.1", KERNEL) == []  # no headers: nothing can be built
     (tmp_path / f"lib/modules/{KERNEL}/build").mkdir(parents=True)
-    assert driver_dkms.missing(here, "550.1", KERNEL) == two
+    assert dkms.missing(here, "550.1", KERNEL) == two
     put(tmp_path, f"/var/lib/dkms/nvidia/550.1/{KERNEL}/x86_64/module/nvidia.ko")
-    assert driver_dkms.missing(here, "550.1", KERNEL) == two
+    assert dkms.missing(here, "550.1", KERNEL) == two
     put(tmp_path, f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko")
-    assert driver_dkms.missing(here, "550.1", KERNEL) == two[1:]
+    assert dkms.missing(here, "550.1", KERNEL) == two[1:]
 
 
 def test_a_failed_build_is_told_by_its_first_error(tmp_path: Path) -> None:
@@ -92,17 +91,17 @@ def test_a_failed_build_is_told_by_its_first_error(tmp_path: Path) -> None:
         " arguments to function 'pci_resize_resource'\nmake[2]: *** [nv-pci.o] Error 1\n",
     )
     said = f"Error! Bad return status for module build\nConsult {log} for more information.\n"
-    found = driver_dkms.failure(Host(str(tmp_path)), said)
+    found = dkms.failure(Host(str(tmp_path)), said)
     assert found == (
         "nvidia/nv-pci.c:237:15: error: too few arguments to function 'pci_resize_resource'"
         f" ({log})"
     )
-    assert driver_dkms.failure(Host(str(tmp_path)), "E: all else") == ""
+    assert dkms.failure(Host(str(tmp_path)), "E: all else") == ""
 
 
 def test_a_build_that_says_it_went_well_must_have_made_something(tmp_path: Path) -> None:
     here = host(tmp_path, lambda _: Result(0, "", "done"))
-    assert driver_dkms.build(here, driver_dkms.Module("nvidia", "550.1"), KERNEL) == "done"
+    assert dkms.build(here, dkms.Module("nvidia", "550.1"), KERNEL) == "done"
 
 
 def test_other_drivers_are_found_by_their_files_and_named_with_their_owner(tmp_path: Path) -> None:

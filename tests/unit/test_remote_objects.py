@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.errors import BedplateError
-from bedplate.remote import install, objects
+from bedplate.frameworks import remote_install as install
+from bedplate.remote import objects
 from bedplate.remote.claims import LIVE, Claim
 from bedplate.remote.controller import _crowded as crowded
 from bedplate.remote.controller import _last_words as last_words

@@ -26,12 +26,12 @@ from bedplate import reading, writing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bedplate.catalogue.load import Catalogue
-
 HERE = Path(__file__).parent
 
 
-def kept(facts: Path, read: Callable[[], Catalogue], place: Path | None = None) -> Catalogue:
+def kept[Catalogue](
+    facts: Path, read: Callable[[], Catalogue], place: Path | None = None
+) -> Catalogue:
     """Return what *read* makes of a folder of facts, from where it was kept if nothing has changed.
 
     Raises whatever *read* does; that nothing can be kept is no error.

@@ -6,9 +6,12 @@ Ranges are inclusive. `…_from` and `…_upto` are versions; an `…_upto` of `
 from __future__ import annotations
 
 from datetime import date  # noqa: TC003 - Pydantic needs it when it runs
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Who says so; `site` are the facts of a site, beside the catalogue.
 Sure = Literal["vendor", "tested", "secondary", "unproved", "site"]
@@ -84,3 +87,15 @@ class Fact[V: Value](Value):
     reason: Annotated[str, Field(min_length=1)]
     source: Source
     sure: Sure
+
+
+GRADES = {"vendor": "vendor", "tested": "tested", "secondary": "unproved", "unproved": "unproved"}
+#: The weakest first: a cell of several facts is as sure as the weakest.
+WEAKEST = ("unproved", "vendor", "tested")
+NONE = "none"
+
+
+def grade(facts: Iterable[Fact[Any]]) -> str:
+    """Return how sure some facts are together."""
+    found = {GRADES[fact.sure] for fact in facts}
+    return next((one for one in WEAKEST if one in found), NONE)

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedplate.catalogue import sharing_table
+from bedplate.catalogue.facts import NONE, grade
 from bedplate.catalogue.load import load_catalogue
 from bedplate.portable.message import problem
 from bedplate.versions import last, minor, number, parts
@@ -21,10 +23,6 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.load import Catalogue
 
-GRADES = {"vendor": "vendor", "tested": "tested", "secondary": "unproved", "unproved": "unproved"}
-#: The weakest first: a cell of several facts is as sure as the weakest.
-WEAKEST = ("unproved", "vendor", "tested")
-NONE = "none"
 HEAD = """# The supported matrix
 
 Written from the catalogue by `python -m bedplate.catalogue.matrix`; a test keeps it up to date.
@@ -34,12 +32,6 @@ maker's names, versions and dependencies and nothing else of theirs) or *unprove
 source, or none yet). The plan counts the facts that it relies on and that are no vendor's and not
 tested; `bedplate explain` lists them. What the first table lacks is planned, and not installable.
 """
-
-
-def grade(facts: Iterable[Fact[Any]]) -> str:
-    """Return how sure some facts are together."""
-    found = {GRADES[fact.sure] for fact in facts}
-    return next((one for one in WEAKEST if one in found), NONE)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -194,8 +186,6 @@ def document(catalogue: Catalogue) -> str:
 
 def main(root: Path | None = None) -> int:
     """Write docs/matrix.md, and the modes of docs/sharing.md, of the checkout it is run in."""
-    from bedplate.catalogue import sharing_table  # it takes its grades from here
-
     page = (root or Path()) / "docs" / "matrix.md"
     try:
         page.write_text(document(load_catalogue()), encoding="utf-8")

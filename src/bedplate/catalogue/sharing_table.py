@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
-from bedplate.catalogue.matrix import grade
+from bedplate.catalogue.facts import grade
 from bedplate.portable.message import problem
 
 if TYPE_CHECKING:

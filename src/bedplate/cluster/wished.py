@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.portable import dra as driver
 from bedplate.portable.message import problem
 from bedplate.portable.runtime.state import SOCKETS
-from bedplate.site.membership import CONTROL_PLANE, NODES
+from bedplate.site.site import CONTROL_PLANE, NODES
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.discovery.identify import flow, gpu_wish, hardware, kind_of, system_of
 from bedplate.portable.quantities import GIB
-from bedplate.site.membership import PARENTS, POOLS
+from bedplate.site.site import PARENTS, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

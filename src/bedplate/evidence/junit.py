@@ -10,7 +10,7 @@ from bedplate.evidence.model import Result
 
 if TYPE_CHECKING:
     from bedplate.evidence.model import Check, Evidence
-    from bedplate.evidence.report import Report
+    from bedplate.evidence.overview import Report
 
 #: What XML 1.0 cannot hold, not even escaped; logs of drivers and programs have such characters.
 UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

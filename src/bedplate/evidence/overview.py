@@ -1,18 +1,22 @@
-"""What the report's first screen says: failures by check, and how each pool is."""
+"""What a report is of, and its first screen: failures by check, and how each pool is."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from bedplate.evidence.model import Result
+from bedplate.lock.sharing_line import sharing_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from bedplate.accounting.summary import Summary
+    from bedplate.evidence.drift import HostDrift
     from bedplate.evidence.model import Evidence
-    from bedplate.evidence.report import HostRow, Report
+    from bedplate.lock import Lock
 
 #: What is no check, yet counts as a failure; each with its fix.
 MISSING = ("no evidence", "the host was never verified", "Run the site's playbook.")
@@ -22,6 +26,129 @@ STALE = (
     "Run the site's playbook again.",
 )
 EMPTY = ("evidence without a check", "nothing was looked at", "Run the site's playbook again.")
+
+
+#: What a run leaves on a host on which it has not come to its end, or whose driver it took back.
+SET_ASIDE = ("site.finished", "host.reachable", "host.read", "driver.kept")
+#: The same in the cluster's evidence, of a node that upgrade.yml keeps closed.
+CLOSED = re.compile(r"node\.(?P<name>.+)\.in_service")
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """One host of the lock beside its evidence, which may be missing or of another lock."""
+
+    name: str
+    pool: str | None
+    address: str
+    evidence: Evidence | None
+    stale: bool
+
+    @property
+    def set_aside(self) -> str:
+        """Why a run has set the host aside; empty where none has."""
+        checks = self.evidence.checks if self.evidence is not None else ()
+        failed = (c for c in checks if c.id in SET_ASIDE and c.result is Result.FAIL)
+        return next((check.reason for check in failed), "")
+
+    @property
+    def result(self) -> Result:
+        """Missing evidence and evidence of another lock both count as a failure."""
+        if self.evidence is None or self.stale:
+            return Result.FAIL
+        return self.evidence.result
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the page shows."""
+
+    site: str
+    lock: Lock
+    wishes: Mapping[str, Mapping[str, Any]]
+    hosts: Sequence[HostRow]
+    cluster: Evidence | None
+    cluster_stale: bool = False
+    strangers: Sequence[Evidence] = field(default=())
+    drift: Sequence[HostDrift] = field(default=())
+    usage: Summary | None = None
+    preflight: Evidence | None = None
+
+    @property
+    def set_aside(self) -> Mapping[str, str]:
+        """Hosts that a run has set aside, each with its reason.
+
+        Also nodes that are whole again and still closed: nothing but upgrade.yml gives them back.
+        """
+        known = self.cluster is not None and not self.cluster_stale
+        checks = self.cluster.checks if self.cluster is not None and known else ()
+        failed = [(CLOSED.fullmatch(c.id), c.reason) for c in checks if c.result is Result.FAIL]
+        closed = {match["name"]: reason for match, reason in failed if match}
+        found = {row.name: row.set_aside for row in self.hosts if row.set_aside}
+        return dict(sorted({**closed, **found}.items()))
+
+    @property
+    def sharing(self) -> Mapping[str, str]:
+        """How each pool with GPUs shares them, by name."""
+        hosts = Counter(host.pool for host in self.lock.hosts.values())
+        lines = {name: sharing_line(pool, hosts[name]) for name, pool in self.lock.pools.items()}
+        return {name: line for name, line in lines.items() if line}
+
+    @property
+    def drifted(self) -> Sequence[HostDrift]:
+        """Hosts that differ from what they were set up to be."""
+        return [host for host in self.drift if host.state == "drifted"]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any of it was found on simulated silicon."""
+        found = [row.evidence for row in self.hosts] + [self.cluster]
+        return any(item is not None and item.simulated for item in found)
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether any of it was found with packages that stood in for the vendor's."""
+        return any(row.evidence is not None and row.evidence.stand_in for row in self.hosts)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many checks passed, failed, were skipped.
+
+        What has no evidence, evidence of another lock or evidence without a check is one failure.
+        """
+        tally: Counter[str] = Counter({result.value: 0 for result in Result})
+        for row in self.hosts:
+            tally.update(_results(row.evidence, stale=row.stale))
+        if self.cluster is not None:
+            tally.update(_results(self.cluster, stale=self.cluster_stale))
+        if self.preflight is not None:
+            tally.update(_results(self.preflight, stale=False))
+        return tally
+
+    @property
+    def cluster_result(self) -> Result:
+        """The verdict over the cluster; nothing is asked of a cluster without evidence."""
+        if self.cluster is None:
+            return Result.SKIPPED
+        return Result.FAIL if self.cluster_stale else self.cluster.result
+
+    @property
+    def result(self) -> Result:
+        """The verdict over all hosts and the cluster."""
+        results = [row.result for row in self.hosts]
+        if self.cluster is not None:
+            results.append(self.cluster_result)
+        if self.preflight is not None:
+            results.append(self.preflight.result)
+        if Result.FAIL in results or not results:
+            return Result.FAIL
+        return Result.PASS if Result.PASS in results else Result.SKIPPED
+
+
+def _results(evidence: Evidence | None, *, stale: bool) -> list[str]:
+    if evidence is None or stale or not evidence.checks:
+        return [Result.FAIL.value]
+    return [check.result.value for check in evidence.checks]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypedDict
 import pulumi
 
 from bedplate.cluster.manifest import token
+from bedplate.frameworks import remote_install as install
 from bedplate.portable.message import problem
-from bedplate.remote import install
 from bedplate.remote.objects import PORT, Settings
 from bedplate.stackconfig import StackError
 

@@ -16,7 +16,7 @@ from bedplate.accounting.records import USER
 from bedplate.frameworks import data_cache
 from bedplate.schedulers.kueue.objects import JOB_CONTROLLER, TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import HOST
-from bedplate.site.load import NODES
+from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

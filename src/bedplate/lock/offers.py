@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.site.membership import NODES
+from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
     from bedplate.lock.model import Lock, Pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.site.membership import CONTROL_PLANE, NODES
+from bedplate.site.site import CONTROL_PLANE, NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
 from bedplate.lock.sharing_line import layout_text
-from bedplate.site.load import NODES, POOLS
+from bedplate.site.site import NODES, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

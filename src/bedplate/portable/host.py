@@ -21,6 +21,8 @@ KUBELET_CONFIG = "/etc/kubernetes/kubelet.conf"
 _LAST_SECONDS = 5.0
 #: nvidia-smi's exit status where the data that a card keeps about itself are damaged.
 INFOROM = 14
+#: A version as programs print it of themselves.
+VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+.~][0-9A-Za-z.+~-]+)?)")
 _INFOROM = re.compile(r"^WARNING: infoROM is corrupted.*$\n?", re.IGNORECASE | re.MULTILINE)
 _REASON = re.compile(
     r"errors?\b|\bfail|\bcan ?not\b|\bcan't\b|\bcould ?n[o']t\b|\bunable\b|\bdenied\b|mismatch"

@@ -8,7 +8,7 @@ from bedplate import shipped
 from bedplate.frameworks import jobs
 from bedplate.lock.taints import tolerations
 from bedplate.schedulers.topology import HOST
-from bedplate.site.load import NODES
+from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
     from bedplate.frameworks.jobs.pods import Object

@@ -20,7 +20,7 @@ from bedplate.resolver.wishes import (
     shares_of,
     split_named,
 )
-from bedplate.site.load import SLURM
+from bedplate.site.site import SLURM
 from bedplate.versions import minor
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Condition, Fact
     from bedplate.catalogue.published_facts import FrameworkBuild
     from bedplate.lock import Lock
-    from bedplate.resolver.subjects import Subject
+    from bedplate.resolver.wishes import Subject
 
 SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
 #: What hosts that run containers by Docker, without Kubernetes, share.

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bedplate.resolver.candidates import Candidates
-    from bedplate.resolver.subjects import Subject
-    from bedplate.resolver.wishes import Wish
+    from bedplate.resolver.wishes import Subject, Wish
     from bedplate.site import SiteHost
     from bedplate.site.places import KeyPath
 

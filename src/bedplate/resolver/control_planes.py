@@ -9,7 +9,7 @@ from bedplate.resolver.explanations import refused
 from bedplate.resolver.networks import address, of_endpoint
 from bedplate.resolver.outcome import Notice, Reason
 from bedplate.resolver.wishes import CLUSTER
-from bedplate.site.load import CONTROL_PLANE, NODES
+from bedplate.site.site import CONTROL_PLANE, NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

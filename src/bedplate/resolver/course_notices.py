@@ -12,7 +12,7 @@ from bedplate.resolver.course_room import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserved_for, reserves
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.resolver.outcome import Notice
-from bedplate.site.membership import NODES
+from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue.hardware_facts import GpuModel
     from bedplate.catalogue.kubernetes_facts import NodeNeed
     from bedplate.resolver.candidates import Candidates
-    from bedplate.resolver.subjects import Subject
+    from bedplate.resolver.wishes import Subject
     from bedplate.site import SiteHost
 
 

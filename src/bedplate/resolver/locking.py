@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue.facts import Fact
     from bedplate.catalogue.hardware_facts import Accelerator
     from bedplate.resolver.candidates import Candidates
-    from bedplate.resolver.subjects import Subject
+    from bedplate.resolver.wishes import Subject
     from bedplate.site import SiteHost
 
 RUNTIMES = ("containerd", "cri_o", "docker")

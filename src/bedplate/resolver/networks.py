@@ -12,7 +12,7 @@ from bedplate.lock.node_pods import addresses, kubelet_pods, subnet_limit
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.outcome import Notice, Stops
 from bedplate.resolver.wishes import CLUSTER
-from bedplate.site.load import CONTROL_PLANE
+from bedplate.site.site import CONTROL_PLANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from bedplate.resolver import control_planes
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.outcome import Notice
 from bedplate.site.marks import LABELS, TAINTS
-from bedplate.site.membership import CONTROL_PLANE
+from bedplate.site.site import CONTROL_PLANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

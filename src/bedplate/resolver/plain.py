@@ -36,7 +36,7 @@ from bedplate.resolver.wishes import (
     pin_wishes,
     split_named,
 )
-from bedplate.site.load import POOLS, SLURM, WORKERS
+from bedplate.site.site import POOLS, SLURM, WORKERS
 from bedplate.versions import minor
 
 if TYPE_CHECKING:

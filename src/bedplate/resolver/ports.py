@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.networks import served
 from bedplate.site.addresses import canonical
-from bedplate.site.load import CONTROL_PLANE
+from bedplate.site.site import CONTROL_PLANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.teams import preset
 from bedplate.resolver.wishes import schedulers
-from bedplate.site.load import SLURM
+from bedplate.site.site import SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

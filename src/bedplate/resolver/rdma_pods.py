@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
     from bedplate.lock.model import Pool
-    from bedplate.resolver.subjects import Subject
+    from bedplate.resolver.wishes import Subject
 
 PLUGIN: Final = "rdma_device_plugin"
 RESOURCE: Final = "rdma/hca"

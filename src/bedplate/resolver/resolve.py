@@ -25,14 +25,14 @@ from bedplate.resolver import (
     teams,
     warnings,
 )
+from bedplate.resolver.answer import Plan, Refusal
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.conflicts import search
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import explained
-from bedplate.resolver.outcome import Plan, Refusal
 from bedplate.resolver.solving import Program
-from bedplate.resolver.subjects import Subject, subjects, without
-from bedplate.resolver.wishes import CLUSTER
+from bedplate.resolver.subjects import subjects, without
+from bedplate.resolver.wishes import CLUSTER, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

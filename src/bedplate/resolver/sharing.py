@@ -8,15 +8,15 @@ from bedplate.resolver import mig_layouts
 from bedplate.resolver.candidates import MODES_WITH_REPLICAS
 from bedplate.resolver.sharing_words import asks_limits, mode_fact
 from bedplate.resolver.wishes import shares_of
-from bedplate.site.load import SLURM
 from bedplate.site.sharing import MemoryShare
+from bedplate.site.site import SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bedplate.catalogue import Catalogue
     from bedplate.resolver.candidates import Candidates
-    from bedplate.resolver.subjects import Subject
+    from bedplate.resolver.wishes import Subject
 
 
 def decided(subject: Subject, values: Mapping[str, str], candidates: Candidates) -> dict[str, Any]:

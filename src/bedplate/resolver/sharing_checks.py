@@ -10,8 +10,8 @@ from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.mig_layouts import fits, instances, places_known, shapes_of, shown
 from bedplate.resolver.sharing_words import asks_limits, at_least, mode_fact
 from bedplate.resolver.wishes import IN_KUBERNETES_ONLY, model_of, shares_of
-from bedplate.site.load import SLURM
 from bedplate.site.sharing import MemoryShare
+from bedplate.site.site import SLURM
 from bedplate.versions import last, number
 
 if TYPE_CHECKING:

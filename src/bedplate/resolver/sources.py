@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bedplate.errors import Problem
-    from bedplate.site.load import Site, SiteHost
+    from bedplate.site.site import Site, SiteHost
 
 SOURCES, LOGIN = "bedplate_sources", "bedplate_sources_login"
 OWN = ("files", "registry")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from bedplate.resolver import courses
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.wishes import (
     CLUSTER,
+    Subject,
     Wish,
     cluster_wishes,
     host_wishes,
     pin_wishes,
     pool_wishes,
 )
+from bedplate.site.courses import listed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
 ROOT_KEY = re.compile(r"[.\[]")
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is decided together: the shared components, a pool, or hosts without GPUs."""
-
-    name: str
-    hosts: int
-    host: SiteHost
-    wishes: tuple[Wish, ...]
-
-
 def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
     """Return the shared components, and the pools and other hosts that are decided together."""
     hosts = [host for _, host in sorted(site.hosts.items())]
@@ -46,7 +37,7 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
         _subject(name, members, list(pool_wishes(name, members, catalogue)))
         for name, members in site.pools.items()
     ]
-    found = _for_all(site, found, catalogue)
+    found = _for_all(found, catalogue)
     others: dict[Hashable, list[SiteHost]] = {}
     for host in hosts:
         if host.pool is None:
@@ -68,7 +59,7 @@ def subjects(site: Site, catalogue: Catalogue) -> tuple[Subject, list[Subject]]:
     return Subject(CLUSTER, len(hosts), hosts[0], tuple(unique.values())), pools
 
 
-def _for_all(site: Site, pools: Sequence[Subject], catalogue: Catalogue) -> list[Subject]:
+def _for_all(pools: Sequence[Subject], catalogue: Catalogue) -> list[Subject]:
     """Let a framework of a course in several pools have one build, with code for all their GPUs.
 
     Where no build has that, each pool has its own, and `course_pools` says so.
@@ -77,7 +68,8 @@ def _for_all(site: Site, pools: Sequence[Subject], catalogue: Catalogue) -> list
         one.name: {w.model.value.compute_capability for w in one.wishes if w.model} for one in pools
     }
     needs: dict[tuple[str, str], set[str]] = {}
-    for course in courses.of(site):
+    wished = pools[0].host.wishes.bedplate_courses if pools else ()
+    for course in (one.course for one in listed(wished)):
         for pool, text in product(course.pool, course.frameworks if course.pool[1:] else ()):
             needed = needs.setdefault((pool, text), set())
             needed.update(*(gpus.get(other, ()) for other in course.pool))

@@ -23,8 +23,7 @@ from bedplate.resolver import preferences as prefer
 from bedplate.resolver.outcome import Kind, Notice, Stops
 from bedplate.resolver.sharing_words import mode_fact
 from bedplate.resolver.wishes import CLUSTER
-from bedplate.site.load import CONTROL_PLANE
-from bedplate.site.membership import GROUPS
+from bedplate.site.site import CONTROL_PLANE, GROUPS
 from bedplate.versions import last, minor, number
 
 if TYPE_CHECKING:

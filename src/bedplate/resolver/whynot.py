@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
-    from bedplate.resolver.subjects import Subject
+    from bedplate.resolver.wishes import Subject
     from bedplate.site import Site
 
 type Values = Mapping[str, str]

@@ -92,6 +92,16 @@ class Wish:
         return WEIGHTS[self.kind]
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What is decided together: the shared components, a pool, or hosts without GPUs."""
+
+    name: str
+    hosts: int
+    host: SiteHost
+    wishes: tuple[Wish, ...]
+
+
 def split_named(text: str) -> tuple[str, str | None]:
     """Return the name and the version of `pytorch-2.8`; the version may be left out."""
     found = VERSION_OF_NAMED.search(text)

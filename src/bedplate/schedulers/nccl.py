@@ -13,7 +13,7 @@ import pulumi_kubernetes as kubernetes
 
 from bedplate.lock.rdma import resources, settings_name
 from bedplate.portable.message import problem
-from bedplate.site.membership import NODES
+from bedplate.site.site import NODES
 from bedplate.stackconfig import StackError, found_in
 from bedplate.stackrefs import MANAGED
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate.portable.message import problem
 from bedplate.site import nesting
-from bedplate.site.membership import NODES
 from bedplate.site.nesting import DOMAIN
+from bedplate.site.site import NODES
 from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from bedplate import ssh_options
 from bedplate.connection import NODE_NAME, NODE_NAME_IS, SSH_PORT, Connection, Hop
 from bedplate.errors import Problem
 from bedplate.site import ssh_arguments
-from bedplate.site.membership import NODES
 from bedplate.site.places import Place
 from bedplate.site.reach import BECOME, ENVIRONMENT, METHOD, NAME, PLUGIN, Option
+from bedplate.site.site import NODES
 from bedplate.site.ssh_arguments import UnsupportedProxyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bedplate.site.effective import RawHost
-    from bedplate.site.load import SiteHost
+    from bedplate.site.site import SiteHost
 
 RULE = "address"
 #: The names under which Ansible has its connection over SSH.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.errors import Problem
-    from bedplate.site.load import Site
+    from bedplate.site.site import Site
 
 PATH = ("bedplate_sources", "ca")
 BEGIN = "-----BEGIN CERTIFICATE-----"

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING
 from bedplate.errors import Problem
 from bedplate.nearest import nearest
 from bedplate.site.places import Place
+from bedplate.site.site import (
+    CONTROL_PLANE,
+    GROUPS,
+    HYPERVISORS,
+    NODES,
+    PARENTS,
+    POOL_PREFIX,
+    POOLS,
+    SLURM,
+    WORKERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,16 +25,8 @@ if TYPE_CHECKING:
 
     from bedplate.site.ansible_adapter import RawSite
     from bedplate.site.effective import RawHost
-    from bedplate.site.load import SiteHost
+    from bedplate.site.site import SiteHost
 
-CONTROL_PLANE, POOLS, WORKERS = "control_plane", "gpu_pools", "workers"
-HYPERVISORS, SLURM = "hypervisors", "slurm"
-GROUPS = (CONTROL_PLANE, POOLS, WORKERS, HYPERVISORS, SLURM)
-#: The groups of the cluster's nodes. Those of `workers` have no GPU: no driver, no toolkit.
-NODES = (CONTROL_PLANE, POOLS, WORKERS)
-#: The groups that pools are in: their hosts are Kubernetes nodes, hypervisors or Slurm nodes.
-PARENTS = (POOLS, HYPERVISORS, SLURM)
-POOL_PREFIX = "pool_"
 #: Ansible's own groups.
 BUILT_IN = ("all", "ungrouped")
 #: How alike a group's name must be to one of ours to be taken for a misspelt one.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from bedplate.errors import Problem
-    from bedplate.site import Site, SiteHost
     from bedplate.site.places import Place
+    from bedplate.site.site import Site, SiteHost
 
 
 def problems_of(site: Site) -> list[Problem]:

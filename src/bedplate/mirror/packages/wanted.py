@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bedplate.bill.needs import VENDOR, Repository, of_distribution
 from bedplate.bill.repository import trusted
 from bedplate.portable.packages import dnf
-from bedplate.site.load import NODES
+from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,17 +1,15 @@
 """What every area of a host's evidence has in common: the wishes, and where checks are put."""
 
-import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 from .. import mig
-from ..host import Host
+from ..host import VERSION, Host
 from .checks import AGAIN, Checks, check, skipped
 
 PENDING = (
     "A node keeps its driver while it is in a cluster: run bedplate.gpu.upgrade, which drains it."
 )
 NO_VERSION = "the lock names no version for this host"
-VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+.~][0-9A-Za-z.+~-]+)?)")
 
 
 class Wishes(NamedTuple):

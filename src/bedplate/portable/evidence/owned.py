@@ -3,7 +3,7 @@
 from .. import archives, owned
 from ..host import Host
 from .area import Collected, Wishes
-from .checks import AGAIN, check, failed
+from .checks import AGAIN, check, failed, skipped
 
 #: Programs from release archives lie there, by name and version.
 STORE = "/opt/bedplate"
@@ -31,3 +31,14 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             changed += [f"{folder}/{one}" for one in archives.changed(host.path(folder))]
     what = "programs as their archives brought them, without differences"
     to.checks.append(check("owned.programs", what, [], changed, AGAIN))
+
+
+def configuration(host: Host, role: str, name: str, fix: str, to: Collected) -> None:
+    """Whether the files that ``role`` wrote are as it wrote them."""
+    what = f"the files of role {role} are as it wrote them"
+    found = owned.differences(host)
+    if role not in found:
+        to.checks.append(skipped(name, what, "this host keeps no record of them"))
+        return
+    wrong = "; ".join(found[role])
+    to.checks.append(check(name, what, "as written", wrong or "as written", fix))

@@ -5,6 +5,7 @@ from typing import List
 from ..driver import state as driver
 from ..host import Host
 from ..runtime import state as runtime_state
+from . import owned
 from .area import NO_VERSION, Collected, Wishes
 from .checks import AGAIN, check, skipped
 
@@ -43,7 +44,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         what = "the image of pod sandboxes"
         wished, found = ours["sandbox_image"], state.sandbox or None
         to.checks.append(check("runtime.sandbox", what, wished, found, fix, state.reason))
-    runtime_state.configuration(host, ROLE, "runtime.configuration", fix, to)
+    owned.configuration(host, ROLE, "runtime.configuration", fix, to)
 
 
 def _held(host: Host, names: List[str], to: Collected) -> None:

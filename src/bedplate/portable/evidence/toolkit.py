@@ -5,6 +5,7 @@ from ..host import Host
 from ..runtime import cdi
 from ..runtime import state as runtime_state
 from ..runtime.cases import NVIDIA_RUNTIME
+from . import owned
 from .area import Collected, Wishes, version_check
 from .checks import AGAIN, check
 
@@ -42,7 +43,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     if wish.containers["cdi_spec"]:
         _specification(host, wish.containers["cdi_spec"], to)
     _registration(host, wish, to)
-    runtime_state.configuration(host, ROLE, "toolkit.configuration", FIX, to)
+    owned.configuration(host, ROLE, "toolkit.configuration", FIX, to)
 
 
 def _specification(host: Host, path: str, to: Collected) -> None:

@@ -3,7 +3,7 @@
 import re
 from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
-from ..driver import dkms as driver_dkms
+from .. import dkms
 from ..host import Host, Result, make_folders
 from . import debian
 from .transaction import TransactionError
@@ -77,7 +77,7 @@ def _errors(host: Host, out: str, err: str) -> str:
     errors = [
         line.strip() for start in ("dpkg: error", "E:") for line in lines if line.startswith(start)
     ]
-    build = driver_dkms.failure(host, out + err)
+    build = dkms.failure(host, out + err)
     return "; ".join(([f"DKMS: {build}"] if build else []) + errors)
 
 

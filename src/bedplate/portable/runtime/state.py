@@ -4,10 +4,7 @@ import json
 import re
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 
-from .. import owned
-from ..evidence.area import VERSION, Collected
-from ..evidence.checks import check, skipped
-from ..host import Host
+from ..host import VERSION, Host
 
 UNITS = {"containerd": "containerd.service", "cri-o": "crio.service", "docker": "docker.service"}
 #: Where kubelet and crictl reach each runtime of Kubernetes.
@@ -133,14 +130,3 @@ _READERS: Dict[str, Callable[[Host], State]] = {
     "cri-o": _crio,
     "docker": _docker,
 }
-
-
-def configuration(host: Host, role: str, name: str, fix: str, to: Collected) -> None:
-    """Whether the files that ``role`` wrote are as it wrote them."""
-    what = f"the files of role {role} are as it wrote them"
-    found = owned.differences(host)
-    if role not in found:
-        to.checks.append(skipped(name, what, "this host keeps no record of them"))
-        return
-    wrong = "; ".join(found[role])
-    to.checks.append(check(name, what, "as written", wrong or "as written", fix))

@@ -5,7 +5,7 @@ import os
 import re
 from typing import List, NamedTuple, Optional
 
-from ..host import Host
+from .host import Host
 
 SOURCES = "/usr/src"
 TREE = "/var/lib/dkms"

@@ -1,0 +1,91 @@
+"""Imports point one way: which files and folders of the package import each other in a circle.
+
+A folder below `bedplate` is a room, and so is one below `bedplate/portable`.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return each module of the package by its dotted name."""
+    found = {}
+    for path in sorted(SRC.rglob("*.py")):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(name: str, path: Path) -> Iterator[str]:
+    """Yield the modules of the package that a file imports, those for types too."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*start, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                yield inner if inner in modules() else module
+
+
+@cache
+def files() -> dict[str, set[str]]:
+    """Return what each module imports of the package, without itself."""
+    return {
+        name: {one for one in imported(name, path) if one in modules() and one != name}
+        for name, path in modules().items()
+    }
+
+
+def room(name: str) -> str:
+    """Return the folder, or the loose file, in which a module lies."""
+    parts = name.split(".")[1:]
+    return ".".join(parts[: 2 if parts[:1] == ["portable"] else 1])
+
+
+def rooms() -> dict[str, set[str]]:
+    """Return which rooms each room imports."""
+    found: dict[str, set[str]] = {}
+    for name, ones in files().items():
+        found.setdefault(room(name), set()).update(room(one) for one in ones)
+    return {name: ones - {name} for name, ones in found.items()}
+
+
+def circles(arrows: Mapping[str, set[str]]) -> set[tuple[str, ...]]:
+    """Return each set of names that reach one another, sorted."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = arrows[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    reach = {name: reached(name) for name in arrows}
+    return {
+        tuple(sorted(other for other in ones if name in reach[other]))
+        for name, ones in reach.items()
+        if name in ones
+    }
+
+
+def test_no_circle_of_files() -> None:
+    assert circles(files()) == set()
+
+
+def test_no_circle_of_rooms() -> None:
+    assert circles(rooms()) == set()
