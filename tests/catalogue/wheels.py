@@ -34,6 +34,9 @@ DISTRIBUTIONS = {
     "pytorch": "torch",
     "tensorflow": "tensorflow",
     "jax": "jax-{variant}-plugin",
+    "tensorflow-cpu": "tensorflow-cpu",
+    "jax-cpu": "jaxlib",
+    "paddle-cpu": "paddlepaddle",
 }
 CUDA_PARTS = re.compile(r"^(nvidia-|cuda-)")
 PLATFORM = re.compile(r"^manylinux.*_x86_64$")
@@ -118,7 +121,8 @@ def fetch(distribution: str, version: str) -> Needs:
         inside = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(wheel.read(inside).decode())
     requires = [line for line in metadata.get_all("Requires-Dist", []) if CUDA_PARTS.match(line)]
-    return Needs(distribution, version, metadata["Requires-Python"], sorted(requires))
+    python = metadata.get("Requires-Python", "")
+    return Needs(distribution, version, python, sorted(requires))
 
 
 def index_url() -> str:

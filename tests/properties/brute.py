@@ -197,6 +197,6 @@ def _build_rank(facts: Facts, build: Row) -> tuple[Any, ...]:
     return (
         _newest(build["version"]),
         build["default"],
-        _newest(build["cuda"]),
+        _newest(build["cuda"] or "0"),
         names.index(build["variant"]),
     )

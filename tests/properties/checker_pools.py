@@ -142,13 +142,20 @@ def cuda_gpu(view: View) -> Iterator[str]:
 def framework_driver(view: View) -> Iterator[str]:
     """The driver runs the CUDA that every framework brings."""
     for row in view.builds:
+        if row["cuda"] is None:
+            continue
         if view.driver is None or not _runs(view, row["cuda"], None):
             yield f"{row['framework']} {row['version']} with CUDA {row['cuda']}"
 
 
 def framework_gpu(view: View) -> Iterator[str]:
-    """Every framework has code for every GPU: its own, a lower minor's, or PTX of an older one."""
+    """Every framework has code for every GPU: its own, a lower minor's, or PTX of an older one.
+
+    Builds for CPUs need none.
+    """
     for row in view.builds:
+        if row["cuda"] is None:
+            continue
         listed = [numbers(text) for text in row["compute_capabilities"]]
         for model, _ in view.gpus:
             mine = numbers(model["compute_capability"])

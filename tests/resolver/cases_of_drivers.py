@@ -219,6 +219,13 @@ FRAMEWORKS = [
     ),
     Case(
         "framework-gpu",
+        "for-cpus",
+        one("v100", frameworks=["jax-cpu"]),
+        one("v100", frameworks=["jax-0.8"]),
+        {"pools.pool_a.frameworks.0.cuda": None},
+    ),
+    Case(
+        "framework-gpu",
         "ptx-of-newer-ones-only",
         one("b200", frameworks=["pytorch-2.12"]),
         one("b200", frameworks=["pytorch-2.8"]),

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from bedplate.bill.needs import needs_of
+from bedplate.catalogue import load_catalogue
+from bedplate.frameworks import hub_settings
+from bedplate.lock.builds import build_of
 from bedplate.resolver import Plan, Refusal
 from tests.resolver.test_whole_sites import decide, host, node
 
@@ -37,6 +41,12 @@ def decided(model: str, framework: str, **wishes: Any) -> Plan | Refusal:
         # What no list of its own release confirms is taken where it is named, and never by default.
         ("h100-sxm5-80gb", "pytorch", "2.14.0 cu130"),
         ("h100-sxm5-80gb", "pytorch-2.15", "2.15.0 cu132"),
+        # Builds for CPUs have no kernels for any GPU, and none is asked of them.
+        ("v100-sxm2-32gb", "jax-cpu", "0.12.0.1 cpu"),
+        ("v100-sxm2-32gb", "jax-cpu-0.6", "0.6.2 cpu"),
+        ("b200", "paddle-cpu", "3.3.1 cpu"),
+        ("b200", "tensorflow-cpu-2.20", "2.20.0 cpu"),
+        ("b200", "pytorch-cpu", "2.9.1 cpu"),
     ],
 )
 def test_a_gpu_gets_a_build_that_has_kernels_for_it(model: str, framework: str, build: str) -> None:
@@ -76,3 +86,114 @@ def test_a_driver_that_does_not_run_the_build_s_cuda_is_named() -> None:
     refusal = decided("h100-pcie-80gb", "pytorch-2.15", **old)
     assert isinstance(refusal, Refusal)
     assert {problem.rule for problem in refusal.problems} == {"framework-driver"}
+
+
+def test_builds_for_cpus_and_gpus_are_decided_beside_each_other() -> None:
+    """And a driver that no CUDA of today runs on does not matter to the one for CPUs."""
+    old = {"bedplate_driver": {"branch": "535", "source": "runfile"}}
+    plan = decided("h100-pcie-80gb", "jax-cpu", **old, bedplate_pins={"jax_cpu": "0.6.2"})
+    assert isinstance(plan, Plan), plan.problems
+    (found,) = plan.lock.pools["pool_a"].frameworks
+    assert found.identity == "jax-cpu-0.6.2-cpu"
+    assert (found.cuda, found.cudnn, found.nccl) == (None, None, None)
+    both = {"bedplate_frameworks": ["jax-0.12", "jax-cpu"]}
+    plan = decided("h100-pcie-80gb", "jax", **both)
+    assert isinstance(plan, Plan), plan.problems
+    pool = plan.lock.pools["pool_a"]
+    assert [one.name for one in pool.frameworks] == ["jax", "jax-cpu"]
+    names = {asked: build_of(pool, asked) for asked in ("jax", "jax-0.12", "jax-cpu", "jax-cpu-0")}
+    assert {asked: one.name if one else None for asked, one in names.items()} == {
+        "jax": "jax",
+        "jax-0.12": "jax",
+        "jax-cpu": "jax-cpu",
+        "jax-cpu-0": "jax-cpu",
+    }
+    assert build_of(pool, "jax-0.1") is None
+
+
+SIZE = {"name": "large", "share": {"gpus": 2}, "at_once": 1}
+
+
+def taught(*frameworks: str, **more: Any) -> Plan | Refusal:
+    """Decide a site whose course has these frameworks, on four T4s."""
+    course = {"name": "intro", "students": 30, "share": {"gpus": 1}, "pool": "pool_a", **more}
+    everywhere = UBUNTU | {
+        "bedplate_courses": [course | {"frameworks": list(frameworks)}],
+        "bedplate_schedulers": ["kueue"],
+    }
+    gpus = {"bedplate_gpu": {"model": "t4-16gb", "count": 4}}
+    return decide(host("cp1", ["control_plane"], everywhere), node("a", everywhere | gpus))
+
+
+def test_a_notebook_for_cpus_has_its_runs_in_the_build_for_gpus() -> None:
+    """Of its own version where the course has that."""
+    plan = taught("jax-cpu-0.6", "jax-0.12", "jax-0.6", "jax-cpu-0.12", runs_at_once=4)
+    assert isinstance(plan, Plan), plan.problems
+    profiles = hub_settings.settings(plan.lock, str)["courses"]["intro"]["profiles"]
+    assert [(one["slug"], one["image"], one["runs"]) for one in profiles] == [
+        ("intro-jax-cpu-0-6-2", "notebook-jax-cpu-0.6.2-cpu", "intro-jax-0-6-2"),
+        ("intro-jax-0-12-0-1", "notebook-jax-0.12.0.1-cuda12", "intro-jax-0-12-0-1"),
+        ("intro-jax-0-6-2", "notebook-jax-0.6.2-cuda12", "intro-jax-0-6-2"),
+        ("intro-jax-cpu-0-12-0-1", "notebook-jax-cpu-0.12.0.1-cpu", "intro-jax-0-12-0-1"),
+    ]
+    assert profiles[0]["title"] == "intro with jax-cpu 0.6.2"
+    assert profiles[0]["about"].startswith("Jax-cpu 0.6.2 without a GPU. A run by %%share has ")
+    plan = taught("jax-cpu", "jax-0.6", runs_at_once=4)
+    assert isinstance(plan, Plan), plan.problems
+    profiles = hub_settings.settings(plan.lock, str)["courses"]["intro"]["profiles"]
+    assert [one["runs"] for one in profiles] == ["intro-jax", "intro-jax"]
+    needed = dict(needs_of(plan.lock, load_catalogue()).images)
+    assert needed["images.bedplate.internal/notebook-jax-cpu:0.12.0.1-cpu"].built
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "more", "got", "fix"),
+    [
+        (
+            ("jax", "jax-cpu"),
+            {"students": 4},
+            "jax-cpu, in notebooks that each hold a share of a GPU",
+            "write jax, or runs_at_once: N with jax as a further framework",
+        ),
+        (
+            ("pytorch", "jax-cpu-0.6"),
+            {"runs_at_once": 4},
+            "jax-cpu-0.6, without a build for the runs by %%share",
+            "add jax to frameworks: runs have its image",
+        ),
+        (
+            ("jax", "jax-cpu"),
+            {"runs_at_once": 2, "sizes": [SIZE]},
+            "jax-cpu, in notebooks that each hold a share of a GPU",
+            "write frameworks in the size of intro-large too, without jax-cpu",
+        ),
+        (
+            ("jax", "jax-cpu"),
+            {"students": 1, "sizes": [SIZE]},
+            "jax-cpu, in notebooks that each hold a share of a GPU",
+            "write jax, or runs_at_once: N with jax as a further framework",
+        ),
+    ],
+)
+def test_a_course_without_a_use_for_a_build_for_cpus_is_refused(
+    frameworks: tuple[str, ...], more: dict[str, Any], got: str, fix: str
+) -> None:
+    refusal = taught(*frameworks, **more)
+    assert isinstance(refusal, Refusal)
+    (problem,) = refusal.problems
+    assert (problem.rule, problem.got, problem.fix) == ("course-cpu-build", got, fix)
+    assert problem.key == "bedplate_courses[0].frameworks[1]"
+
+
+def test_a_size_may_have_no_build_for_cpus() -> None:
+    sizes = [SIZE | {"frameworks": ["jax"]}]
+    plan = taught("jax", "jax-cpu", runs_at_once=2, sizes=sizes)
+    assert isinstance(plan, Plan), plan.problems
+    courses = hub_settings.settings(plan.lock, str)["courses"]
+    assert [len(courses[name]["profiles"]) for name in ("intro", "intro-large")] == [2, 1]
+    refusal = taught(
+        "jax", "jax-cpu", runs_at_once=2, sizes=[SIZE | {"frameworks": ["jax", "jax-cpu"]}]
+    )
+    assert isinstance(refusal, Refusal)
+    (problem,) = refusal.problems
+    assert (problem.key, problem.fix) == ("bedplate_courses[0].sizes[0].frameworks[1]", "write jax")

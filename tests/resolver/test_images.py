@@ -151,7 +151,10 @@ def test_a_bill_has_every_own_image_by_its_digest(pool: str) -> None:
             {"mycourse": "pool_a", "other": "pool_b"},
             "framework-known",
             "mycurse",
-            "jax, mycourse, paddle, pytorch, tensorflow",
+            (
+                "jax, jax-cpu, mycourse, paddle, paddle-cpu, pytorch, pytorch-cpu, tensorflow, "
+                "tensorflow-cpu"
+            ),
             "write mycourse",
         ),
         (

@@ -24,6 +24,7 @@ HOLDS_ALTERNATIVES_TOGETHER = {"kernel-of-system"}
 TESTS = Path(__file__).parents[1]
 #: Rules about guests, images, teams and presets, each with sites of their own.
 ELSEWHERE = {
+    "course-cpu-build": "resolver/test_frameworks.py",
     "course-image": "resolver/test_course_fit.py",
     "course-own-image": "resolver/test_images.py",
     "course-pools": "resolver/test_course_pools.py",

@@ -19,13 +19,16 @@ TEAMS: dict[str, Any] = {
     "audio": {"gpus": {"pool_a": (4, None), "pool_b": (2, 0)}},
     "guests": {"gpus": {}},
 }
-BUILD = Framework(name="pytorch", version="2.11.0", variant="cu126", cuda="12.6")
+BUILDS = [
+    Framework(name="pytorch", version="2.11.0", variant="cu126", cuda="12.6"),
+    Framework(name="pytorch-cpu", version="2.11.0", variant="cpu", cuda=None),
+]
 
 
 def lock(*, mode: str = "none", addons: tuple[str, ...] = ("kueue",)) -> Any:
     """Return a lock: two hosts of eight in pool_a, with PyTorch, and one in pool_b."""
     found = lock_of({"pool_a": [{}, {}], "pool_b": [{}]}, TEAMS, addons=addons)
-    changed = {"sharing": Sharing.model_validate({"mode": mode}), "frameworks": [BUILD]}
+    changed = {"sharing": Sharing.model_validate({"mode": mode}), "frameworks": BUILDS}
     pool = found.pools["pool_a"].model_copy(update=changed)
     return found.model_copy(update={"pools": {**found.pools, "pool_a": pool}})
 
@@ -43,6 +46,7 @@ def test_a_job_that_fits_is_not_refused() -> None:
     assert said(replace(GOOD, gpus=4, pods=2, form="torchrun")) == []
     assert said(replace(GOOD, gpus=0, shares=8), mode="time-slicing") == []
     assert said(replace(GOOD, image="", framework="pytorch-2.11")) == []
+    assert said(replace(GOOD, image="", framework="pytorch-cpu-2.11", gpus=0)) == []
     assert said(replace(GOOD, namespace="vision-night")) == []
 
 
@@ -137,14 +141,23 @@ def test_a_job_that_fits_is_not_refused() -> None:
             {"framework": "jax"},
             (
                 "pool does not have this framework — train.framework — got jax / allowed "
-                "pytorch-2.11.0 of pool_a — choose one of them, or add it to bedplate_frameworks"
+                "pytorch-2.11.0 of pool_a, pytorch-cpu-2.11.0 of pool_a — choose one of them, or "
+                "add it to bedplate_frameworks"
             ),
         ),
         (
             {"framework": "pytorch-2.1"},
             (
                 "pool does not have this framework — train.framework — got pytorch-2.1 / allowed "
-                "pytorch-2.11.0 of pool_a — choose one of them, or add it to bedplate_frameworks"
+                "pytorch-2.11.0 of pool_a, pytorch-cpu-2.11.0 of pool_a — choose one of them, or "
+                "add it to bedplate_frameworks"
+            ),
+        ),
+        (
+            {"framework": "pytorch-cpu", "image": ""},
+            (
+                "build for CPUs uses no GPU — train.gpus — got gpus: 1 with pytorch-cpu / allowed "
+                "no gpus — remove it, or write framework: pytorch"
             ),
         ),
         (

@@ -323,7 +323,8 @@ def _known_bad(tables: Tables) -> Iterator[Problem]:
         things = [fact.value for fact in tables[file]]
         if of := SEVERAL.get(file):
             things = [thing for thing in things if getattr(thing, of) == dimension]
-        known.setdefault(dimension, set()).update(getattr(thing, field) for thing in things)
+        words = (getattr(thing, field) for thing in things)
+        known.setdefault(dimension, set()).update(word for word in words if word is not None)
     named = {
         dimension: {getattr(fact.value, dimension) for fact in tables[file]}
         for dimension, file in NAMES.items()
@@ -360,8 +361,8 @@ def _majors(tables: Tables) -> Iterator[Problem]:
     majors = {fact.value.major for fact in tables["cuda-majors"]}
     for file, field in (("cuda-toolkits", "version"), ("frameworks", "cuda")):
         for fact in tables[file]:
-            major = getattr(fact.value, field).partition(".")[0]
-            if major not in majors:
+            major = (getattr(fact.value, field) or "").partition(".")[0]
+            if major and major not in majors:
                 what, allowed = "CUDA's major is not in the catalogue", ", ".join(sorted(majors))
                 yield fact_problem(what, file, fact.id, major, allowed)
 

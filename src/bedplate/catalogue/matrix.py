@@ -139,8 +139,8 @@ def frameworks(catalogue: Catalogue) -> str:
             f"{fact.value.variant}{' (default)' if fact.value.default else ''}: {grade([fact])}"
             for fact in facts
         )
-        majors = sorted({minor(fact.value.cuda) for fact in facts}, key=parts)
-        rows.append([name, version, ", ".join(majors), told])
+        majors = sorted({minor(fact.value.cuda) for fact in facts if fact.value.cuda}, key=parts)
+        rows.append([name, version, ", ".join(majors) or NONE, told])
     return _table(["Framework", "Version", "CUDA", "Builds"], rows)
 
 

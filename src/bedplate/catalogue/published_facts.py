@@ -86,20 +86,27 @@ class FrameworkBuild(Value):
     """A published build of a framework: what it was compiled with and for.
 
     `ptx` says that the newest listed architecture is there as PTX too, so that newer chips
-    compile it. `default` builds are what an unqualified installation gets.
+    compile it. `default` builds are what an unqualified installation gets. Those for CPUs are
+    frameworks of their own, as `jax-cpu`: without CUDA, and compiled for no GPU.
     """
 
     framework: str
     version: Version
     variant: str
-    cuda: Version
+    cuda: Version | None
     cudnn: str | None
     nccl: str | None
-    compute_capabilities: Annotated[list[ComputeCapability], Field(min_length=1)]
+    compute_capabilities: list[ComputeCapability]
     ptx: bool
     default: bool
     python_from: Version | None = None
     index: str | None = None
+
+    @model_validator(mode="after")
+    def _for_gpus_or_cpus(self) -> FrameworkBuild:
+        if bool(self.cuda) != bool(self.compute_capabilities) or (self.ptx and not self.cuda):
+            raise ValueError("CUDA and compute capabilities go together: CPU builds have neither")
+        return self
 
 
 class FrameworkLimit(Value):

@@ -95,7 +95,8 @@ def _on(builds: Sequence[Build], on: str | None) -> Build:
 def line(build: Build) -> str:
     """Return a build in one line."""
     fact = build.fact
-    return f"{build.name:32} CUDA {fact.cuda:6} {build.requirement:36} {', '.join(build.pools)}"
+    cuda = f"CUDA {fact.cuda}" if fact.cuda else "no CUDA"
+    return f"{build.name:32} {cuda:11} {build.requirement:36} {', '.join(build.pools)}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
 from bedplate.bill.needs import jupyterhub_of
-from bedplate.lock.builds import notebook_of
+from bedplate.lock.builds import FOR_CPUS, notebook_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,8 +95,9 @@ def files_of(build: Build, sources: Sources, base: str | None = None) -> dict[st
         "pip.conf": sources.pip is not None,
         "condarc": sources.conda is not None,
     }
+    smoke = f"{build.fact.framework.removesuffix(FOR_CPUS)}.py"
     return {
-        name: rendered(f"{build.fact.framework}.py" if name == "smoke.py" else name, values)
+        name: rendered(smoke if name == "smoke.py" else name, values)
         for name, there in names.items()
         if there
     }

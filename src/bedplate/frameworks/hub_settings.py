@@ -107,6 +107,7 @@ def _course(
                 "title": f"{name} with {told(build)}" if len(found) > 1 else name,
                 "about": about(lock, course, told(build)),
                 "image": image_of(lock, build, image),
+                "runs": slug(name, runs_of(build, found), several),
                 "environment": {
                     **environment(course, build),
                     **package_mirrors(lock),
@@ -155,6 +156,13 @@ def slug(course: str, build: Runs, several: Mapping[str, int]) -> str:
         return f"{course}--{build.name}"
     version = f"-{build.version.replace('.', '-')}" if several[build.name] > 1 else ""
     return f"{course}-{build.name}{version}"
+
+
+def runs_of(build: Runs, found: Sequence[Runs]) -> Runs:
+    """Return what a notebook's runs by %%share are started in: of a CPU build, one for GPUs."""
+    if build is None or isinstance(build, builds.Own) or build.cuda:
+        return build
+    return builds.with_gpu(build, [one for one in found if one is not None]) or build
 
 
 def placed(lock: Lock, course: Course) -> dict[str, Any]:

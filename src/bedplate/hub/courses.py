@@ -23,12 +23,16 @@ USUAL: Final = "/etc/bedplate/hub.json"
 
 @dataclass(frozen=True)
 class Profile:
-    """What a student of a course may start: an image, and the numbers that the form shows."""
+    """What a student of a course may start: an image, and the numbers that the form shows.
+
+    `runs` is the slug of the profile whose image runs by %%share have: a CPU build's are another's.
+    """
 
     slug: str
     title: str
     about: str
     image: str
+    runs: str = ""
     environment: dict[str, str] = field(default_factory=dict)
 
 

@@ -127,7 +127,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return {
             "namespace": course.name,
             "image": profile.image,
-            "environment": {**profile.environment, magic.PROFILE: profile.slug},
+            "environment": {**profile.environment, magic.PROFILE: profile.runs or profile.slug},
             "extra_labels": {COURSE: course.name, shares.QUEUE_LABEL: queue},
             "extra_annotations": {CHOSEN: profile.slug},
             "extra_resource_limits": limits,

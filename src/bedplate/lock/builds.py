@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Final
 from bedplate.versions import parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bedplate.lock.courses import Course
     from bedplate.lock.model import Framework, Lock, Pool
 
 #: Of images that a site builds itself. No registry of the internet can have this name (ADR 32).
 REGISTRY: Final = "images.bedplate.internal"
+#: Ends the names of frameworks without CUDA: `jax-cpu` is JAX for CPUs.
+FOR_CPUS: Final = "-cpu"
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,10 @@ class Own:
 
 def build_of(pool: Pool, named: str) -> Framework | None:
     """Return a pool's build of a framework by NAME or NAME-VERSION: the newest of several."""
-    name, _, version = named.partition("-")
     found = [
         one
         for one in pool.frameworks
-        if one.name == name and f"{one.version}.".startswith(f"{version}." if version else "")
+        if named == one.name or f"{one.name}-{one.version}.".startswith(f"{named}.")
     ]
     return max(found, key=lambda one: (parts(one.version), one.variant), default=None)
 
@@ -45,6 +48,14 @@ def of_course(lock: Lock, course: Course) -> list[Framework | Own]:
             raise AssertionError(f"a plan decides the builds of courses, and not {named}")
         found.setdefault(build.identity, build)
     return list(found.values())
+
+
+def with_gpu(build: Framework, among: Iterable[Framework | Own]) -> Framework | None:
+    """Return the build for GPUs of a CPU build's framework: of its version, else the newest."""
+    name = build.name.removesuffix(FOR_CPUS)
+    its = [one for one in among if not isinstance(one, Own) and one.name == name]
+    same = [one for one in its if one.version == build.version]
+    return max(same or its, key=lambda one: (parts(one.version), one.variant), default=None)
 
 
 def notebook_of(framework: str, version: str, variant: str) -> str:

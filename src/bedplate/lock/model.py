@@ -377,12 +377,12 @@ class Sharing(Part):
 
 
 class Framework(Part):
-    """A build of a framework, and the CUDA, cuDNN and NCCL that it brings."""
+    """A build of a framework, and the CUDA, cuDNN and NCCL that it brings: none for CPUs."""
 
     name: str
     version: str
     variant: str
-    cuda: str
+    cuda: str | None
     cudnn: str | None = None
     nccl: str | None = None
 

@@ -334,7 +334,7 @@ class Candidates:
         variants = sorted({build.variant for build in builds})
         return (
             prefer.newest(builds, lambda build: build.version),
-            prefer.newest(builds, lambda build: build.cuda),
+            prefer.newest(builds, lambda build: build.cuda or prefer.NO_CUDA),
             {one: rank for rank, one in enumerate(variants)},
         )
 
@@ -443,5 +443,5 @@ def _pinned(wish: Wish, value: Any) -> bool:
     if component.startswith("addon("):
         return bool(value.addon == pinned.replace("_", "-"))
     if component.startswith("framework("):
-        return bool(value.framework == pinned)
+        return bool(value.framework == pinned.replace("_", "-"))
     return named is None or named.replace("-", "_") == pinned

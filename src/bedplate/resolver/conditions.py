@@ -57,6 +57,8 @@ def meets(condition: Condition, value: Any) -> bool:
         return False
     if dimension == "cuda":
         told = value.cuda if hasattr(value, "cuda") else value.version
+        if told is None:  # a build for CPUs
+            return False
     else:
         told = str(getattr(value, FIELDS.get(dimension, dimension)))
     if condition.equal is not None:

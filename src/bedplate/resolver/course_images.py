@@ -1,4 +1,4 @@
-"""Images of courses' frameworks that no registry has: the site has to build them first."""
+"""Images of courses' frameworks: those for CPUs, and those that no registry has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from bedplate.bill.needs import notebooks_of
 from bedplate.lock import builds
 from bedplate.resolver.courses import first
 from bedplate.resolver.explanations import refused
+from bedplate.resolver.wishes import split_named
 from bedplate.site.courses import listed
 
 if TYPE_CHECKING:
@@ -17,6 +18,37 @@ if TYPE_CHECKING:
     from bedplate.errors import Problem
     from bedplate.lock import Lock
     from bedplate.site import Site
+
+
+def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield CPU builds of courses whose notebooks would hold a GPU, or whose runs have no build."""
+    builds_ = [fact.value for fact in catalogue.frameworks.values()]
+    for_cpus = {one.framework for one in builds_ if one.cuda is None}
+    host = first(site)
+    for one in listed(courses := host.wishes.bedplate_courses):
+        course = one.course
+        if not one.writes("frameworks") and courses[one.index].runs_at_once is None:
+            continue  # its course is refused by the same words
+        names = [split_named(text)[0] for text in course.frameworks]
+        for place, name in enumerate(names):
+            if name not in for_cpus or name in host.wishes.bedplate_images:
+                continue
+            path, other = one.at("frameworks", place), name.removesuffix(builds.FOR_CPUS)
+            text = course.frameworks[place]
+            if course.runs_at_once is None:
+                got = f"{text}, in notebooks that each hold a share of a GPU"
+                allowed = "builds for CPUs where notebooks hold no GPU"
+                fix = f"write {other}"
+                if one.size is None:
+                    fix += f", or runs_at_once: N with {other} as a further framework"
+                elif not one.writes("frameworks"):
+                    fix = f"write frameworks in the size of {course.name} too, without {text}"
+                yield refused("course-cpu-build", host, path, got, allowed, fix)
+            elif other not in names:
+                got = f"{text}, without a build for the runs by %%share"
+                allowed = f"{name} together with {other}"
+                fix = f"add {other} to frameworks: runs have its image"
+                yield refused("course-cpu-build", host, path, got, allowed, fix)
 
 
 def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:

@@ -260,7 +260,10 @@ class Encoding:
 
     def _framework(self, fact: Fact) -> None:  # type: ignore[type-arg]
         facts, build = self.problem.facts, fact.value
-        self._cuda_of(fact.id, build.cuda)
+        if build.cuda is None:
+            facts.add("for_cpus", fact.id)
+        else:
+            self._cuda_of(fact.id, build.cuda)
         for compiled in build.compute_capabilities:
             facts.add("build_capability", fact.id, capability(compiled))
         if build.ptx:

@@ -35,6 +35,7 @@ WHAT = {
     "configuration-field": "component has no such setting",
     "configuration-value": "component does not take this value",
     "control-plane": "control plane cannot keep a quorum",
+    "course-cpu-build": "course has no use for this build for CPUs",
     "course-data": "course has no such data",
     "course-fit": "not all students find room at once",
     "course-image": "no registry has the image of the course's framework",

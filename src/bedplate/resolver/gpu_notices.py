@@ -22,7 +22,7 @@ def of(name: str, pool: Pool, catalogue: Catalogue) -> Iterator[Notice]:
     for model in models:
         yield from _mig(name, pool, model, catalogue)
         yield from _targets(name, pool.cuda_toolkit, model, catalogue)
-        for build in pool.frameworks:
+        for build in (one for one in pool.frameworks if one.cuda):
             yield from _compiled(name, build, model, catalogue)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bedplate.resolver import (
     configuration,
     control_planes,
+    course_images,
     courses,
     guests,
     images,
@@ -69,6 +70,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     if site.nodes:
         yield from courses.check(site)
         yield from images.check(site, catalogue)
+        yield from course_images.check(site, catalogue)
     yield from topology.check(site)
     yield from presets.check(site)
     for pool in site.pools.values():

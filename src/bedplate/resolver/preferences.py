@@ -23,6 +23,8 @@ POLICIES = {
 }
 #: Ways from network cards to a GPU's memory, best first.
 RDMA_METHODS = ("dma-buf", "peermem", "host-memory")
+#: Of builds for CPUs, which no build with CUDA is compared with: they are frameworks of their own.
+NO_CUDA = "0"
 SOURCES = ("distro", "vendor-repo", "precompiled", "runfile")
 
 # Levels, higher ones first. What all share is decided first, whatever the pools would rather have.
@@ -127,7 +129,7 @@ def build_costs(
         (BUILD_CONFIRMED, int(fact.sure == "unproved")),
         (level - BUILD_VERSION, versions[build.version]),
         (level - BUILD_DEFAULT, int(not build.default)),
-        (level - BUILD_CUDA, cuda[build.cuda]),
+        (level - BUILD_CUDA, cuda[build.cuda or NO_CUDA]),
         (level - BUILD_NAME, variants[build.variant]),
     ]
 

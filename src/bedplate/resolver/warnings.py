@@ -213,6 +213,8 @@ def _compatibility(name: str, pool: Pool, candidates: Candidates) -> Iterator[No
                 hint=f"all its features need {floor}",
             )
     for build in pool.frameworks:
+        if build.cuda is None:
+            continue
         major = catalogue.cuda_majors[build.cuda.split(".")[0]].value.driver_from
         if number(driver.version) < number(major):
             yield Notice(
@@ -265,7 +267,8 @@ def _referred(pool: Pool, catalogue: Catalogue) -> Iterator[str]:
         if number(driver.version) < number(floor):
             yield from _compatible(driver.version, version, catalogue)
     for build in pool.frameworks:
-        yield from _compatible(driver.version, build.cuda, catalogue)
+        if build.cuda is not None:
+            yield from _compatible(driver.version, build.cuda, catalogue)
 
 
 def _limits(pool: Pool) -> bool:

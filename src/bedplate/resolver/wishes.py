@@ -235,10 +235,10 @@ def pin_wishes(subject: str, host: SiteHost) -> Iterator[Wish]:
             yield Wish(host, CLUSTER, path, version, "pin", component)
         elif pinned in POOL_PINS and host.pool is not None and wishes.bedplate_gpu:
             yield Wish(host, subject, path, version, "pin", POOL_PINS[pinned])
-        elif pinned in frameworks:
+        elif (name := pinned.replace("_", "-")) in frameworks:
             for text in frameworks_of(host):
                 framework, wanted = split_named(text)
-                if framework == pinned and begins(version, wanted):
+                if framework == name and begins(version, wanted):
                     yield Wish(host, subject, path, version, "pin", function("framework", text))
         elif pinned == "cuda_toolkit":
             for wanted in wishes.bedplate_cuda:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bedplate.errors import Problem
 from bedplate.frameworks.jobs import placing
 from bedplate.frameworks.jobs.model import FORMS
-from bedplate.lock.builds import build_of
+from bedplate.lock.builds import FOR_CPUS, build_of
 from bedplate.lock.offers import offered, offers
 from bedplate.nearest import nearest
 from bedplate.schedulers.kueue.queues import pools_of, teams_of
@@ -115,10 +115,16 @@ def _place(lock: Lock, request: Request) -> Iterator[Problem]:
             fix = "write pool" if usable else "give the team GPUs in bedplate_teams of the site"
             yield _wrong(request, "pool", "pool is not clear", got, allowed, fix)
         return
-    if request.framework is not None and build_of(lock.pools[pool], request.framework) is None:
+    build = build_of(lock.pools[pool], request.framework) if request.framework else None
+    if request.framework is not None and build is None:
         yield _no_framework(lock, request, [pool])
     if not request.devices:
         return
+    if build is not None and build.cuda is None:
+        key, name = "gpus" if request.gpus else "shares", build.name.removesuffix(FOR_CPUS)
+        got, allowed = f"{key}: {request.devices} with {request.framework}", f"no {key}"
+        fix = f"remove it, or write framework: {name}"
+        yield _wrong(request, key, "build for CPUs uses no GPU", got, allowed, fix)
     if pool not in usable:
         fix = f"choose a pool of the team's, or give it some of {pool} in bedplate_teams"
         allowed = ", ".join(usable) or "none: the team has no quota"
