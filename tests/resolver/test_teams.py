@@ -57,6 +57,27 @@ def test_a_default_of_containers_has_room_on_a_node() -> None:
     assert "Mi, which a node of pool_a has for pods — write less" in text
 
 
+def test_a_pod_of_a_team_has_a_maximum_of_its_node() -> None:
+    """A default above it would be refused by the API server, with all that it is to hold."""
+    most = {"memory": "64Gi", "cpus": 0.5, "disk": "200Gi"}
+    lock = planned(answer({"a": team(1, per_pod=most, per_container={"cpus": 0.5})})).lock
+    assert lock.cluster is not None
+    assert lock.cluster.teams["a"].per_pod == {
+        "memory": "64Gi",
+        "cpu": "500m",
+        "ephemeral-storage": "200Gi",
+    }
+    default = {"cpus": 0.51, "memory": "65Gi"}
+    refusal = answer({"a": team(1, per_pod=most, per_container=default)})
+    assert [str(one).split(" — ")[1:3] for one in refusal.problems] == [
+        [
+            f"bedplate_teams.a.per_container.{key}",
+            f"got {got} / allowed up to {most[key]}, as per_pod",
+        ]
+        for key, got in (("cpus", "0.51"), ("memory", "65Gi"))
+    ]
+
+
 @pytest.mark.parametrize(
     ("teams", "rule", "words"),
     [

@@ -49,6 +49,7 @@ def lock() -> Lock:
             "gpus": {"pool_mig": (0, None)},
             "members": ["carol"],
             "per_request": {"gpus": 2, "time_s": 3600},
+            "per_pod": {"memory": "1Gi", "cpu": "1"},
         },
     }
     found = lock_of({"pool_mig": [{}]}, teams, preset=PRESET, addons=["kueue", "jobset"])
@@ -285,6 +286,24 @@ def test_one_request_has_at_most_what_its_team_gives(carol: Api, kueue: RunningK
     plain = kueue.api.get("jobs", "batch/v1", "thesis", "plain")
     assert LONGEST_LABEL not in plain["metadata"].get("labels", {})
     eventually(lambda: {"plain", "w"} <= set(running(kueue.api, "thesis")))
+
+
+def test_one_pod_has_at_most_what_its_team_gives(carol: Api) -> None:
+    """Each of its containers, and all together."""
+
+    def of(*memory: str) -> list[dict[str, Any]]:
+        (one,) = pod_spec(1, resource=SMALL)["containers"]
+        asked = [{**one["resources"]["limits"], "memory": each} for each in memory]
+        return [
+            {**one, "name": f"c{number}", "resources": {"requests": each, "limits": each}}
+            for number, each in enumerate(asked)
+        ]
+
+    for containers, told in (
+        (of("1025Mi"), "maximum memory usage per Container is 1Gi, but limit is 1025Mi"),
+        (of("600Mi", "600Mi"), "maximum memory usage per Pod is 1Gi, but limit is 1200Mi"),
+    ):
+        assert told in refusal(carol, limited("Pod", time=60, spec={"containers": containers}))
 
 
 def test_a_request_that_is_there_does_not_grow_beyond_its_teams_limit(

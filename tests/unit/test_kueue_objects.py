@@ -263,6 +263,24 @@ def test_containers_of_a_team_have_a_default_of_their_node() -> None:
     assert limit["default"] == {"memory": "16Gi", "ephemeral-storage": "50Gi"}
 
 
+def test_pods_of_a_team_have_a_maximum_of_their_node() -> None:
+    """Containers without a limit have the default, or the maximum: without one none is admitted."""
+    of = lock()
+    assert of.cluster is not None
+    most = {"memory": "64Gi", "cpu": "16000m"}
+    update = {"per_pod": most, "per_container": {"memory": "16Gi", "cpu": "4000m"}}
+    found = tenancy.limits(of.cluster.teams["vision"].model_copy(update=update))
+    assert found["limits"] == [
+        {
+            "type": "Container",
+            "defaultRequest": update["per_container"],
+            "default": {"memory": "16Gi", "cpu": "16000m"},
+            "max": most,
+        },
+        {"type": "Pod", "max": most},
+    ]
+
+
 def test_a_site_without_teams_gets_no_rights_and_no_policies() -> None:
     bare = lock_of({"pool_a": [{}]}, {})
     assert tenancy.objects(bare) == []

@@ -168,7 +168,8 @@ class TeamPerUser(Part):
 class Team(Part):
     """Who shares a quota; `gpus` is by pool and by the resource that the pool offers.
 
-    `per_container` is what containers have by default, as Kubernetes names it.
+    `per_container` is what containers have by default, and `per_pod` the most that a pod has, as
+    Kubernetes names it.
     """
 
     namespaces: list[str]
@@ -179,6 +180,7 @@ class Team(Part):
     per_request: PerRequest = PerRequest()
     per_user: TeamPerUser = TeamPerUser()
     per_container: dict[str, str] = {}
+    per_pod: dict[str, str] = {}
     idle_timeout_s: int | None = None
 
 

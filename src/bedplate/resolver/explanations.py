@@ -110,7 +110,7 @@ WHAT = {
     "system-known": "unknown operating system",
     "taints-leave-room": "taints leave no node for the cluster's own pods",
     "team-claims": "team has a quota of GPUs that its scheduler does not see",
-    "team-container": "containers of a team have more by default than a node has",
+    "team-container": "containers of a team have more by default than they can have",
     "team-guarantee": "teams are guaranteed more than there is",
     "team-namespace": "namespace is not the team's own",
     "team-person": "nothing counts what one person of a team has",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bedplate.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.places import KeyPath
-    from bedplate.site.teams import PerContainer, Quota
+    from bedplate.site.teams import PerContainer, PerPod, Quota
 
 #: The add-ons that have queues for teams.
 WITH_QUEUES = ("kueue", "volcano")
@@ -189,14 +189,15 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
                 gpus=team.per_request.gpus, time_s=seconds(team.per_request.time)
             ),
             per_user=locked.TeamPerUser(gpus=team.per_user.gpus),
-            per_container=_per_container(team.per_container),
+            per_container=_of_node(team.per_container),
+            per_pod=_of_node(team.per_pod),
             idle_timeout_s=seconds(team.idle_timeout),
         )
     return found
 
 
-def _per_container(wished: PerContainer) -> dict[str, str]:
-    """Return what containers have by default, as Kubernetes names it."""
+def _of_node(wished: PerContainer | PerPod) -> dict[str, str]:
+    """Return what is said of a node's memory, CPUs and disk, as Kubernetes names it."""
     cpu = f"{max(1, round(wished.cpus * 1000))}m" if wished.cpus else None
     named = {"memory": wished.memory, "cpu": cpu, "ephemeral-storage": wished.disk}
     return {name: one for name, one in named.items() if one is not None}
@@ -213,13 +214,20 @@ def containers(site: Site, lock: locked.Lock, catalogue: Catalogue) -> Iterator[
             ("cpus", "cpu", round((team.per_container.cpus or 0) * 1000)),
             ("disk", "disk", mebibytes(team.per_container.disk or "0")),
         ):
+            path: KeyPath = ("bedplate_teams", name, "per_container", key)
+            bound = getattr(team.per_pod, key)
+            amount = round((bound or 0) * 1000) if key == "cpus" else mebibytes(bound or "0")
+            if amount and size > amount:
+                got, allowed = str(getattr(team.per_container, key)), f"up to {bound}, as per_pod"
+                fix = f"write {bound} or less, or more in per_pod"
+                yield refused("team-container", host, path, got, allowed, fix)
+                continue
             has = [getattr(node, field) for node in nodes]
             if not has or None in has or size <= max(has):
                 continue
             most = f"{max(has) / 1000:g}" if key == "cpus" else f"{max(has)}Mi"
             got = str(getattr(team.per_container, key))
             allowed = f"up to {most}, which a node of {', '.join(sorted(team.gpus))} has for pods"
-            path = ("bedplate_teams", name, "per_container", key)
             fix = "write less: no container without a request of its own would start"
             yield refused("team-container", host, path, got, allowed, fix)
 

@@ -13,7 +13,7 @@ import yaml
 from bedplate import cel
 from bedplate.portable.dra import IMPLICIT
 from bedplate.presets.model import PLAIN
-from bedplate.schedulers.kueue.tenancy import defaults
+from bedplate.schedulers.kueue.tenancy import ABOUT_LIMITS, limits
 from bedplate.schedulers.topology import object_name
 from bedplate.site.nesting import DOMAIN
 from bedplate.stackrefs import MANAGED
@@ -349,14 +349,13 @@ def namespaces(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
                     },
                 }
             )
-            if team.per_container:
-                about = "What containers have of their node where they do not say it."
+            if team.per_container or team.per_pod:
                 found.append(
                     {
                         "apiVersion": "v1",
                         "kind": "LimitRange",
-                        "metadata": {**_metadata("bedplate", about), "namespace": namespace},
-                        "spec": defaults(team),
+                        "metadata": {**_metadata("bedplate", ABOUT_LIMITS), "namespace": namespace},
+                        "spec": limits(team),
                     }
                 )
             found += [

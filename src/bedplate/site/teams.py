@@ -33,6 +33,18 @@ class PerContainer(Wish):
     default. Example: `50Gi`"""
 
 
+class PerPod(Wish):
+    """The most of its node that one pod of a team has, its containers together."""
+
+    memory: Memory | None = None
+    """Memory of the host, with what lies in /dev/shm. Unit: bytes. Left out: no limit. Example:
+    `64Gi`"""
+    cpus: Annotated[float, Field(ge=0.01, le=1024)] | None = None
+    """CPUs of the host. Unit: CPUs. Left out: no limit. Example: `16`"""
+    disk: Memory | None = None
+    """Disk of the node, without volumes. Unit: bytes. Left out: no limit. Example: `200Gi`"""
+
+
 class SizeQuota(Wish):
     """A team's part of one size of a pool."""
 
@@ -100,6 +112,8 @@ class Team(Wish):
     per_container: PerContainer = PerContainer()
     """What each container has of its node where its manifest does not say it. Example: `{memory:
     16Gi, disk: 50Gi}`"""
+    per_pod: PerPod = PerPod()
+    """The most of its node that one pod has. Example: `{memory: 64Gi, cpus: 16}`"""
     idle_timeout: Annotated[str, Field(pattern=IDLE)] | None = None
     """After how long jobs, shares and remote claims end whose GPUs do nothing. Unit: s, m or h.
     Left out: none ends by it. Example: `2h`"""

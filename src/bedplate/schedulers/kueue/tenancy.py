@@ -21,6 +21,7 @@ GROUP: Final = "group:"
 SECURITY: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
 #: Finished jobs count too. One script in a loop shall not fill etcd for all.
 JOBS: Final = 5000
+ABOUT_LIMITS: Final = "What containers have of their node where they do not say it, and pods most."
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = (*READ, "create", "update", "patch", "delete", "deletecollection")
@@ -91,15 +92,15 @@ def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
         labels=labels,
         spec={"hard": {"count/jobs.batch": str(JOBS)}},
     )
-    if team.per_container:
+    if team.per_container or team.per_pod:
         yield made(
             "LimitRange",
             "bedplate",
-            "What containers have of their node where they do not say it.",
+            ABOUT_LIMITS,
             version="v1",
             namespace=namespace,
             labels=labels,
-            spec=defaults(team),
+            spec=limits(team),
         )
     if team.members:
         yield made(
@@ -114,11 +115,17 @@ def _namespace(name: str, team: Team, namespace: str) -> Iterator[Object]:
         )
 
 
-def defaults(team: Team) -> Object:
-    """Return the specification of a LimitRange: what others leave idle of CPUs may be used too."""
-    limits = {name: one for name, one in team.per_container.items() if name != "cpu"}
-    of = {"type": "Container", "defaultRequest": dict(team.per_container)}
-    return {"limits": [{**of, "default": limits} if limits else of]}
+def limits(team: Team) -> Object:
+    """Return the specification of a LimitRange: what others leave idle of CPUs may be used too.
+
+    Kubernetes wants a limit of each container where there is a maximum: without a default it is
+    the maximum.
+    """
+    most, requests = dict(team.per_pod), dict(team.per_container)
+    default = most | {name: one for name, one in requests.items() if name != "cpu"}
+    of: Object = {"type": "Container", "defaultRequest": requests, "default": default, "max": most}
+    found = [{key: value for key, value in of.items() if value}]
+    return {"limits": [*found, {"type": "Pod", "max": most}] if most else found}
 
 
 def _rules(table: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]) -> list[Object]:
