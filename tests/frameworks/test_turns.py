@@ -35,6 +35,11 @@ TEAMS = {
         "per_user": {"gpus": EACH},
     },
     "free": {"gpus": {"pool_train": (0, 0)}, "members": ["bob"]},
+    "full": {
+        "gpus": {"pool_train": (1, 0)},
+        "members": ["alice", "bob"],
+        "per_user": {"gpus": EACH},
+    },
 }
 STORM = 40
 UNITS = {"pool-train": {GPU: 1.0}}
@@ -62,6 +67,7 @@ def api(kueue: RunningKueue) -> Iterator[Api]:
         yield kueue.api
         kueue.plane.processes["recorder"].kill()
         kueue.clear(TEAM)
+        kueue.clear("full")
 
 
 def counting(kueue: RunningKueue) -> Process:
@@ -133,6 +139,39 @@ def test_a_member_has_what_the_site_gives_one(api: Api, kueue: RunningKueue) -> 
     eventually(lambda: "a-large" in running(api, TEAM))
     with pytest.raises(ApiError, match=r"got 3 GPUs or shares / allowed 2 — .*lab\.per_user\.gpus"):
         alice.create(job("too-large", TEAM, gpus=3))
+
+
+@pytest.mark.prove
+def test_who_waits_in_the_queue_is_counted_again_when_a_job_grows(
+    api: Api, kueue: RunningKueue
+) -> None:
+    """A Job may change its size while it waits; Kueue writes that into the Workload that it has."""
+    counting(kueue)
+    alice, bob = api.acting_as("alice"), api.acting_as("bob")
+    bob.create(job("b", "full", gpus=1))
+    eventually(lambda: running(api, "full") == ["b"])
+
+    def waiting() -> dict[str, tuple[bool, bool]]:
+        return {
+            one["metadata"]["ownerReferences"][0]["name"]: (
+                one["spec"].get("active", True),
+                HELD in one["metadata"].get("annotations", {}),
+            )
+            for one in kueue.workloads("full")
+        }
+
+    alice.create(job("a-first", "full", gpus=1))
+    next_second()
+    grows = job("a-grows", "full", gpus=1, pods=2)
+    grows["spec"]["parallelism"] = 1
+    alice.create(grows)
+    let_in = {"b": (True, False), "a-first": (True, False), "a-grows": (True, False)}
+    eventually(lambda: waiting() == let_in)
+    path = api.path("jobs", "batch/v1", "full", "a-grows")
+    alice.patch(path, {"spec": {"parallelism": 2}})
+    eventually(lambda: waiting() == let_in | {"a-grows": (False, True)})
+    alice.patch(path, {"spec": {"parallelism": 1}})
+    eventually(lambda: waiting() == let_in)
 
 
 @pytest.mark.prove

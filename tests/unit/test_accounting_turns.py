@@ -46,16 +46,22 @@ class Server:
     found: list[Any] = field(default_factory=list)
     let_in: list[str] = field(default_factory=list)
     answers: int = 0
+    away: bool = False
 
     def call(self, method: str, path: str, body: Any = None, _kind: str = "") -> dict[str, Any]:
         """List a namespace, or let one in as it is asked for."""
         space, _, name = path.partition("/namespaces/")[2].partition("/workloads")
         if method == "GET":
             return {"items": [one for one in self.found if one["metadata"]["namespace"] == space]}
+        if self.away:
+            raise ApiError(0, "no answer")
         if self.answers:
             raise ApiError(self.answers, "no")
         (one,) = (one for one in self.found if one["metadata"]["name"] == name[1:])
-        assert body["metadata"] == {"uid": one["metadata"]["uid"], "annotations": {HELD: None}}
+        if body["metadata"]["resourceVersion"] != one["metadata"]["resourceVersion"]:
+            raise ApiError(409, "changed")
+        assert body["metadata"]["uid"] == one["metadata"]["uid"]
+        assert body["metadata"]["annotations"] == {HELD: None}
         assert body["spec"] == {"active": True}
         self.let_in.append(name[1:])
         one["metadata"]["annotations"].pop(HELD)
@@ -152,10 +158,37 @@ def test_one_that_was_changed_meanwhile_is_looked_at_again(status: int) -> None:
     counted = turns(server)
     counted.read()
     server.answers = 0
-    counted.see(work("a", 4, version="2"))
+    server.found = [work("a", 4, version="2")]
+    counted.see(server.found[0])
     assert server.let_in == ["a"]
 
 
 def test_an_api_server_that_is_away_is_said() -> None:
     with pytest.raises(ApiError):
-        turns(Server([work("a", 4)], answers=500)).read()
+        turns(Server([work("a", 4)], away=True)).read()
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_what_is_refused_holds_up_nobody_else_and_is_tried_again(status: int) -> None:
+    server = Server([work("a", 4), work("bb", 4, user="bob")], answers=status)
+    counted = turns(server)
+    counted.read()
+    assert server.let_in == []
+    server.answers = 0
+    counted.again()
+    assert set(server.let_in) == {"a", "bb"}
+
+
+def test_what_is_larger_than_a_limit_that_was_lowered_holds_up_no_other() -> None:
+    server = Server([work("a", 5), work("bb", 4)])
+    turns(server).read()
+    assert server.let_in == ["bb"]
+
+
+def test_an_event_of_before_the_start_makes_nothing_active() -> None:
+    """Somebody has let it in and stopped it while the recorder was down."""
+    server = Server([work("a", 4, held=False, active=False, version="7")])
+    counted = turns(server)
+    counted.read()
+    counted.see(work("a", 4, version="3"))
+    assert server.let_in == []

@@ -50,8 +50,10 @@ def listed(api: Api) -> tuple[list[dict[str, Any]], str]:
 
 def owner_of(api: Api, workload: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what a Workload was made for; None where it is gone, or of a kind not known here."""
-    for one in workload["metadata"].get("ownerReferences") or []:
-        if not one.get("controller") or one["kind"] not in OWNERS:
+    owners = workload["metadata"].get("ownerReferences") or []
+    # Nobody controls a group of pods: it is known by its first one.
+    for one in [one for one in owners if one.get("controller")] or owners[:1]:
+        if one["kind"] not in OWNERS:
             continue
         version, namespace = one["apiVersion"], workload["metadata"]["namespace"]
         root = "apis" if "/" in version else "api"
@@ -231,6 +233,7 @@ class Recorder:
         if last is not None and 0 <= now - last < self._use_every:
             return
         self._measured_at = now
+        self._turns.again()
         lasted = 0.0 if last is None else max(0.0, now - last)
         try:
             found = measured.look(self._api, book, lasted, now, self._use_port)

@@ -87,6 +87,11 @@ class Turns:
         if now is not None:
             self._give(now.person)
 
+    def again(self) -> None:
+        """Let in what was refused to this process before. Raises ApiError."""
+        for person in {one.person for one in self._known.values() if one.held}:
+            self._give(person)
+
     def _take(self, workload: Mapping[str, Any]) -> None:
         meta, status = workload["metadata"], workload.get("status") or {}
         held = HELD in (meta.get("annotations") or {})
@@ -129,16 +134,19 @@ class Turns:
         most = next(gpus for team, gpus in self.limits.values() if team == person[0])
         has = sum(one.gpus for one in mine.values() if not one.held)
         for uid, one in sorted(mine.items(), key=lambda pair: pair[1].order):
-            if not one.held:
+            if not one.held or one.gpus > most:  # as of before the limit was lowered
                 continue
             if has + one.gpus > most:
                 return
-            body = {"metadata": {"uid": uid, "annotations": {HELD: None}}, "spec": {"active": True}}
+            meta = {"uid": uid, "resourceVersion": str(one.version), "annotations": {HELD: None}}
+            body = {"metadata": meta, "spec": {"active": True}}
             try:
                 changed = self.api.call("PATCH", one.path, body, MERGE)
             except ApiError as error:
-                if error.status not in MEANWHILE:
+                if not error.status:  # the API server is away
                     raise
+                if error.status not in MEANWHILE:
+                    log.warning("%s: %s; it is tried again", one.path, error)
                 return
             self._take(changed)
             has += one.gpus

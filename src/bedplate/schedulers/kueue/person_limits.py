@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bedplate.hub.shares import HELD
 from bedplate.remote.objects import TEAM_NAMESPACE
 from bedplate.schedulers.kueue import devices
-from bedplate.schedulers.kueue.admission import CREATE, mutation
+from bedplate.schedulers.kueue.admission import BOTH, mutation
 from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object
 from bedplate.schedulers.kueue.queues import teams_of
 from bedplate.schedulers.kueue.users import mutating_api
@@ -64,11 +64,14 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
         NAME,
         "A request waits outside of the queue until it is counted to its person.",
         (("kueue.x-k8s.io", "*", ("workloads",)),),
-        CREATE,
+        BOTH,
         {"patchType": "JSONPatch", "jsonPatch": {"expression": held}},
         {
+            # Kueue writes a Job that was changed while it waits into the Workload that it has.
+            "is-new": "oldObject == null || !oldObject.?status.?admission.hasValue() && "
+            "object.spec.?podSets != oldObject.spec.?podSets",
             "has-gpus": "object.spec.?podSets.orValue([]).exists(p, "
-            f"{devices.gpus('p.template.spec', lock)})"
+            f"{devices.gpus('p.template.spec', lock)})",
         },
         version=api,
         namespaces={
