@@ -279,6 +279,8 @@ def test_pods_of_a_team_have_a_maximum_of_their_node() -> None:
         },
         {"type": "Pod", "max": most},
     ]
+    alone = tenancy.limits(of.cluster.teams["vision"].model_copy(update={"per_pod": most}))
+    assert alone["limits"][0]["defaultRequest"] == {"memory": "0", "cpu": "0"}
 
 
 def test_a_site_without_teams_gets_no_rights_and_no_policies() -> None:

@@ -165,3 +165,19 @@ def test_the_hub_is_asked_once_for_who_looks_often_and_always_for_who_changes() 
     with pytest.raises(NotAllowedError, match="does not know the token"):
         service.answer("GET", ["intro"], "token t", {})
     assert len(asked) == 5
+
+
+def test_a_share_of_a_team_asks_for_no_more_than_its_pods_may_have() -> None:
+    limits = [{"type": "Container", "max": {"memory": "1Gi"}}, {"type": "Pod", "max": {}}]
+    asked: list[str] = []
+
+    def call(method: str, path: str, _body: object) -> dict[str, Any]:
+        asked.append(f"{method} {path}")
+        return {"items": [{"spec": {"limits": limits}}]}
+
+    offer = shares.Offer("x/gpu", 1, None, 8, node_memory_mib=131072, node_cpu_milli=24000)
+    assert shares._bounded(call, "lab", offer, 1) == offer
+    limits[1]["max"] = {"memory": "64Gi", "cpu": "16"}
+    two = shares._bounded(call, "lab", offer, 2)
+    assert (two.node_memory_mib, two.node_cpu_milli) == (32768, 8000)
+    assert set(asked) == {"GET /api/v1/namespaces/lab/limitranges"}

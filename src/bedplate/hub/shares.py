@@ -13,7 +13,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -325,7 +325,26 @@ def request(
 ) -> Made:
     """Ask for a share; `change` is made to its Job before. Raises ShareError."""
     offer, count = chosen(offers(call, namespace), wanted(asked.text))
-    return submit(call, namespace, change(job(asked, namespace, offer, count)), offer, count)
+    part = _bounded(call, namespace, offer, count)
+    return submit(call, namespace, change(job(asked, namespace, part, count)), offer, count)
+
+
+def _bounded(call: Call, namespace: str, offer: Offer, count: int) -> Offer:
+    """Return an offer with no more of its node than a pod of the team may have."""
+    listed = call("GET", f"/api/v1/namespaces/{namespace}/limitranges", None)["items"]
+    every = [one for found in listed for one in found["spec"].get("limits") or []]
+    most = {
+        name: text
+        for one in every
+        if one["type"] == "Pod"
+        for name, text in (one.get("max") or {}).items()
+    }
+    memory, cpu = offer.node_memory_mib, offer.node_cpu_milli
+    if memory and "memory" in most:
+        memory = min(memory, int(quantities.mebibytes(most["memory"])) // count)
+    if cpu and "cpu" in most:
+        cpu = min(cpu, int(quantities.parse(most["cpu"]) * 1000) // count)
+    return replace(offer, node_memory_mib=memory, node_cpu_milli=cpu)
 
 
 def submit(call: Call, namespace: str, made: Object, offer: Offer, count: int) -> Made:

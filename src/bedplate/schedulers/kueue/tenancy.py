@@ -123,7 +123,9 @@ def limits(team: Team) -> Object:
     """
     most, requests = dict(team.per_pod), dict(team.per_container)
     default = most | {name: one for name, one in requests.items() if name != "cpu"}
-    of: Object = {"type": "Container", "defaultRequest": requests, "default": default, "max": most}
+    # Kubernetes would request of the node what is limited.
+    asked = dict.fromkeys(most, "0") | requests
+    of: Object = {"type": "Container", "defaultRequest": asked, "default": default, "max": most}
     found = [{key: value for key, value in of.items() if value}]
     return {"limits": [*found, {"type": "Pod", "max": most}] if most else found}
 
