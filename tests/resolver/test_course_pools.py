@@ -89,6 +89,23 @@ def test_what_others_have_of_the_first_pool_is_left_to_them() -> None:
     assert courses["second"].pools == {"pool_b": 2, "pool_a": 6}
 
 
+def test_what_is_left_is_counted_over_all_pools() -> None:
+    solo = course(10, 0.1, "solo", pool="pool_a")
+    intro, _ = course_fit.lines(
+        planned(site(course(4, 0.1, pool=BOTH), solo)).lock, load_catalogue()
+    )
+    assert intro[1].endswith("4 in pool_b, then 0 in pool_a; 6 left")
+
+
+def test_a_course_without_a_share_in_a_pool_disturbs_no_order_there() -> None:
+    large = course(4, 2, pool=BOTH) | {"share": {"gpus": 2}}
+    small = course(8, 1, "two", pool="pool_a") | {"share": {"gpus": 1}}
+    eight = board(T4, 8).items()
+    plan = planned(site(large, small, a=(T4, NONE, eight), b=(T4, NONE, eight)))
+    assert cluster_of(plan.lock).courses["intro"].pools == {"pool_b": 4, "pool_a": 0}
+    assert [one for one in plan.warnings if "not in every order" in one] == []
+
+
 def test_whole_gpus_and_a_size_in_several_pools() -> None:
     whole = {"share": {"gpus": 1}, "pool": BOTH}
     found = planned(site(course(2, **whole), a=(T4, NONE), b=(V100, NONE)))

@@ -142,6 +142,9 @@ def test_a_notebook_for_cpus_has_its_runs_in_the_build_for_gpus() -> None:
     assert isinstance(plan, Plan), plan.problems
     profiles = hub_settings.settings(plan.lock, str)["courses"]["intro"]["profiles"]
     assert [one["runs"] for one in profiles] == ["intro-jax", "intro-jax"]
+    (other,) = (one for one in plan.warnings if "and their runs" in one)
+    assert "notebooks of intro have jax-cpu 0.12.0.1, and their runs jax 0.6.2; name both" in other
+    assert other.endswith("as jax-cpu-0.6 and jax-0.6")
     needed = dict(needs_of(plan.lock, load_catalogue()).images)
     assert needed["images.bedplate.internal/notebook-jax-cpu:0.12.0.1-cpu"].built
 
@@ -165,7 +168,7 @@ def test_a_notebook_for_cpus_has_its_runs_in_the_build_for_gpus() -> None:
             ("jax", "jax-cpu"),
             {"runs_at_once": 2, "sizes": [SIZE]},
             "jax-cpu, in notebooks that each hold a share of a GPU",
-            "write frameworks in the size of intro-large too, without jax-cpu",
+            "write frameworks in size intro-large too, without jax-cpu",
         ),
         (
             ("jax", "jax-cpu"),

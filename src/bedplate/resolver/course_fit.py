@@ -418,9 +418,7 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
     known = rooms(lock, catalogue)
     found = []
     for name, course in cluster.courses.items():
-        last = [*course.pools][-1]
-        room, share = known[last], course.share
-        same = {other: one.hours for other, one in cluster.courses.items() if last in one.pools}
+        share = course.share
         size = f"{share.count} GPU{'s' * (share.count > 1)}"
         size = size if share.user_mib is None else f"{share.user_mib}Mi"
         if course.notebook.memory_mib:
@@ -430,8 +428,7 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
         when = course.hours[0] if course.hours else "always"
         if others := course.hours[1:]:
             when += f" and {len(others)} more"
-        left = [_left(room, lock, names, name) for _, names in together(same) if name in names]
-        more = min(left, default=0)
+        more = sum(_least_left(known[pool], lock, name) for pool in course.pools)
         text = f"{name}: {course.students} {TIMES} {_each(course.per_user.shares)}{size}, {when}"
         if course.at_once:
             text = f"{name}: {course.seats} {TIMES} {size} for who needs more, {when}"
@@ -442,6 +439,14 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
             text += f", {', then '.join(f'{n} in {pool}' for pool, n in course.pools.items())}"
         found.append((course.pool, f"{text}; {f'{more} left' if more else 'full'}"))
     return found
+
+
+def _least_left(room: Room, lock: Lock, name: str) -> int:
+    """Return how many more of a course a pool has room for, whenever the course takes place."""
+    courses = lock.cluster.courses if lock.cluster else {}
+    same = {other: one.hours for other, one in courses.items() if room.pool in one.pools}
+    left = (_left(room, lock, names, name) for _, names in together(same) if name in names)
+    return min(left, default=0)
 
 
 def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:

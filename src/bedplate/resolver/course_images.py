@@ -42,7 +42,7 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
                 if one.size is None:
                     fix += f", or runs_at_once: N with {other} as a further framework"
                 elif not one.writes("frameworks"):
-                    fix = f"write frameworks in the size of {course.name} too, without {text}"
+                    fix = f"write frameworks in size {course.name} too, without {text}"
                 yield refused("course-cpu-build", host, path, got, allowed, fix)
             elif other not in names:
                 got = f"{text}, without a build for the runs by %%share"

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
-from bedplate.lock import hub_state
+from bedplate.lock import builds, hub_state
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_room import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserved_for, reserves
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.resolver.outcome import Notice
 from bedplate.site.site import NODES
+from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,6 +44,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
     yield from _unknown(cluster)
     yield from _disk(lock, cluster)
     yield from _runs(cluster, known)
+    yield from _versions(lock, cluster)
 
 
 def _on_one_host(lock: Lock) -> Iterator[Notice]:
@@ -82,12 +84,12 @@ def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[No
 def _unknown(cluster: Cluster) -> Iterator[Notice]:
     """Report notebooks that nothing keeps from filling their node."""
     without = {
-        name: " and ".join(course.pools)
+        name: course.pools
         for name, course in cluster.courses.items()
         if course.notebook.memory_mib is None
     }
     if without:
-        pools = ", ".join(sorted(set(without.values())))
+        pools = ", ".join(sorted({pool for its in without.values() for pool in its}))
         text = f"notebooks of {', '.join(without)} have no limit of memory"
         hint = f"write bedplate_host.memory of {pools}"
         yield Notice(text, hint=hint)
@@ -123,11 +125,32 @@ def _runs(cluster: Cluster, known: Mapping[str, Room]) -> Iterator[Notice]:
             )
 
 
+def _versions(lock: Lock, cluster: Cluster) -> Iterator[Notice]:
+    """Report runs in another version of the framework than their notebook has."""
+    for name, course in cluster.courses.items():
+        found = builds.of_course(lock, course)
+        for one in found:
+            if isinstance(one, builds.Own) or one.cuda:
+                continue
+            other = builds.with_gpu(one, found)
+            if other is None or other.version == one.version:
+                continue
+            yield Notice(
+                f"notebooks of {name} have {one.name} {one.version}, and their runs {other.name} "
+                f"{other.version}",
+                course.pool,
+                hint=f"name both with one version, as {one.name}-{minor(other.version)} and "
+                f"{other.name}-{minor(other.version)}",
+            )
+
+
 def _order(room: Room, cluster: Cluster) -> Iterator[Notice]:
     """Report courses that fit together only if the scheduler puts them as the proof does."""
     if room.gpus.mode not in {"dra", "none"}:
         return
-    hours = {name: one.hours for name, one in cluster.courses.items() if room.pool in one.pools}
+    # One in several pools may have no share in this one.
+    found = cluster.courses.items()
+    hours = {name: one.hours for name, one in found if one.pools.get(room.pool)}
     for when, names in together(hours):
         sizes: dict[str, dict[int, int]] = {}
         for name in names:
