@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from bedplate.site import sought
-from bedplate.site.model import KEYS
-from bedplate.site.wording import fields
+from bedplate.site.effective import RawHost
+from bedplate.site.model import KEYS, Wishes
+from bedplate.site.places import Places
+from bedplate.site.reach import Reaches
+from bedplate.site.wording import fields, problems_of
 
 #: What is not in this version, and what is, by the word that its message has to have.
 ABSENT = [
@@ -96,6 +101,27 @@ def test_what_means_nothing_gets_the_settings_and_no_nearest_name() -> None:
     assert allowed is not None
     assert re.findall(r"(?:^|, )(\w+) \(", allowed) == list(KEYS)
     assert fix == "write one of these, or remove it"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "fix"),
+    [
+        ({"bedplate_gpu": {"model": "t4-16gb", "memory": "8Gi"}}, "remove it"),
+        ({"bedplate_teams": {"lab": {"time": "2h"}}}, "remove it"),
+        ({"bedplate_driver": {"cuda_version": "13"}}, "remove it"),
+        ({"bedplate_kubernetes": {"network": "calico"}}, "remove it"),
+        (
+            {"bedplate_kubernetes": {"grafana": True}},
+            "remove it, and install a monitoring stack yourself",
+        ),
+    ],
+)
+def test_below_a_setting_a_word_leads_to_no_other_thing(wishes: Any, fix: str) -> None:
+    raw = RawHost("n1", ("workers",), wishes, {}, Reaches().of("n1", {}), Places({}))
+    with pytest.raises(ValidationError) as error:
+        Wishes.model_validate(wishes)
+    (found,) = (one for one in problems_of(error.value, raw) if one.what.startswith("unknown key"))
+    assert found.fix == fix
 
 
 def test_each_word_is_looked_up_as_it_is_written_and_leads_to_settings_that_exist() -> None:

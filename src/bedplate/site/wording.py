@@ -134,7 +134,10 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         close = nearest(name, known) or next(longer, None)
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
-        if not close and (elsewhere := sought.elsewhere(name)):
+        elsewhere = None if close else sought.elsewhere(name)
+        # Below a setting a word means another setting only where it is about a cluster.
+        apart = path[0] == "bedplate_kubernetes" and "bedplate_kubernetes" not in str(elsewhere)
+        if elsewhere and (elsewhere[1] is None or apart):
             what, fix = what + elsewhere[0], elsewhere[2]
     elif kind == "string_type" and isinstance(value, int | float | date):
         text = getattr(value, "text", str(value))
