@@ -62,14 +62,14 @@ def parser(program: str) -> argparse.ArgumentParser:
     return playbook.parser
 
 
-def mistake(line: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what the parser has against a command; one in a sentence may lack what it is about."""
+def mistake(line: str, capsys: pytest.CaptureFixture[str], *, whole: bool = False) -> str:
+    """Return what the parser has against a command; a part of one may lack what it is about."""
     program, *words = shlex.split(line, comments=True)
     try:
         parser(program).parse_args(words)
     except SystemExit as ended:
         told = capsys.readouterr().err.splitlines()
-        lacks = bool(told) and "the following arguments are required" in told[-1]
+        lacks = not whole and bool(told) and "the following arguments are required" in told[-1]
         return "" if ended.code == 0 or lacks else f"{line}: {told[-1]}"
     return ""
 
@@ -93,11 +93,14 @@ def test_every_command_is_one_that_we_have(path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_console_is_shell(path: Path) -> None:
+def test_every_console_is_shell(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = CONSOLE.findall(path.read_text(encoding="utf-8"))
     lines = [line for block in blocks for line in re.findall(r"^ *\$ (.*)$", block, re.MULTILINE)]
     read = subprocess.run(["bash", "-n"], input="\n".join(lines), capture_output=True, text=True)
     assert (read.returncode, read.stderr) == (0, "")
+    each = [OPTIONAL.sub(r"\1", one) for line in lines for one in line.split(" && ")]
+    ours = [one for one in each if one.startswith("bedplate ")]
+    assert [told for line in ours if (told := mistake(line, capsys, whole=True))] == []
 
 
 def test_the_commands_are_found(capsys: pytest.CaptureFixture[str]) -> None:
