@@ -61,6 +61,7 @@ def test_a_course_is_a_team_whose_quota_is_the_class() -> None:
         "notebook": {},
         "per_user": {"shares": 1},
         "pool": "pool_a",
+        "then": [],
         "frameworks": [],
         "hours": ["Mon 10:00-12:00"],
         "idle_timeout_s": 7200,
@@ -190,7 +191,7 @@ def test_a_courses_framework_is_decided_with_its_pool() -> None:
         (
             [course(frameworks=["mycourse"])],
             "framework-known",
-            "tensorflow, or add your own image mycourse to bedplate_images with pool: pool_a",
+            "or add your own image mycourse to bedplate_images with pool: pool_a",
         ),
         ([course(datasets=["mnits"])], "course-data", "write mnist"),
     ],

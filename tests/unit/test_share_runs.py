@@ -23,7 +23,11 @@ COURSE = {
     "profiles": [
         Profile("intro-jax", "JAX", "", "x/jax:1"),
         Profile(
-            "intro-torch", "PyTorch", "", "x/torch:2", {"PIP_INDEX_URL": "https://pip.example"}
+            "intro-torch",
+            "PyTorch",
+            "",
+            "x/torch:2",
+            environment={"PIP_INDEX_URL": "https://pip.example"},
         ),
     ],
     "volumes": [CLAIM, SHM],
