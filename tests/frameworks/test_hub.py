@@ -336,9 +336,10 @@ def test_a_quiet_training_lives_and_a_sleeper_is_warned_then_stopped(
     where = ["--address", "127.0.0.1", "--port", str(port)]
     command = [sys.executable, node_use.__file__, *where, "--proc", str(programs.folder)]
     reader = Process([*command, "--nvml", str(nvml)], hub.folder / "reader.log", dict(os.environ))
-    labels = {"app.kubernetes.io/name": USE}
-    meta = {"name": "reader", "namespace": USE, "labels": labels}
-    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(0)})
+    for node in (one["metadata"]["name"] for one in api.get("nodes", "v1")):  # as a DaemonSet does
+        meta = {"name": node, "namespace": USE, "labels": {"app.kubernetes.io/name": USE}}
+        spec = {**pod_spec(0), "nodeName": node}
+        api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     hub.standin.kernels = [
         {"id": "k", "execution_state": "busy", "last_activity": "2020-01-01T00:00:00Z"}
     ]
