@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,16 +14,15 @@ import yaml
 from bedplate import cli
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock, write_lock
-from bedplate.planning import explain
+from bedplate.planning import explain, screen
 from bedplate.planning.plan import plan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.facts import Fact
     from bedplate.lock import Lock
 
+ROOT = Path(__file__).parents[2]
 TODAY = date(2026, 11, 21)
 CONTROL_PLANES = {"hosts": {"cp[1:3].example": {}}}
 SHARED = {
@@ -209,6 +209,23 @@ def test_a_component_is_found_by_the_name_in_the_list(single: Says) -> None:
     assert single("cluster", "cni").startswith(f"cluster flannel {version}: ")
 
 
+SITES = sorted(path.parent for path in (ROOT / "inventories").glob("*/hosts.yml"))
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda path: path.name)
+def test_every_name_that_a_plan_prints_is_explained(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what no choice of its own decides: etcd, the GPUs, a course."""
+    rows = screen.rows(plan(site, TODAY))
+    assert rows
+    says = Says(site, capsys)
+    for where, name, _ in rows:
+        assert ": " in says(where, name).splitlines()[0]
+    assert cli.main(["explain", str(site), "cluster", "grafana"]) == 3
+    assert " etcd, " in capsys.readouterr().err
+
+
 def test_boards_without_a_fabric_need_no_manager(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,7 +250,7 @@ def test_a_branch_is_its_newest_version(single: Says) -> None:
         f"\n{driver.version} is what is chosen.\n"
     )
     assert "  58: nothing brings it" in single("pool_a", "nvidia_driver=58")
-    assert "  999: nothing brings it" in single("pool_a", "nvidia_driver=999")
+    assert "  999: nothing brings it; the catalogue has " in single("pool_a", "nvidia_driver=999")
 
 
 def test_what_only_the_lock_keeps_is_not_called_the_best(single: Says) -> None:

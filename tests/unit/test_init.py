@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from bedplate import cli
+from bedplate.errors import RefusedError
 from bedplate.planning import plan
 from bedplate.starting import hosts
 
@@ -68,7 +69,7 @@ def test_an_address_as_the_endpoint_of_one_control_plane_is_said_to_stay(
     ("arguments", "names", "models", "endpoint"),
     [
         (
-            [],
+            ["--gpu", "h100-sxm5-80gb:8"],
             ["cp1.example", "cp2.example", "cp3.example", "gpu01.example", "gpu02.example"],
             {"pool_gpu": ("h100-sxm5-80gb", 8)},
             "k8s.example:6443",
@@ -92,9 +93,9 @@ def test_an_address_as_the_endpoint_of_one_control_plane_is_said_to_stay(
             "192.0.2.1:6443",
         ),
         (
-            ["--hosts", "cp=k8s-1", "--hosts", "gpu=g1,g2", "--user", "ubuntu"],
+            ["--hosts", "cp=k8s-1", "--hosts", "gpu=g1,g2", "--user", "ubuntu", "--gpu", "l40s:2"],
             ["g1", "g2", "k8s-1"],
-            {"pool_gpu": ("h100-sxm5-80gb", 8)},
+            {"pool_gpu": ("l40s", 2)},
             "k8s-1:6443",
         ),
         (
@@ -129,8 +130,27 @@ def test_what_is_written_plans(
     assert {host.user for host in lock.hosts.values()} == {user}
 
 
+def test_no_gpu_is_invented(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pool whose GPUs nobody named has none, and says who knows them."""
+    assert init(tmp_path / "site", *POOLS, "--gpu", "class=l40s:4") == 0
+    said = capsys.readouterr().out
+    assert "pool_train: the GPUs of its hosts were not named (--gpu)\n" in said
+    assert "pool_class: 4 x l40s in each host\n" in said
+    path = "inventory/group_vars/pool_train.yml"
+    assert f"\n  name the GPUs in {path}\n" in said
+    assert "\n  ansible-playbook -i inventory bedplate.gpu.discover    # or reads them" in said
+    written = (tmp_path / "site" / path).read_text()
+    assert yaml.safe_load(written) is None
+    with pytest.raises(RefusedError, match=r"pool's GPUs cannot be counted.*gpu\.discover"):
+        planned(tmp_path / "site")
+    asked = written.replace("# bedplate_gpu", "bedplate_gpu")
+    asked = asked.replace("MODEL,", "h100-sxm5-80gb,").replace("COUNT}", "8}")
+    (tmp_path / "site" / path).write_text(asked)
+    assert planned(tmp_path / "site").pools["pool_train"].gpu[0].count == 8
+
+
 def test_what_its_comments_offer_plans_too(tmp_path: Path) -> None:
-    assert init(tmp_path / "site") == 0
+    assert init(tmp_path / "site", "--gpu", "l40s:4") == 0
     path = tmp_path / "site/inventory/group_vars/all/bedplate.yml"
     text = path.read_text()
     offered = re.search(r"policy: lts\} # or: (.*)", text)

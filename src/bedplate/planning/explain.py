@@ -9,6 +9,7 @@ from bedplate.catalogue import catalogue_of
 from bedplate.errors import LockError, Problem, SiteError
 from bedplate.lock import load_lock, lock_path
 from bedplate.nearest import nearest
+from bedplate.planning import screen
 from bedplate.planning.plan import plan
 from bedplate.resolver import hpc_tools
 from bedplate.resolver.locking import driver_of, reasons
@@ -25,8 +26,23 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
     from bedplate.resolver.outcome import Reason
     from bedplate.resolver.whynot import Asked
+    from bedplate.site.site import Site
 
 SHOWN = 20
+#: Why the plan's other rows are as they are: what the resolver does not choose by itself.
+OTHERS = {
+    **dict.fromkeys(("etcd", "coredns", "pause"), "comes with kubernetes: explain that one"),
+    "runc": "comes with the container runtime: explain that one",
+    "device_plugin": "comes with the accelerator",
+    "accelerator": "as bedplate_accelerator of the pool says",
+    "course": "as bedplate_courses and the pool's shares give room for it",
+    "gpu": "as bedplate_gpu of the pool says",
+    "pods on control planes": "these hosts are in control_plane and in a pool",
+    "preset": "as bedplate_preset says",
+    "rdma": "as bedplate_rdma of the pool says",
+    "sharing": "as bedplate_sharing of the pool says",
+    "vgpu_manager": "as bedplate_vgpu of the pool says",
+}
 
 
 def run(path: Path, subject: str, asked: str | None) -> int:
@@ -45,22 +61,45 @@ def run(path: Path, subject: str, asked: str | None) -> int:
         raise SiteError([Problem(what, str(path), got="a refusal", allowed="a plan", fix=fix)])
     if asked is None:
         why = [reason for _, reason in _reasons(question, subject)]
-        if subject != CLUSTER:
-            driver = driver_of(question.values(subject), question.candidates.facts)
-            wishes = site.pools[subject][0].wishes
-            tools = hpc_tools.decided(wishes, driver, question.candidates.catalogue)
-            why += hpc_tools.reasons(subject, tools)
+        why += _tools(question, site, subject)
         lines = [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in why]
         lines += _notices(path, question, subject)
     else:
         name, _, version = asked.partition("=")
         about = question.asked(name, subject)
-        if about is None:
-            names = {reason.component for _, reason in _reasons(question, subject)}
-            raise SiteError([_unknown("no such component", path, "COMPONENT", name, sorted(names))])
-        lines = list(_lines(question, about, version))
+        lines = list(
+            _lines(question, about, version) if about else _row(path, question, site, subject, name)
+        )
     print("\n".join(lines))
     return 0
+
+
+def _tools(question: Question, site: Site, subject: str) -> list[Reason]:
+    """Return why the hosts of a pool have the tools for MPI and RDMA that they have."""
+    if subject == CLUSTER:
+        return []
+    driver = driver_of(question.values(subject), question.candidates.facts)
+    wishes = site.pools[subject][0].wishes
+    tools = hpc_tools.decided(wishes, driver, question.candidates.catalogue)
+    return list(hpc_tools.reasons(subject, tools))
+
+
+def _row(path: Path, question: Question, site: Site, subject: str, name: str) -> list[str]:
+    """Return why a row of the plan is as it is that no choice of its own decides.
+
+    Raises SiteError where the plan has no such name.
+    """
+    told = {one.component: one for one in _tools(question, site, subject)}
+    if name in told:
+        return [f"{subject} {name} {told[name].decided}: {told[name].because}"]
+    rows = screen.rows(plan(path, catalogue_date(question.candidates.catalogue)))
+    mine = [row for row in rows if row[0] in (subject, CLUSTER)]
+    found = [row for row in mine if row[1] == name and name in OTHERS]
+    if found:
+        return [f"{where} {what} {value}: {OTHERS[what]}" for where, what, value in found]
+    names = {one.component for _, one in _reasons(question, subject)} | set(told)
+    names |= {what for where, what, _ in mine if where == subject}
+    raise SiteError([_unknown("no such component", path, "COMPONENT", name, sorted(names))])
 
 
 def _notices(path: Path, question: Question, subject: str) -> Iterator[str]:
@@ -121,12 +160,14 @@ def _lines(question: Question, asked: Asked, version: str) -> Iterator[str]:
         chosen = f"{name_of(fact.value)} {reason.decided}"
         yield f"{holder.name} {asked.name}: {chosen} is chosen, {reason.because}"
     yield f"  {fact.sure}, {fact.source.url} ({fact.source.read})"
-    meant = [question.meant(asked, version)] if version else question.versions(asked)
+    known = question.versions(asked)
+    meant = [question.meant(asked, version)] if version else known
     others = [one for one in meant if not question.is_chosen(asked, one)]
     if others:
         yield from ("", "Why not")
     for other in question.alternatives(asked, others[:SHOWN]):
-        yield f"  {other.label}: {other.because}"
+        there = "" if other.label in known else f"; the catalogue has {known[-1]} to {known[0]}"
+        yield f"  {other.label}: {other.because}{there if known else ''}"
         yield from (f"    source {url}" for url in other.sources)
     if len(others) > SHOWN:
         yield f"  … and {len(others) - SHOWN} others: ask with {asked.name}=VERSION"

@@ -40,7 +40,10 @@ COUNTED = {Kind.WEAK: "fact", Kind.UNTRIED: "setting"}
 
 def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool) -> str:
     """Return what a plan prints; *check* and *written* say what was done with the lock."""
-    lines = [*refused_later(planned), *_rows(planned)]
+    told = [("WHERE", "COMPONENT", "VERSION"), *rows(planned)]
+    widths = [max(len(row[column]) for row in told) for column in range(2)]
+    lines = [*refused_later(planned)]
+    lines += [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in told]
     if why:
         lines += ["", "Why:"]
         reasons = planned.plan.reasons
@@ -146,9 +149,10 @@ def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[st
         ).replace(UNBROKEN, " ")
 
 
-def _rows(planned: Planned) -> list[str]:
+def rows(planned: Planned) -> list[tuple[str, str, str]]:
+    """Return what a plan lists: where, the component's name, and its version or what it is."""
     lock = planned.plan.lock
-    rows = [("WHERE", "COMPONENT", "VERSION")]
+    found: list[tuple[str, str, str]] = []
     content = content_of(lock)
     for name, part in (content.get("cluster") or content.get("containers", {})).items():
         if name in {"not_yet", "preset", "teams", "courses", "hub", "images", "storage"}:
@@ -157,23 +161,22 @@ def _rows(planned: Planned) -> list[str]:
             shown_as = one.get("name", name) if isinstance(part, list) else name
             version = one.get("version", one.get("source", ""))
             told = f"{version}, {one['source']}" if lock.containers else version
-            rows.append(("cluster", shown_as, told))
+            found.append(("cluster", shown_as, told))
     if lock.cluster and lock.cluster.preset is not None:
-        rows.append(("cluster", "preset", _preset(lock.cluster)))
+        found.append(("cluster", "preset", _preset(lock.cluster)))
     if lock.cluster and (names := lock.cluster.kubernetes.untainted):
-        rows.append(("cluster", "pods on control planes", ", ".join(names)))
+        found.append(("cluster", "pods on control planes", ", ".join(names)))
     nodes = pools_of_nodes(lock)
     for name, pool in lock.pools.items():
         hosts = sum(host.pool == name for host in lock.hosts.values())
-        rows += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
+        found += [(name, component, version) for component, version in _pool_rows(pool, hosts)]
         if pool.rdma is not None:
             pods = ", ".join(f"pods by {resource}" for resource in pool.rdma.pods)
             served = pods or ("hosts only" if name in nodes else "")
             told = [pool.rdma.stack, pool.rdma.method, *filter(None, [served])]
-            rows.append((name, "rdma", ", ".join(told)))
-    rows += [(pool, "course", text) for pool, text in course_fit.lines(lock, planned.catalogue)]
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows]
+            found.append((name, "rdma", ", ".join(told)))
+    found += [(pool, "course", text) for pool, text in course_fit.lines(lock, planned.catalogue)]
+    return found
 
 
 def _preset(cluster: Cluster) -> str:

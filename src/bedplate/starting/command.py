@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import BedplateError
 from bedplate.starting.start import asked
-from bedplate.starting.write import check_folder, rendered, write
+from bedplate.starting.write import POOL, check_folder, rendered, write
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from pathlib import Path
+
+UNKNOWN = "the GPUs of its hosts were not named (--gpu)"
+DISCOVER = "or reads them from the hosts, into inventory/.bedplate/discovered/pools"
 
 
 def run(options: Namespace) -> int:
@@ -30,7 +33,8 @@ def run(options: Namespace) -> int:
     machines = {host for entry in start.control_plane for host in entry.hosts}
     for pool in start.pools:
         machines |= {host for entry in pool.entries for host in entry.hosts}
-        print(f"pool_{pool.name}: {pool.count} x {pool.model} in each host")
+        told = f"{pool.count} x {pool.model} in each host" if pool.model else UNKNOWN
+        print(f"pool_{pool.name}: {told}")
     print(f"all: {start.system}, endpoint {start.endpoint}, hosts: {len(machines)}")
     if start.is_bound:
         print(
@@ -40,5 +44,10 @@ def run(options: Namespace) -> int:
         )
     print(f"Wrote {len(texts)} files to {folder}. Next:")
     print(f"  cd {shlex.quote(str(folder))}")
+    for pool in start.pools:
+        if not pool.model:
+            print(f"  name the GPUs in {POOL.format(name=pool.name)}")
+    if not all(pool.model for pool in start.pools):
+        print(f"  ansible-playbook -i inventory bedplate.gpu.discover    # {DISCOVER}")
     print("  bedplate plan inventory    # the other commands are in README.md")
     return 0

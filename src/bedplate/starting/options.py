@@ -58,7 +58,8 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         metavar="[NAME=]MODEL:COUNT",
-        help="GPUs of each host of pool NAME, or of every pool; `bedplate gpus` lists the models",
+        help="GPUs of each host of pool NAME, or of every pool; `bedplate gpus` lists the models; "
+        "without it you write them into the pool's settings",
     )
     init.add_argument(
         "--endpoint",

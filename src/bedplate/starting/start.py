@@ -30,7 +30,10 @@ USER = re.compile(r"[a-z_][a-z0-9_-]*")
 
 @dataclass(frozen=True)
 class Pool:
-    """A pool of GPU hosts: its name without `pool_`, its hosts, and the GPUs of each of them."""
+    """A pool of GPU hosts: its name without `pool_`, its hosts, and the GPUs of each of them.
+
+    `model` is empty where the user did not say it: nobody else knows.
+    """
 
     name: str
     entries: tuple[Entry, ...]
@@ -144,8 +147,7 @@ class _Reading:
     def _gpus(self, pools: list[str]) -> dict[str, tuple[str, int]]:
         """Return model and number of the GPUs of each pool's hosts."""
         option = "--gpu"
-        model, _, count = str(self._defaults["gpu"]).rpartition(":")
-        found = dict.fromkeys(pools, (model, int(count)))
+        found = dict.fromkeys(pools, ("", 0))
         seen: set[str] = set()
         for text in self._options.gpu:
             name, sign, its = text.rpartition("=")
