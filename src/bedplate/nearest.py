@@ -98,7 +98,12 @@ def write_one(word: str, names: Sequence[str]) -> str:
     close = names
     if names[1:]:
         close = difflib.get_close_matches(word, same_digits(word, names), n=2, cutoff=SAME)
-    return f"write {close[0]}" if len(close) == 1 else "write one of them"
+    return f"write {pasted(close[0])}" if len(close) == 1 else "write one of them"
+
+
+def pasted(name: str) -> str:
+    """Return a name as it is pasted into YAML: in quotes if it would be read as a number."""
+    return f'"{name}"' if re.fullmatch(r"\d+(\.\d+)?", name) else name
 
 
 def _parts(word: str) -> list[str]:

@@ -156,7 +156,7 @@ def test_claims_on_an_older_kubernetes_are_told_the_one_that_has_them() -> None:
     sharing = share("dra", share={"memory": "8Gi"})
     problem = refused(one(kubernetes="1.35", sharing=sharing), world())
     assert (problem.rule, problem.key) == ("component-kubernetes", "bedplate_sharing.mode")
-    wanted = "write 1.36 for bedplate_kubernetes.version, or mode: none, and remove share"
+    wanted = 'write "1.36" for bedplate_kubernetes.version, or mode: none, and remove share'
     assert problem.fix == wanted
 
 

@@ -47,7 +47,9 @@ def write(refusal: dict[str, Any]) -> bool:
     line = lines[refusal["line"] - 1]
     if got not in line:
         return False
-    lines[refusal["line"] - 1] = line.replace(got, told["word"].rstrip("."), 1)
+    word = told["word"].rstrip(".")
+    was = f'"{got}"' if word.startswith('"') and f'"{got}"' in line else got
+    lines[refusal["line"] - 1] = line.replace(was, word, 1)
     path.write_text("".join(lines), encoding="utf-8")
     return True
 

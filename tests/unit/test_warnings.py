@@ -224,7 +224,7 @@ def test_what_a_workstation_gpu_needs_before_mig(model: str, profile: str, found
     ("version", "day", "found"),
     [
         ("1.33", date(2026, 6, 28), ""),
-        ("1.33", date(2026, 6, 29), "1.33 reached its end of life on 2026-06-28; write 1.36"),
+        ("1.33", date(2026, 6, 29), '1.33 reached its end of life on 2026-06-28; write "1.36"'),
         ("1.36", date(2026, 11, 27), ""),
     ],
 )

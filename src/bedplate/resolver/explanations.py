@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
-from bedplate.nearest import meant, models_like, nearest, same_digits, write_one
+from bedplate.nearest import meant, models_like, nearest, pasted, same_digits, write_one
 from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bedplate.resolver.wishes import Wish
     from bedplate.site import SiteHost
 
+#: Kinds of wishes that are versions: texts in YAML, also where they look like a number.
+VERSIONS = {"kubernetes", "cuda", "branch", "pin"}
 WHAT = {
     "accelerator-known": "unknown accelerator, or one among others",
     "addon-driver": "add-on needs a newer driver",
@@ -270,6 +272,10 @@ def _without_sharing(host: SiteHost) -> str:
     return f"write mode: none, and remove {last_}"
 
 
+def _pasted(wish: Wish, label: str) -> str:
+    return pasted(label) if wish.kind in VERSIONS else label
+
+
 def _fix(conflict: Conflict) -> str:
     wish, rule = conflict.blamed, conflict.rule
     beside = BESIDE.get(rule)
@@ -279,14 +285,15 @@ def _fix(conflict: Conflict) -> str:
         main = _without_sharing(wish.host)
         if conflict.elsewhere is not None:
             other, label = conflict.elsewhere
-            main = f"write {label} for {spelt(other.path)}, or {main.removeprefix('write ')}"
+            written = _pasted(other, label)
+            main = f"write {written} for {spelt(other.path)}, or {main.removeprefix('write ')}"
     elif conflict.instead is not None:
-        main = f"write {conflict.instead}"
+        main = f"write {_pasted(wish, conflict.instead)}"
     elif wish.kind == "secure_boot":
         main = "turn Secure Boot off"
     elif conflict.elsewhere is not None:
         other, label = conflict.elsewhere
-        main = f"remove it, or write {label} for {spelt(other.path)}"
+        main = f"remove it, or write {_pasted(other, label)} for {spelt(other.path)}"
     else:
         main = "remove it"
     one_board = sum(other.kind == "gpu" for other in conflict.wishes) <= 1

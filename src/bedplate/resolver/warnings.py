@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.bill.needs import files_of, images_of
 from bedplate.lock.node_pods import EQUAL, for_users
 from bedplate.lock.offers import offers
+from bedplate.nearest import pasted
 from bedplate.resolver import (
     control_planes,
     course_notices,
@@ -194,7 +195,7 @@ def _kubernetes(cluster: Cluster, catalogue: Catalogue, today: date) -> Iterator
     if fact is not None and fact.value.end_of_life < today:
         text = f"Kubernetes {version} reached its end of life on {fact.value.end_of_life}"
         later = [one for one in catalogue.kubernetes if number(minor(one)) > number(version)]
-        hint = f"write {minor(max(later, key=number))}" if later else ""
+        hint = f"write {pasted(minor(max(later, key=number)))}" if later else ""
         yield Notice(text, "cluster", hint=hint, source=fact.source.url)
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from bedplate.nearest import MAKERS, nearest
+from bedplate.nearest import MAKERS, nearest, pasted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
     if name in FOLDERS:
         whole = f"/{value.strip('/')}"
         return f"write {whole}" if form.fullmatch(whole) else None
-    return next((f"write {one}" for one in _forms(value) if form.fullmatch(one)), None)
+    return next((f"write {pasted(one)}" for one in _forms(value) if form.fullmatch(one)), None)
 
 
 def number(value: object) -> str | None:
