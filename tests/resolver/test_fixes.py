@@ -99,7 +99,7 @@ def test_two_refusals_do_not_propose_each_others_reason(kubernetes: str, version
     answer = resolve(one(kubernetes=kubernetes, shared=runtime).site(), world(), TODAY)
     assert isinstance(answer, Refusal)
     assert [(one.key, one.fix) for one in answer.problems] == [
-        ("bedplate_kubernetes.version", f"write {version}")
+        ("bedplate_kubernetes.version", f'write "{version}"')
     ]
 
 
