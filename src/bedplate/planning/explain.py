@@ -85,19 +85,19 @@ def _tools(question: Question, site: Site, subject: str) -> list[Reason]:
 
 
 def _row(path: Path, question: Question, site: Site, subject: str, name: str) -> list[str]:
-    """Return why a row of the plan is as it is that no choice of its own decides.
+    """Return the reason of a row of the plan that is no component of the resolver.
 
     Raises SiteError where the plan has no such name.
     """
-    told = {one.component: one for one in _tools(question, site, subject)}
-    if name in told:
-        return [f"{subject} {name} {told[name].decided}: {told[name].because}"]
+    tools = {one.component: one for one in _tools(question, site, subject)}
+    if name in tools:
+        return [f"{subject} {name} {tools[name].decided}: {tools[name].because}"]
     rows = screen.rows(plan(path, catalogue_date(question.candidates.catalogue)))
     mine = [row for row in rows if row[0] in (subject, CLUSTER)]
     found = [row for row in mine if row[1] == name and name in OTHERS]
     if found:
         return [f"{where} {what} {value}: {OTHERS[what]}" for where, what, value in found]
-    names = {one.component for _, one in _reasons(question, subject)} | set(told)
+    names = {one.component for _, one in _reasons(question, subject)} | set(tools)
     names |= {what for where, what, _ in mine if where == subject}
     raise SiteError([_unknown("no such component", path, "COMPONENT", name, sorted(names))])
 
@@ -166,8 +166,9 @@ def _lines(question: Question, asked: Asked, version: str) -> Iterator[str]:
     if others:
         yield from ("", "Why not")
     for other in question.alternatives(asked, others[:SHOWN]):
-        there = "" if other.label in known else f"; the catalogue has {known[-1]} to {known[0]}"
-        yield f"  {other.label}: {other.because}{there if known else ''}"
+        missing = known and other.label not in known
+        versions = f"; the catalogue has {known[-1]} to {known[0]}" if missing else ""
+        yield f"  {other.label}: {other.because}{versions}"
         yield from (f"    source {url}" for url in other.sources)
     if len(others) > SHOWN:
         yield f"  … and {len(others) - SHOWN} others: ask with {asked.name}=VERSION"

@@ -40,10 +40,10 @@ COUNTED = {Kind.WEAK: "fact", Kind.UNTRIED: "setting"}
 
 def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool) -> str:
     """Return what a plan prints; *check* and *written* say what was done with the lock."""
-    told = [("WHERE", "COMPONENT", "VERSION"), *rows(planned)]
-    widths = [max(len(row[column]) for row in told) for column in range(2)]
-    lines = [*refused_later(planned)]
-    lines += [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in told]
+    components = [("WHERE", "COMPONENT", "VERSION"), *rows(planned)]
+    widths = [max(len(row[column]) for row in components) for column in range(2)]
+    lines = refused_later(planned)
+    lines += [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in components]
     if why:
         lines += ["", "Why:"]
         reasons = planned.plan.reasons

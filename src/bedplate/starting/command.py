@@ -33,8 +33,8 @@ def run(options: Namespace) -> int:
     machines = {host for entry in start.control_plane for host in entry.hosts}
     for pool in start.pools:
         machines |= {host for entry in pool.entries for host in entry.hosts}
-        told = f"{pool.count} x {pool.model} in each host" if pool.model else UNKNOWN
-        print(f"pool_{pool.name}: {told}")
+        gpus = f"{pool.count} x {pool.model} in each host" if pool.model else UNKNOWN
+        print(f"pool_{pool.name}: {gpus}")
     print(f"all: {start.system}, endpoint {start.endpoint}, hosts: {len(machines)}")
     if start.is_bound:
         print(

@@ -32,7 +32,7 @@ USER = re.compile(r"[a-z_][a-z0-9_-]*")
 class Pool:
     """A pool of GPU hosts: its name without `pool_`, its hosts, and the GPUs of each of them.
 
-    `model` is empty where the user did not say it: nobody else knows.
+    `model` is empty where the user did not name it: nothing else knows it before discovery.
     """
 
     name: str
