@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,7 +80,12 @@ def test_init_to_preview(
     site = tmp_path / "lab"
     readme = (site / "README.md").read_text()
     steps = re.findall(r"^    (.*?)(?:  +#.*)?$", readme, re.MULTILINE)
-    assert ". .venv/bin/activate" in steps[0]
+    assert steps[0] == f". {installed}/activate"
+    assert (installed / "activate").is_file()
+    # What another machine installs are these bytes, by their digest.
+    pip = [sys.executable, "-m", "pip", "--python", installed / "python", "install", "--dry-run"]
+    words = [*pip, "--ignore-installed", "--no-index", "--no-deps", "-r", "requirements.txt"]
+    assert "Would install bedplate-" in user(installed, *words, cwd=site).stdout
     # NVIDIA's key is not at hand to sign with: the site names another one.
     settings = site / "inventory/group_vars/all/bedplate.yml"
     content = yaml.safe_load(settings.read_text())

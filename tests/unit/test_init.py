@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shutil
 import subprocess
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from bedplate import cli
 from bedplate.errors import RefusedError
 from bedplate.planning import plan
-from bedplate.starting import hosts
+from bedplate.resolver.outcome import Kind
+from bedplate.starting import environment, hosts
+from bedplate.starting.proved import WORDS
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -149,6 +153,68 @@ def test_no_gpu_is_invented(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert planned(tmp_path / "site").pools["pool_train"].gpu[0].count == 8
 
 
+@pytest.mark.parametrize(
+    ("arguments", "first", "ways"),
+    [
+        (
+            ["--gpu", "h100-sxm5-80gb:8"],
+            "ubuntu-24.04, Fabric Manager, downloads from the vendors",
+            "--os debian-12 or debian-13; bedplate_sources.mode: mirror",
+        ),
+        (
+            ["--gpu", "l40s:4", "--os", "debian-12"],
+            "downloads from the vendors",
+            "bedplate_sources.mode: mirror",
+        ),
+    ],
+)
+def test_what_no_test_has_installed_is_named_as_the_plan_names_it(
+    arguments: list[str],
+    first: str,
+    ways: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert init(tmp_path / "site", *arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wanted = (
+        f"No test of this project has installed on real hosts: {first}. You would be the first."
+    )
+    assert wanted in lines
+    assert f"Its tests have, with simulated GPUs: {ways}." in lines
+    notices = plan(tmp_path / "site/inventory", TODAY).plan.notices
+    untried = {item for one in notices if one.kind is Kind.UNTRIED for item in one.items}
+    words = {WORDS.get(one, one.partition(" ")[2]) for one in untried}
+    assert set(first.split(", ")) == words - {"vendor-repo"}
+
+
+@pytest.mark.parametrize(
+    ("record", "requirement", "folder"),
+    [
+        (None, "bedplate==1.2", ""),
+        ({"url": "file:///a%20b/bedplate", "dir_info": {"editable": True}}, "", "/a b/bedplate"),
+        (
+            {"url": "file:///w/b-1.2.whl", "archive_info": {"hashes": {"sha256": "ab"}}},
+            "bedplate @ file:///w/b-1.2.whl#sha256=ab",
+            "",
+        ),
+        (
+            {"url": "https://x.example/b.git", "vcs_info": {"vcs": "git", "commit_id": "c0"}},
+            "bedplate @ git+https://x.example/b.git@c0",
+            "",
+        ),
+    ],
+)
+def test_the_requirement_is_what_was_installed(
+    record: dict[str, object] | None, requirement: str, folder: str
+) -> None:
+    """Never a name that no index has: the first to claim it would be installed."""
+    text = None if record is None else json.dumps(record)
+    assert environment.origin("1.2", text) == (requirement, folder)
+    if requirement:
+        assert Requirement(requirement).name == "bedplate"
+
+
 def test_what_its_comments_offer_plans_too(tmp_path: Path) -> None:
     assert init(tmp_path / "site", "--gpu", "l40s:4") == 0
     path = tmp_path / "site/inventory/group_vars/all/bedplate.yml"
@@ -186,7 +252,7 @@ def test_the_written_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
     access = yaml.safe_load(written["inventory/group_vars/all/ansible.yml"].read_text())
     assert access == {"ansible_user": "me", "ansible_become": True}
-    assert re.fullmatch(r"bedplate==[0-9.]+\n", written["requirements.txt"].read_text())
+    assert "requirements.txt" not in written, "a checkout changes"
     readme = written["README.md"].read_text()
     assert readme.startswith("# lab\n")
     assert len(readme.splitlines()) <= 15
@@ -309,7 +375,7 @@ def test_a_write_that_fails_leaves_nothing(
             assert left == (["site"] if there else [])
             if there:
                 target.rmdir()
-    assert failed == 14 + (6 if there else 1)
+    assert failed == 13 + (5 if there else 1)
 
 
 @pytest.mark.parametrize(

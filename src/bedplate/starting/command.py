@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import BedplateError
+from bedplate.starting import proved
 from bedplate.starting.start import asked
 from bedplate.starting.write import POOL, check_folder, rendered, write
 
@@ -21,9 +22,10 @@ DISCOVER = "or reads them from the hosts, into inventory/.bedplate/discovered/po
 def run(options: Namespace) -> int:
     """Write the folder. Raises BedplateError with every problem of what is asked."""
     folder: Path = options.folder
+    catalogue = load_catalogue()
     problems = check_folder(folder)
     try:
-        start = asked(options, load_catalogue())
+        start = asked(options, catalogue)
     except BedplateError as error:
         problems += error.problems
     if problems:
@@ -42,6 +44,8 @@ def run(options: Namespace) -> int:
             "control planes may come, begin again with --endpoint NAME:6443, a name that all\n"
             "hosts and this machine resolve, by DNS or /etc/hosts."
         )
+    for line in proved.lines(start, catalogue):
+        print(line)
     print(f"Wrote {len(texts)} files to {folder}. Next:")
     print(f"  cd {shlex.quote(str(folder))}")
     for pool in start.pools:

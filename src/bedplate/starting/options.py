@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Write a folder with everything that a site needs: inventory, Pulumi projects, ansible.cfg,
-requirements.txt, .gitignore and a README with the commands in order. No host is contacted.
+.gitignore, a README with the commands in order, and requirements.txt where Bedplate came from a
+wheel, a repository or an index. No host is contacted.
 """
 EPILOG = """\
 HOSTS are names or addresses, with commas and with ranges as Ansible writes them.

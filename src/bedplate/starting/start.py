@@ -51,6 +51,7 @@ class Start:
     endpoint: str
     user: str
     one_machine: bool
+    sources: str
 
     @property
     def is_bound(self) -> bool:
@@ -108,6 +109,7 @@ class _Reading:
             self._endpoint(control_plane),
             self._user(),
             one is not None,
+            self._defaults["sources"],
         )
         if self._problems:
             raise BedplateError(self._problems)

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate import shipped
 from bedplate.errors import BedplateError, Problem
+from bedplate.starting.environment import made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 #: What is written, and the template that it is rendered from.
 FILES = {
     "README.md": "README.md.j2",
-    "requirements.txt": "requirements.txt.j2",
     "ansible.cfg": "ansible.cfg.j2",
     ".gitignore": "gitignore.j2",
     "inventory/hosts.yml": "hosts.yml.j2",
     "inventory/group_vars/all/bedplate.yml": "all.yml.j2",
     "inventory/group_vars/all/ansible.yml": "ansible.yml.j2",
 }
+#: Only where its one line can be installed.
+REQUIREMENTS = ("requirements.txt", "requirements.txt.j2")
 POOL = "inventory/group_vars/pool_{name}.yml"
 PROJECT = ("Pulumi.yaml", "__main__.py")
 
@@ -51,10 +53,10 @@ def rendered(start: Start, name: str) -> dict[str, str]:
         keep_trailing_newline=True,
     )
     environment.filters["quoted"] = quoted
-    values = {"start": start, "name": name, "version": version("bedplate")}
-    texts = {
-        path: environment.get_template(template).render(values) for path, template in FILES.items()
-    }
+    origin = made()
+    values = {"start": start, "name": name, "version": version("bedplate"), "made": origin}
+    files = [*FILES.items(), *([REQUIREMENTS] if origin.requirement else [])]
+    texts = {path: environment.get_template(template).render(values) for path, template in files}
     for pool in start.pools:
         path = POOL.format(name=pool.name)
         texts[path] = environment.get_template("pool.yml.j2").render(values, pool=pool)
