@@ -35,6 +35,12 @@ def stacks() -> Path:
     return _folder("stacks")
 
 
+def collection() -> Path:
+    """Return the folder of the Ansible collection: a wheel has it next to the package."""
+    inside = _PACKAGE.parent / "ansible_collections" / "bedplate" / "gpu"
+    return inside if inside.is_dir() else _PACKAGE.parents[1]
+
+
 def modules(package: str, *leave: str) -> list[str]:
     """Return the modules of a package, but for those to leave out: `packing/api.py`."""
     found = sorted((_PACKAGE / package).glob("*.py"))

@@ -1,4 +1,4 @@
-"""Plugins of the control side: which variables a site may set, what nodes must offer."""
+"""Plugins of the control side: what nodes must offer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-
-from bedplate.site.model import KEYS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -28,82 +26,7 @@ def plugin(name: str) -> ModuleType:
     return module
 
 
-check_variables = plugin("action/check_variables")
 node_expectations = plugin("filter/node_expectations").node_expectations
-KNOWN = {
-    "nvidia_driver": {"nvidia_driver_version", "nvidia_driver_reboot_allowed"},
-    "nvidia_driver_extra": {"nvidia_driver_extra_packages"},
-    "gpu_verify": {"gpu_verify_folder"},
-}
-OWNED = {"nvidia_driver_version"}
-
-
-def problems(*used: str) -> list[str]:
-    """Return what is said about variables of host gpu-a."""
-    found: list[str] = check_variables.problems(used, KNOWN, OWNED, "gpu-a")
-    return found
-
-
-def test_what_roles_know_and_what_is_nobodys_is_allowed() -> None:
-    assert problems("nvidia_driver_reboot_allowed", "ansible_host", "nvidia", "my_driver") == []
-
-
-def test_a_variable_of_the_lock_names_the_wish() -> None:
-    assert problems("nvidia_driver_version") == [
-        (
-            "a variable is set that the lock decides — inventory variable "
-            "nvidia_driver_version, host gpu-a — got set in the inventory / allowed only the "
-            "lock — Remove it; the setting for it is bedplate_driver or "
-            "bedplate_pins.nvidia_driver, then run 'bedplate plan'."
-        )
-    ]
-
-
-def test_a_misspelt_variable_names_its_neighbour() -> None:
-    assert problems("nvidia_driver_reboot_alowed") == [
-        (
-            "no role knows this variable — inventory variable nvidia_driver_reboot_alowed, "
-            "host gpu-a — got nvidia_driver_reboot_alowed / allowed "
-            "nvidia_driver_reboot_allowed — Did you mean nvidia_driver_reboot_allowed?"
-        )
-    ]
-
-
-def test_the_longest_prefix_is_the_role() -> None:
-    (said,) = problems("nvidia_driver_extra_zzzzzzzzzzzzzzzzzzzz")
-    assert "allowed nvidia_driver_extra_packages — " in said
-
-
-def test_a_variable_like_nothing_is_to_be_removed() -> None:
-    (said,) = problems("gpu_verify_qqqqqqqqqqqqqqqqqqqqqqqqq")
-    assert said.endswith("allowed gpu_verify_folder — Remove it.")
-
-
-def test_all_are_told_in_order() -> None:
-    said = problems("nvidia_driver_version", "gpu_verify_qqqqqqqqqqqqqqqqqqqqqqqqq")
-    assert [line.split(",")[0].rsplit(" ", 1)[1] for line in said] == [
-        "gpu_verify_qqqqqqqqqqqqqqqqqqqqqqqqq",
-        "nvidia_driver_version",
-    ]
-
-
-def test_every_variable_of_the_lock_has_a_role_and_a_wish() -> None:
-    """What the plugin leans on in this tree: otherwise a user gets a traceback for a refusal."""
-    known = check_variables.known_variables(ROOT / "roles")
-    owned = check_variables.owned_variables(ROOT / "playbooks/vars")
-    assert owned
-    roles = {
-        next(r for r in sorted(known, key=len, reverse=True) if name.startswith(f"{r}_"))
-        for name in owned
-    }
-    assert roles <= set(check_variables.WISHES)
-    named = {
-        word.split(".")[0]
-        for wish in check_variables.WISHES.values()
-        for word in wish.split()
-        if word.startswith("bedplate_")
-    }
-    assert named <= set(KEYS)
 
 
 def lock() -> dict[str, Any]:

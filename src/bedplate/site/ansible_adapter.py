@@ -33,6 +33,7 @@ from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written
 from bedplate.site.places import Place
 from bedplate.site.positions import Positions, unreadable
+from bedplate.site.role_variables import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -141,7 +142,7 @@ def _check_files(
         elif not file.variables:
             written.add(content, str(file.path))
             problems += _no_plugin(content, file.path, positions)
-        elif wish := next((key for key in content or () if is_wish(key)), None):
+        elif wish := next((key for key in content or () if is_wish(key) or role_of(key)), None):
             wishes.append((file, wish))
         elif access := next((key for key in content or () if str(key).startswith(ACCESS)), None):
             others.append((file.path, access))

@@ -22,6 +22,7 @@ from ansible.utils.vars import combine_vars, load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
 from bedplate.errors import Problem, SiteError
+from bedplate.site import role_variables
 from bedplate.site.places import KeyPath, Place, Places, spelt
 from bedplate.site.positions import Positions, is_constant, plain, unreadable
 from bedplate.site.reach import Reach, Reaches
@@ -49,6 +50,7 @@ class RawHost:
 
     Hosts with the same wishes have the same object as `wishes`: it is looked at once. `connection`
     are the variables that decide how the host is reached, `reach` is what Ansible makes of them.
+    `problems` are of variables of Bedplate's roles.
     """
 
     name: str
@@ -57,6 +59,7 @@ class RawHost:
     connection: Mapping[str, Any]
     reach: Reach
     places: Places
+    problems: tuple[Problem, ...] = ()
 
 
 @cache
@@ -96,6 +99,8 @@ class _Layer:
     wishes: Mapping[str, _Fragment]
     #: The variables among them that decide how a host is reached.
     access: frozenset[str]
+    #: What is wrong with those of Bedplate's roles.
+    problems: tuple[Problem, ...]
 
 
 class Reader:
@@ -140,6 +145,7 @@ class Reader:
             connection,
             self._reaches.of(str(host.name), connection),
             Places(wishes.places, home, places),
+            layer.problems + self._of_roles(own, host),
         )
 
     def password(self, host: Host, kind: str) -> str | None:
@@ -181,7 +187,8 @@ class Reader:
             variables = self._of_groups(host)
             wishes = self._wishes_in(variables, host)
             access = self._reaches.names.intersection([*variables, *self._extra])
-            self._layers[names] = _Layer(names, variables, wishes, access)
+            problems = self._of_roles(variables, host)
+            self._layers[names] = _Layer(names, variables, wishes, access, problems)
         return self._layers[names]
 
     def _of_groups(self, host: Host) -> dict[str, Any]:
@@ -233,6 +240,15 @@ class Reader:
                 place = self._key_place(str(key), host) if bare else None
                 found[str(key)] = self._fragment(str(key), raw, place)
         return found
+
+    def _of_roles(self, variables: Mapping[str, Any], host: Host) -> tuple[Problem, ...]:
+        """Return what is wrong with variables of Bedplate's roles, each at its place."""
+        found = []
+        for key, value in variables.items():
+            if role_variables.role_of(key) and key not in OF_ROLES:
+                place = self._positions.place(value, str(key)) or self._key_place(str(key), host)
+                found.append(role_variables.problem(str(key), value, place))
+        return tuple(one for one in found if one is not None)
 
     def _key_place(self, name: str, host: Host) -> Place | None:
         """Return where the key that wins stands: a combined mapping keeps the first one."""

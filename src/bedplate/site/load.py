@@ -56,6 +56,7 @@ def checked(path: Path, raw: RawSite) -> Site:
     for host in raw.hosts:
         if not set(host.groups) & set(GROUPS):
             continue
+        problems += host.problems
         of_hosts += ((host, problem) for problem in membership.of_host(host))
         if id(host.wishes) not in typed:
             typed[id(host.wishes)], wrong = _typed(host)

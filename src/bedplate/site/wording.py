@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel
 
 from bedplate.errors import Problem
-from bedplate.harmless import without_secrets
 from bedplate.nearest import nearest
 from bedplate.site import marks, sought, suggestions
 from bedplate.site.model import Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
+from bedplate.site.values import HIDDEN, shown
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -89,13 +89,8 @@ PATTERNS = {
 _CARDS = "write a list: an entry for the GPUs `cards: [0, 1]`, another for the others"
 #: What some GPUs of a host are called elsewhere.
 OF_CARDS = {f"bedplate_sharing.{name}": _CARDS for name in ("devices", "cards", "gpus", "indices")}
-HIDDEN = "a value that is not shown, since it may be a password"
-#: An address with a password in it, however torn; `pytorch@2.8` is none.
-_USER = re.compile(r".*:.*@", re.DOTALL)
 #: What is a key, and no value in the place of one.
 _KEY = re.compile(r"[a-z_]{1,20}")
-#: What follows a path may be a token, whatever it is called.
-_QUERY = re.compile(r"(?<=://)([^\s?#\"']*[?#])[^\s\"']+")
 
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
@@ -112,7 +107,7 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     path = _as_written(path, host)
     key, place = spelt(path), host.places.of(path)
     name = str(path[-1])
-    what, got = "wrong value", HIDDEN if _is_secret(path) else _shown(value)
+    what, got = "wrong value", HIDDEN if _is_secret(path) else shown(value)
     # The form of a list's items and of a mapping's values is named by what they are in.
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
     whole = ".".join(str(part) for part in path)
@@ -204,18 +199,6 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
             return f"{context['le']} or less"
         case kind:
             return TYPES.get(kind, detail["msg"])
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    # Before the last @ of an address is a password, which the rest of it may have torn apart.
-    text = (
-        value if isinstance(value, str) else str(value) if isinstance(value, date) else repr(value)
-    )
-    text = without_secrets(_QUERY.sub(r"\1…", _USER.sub("…@", text)))
-    text = f'"{text}"' if isinstance(value, str | date) else text
-    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def fields(path: tuple[str | int, ...]) -> list[str]:
