@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CACHE = "locked-site.json"
 #: What of this package an answer depends on.
 OF_THE_PACKAGE = ("*.py", "*/*.py", "resolver/*.lp", "catalogue/facts/*.yml")
+#: How many differences of a stale lock its refusal lists.
+LISTED = 5
 #: The configuration of an inventory plugin, and values that a template fetches.
 ELSEWHERE = re.compile(rb"""^\s*["']?plugin["']?\s*:|\b(lookup|query|q)\s*\(""", re.MULTILINE)
 #: Settings of Ansible by which hosts are reached, in the environment.
@@ -126,19 +128,11 @@ def checked_lock(site: Path) -> Lock:
     lock = load_lock(site)
     planned = plan(site, datetime.now(UTC).date())
     if not planned.up_to_date:
-        problems = [
-            Problem(
-                "lock is stale",
-                str(lock_path(site)),
-                key=change.split(": ", 1)[0],
-                got=change.split(": ", 1)[1],
-                allowed="what the site requests",
-                fix=f"run: bedplate plan {site}",
-                rule="lock",
-            )
-            for change in planned.changes
-        ]
-        raise LockError(problems)
+        listed = planned.in_words
+        more = f"; and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+        what = f"lock is stale: {'; '.join(listed[:LISTED])}{more}"
+        fix = f"run: bedplate plan {site}"
+        raise LockError([Problem(what, str(lock_path(site)), fix=fix, rule="lock")])
     return lock
 
 

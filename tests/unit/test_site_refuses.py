@@ -72,8 +72,8 @@ def test_with_a_stale_lock_the_difference_is_shown(site: Path) -> None:
     told = refused(site)
     assert told.startswith("Task failed: The lookup plugin 'bedplate.gpu.lock' failed: lock is sta")
     assert (
-        f"lock is stale — {site}/.bedplate.lock.yml pools.pool_train.expects.count — got 8 → 6 / "
-        f"allowed what the site requests — run: bedplate plan {site}"
+        "lock is stale: pool_train: expects count 8 → 6; pool_train: gpu count 8 → 6 — "
+        f"{site}/.bedplate.lock.yml — run: bedplate plan {site}"
     ) in told
 
 

@@ -2,6 +2,7 @@
 
 from bedplate.lock.difference import differences
 from bedplate.lock.file import content_of, digest, load_lock, render, write_lock
+from bedplate.lock.in_words import in_words
 from bedplate.lock.model import FORMAT, Lock
 from bedplate.lock_place import lock_path
 
@@ -11,6 +12,7 @@ __all__ = [
     "content_of",
     "differences",
     "digest",
+    "in_words",
     "load_lock",
     "lock_path",
     "render",

@@ -17,16 +17,18 @@ ABSENT = object()
 
 def differences(old: Lock, new: Lock) -> list[str]:
     """Return one line per key that differs, by key."""
-    return list(_walk("", content_of(old), content_of(new)))
+    found = leaves("", content_of(old), content_of(new))
+    return [f"{path}: {_shown(before)} → {_shown(after)}" for path, before, after in found]
 
 
-def _walk(path: str, old: Any, new: Any) -> Iterator[str]:
+def leaves(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each key that differs with both values, as `a.b`; `ABSENT` where there is none."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else key
-            yield from _walk(inner, old.get(key, ABSENT), new.get(key, ABSENT))
+            yield from leaves(inner, old.get(key, ABSENT), new.get(key, ABSENT))
     elif old != new:
-        yield f"{path}: {_shown(old)} → {_shown(new)}"
+        yield path, old, new
 
 
 def _shown(value: Any) -> str:

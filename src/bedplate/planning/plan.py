@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import LockError
-from bedplate.lock import Lock, differences, load_lock, lock_path
+from bedplate.lock import Lock, differences, in_words, load_lock, lock_path
 from bedplate.lock_place import FACTS
 from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
 from bedplate.resolver import Plan, Refusal, resolve
@@ -37,6 +37,11 @@ class Planned:
     def changes(self) -> list[str]:
         """Return what the plan changes, key by key; empty when the lock is up to date."""
         return differences(self.before, self.plan.lock) if self.before else []
+
+    @property
+    def in_words(self) -> list[str]:
+        """Return what the plan changes as clauses for a reader, without a digest."""
+        return in_words(self.before, self.plan.lock) if self.before else []
 
     @property
     def up_to_date(self) -> bool:

@@ -55,8 +55,8 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
         lines += ["", f"Warnings ({len(planned.plan.notices)}):", *shown_here]
         more = len(notices) - len(shown_here)
         lines += [f"  … and {more} more kinds: --why"] if more else []
-    if changes := planned.changes:
-        listed = changes if why else [_cut(change) for change in changes[:CHANGES]]
+    if changes := planned.changes if why else planned.in_words:
+        listed = changes if why else changes[:CHANGES]
         more = len(changes) - len(listed)
         lines += ["", "Changes:", *(f"  {change}" for change in listed)]
         lines += [f"  … and {more} more"] if more else []
@@ -104,11 +104,6 @@ def next_command(site: Path, planned: Planned) -> str:
     except LockError:
         return f"bedplate mirror resolve {site}"
     return f"ansible-playbook -i {site} bedplate.gpu.site"
-
-
-def _cut(change: str) -> str:
-    room = WIDTH - 2
-    return change if len(change) <= room else f"{change[: room - 1]}…"
 
 
 def _end(site: Path, planned: Planned, *, check: bool, written: bool, why: bool) -> list[str]:

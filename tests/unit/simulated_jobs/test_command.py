@@ -138,7 +138,9 @@ def test_with_a_stale_lock(lab: Path, capsys: pytest.CaptureFixture[str]) -> Non
     pool.write_text(pool.read_text().replace("replicas: 10", "replicas: 12"))
     assert cli.main(["simulate", str(lab), "jobs.csv"]) == 3
     told = capsys.readouterr().err
-    assert "lock is stale — lab/.bedplate.lock.yml pools.pool_class.sharing.replicas" in told
+    assert told.startswith("lock is stale: pool_class: expects count 40 → 48; ")
+    assert "pool_class: sharing replicas 10 → 12" in told
+    assert "sha256" not in told
     assert "run: bedplate plan lab" in told
 
 
