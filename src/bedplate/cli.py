@@ -23,6 +23,10 @@ from bedplate.starting import options as starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from bedplate.planning.changes import Installed
+    from bedplate.planning.plan import Planned
 
 OK, REFUSED = 0, 3
 EPILOG = (
@@ -118,7 +122,8 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     plan.add_argument(
         "--diff",
         action="store_true",
-        help="write nothing; show what each host would get, and what that disturbs",
+        help="write nothing; show what each host would get over what its last evidence found, "
+        "what that disturbs, and what would change in the lock",
     )
     explain = commands.add_parser(
         "explain",
@@ -352,7 +357,14 @@ def _run(options: argparse.Namespace) -> int:
         return explain.run(options.site, options.subject, options.component)
     from bedplate.planning import command
 
-    return command.run(options, options.today or datetime.now(UTC).date())
+    return command.run(options, options.today or datetime.now(UTC).date(), _installed)
+
+
+def _installed(site: Path, planned: Planned) -> Installed:
+    """Return what hosts have; most plans are not compared with it, and start quickly."""
+    from bedplate.evidence.installed import installed
+
+    return installed(site, planned)
 
 
 def _told(run: Callable[[], int]) -> int:

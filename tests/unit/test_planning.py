@@ -11,7 +11,8 @@ import yaml
 
 from bedplate import bill, cli
 from bedplate.catalogue import load_catalogue
-from bedplate.lock import load_lock, write_lock
+from bedplate.lock import digest, load_lock, write_lock
+from bedplate.portable.evidence import checks
 from bedplate.resolver import locking
 
 TWO_POOLS = Path(__file__).with_name("two_pools")
@@ -43,6 +44,27 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     wish(copy, "pool_class", CLASS)
     assert cli.main(["plan", *TODAY, "--allow-planned", str(copy)]) == 0
     return copy
+
+
+def installed(site: Path, **found: str | None) -> None:
+    """Leave evidence of all hosts under the present lock, with versions by check where they differ.
+
+    A name is a check's, with `__` for its point; None is what the check did not find.
+    """
+    lock, folder = load_lock(site), site / ".bedplate" / "evidence"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, host in lock.hosts.items():
+        driver = lock.pools[host.pool].nvidia_driver if host.pool else None
+        values: dict[str, str | None] = {"kubelet.version": lock.cluster.kubernetes.version}
+        if driver is not None:
+            values |= {"driver.loaded_version": driver.version, "driver.flavour": driver.flavour}
+            values |= {key.replace("__", "."): value for key, value in found.items()}
+        rows = [checks.check(key, key, value, value, "") for key, value in values.items()]
+        content = {"checks": rows, "facts": {"joined": True}}
+        document = checks.document(
+            "host", name, host.pool, digest(site), "2026-11-21T00:00:00Z", content
+        )
+        (folder / f"host-{name}.json").write_text(json.dumps(document))
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -121,7 +143,10 @@ def test_a_refused_site_is_not_explained(site: Path, capsys: pytest.CaptureFixtu
 
 def test_a_difference_by_host(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (site / ".bedplate.lock.yml").read_bytes()
-    assert "up to date: nothing would change" in said(capsys, "plan", site, *TODAY, "--diff")
+    installed(site)
+    text = said(capsys, "plan", site, *TODAY, "--diff")
+    same = f"{site}/.bedplate.lock.yml is up to date: nothing would change in it."
+    assert f"\n\nNo host changes: hosts have all of this.\n\n{same}\n" in text
     old = load_lock(site).pools["pool_class"].nvidia_driver
     assert old is not None
     wish(site, "pool_class", CLASS | {"bedplate_pins": {"nvidia_driver": "580.126.20"}})
@@ -132,6 +157,53 @@ def test_a_difference_by_host(site: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "(drained, rebooted)" in rest
     assert "train" not in rest.partition("In the lock:")[0]
     assert (site / ".bedplate.lock.yml").read_bytes() == before
+
+
+def test_what_no_evidence_is_of_is_not_installed_yet(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planning alone installs nothing; and a host is compared with its own evidence."""
+    lines = said(capsys, "plan", site, *TODAY, "--diff").splitlines()
+    pool = "class1.example … class4.example (4 hosts) of pool_class"
+    assert f"{pool}: nothing is installed yet" in lines
+    driver = "580.178.04 proprietary vendor-repo"
+    assert f"  install nvidia_driver {driver}" in lines
+    assert f"{site}/.bedplate.lock.yml is up to date: nothing would change in it." in lines
+
+    installed(site, driver__loaded_version="580.82.07", toolkit__version=None)
+    (site / ".bedplate/evidence/host-class4.example.json").unlink()
+    lines = said(capsys, "plan", site, *TODAY, "--diff").splitlines()
+    place = lines.index("class1.example … class3.example (3 hosts) of pool_class:")
+    assert lines[place + 1 : place + 3] == [
+        "  install nvidia_container_toolkit 1.20.1 archive",
+        f"  change nvidia_driver 580.82.07 proprietary → {driver} (drained, rebooted)",
+    ]
+    assert "class4.example of pool_class: nothing is installed yet" in lines
+    assert not [line for line in lines if line.startswith("cp1")]
+
+
+def test_evidence_of_another_lock_and_of_a_failed_run(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What such evidence found counts; what it says nothing of is not made up."""
+    installed(site)
+    text = (site / ".bedplate/evidence/host-class2.example.json").read_text()
+    unfinished = json.loads(text)
+    reason = "no route to host"
+    unfinished["checks"] = [checks.failed("site.finished", "the run", reason, "again")]
+    (site / ".bedplate/evidence/host-class2.example.json").write_text(json.dumps(unfinished))
+    wish(site, "pool_class", CLASS | {"bedplate_pins": {"nvidia_driver": "580.126.20"}})
+    said(capsys, "plan", site, *TODAY)
+    lines = said(capsys, "plan", site, *TODAY, "--diff").splitlines()
+    (at,) = (n for n, one in enumerate(lines) if one.startswith("class1.example … class4"))
+    assert lines[at].startswith("class1.example … class4.example (3 hosts) of pool_class: its evid")
+    assert lines[at + 1] == (
+        "  change nvidia_driver 580.178.04 proprietary → 580.126.20 proprietary vendor-repo"
+        " (drained, rebooted)"
+    )
+    assert f"class2.example of pool_class: not known what is installed: {reason}" in lines
+    (at,) = (n for n, one in enumerate(lines) if one.startswith("train01.example …"))
+    assert not lines[at + 1].startswith(" "), "nothing of it has changed"
 
 
 def test_hosts_get_what_their_groups_have(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -358,6 +430,7 @@ def test_another_mig_layout_drains_the_node_and_the_plan_says_so(
 ) -> None:
     wish(site, "pool_class", A100 | {"bedplate_sharing": before})
     said(capsys, "plan", site, *TODAY)
+    installed(site)
     wish(site, "pool_class", A100 | {"bedplate_sharing": after})
     text = said(capsys, "plan", site, *TODAY, "--diff")
     assert f"  change sharing {line} (drained)" in text.splitlines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
@@ -62,20 +62,32 @@ class HostChange:
         return told + (f" ({', '.join(self.effects)})" if self.effects else "")
 
 
+@dataclass
+class Installed:
+    """What each host of a new lock has, as parts of a lock, and what is to be known of that."""
+
+    parts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
 ABSENT = "absent"
 
 
-def host_changes(before: Lock | None, after: Lock) -> dict[str, list[HostChange]]:
+def host_changes(
+    before: Lock | None, after: Lock, has: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, list[HostChange]]:
     """Return the changes of each host that has any, by name.
 
-    A host that is not in the old lock carries nothing yet: its components are installed without
-    disturbing anybody. One that is not in the new lock is only named: stacks take it out.
+    A host has what the old lock says, or what `has` says of it. One that has nothing yet gets its
+    components without disturbing anybody. One that is not in the new lock is only named: stacks
+    take it out.
     """
     old = content_of(before) if before else {"hosts": {}, "pools": {}, "cluster": {}}
     new = content_of(after)
     found: dict[str, list[HostChange]] = {}
     for name in sorted({*old["hosts"], *new["hosts"]}):
-        mine, its = _parts(old, name), _parts(new, name)
+        its = parts_of(new, name)
+        mine = parts_of(old, name) if has is None else has.get(name, {})
         docker = _by_docker(old, name)
         changes = list(_changes(mine, its, docker=docker))
         if name not in new["hosts"]:
@@ -86,7 +98,8 @@ def host_changes(before: Lock | None, after: Lock) -> dict[str, list[HostChange]
     return found
 
 
-def _parts(lock: dict[str, Any], host: str) -> dict[str, Any]:
+def parts_of(lock: dict[str, Any], host: str) -> dict[str, Any]:
+    """Return what a host gets by the content of a lock; nothing where it is not in it."""
     if host not in lock["hosts"]:
         return {}
     pool, groups = lock["hosts"][host].get("pool"), lock["hosts"][host]["groups"]
@@ -109,7 +122,7 @@ def _by_docker(lock: dict[str, Any], host: str) -> bool:
 
 
 def _changes(
-    old: dict[str, Any], new: dict[str, Any], *, docker: bool = False
+    old: Mapping[str, Any], new: Mapping[str, Any], *, docker: bool = False
 ) -> Iterator[HostChange]:
     moves = all(any(one.get(name) for name in OF_KUBELET) for one in (old, new))
     for component in sorted({*old, *new}):
@@ -162,14 +175,19 @@ WORDS = (
 )
 
 
-def shown(changes: Mapping[str, list[HostChange]], pools: Mapping[str, str | None]) -> list[str]:
-    """Return the changes as lines, hosts with equal ones together."""
-    alike: dict[tuple[str | None, tuple[HostChange, ...]], list[str]] = {}
-    for host, its in changes.items():
-        alike.setdefault((pools.get(host), tuple(its)), []).append(host)
+def shown(
+    changes: Mapping[str, list[HostChange]],
+    pools: Mapping[str, str | None],
+    notes: Mapping[str, str],
+) -> list[str]:
+    """Return the changes as lines, with the notes of hosts, and equal ones of a pool together."""
+    alike: dict[tuple[str | None, str, tuple[HostChange, ...]], list[str]] = {}
+    for host in sorted({*changes, *notes}):
+        key = (pools.get(host), notes.get(host, ""), tuple(changes.get(host, ())))
+        alike.setdefault(key, []).append(host)
     lines = []
-    for (pool, same), hosts in alike.items():
+    for (pool, note, same), hosts in alike.items():
         named = hosts[0] if len(hosts) == 1 else f"{hosts[0]} … {hosts[-1]} ({len(hosts)} hosts)"
-        lines.append(f"{named}{f' of {pool}' if pool else ''}:")
+        lines.append(f"{named}{f' of {pool}' if pool else ''}:{f' {note}' if note else ''}")
         lines += [f"  {change}" for change in same]
     return lines

@@ -16,16 +16,21 @@ from bedplate.refusals import as_problems
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
     from datetime import date
     from pathlib import Path
 
+    from bedplate.planning.changes import Installed
     from bedplate.planning.plan import Planned
 
 OK, STALE, REFUSED, NOT_INSTALLABLE = 0, 2, 3, 4
 
 
-def run(options: Namespace, today: date) -> int:
+def run(options: Namespace, today: date, installed: Callable[[Path, Planned], Installed]) -> int:
     """Plan a site as the command line asks, and return the exit status.
+
+    Args:
+        installed: returns what the site's hosts have; asked with `--diff` alone.
 
     Returns:
         0 planned or up to date, 2 a lock that is out of date under `--check`, 3 refused, 4 planned
@@ -36,6 +41,7 @@ def run(options: Namespace, today: date) -> int:
         with as_problems():
             planned = plan(site, today, upgrade=options.upgrade)
             planned = with_certificate(planned, site, today)
+            has = installed(site, planned) if options.diff and not planned.unread else None
             written = False
             if options.diff and planned.unread:
                 raise planned.unread  # against nothing, every host would be installed
@@ -47,9 +53,9 @@ def run(options: Namespace, today: date) -> int:
         return _refused(error, options)
     status = _status(planned, options)
     if options.json:
-        print(json.dumps(_content(planned, status, diff=options.diff)))
-    elif options.diff:
-        print(screen.difference(site, planned))
+        print(json.dumps(_content(planned, status, has)))
+    elif has is not None:
+        print(screen.difference(site, planned, has))
     else:
         print(screen.table(site, planned, check=options.check, written=written, why=options.why))
     return status
@@ -63,7 +69,7 @@ def _status(planned: Planned, options: Namespace) -> int:
     return OK
 
 
-def _content(planned: Planned, status: int, *, diff: bool) -> dict[str, Any]:
+def _content(planned: Planned, status: int, has: Installed | None) -> dict[str, Any]:
     content: dict[str, Any] = {
         "ok": status == OK,
         "lock": content_of(planned.plan.lock),
@@ -71,8 +77,8 @@ def _content(planned: Planned, status: int, *, diff: bool) -> dict[str, Any]:
         "not_installable": [problem.as_json() for problem in planned.plan.not_installable],
         "warnings": list(planned.plan.warnings),
     }
-    if diff:
-        changes = host_changes(planned.before, planned.plan.lock)
+    if has is not None:
+        changes = host_changes(planned.before, planned.plan.lock, has.parts)
         content["diff"] = {
             host: [
                 {

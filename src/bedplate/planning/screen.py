@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.lock.model import Cluster, Pool
+    from bedplate.planning.changes import Installed
     from bedplate.planning.plan import Planned
     from bedplate.resolver.outcome import Notice
 
@@ -63,21 +64,21 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
     return "\n".join([*lines, "", *_end(site, planned, check=check, written=written, why=why)])
 
 
-def difference(site: Path, planned: Planned) -> str:
-    """Return what `--diff` prints: what each host would get."""
+def difference(site: Path, planned: Planned, has: Installed) -> str:
+    """Return what `--diff` prints: what hosts would get over what they have, then the lock."""
     facts = [str(notice) for notice in of_facts(site, planned.catalogue)]
-    if planned.up_to_date:
-        lines = [f"{lock_path(site)} is up to date: nothing would change.", *facts]
-        return "\n".join([*refused_later(planned), *lines, *not_installable(planned)])
     lock = planned.plan.lock
     known = (planned.before.hosts if planned.before else {}) | lock.hosts
     pools = {name: host.pool for name, host in known.items()}
-    lines = shown(host_changes(planned.before, lock), pools) or ["No host changes."]
+    changes = host_changes(planned.before, lock, has.parts)
+    lines = shown(changes, pools, has.notes) or ["No host changes: hosts have all of this."]
     if planned.changes:
         lines += ["", "In the lock:", *(f"  {change}" for change in planned.changes)]
     lines += ["", *facts] if facts else []
-    lines += ["", f"Nothing was written. To lock this: bedplate plan {site}"]
-    return "\n".join([*refused_later(planned), *lines, *not_installable(planned)])
+    end = f"Nothing was written. To lock this: bedplate plan {site}"
+    if planned.up_to_date:
+        end = f"{lock_path(site)} is up to date: nothing would change in it."
+    return "\n".join([*refused_later(planned), *lines, "", end, *not_installable(planned)])
 
 
 def refused_later(planned: Planned) -> list[str]:
