@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from bedplate import shipped
 from bedplate.errors import BedplateError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+UNANSWERED = "host does not answer"
 
 
 class ResolveError(BedplateError):
@@ -23,3 +31,25 @@ def refused(what: str, where: str, got: str, allowed: str = "", fix: str = "") -
             )
         ]
     )
+
+
+def together(problems: Sequence[Problem], answered: Collection[str]) -> list[Problem]:
+    """Return what could not be looked up; one problem where this machine reaches no vendor.
+
+    `answered` are the hosts that answered, whatever they said.
+    """
+    hosts = {one.file: one.got for one in problems if one.what == UNANSWERED}
+    alone = not answered and len(hosts) > 1 and all(one.what == UNANSWERED for one in problems)
+    if not alone:
+        return list(problems)
+    # A reason names its host where the name was not found.
+    reasons = ", ".join(sorted({f"{got}".replace(f" '{host}'", "") for host, got in hosts.items()}))
+    return [
+        Problem(
+            "no vendor is reached from this machine",
+            got=f"no answer from {', '.join(sorted(map(str, hosts)))}: {reasons}",
+            fix="run it on a machine that reaches them, with https_proxy set behind a proxy; for "
+            f"hosts that do not reach them, see {shipped.manual().with_name('mirror.md')}",
+            rule="bill",
+        )
+    ]

@@ -12,7 +12,7 @@ import yaml
 
 from bedplate.bill import notebook
 from bedplate.bill.charts import chart
-from bedplate.bill.errors import ResolveError, refused
+from bedplate.bill.errors import ResolveError, refused, together
 from bedplate.bill.model import Bill, File, Gone, Image, Known, Packages, Refused
 from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image, layer
@@ -114,7 +114,7 @@ class Resolver:
             more = {one: NeededImage(by) for one, by in named.items() if one not in needs.images}
             problems += _problems([pool.submit(one_image, *item) for item in sorted(more.items())])
         if problems:
-            raise ResolveError(problems)
+            raise ResolveError(together(problems, self.web.traffic.hosts))
         bill = Bill(files=files, images=images, packages=packages, refused=refused)
         if changed := list(self._exchanged(bill)):
             self.partial.done()  # asked again next time: it may be put right by then

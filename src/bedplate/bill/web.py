@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
-from bedplate.bill.errors import refused
+from bedplate.bill.errors import UNANSWERED, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -350,7 +350,7 @@ def _unanswered(url: str, error: Exception, named: str = "--ca") -> ResolveError
             f"where an authority of your own signs it, name its certificate with {named}",
         )
     return refused(
-        "host does not answer",
+        UNANSWERED,
         place.netloc,
         reason_of(error),
         "an answer",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import certifi
 import pytest
 
+from bedplate import shipped
 from bedplate.bill import bill_path, load_bill, web
+from bedplate.bill.errors import UNANSWERED, refused, together
 from bedplate.bill.partial import PLACE
 from bedplate.cli import main
 from bedplate.lock import load_lock
@@ -107,6 +110,35 @@ def test_everything_that_is_missing_is_reported_at_once(
     assert "image registry.k8s.io/pause:3.10.2 is not found" in said
     assert said.count("HTTP 404") == 2
     assert not bill_path(site).exists()
+
+
+def test_a_machine_that_reaches_no_vendor_is_refused_in_one_line(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked through a proxy's port that is closed: whatever resolver this machine has."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{closed.getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        monkeypatch.setattr(web, "BACKOFF", 0)
+        assert resolve(site, "--upstream") == 3
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(
+        "no vendor is reached from this machine — got no answer from api.github.com, dl.k8s.io, "
+    )
+    assert said.count("refused") == 1
+    assert said.endswith(f"https_proxy set behind a proxy; for hosts that do not reach them, see "
+                         f"{shipped.manual().parent}/mirror.md")  # fmt: skip
+
+
+def test_a_host_that_does_not_answer_among_others_is_named() -> None:
+    down = refused(UNANSWERED, "nvcr.io", "timed out").problems
+    other = refused(UNANSWERED, "quay.io", "timed out").problems
+    gone = refused("pause is not found", "https://registry.k8s.io", "HTTP 404").problems
+    assert together([*down, *other], {"dl.k8s.io"}) == [*down, *other]
+    assert together([*down, *gone], set()) == [*down, *gone]
+    assert together(down, set()) == down  # a mirror: the only host that is asked
 
 
 def test_an_own_image_that_is_refused_is_named_and_the_rest_is_written(
