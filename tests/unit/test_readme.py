@@ -41,6 +41,9 @@ CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 #: What a reader may leave out.
 OPTIONAL = re.compile(r"(?<= )\[([^\]]*)\]")
 PLAYBOOK = re.compile(r"bedplate\.gpu\.([a-z_]+)\b(?!/)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
+#: Fewer words are a title: they do not say what a picture shows.
+MEANT = 8
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -128,3 +131,19 @@ def test_every_page_is_in_the_index() -> None:
     listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text()))
     there = {page.name for page in PAGES if page.parent.name == "docs"} - {"index.md"}
     assert there <= listed
+
+
+def test_every_picture_says_what_it_shows() -> None:
+    """Also to a reader who cannot see it: the pages of the package come without pictures."""
+    shown = {
+        path.name: PICTURE.findall(path.read_text(encoding="utf-8"))
+        for path in PAGES
+        if path.parent.name != "proof"
+    }
+    assert {name for name, its in shown.items() if its} >= {
+        "README.md",
+        "courses.md",
+        "first-servers.md",
+    }
+    short = [alt for its in shown.values() for alt, _ in its if len(alt.split()) < MEANT]
+    assert short == []
