@@ -84,13 +84,18 @@ def _deb(
         for folder in [f"{one}/binary-amd64/" for one in repository.components] or [""]:
             text = _unpacked(web, places, top, f"{folder}Packages", listed)
             for entry in paragraphs(text, names):
-                yield Offer(
-                    entry["Package"],
-                    entry["Version"],
-                    base + entry["Filename"].removeprefix("./"),
-                    entry["SHA256"],
-                    int(entry["Size"]),
-                )
+                yield _offer(entry, base, where)
+
+
+def _offer(entry: Mapping[str, str], base: str, where: str) -> Offer:
+    """Return a package of apt's list. Raises ResolveError where a field of it is not there."""
+    try:
+        place, size = entry["Filename"].removeprefix("./"), int(entry["Size"])
+        return Offer(entry["Package"], entry["Version"], base + place, entry["SHA256"], size)
+    except (KeyError, ValueError) as error:
+        missing = error.args[0] if isinstance(error, KeyError) else "a number as its Size"
+        got = f"{entry['Package']} without {missing}"
+        raise refused("repository's list of packages is broken", where, got) from error
 
 
 def digests(release: str) -> Iterator[tuple[str, tuple[str, int]]]:

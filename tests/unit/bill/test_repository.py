@@ -49,10 +49,10 @@ def web() -> Iterator[Web]:
     client.close()
 
 
-def put_suite(internet: Served, key: Key) -> None:
+def put_suite(internet: Served, key: Key, size: str = "Size: 3") -> None:
     """Put a Debian-like archive with one component."""
     paragraphs = [
-        f"Package: nvidia-smi\nVersion: {version}\nFilename: pool/n_{version}.deb\nSize: 3\n"
+        f"Package: nvidia-smi\nVersion: {version}\nFilename: pool/n_{version}.deb\n{size}\n"
         f"SHA256: {'0' * 64}\nDescription: a tool\n which has lines: two\n"
         for version in ("535.1-1", "535.2-1")
     ]
@@ -83,6 +83,22 @@ def test_a_suite_of_apt(internet: Served, key: Key, web: Web) -> None:
     found = offers(web, Places(internet.url, {}), repository, {"nvidia-smi", "other"})
     assert [offer.version for offer in found["nvidia-smi"]] == ["535.1-1", "535.2-1"]
     assert found["nvidia-smi"][0].url == f"{INDEX}pool/n_535.1-1.deb"
+
+
+@pytest.mark.parametrize(
+    ("size", "got"),
+    [
+        ("Size: many", "nvidia-smi without a number as its Size"),
+        ("X: 1", "nvidia-smi without Size"),
+    ],
+)
+def test_a_list_of_apt_that_lacks_a_field_is_refused(
+    size: str, got: str, internet: Served, key: Key, web: Web
+) -> None:
+    put_suite(internet, key, size)
+    repository = Repository(INDEX, KEY, key.fingerprint, "deb", ("bookworm",), ("non-free",))
+    with pytest.raises(ResolveError, match=f"list of packages is broken .* got {got}"):
+        offers(web, Places(internet.url, {}), repository, {"nvidia-smi"})
 
 
 def test_a_repository_of_dnf(internet: Served, key: Key, web: Web) -> None:
