@@ -55,7 +55,7 @@ WRITTEN: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str], s
         (
             "bedplate_sharing.mode",
             "mode mps on ubuntu-24.04",
-            "choose another mode, or a system of these for the pool's hosts",
+            "write time-slicing, or one of these systems as bedplate_host.os of the pool",
         ),
         "mode mps on ubuntu-24.04",
     ),

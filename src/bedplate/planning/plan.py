@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import LockError
+from bedplate.errors import LockError, RefusedError, SiteError
 from bedplate.lock import Lock, differences, in_words, load_lock, lock_path
 from bedplate.lock_place import FACTS
 from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
-from bedplate.resolver import Plan, Refusal, resolve
+from bedplate.resolver import Plan, Refusal, installable, resolve
 from bedplate.resolver.outcome import Notice
 from bedplate.site import load_site
+from bedplate.site.remaining import WrongSiteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.catalogue import Catalogue
+    from bedplate.errors import Problem
     from bedplate.site import Site
 
 
@@ -67,11 +69,14 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     kept = before
     if upgrade:
         kept = kubernetes_alone(running) if running else None
-    wished = load_site(site)
     catalogue = catalogue_of(site)
+    try:
+        wished = load_site(site)
+    except WrongSiteError as error:
+        raise _with_further(error, catalogue, today) from error
     outcome = resolve(wished, catalogue, today, kept)
     if isinstance(outcome, Refusal):
-        raise outcome.error()
+        raise RefusedError(_all_of(outcome, wished, catalogue))
     if running is not None:
         refuse_upgrade(wished, running, outcome.lock)
     if unread is not None:
@@ -86,6 +91,22 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     if catalogue.added or catalogue.overridden:
         outcome = replace(outcome, notices=(*of_facts(site, catalogue), *outcome.notices))
     return Planned(outcome, before, catalogue, wished, unread)
+
+
+def _all_of(refusal: Refusal, site: Site, catalogue: Catalogue) -> list[Problem]:
+    """Return why there is no plan, with what could not be installed by any."""
+    known = refusal.problems
+    return [*known, *installable.without_lock(site, catalogue, known)]
+
+
+def _with_further(error: WrongSiteError, catalogue: Catalogue, today: date) -> SiteError:
+    """Return a site's problems with those that planning the right part of it finds."""
+    if error.site is None or not error.site.hosts:
+        return error
+    outcome = resolve(error.site, catalogue, today)
+    if isinstance(outcome, Refusal):
+        return error.with_further(_all_of(outcome, error.site, catalogue))
+    return error.with_further(outcome.not_installable)
 
 
 def of_facts(site: Path, catalogue: Catalogue) -> Iterator[Notice]:

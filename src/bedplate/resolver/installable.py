@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem, in_order
-from bedplate.resolver import course_images
+from bedplate.resolver import course_images, screening
 from bedplate.resolver.wishes import schedulers, split_named
 from bedplate.site.places import spelt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
@@ -60,7 +60,7 @@ GOT = {
 #: What to do where another value of the setting is not what helps.
 FIXES = {
     "below-cri_o": "choose another mode, or containerd as bedplate_container_runtime.name",
-    "mps-on": "choose another mode, or a system of these for the pool's hosts",
+    "mps-on": "write time-slicing, or one of these systems as bedplate_host.os of the pool",
     "shard-on": "choose another mode, or a system of these for the pool's hosts",
     "cuda-on": "remove bedplate_cuda, or choose a system and a driver's source of these",
 }
@@ -108,18 +108,40 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> tuple[Problem, ...
     return tuple(in_order(found))
 
 
+def without_lock(site: Site, catalogue: Catalogue, refused: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield what settings alone say cannot be installed, but for those that are refused anyway."""
+    there = {(one.file, one.line, one.column, one.key) for one in refused}
+    for problem in _of_parts(site, screening.parts(site, catalogue), catalogue):
+        if (problem.file, problem.line, problem.column, problem.key) not in there:
+            yield problem
+
+
 def _problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
+    others = []
     for part, name in parts(lock):
         dimension, _, value = part.partition(" ")
         if dimension == UNCONFIRMED:
             yield _unconfirmed(site.pools[name][0], lock.pools[name], value)
-            continue
-        fact = catalogue.installable.get(dimension)
-        known = [*fact.value.values, *fact.value.stand_in, *fact.value.unproved] if fact else []
-        if dimension == "cpu":
+        elif dimension == "cpu":
+            known = _known(dimension, catalogue)
             host = _host(site, name, dimension, value)
             yield _other_cpu(host, lock.pools[name], value, known, catalogue)
-            continue
+        else:
+            others.append((part, name))
+    yield from _of_parts(site, others, catalogue)
+
+
+def _known(dimension: str, catalogue: Catalogue) -> list[str]:
+    fact = catalogue.installable.get(dimension)
+    return [*fact.value.values, *fact.value.stand_in, *fact.value.unproved] if fact else []
+
+
+def _of_parts(
+    site: Site, found: Iterable[tuple[str, str]], catalogue: Catalogue
+) -> Iterator[Problem]:
+    for part, name in found:
+        dimension, _, value = part.partition(" ")
+        known = _known(dimension, catalogue)
         if dimension == "addon":
             yield _addon(site, value, known)
             continue

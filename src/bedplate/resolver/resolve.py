@@ -80,7 +80,9 @@ def resolve(
                     *images.problems(site, plan.lock, catalogue),
                 ]
             )
-            return Refusal(tuple(over), ()) if over else plan
+            if not over:
+                return plan
+            return Refusal(tuple(in_order([*over, *plan.not_installable])), ())
     cluster, pools = without(cluster, pools, problems)
     conflicts = search(candidates, cluster, pools)
     problems += [explained(conflict, candidates) for conflict in conflicts]

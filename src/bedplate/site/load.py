@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from bedplate.errors import Problem, SiteError
-from bedplate.site import addresses, authorities, forms, membership, sameness, sought
+from bedplate.site import (
+    addresses,
+    authorities,
+    forms,
+    membership,
+    remaining,
+    sameness,
+    sought,
+)
 from bedplate.site.model import KEYS, Wishes
 from bedplate.site.site import GROUPS, POOL_PREFIX, Site, SiteHost
 from bedplate.site.wording import fields, problems_of
@@ -48,19 +56,24 @@ def _no_site(path: Path) -> Problem | None:
 
 
 def checked(path: Path, raw: RawSite) -> Site:
-    """Type a site that was read. Raises SiteError with all problems."""
-    problems = [*raw.problems, *membership.of_site(path, raw)]
+    """Type a site that was read. Raises WrongSiteError with all problems."""
+    structure = membership.of_site(path, raw)
+    problems, formed = list(raw.problems), list[Problem]()
     of_hosts: list[tuple[RawHost, Problem]] = []
     hosts: dict[str, SiteHost] = {}
     typed: dict[int, Wishes | None] = {}
+    asked = misplaced_hosts = 0
     for host in raw.hosts:
         if not set(host.groups) & set(GROUPS):
             continue
+        asked += 1
         problems += host.problems
-        of_hosts += ((host, problem) for problem in membership.of_host(host))
+        misplaced = membership.of_host(host)
+        of_hosts += ((host, problem) for problem in misplaced)
+        misplaced_hosts += len(misplaced)
         if id(host.wishes) not in typed:
             typed[id(host.wishes)], wrong = _typed(host)
-            problems += wrong
+            formed += wrong
         reached, wrong = addresses.reached(host, path)
         of_hosts += ((host, problem) for problem in wrong)
         if reached is not None and (wishes := typed[id(host.wishes)]) is not None:
@@ -73,15 +86,17 @@ def checked(path: Path, raw: RawSite) -> Site:
                 host.places,
                 reached.root,
             )
+    problems += formed
     problems += _grouped(of_hosts)
     site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)))
-    problems += addresses.same(hosts)
-    problems += membership.of_kinds(hosts)
-    problems += membership.of_cluster(raw.hosts)
-    problems += sameness.problems_of(site)
-    problems += authorities.problems_of(site)
+    structure += remaining.others(formed, membership.of_kinds(hosts))
+    if not (misspelt := any(one.fix == "write bedplate_kubernetes" for one in formed)):
+        structure += membership.of_cluster(raw.hosts)
+    more = [*addresses.same(hosts), *sameness.problems_of(site), *authorities.problems_of(site)]
+    problems += [*structure, *remaining.others(formed, more)]
     if problems:
-        raise SiteError(problems)
+        whole = not (structure or misplaced_hosts) and len(hosts) == asked and not misspelt
+        raise remaining.WrongSiteError(problems, site if whole else None)
     return site
 
 
@@ -131,5 +146,6 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
     try:
         typed = Wishes.model_validate(wishes)
     except ValidationError as error:
-        return None, problems + problems_of(error, raw)
+        found = problems_of(error, raw)
+        return remaining.right_part(wishes, error), problems + found
     return typed, problems + forms.problems_of(typed, raw)

@@ -95,7 +95,14 @@ _KEY = re.compile(r"[a-z_]{1,20}")
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
     """Return one problem per finding, each at the place of its wish."""
-    return [_problem(detail, host) for detail in error.errors(include_url=False)]
+    found = [_problem(detail, host) for detail in error.errors(include_url=False)]
+    # What is missing because its name is misspelt comes with the misspelt name.
+    renamed = {
+        f"{(one.key or '').rpartition('.')[0]}.{one.fix.removeprefix('write ')}"
+        for one in found
+        if one.what == "unknown key"
+    }
+    return [one for one in found if one.what != "setting is missing" or one.key not in renamed]
 
 
 def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
