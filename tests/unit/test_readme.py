@@ -25,6 +25,10 @@ PAGES = [
 ]
 TEXTS = [
     *PAGES,
+    ROOT / "CHANGELOG.md",
+    *sorted(ROOT.glob("roles/*/README.md")),
+    *sorted(ROOT.glob("examples/**/*.md")),
+    *sorted(ROOT.glob("docs/proof/*.md")),
     *sorted((ROOT / "templates" / "site").iterdir()),
     *sorted(path for path in (ROOT / "inventories" / "example").rglob("*.yml")),
 ]
