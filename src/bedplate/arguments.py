@@ -41,6 +41,27 @@ def file_of(text: str) -> Path:
     return path
 
 
+def add_output(
+    parser: argparse.ArgumentParser, *more: str, option: tuple[str, ...] = ("-o", "--output")
+) -> None:
+    """Add the form in which a command lists something, as ``form``, and `--json` as before.
+
+    `--format` names it in every command: where `--output` names a file, *option* is left empty.
+    """
+    forms = ("table", "json", "yaml", *more)
+    parser.add_argument(
+        *option,
+        "--format",
+        dest="form",
+        choices=forms,
+        default=forms[0],
+        help="how it is listed (default: table)",
+    )
+    parser.add_argument(
+        "--json", dest="form", action="store_const", const="json", help="as --format json"
+    )
+
+
 def add_authorities(parser: argparse.ArgumentParser) -> None:
     """Add `--ca`, which every command has that asks servers over TLS."""
     parser.add_argument(

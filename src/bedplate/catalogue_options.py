@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_output, path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -72,4 +72,4 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         help="compare drivers with an archive's list of packages: apt's Packages or dnf's "
         "primary.xml, packed or not (may be repeated)",
     )
-    check.add_argument("--json", action="store_true", help="print one JSON object")
+    add_output(check)

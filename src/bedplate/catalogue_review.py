@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from bedplate import terminal
 from bedplate.bill.repository import listed
 from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import Problem, SiteError
@@ -66,10 +66,10 @@ def run(options: Namespace, today: date) -> int:
         indexes.setdefault((system, source), []).append(path)
     wrong, compared, left = contradictions(catalogue, indexes)
     rows = sum(map(len, catalogue.tables().values()))
-    if options.json:
+    if options.form != "table":
         content = {"catalogue": catalogue.digest, "rows": rows, "compared": compared, "left": left}
         content |= {"old": [asdict(one) for one in old], "wrong": [asdict(one) for one in wrong]}
-        print(json.dumps(content))
+        terminal.document(content, options.form)
     else:
         for line in _lines(old, wrong):
             print(line)

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NoReturn
 
-from bedplate import catalogue_options, shipped, streams
+from bedplate import catalogue_options, shipped, streams, terminal
 from bedplate.accounting import options as accounting
-from bedplate.arguments import named_path, path_of
+from bedplate.arguments import add_output, named_path, path_of
 from bedplate.errors import BedplateError
 from bedplate.measure import options as measure
 from bedplate.preflight import options as preflight
@@ -32,7 +32,8 @@ OK, REFUSED = 0, 3
 EPILOG = (
     "Exit status: 0 planned, or up to date; 2 the lock is out of date (--check); 3 refused or "
     "misused; 4 planned, and not installable by this version, which bedplate.gpu.site and the "
-    "stacks refuse; 1 internal error. --json prints ok, lock, refusals, not_installable, warnings."
+    "stacks refuse; 1 internal error. JSON and YAML have ok, lock, refusals, "
+    "not_installable, warnings."
 )
 
 
@@ -77,7 +78,8 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         prog="bedplate",
         description="Bare metal in, GPU cluster out: decide once what goes together.",
         epilog="Hosts are changed by ansible-playbook and clusters by pulumi; both read the lock. "
-        'Completion: eval "$(bedplate completion bash)" in ~/.bashrc, or zsh in ~/.zshrc.',
+        'Completion: eval "$(bedplate completion bash)" in ~/.bashrc, or zsh in ~/.zshrc; in fish '
+        "bedplate completion fish | source.",
     )
     top.add_argument(
         "--version", action=Version, nargs=0, help="print version and date of the catalogue"
@@ -94,7 +96,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         epilog=EPILOG,
     )
     plan.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
-    plan.add_argument("--json", action="store_true", help="print one JSON object")
+    add_output(plan)
     plan.add_argument(
         "--check",
         action="store_true",
@@ -143,6 +145,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         metavar="COMPONENT[=VERSION]",
         help="a component of the plan (default: all of them, briefly)",
     )
+    add_output(explain)
     simulate = commands.add_parser(
         "simulate",
         help="what of a file of jobs would run, and what would wait and why",
@@ -159,7 +162,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     simulate.add_argument(
         "jobs", type=path_of, metavar="JOBS.csv", help="a row for each kind of job"
     )
-    simulate.add_argument("--json", action="store_true", help="print one JSON object")
+    add_output(simulate, option=())
     simulate.add_argument(
         "--output", type=path_of, metavar="PAGE.html", help="write a page with a picture too"
     )
@@ -200,6 +203,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         help="the build whose notebook it is built on, as pytorch-2.14.0-cu126; needed where the "
         "lock has several",
     )
+    add_output(frameworks, option=())
     frameworks.set_defaults(usage_error=frameworks.error)
     report = commands.add_parser(
         "report",
@@ -223,7 +227,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "error.",
     )
     drift.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
-    drift.add_argument("--json", action="store_true", help="print one JSON object")
+    add_output(drift)
     gpus = commands.add_parser(
         "gpus",
         help="list the GPU models, as a site names them",
@@ -233,15 +237,17 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "Exit status: 0 found, 3 none of that name, 1 a bug.",
     )
     gpus.add_argument("word", nargs="?", metavar="WORD", help="part of a name, or a PCI identifier")
+    add_output(gpus)
     catalogue_options.add_parser(commands)
     completion = commands.add_parser(
         "completion",
         help="print what a shell reads to complete this command",
         description="Print what a shell reads to complete `bedplate`.",
         epilog='In ~/.bashrc: eval "$(bedplate completion bash)". In ~/.zshrc, after compinit: '
-        'eval "$(bedplate completion zsh)".',
+        'eval "$(bedplate completion zsh)". In ~/.config/fish/config.fish: '
+        "bedplate completion fish | source. Pools and components are those of the site's lock.",
     )
-    completion.add_argument("shell", choices=("bash", "zsh"))
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     if with_mirror:
         from bedplate.mirror import command
 
@@ -318,7 +324,7 @@ def _run(options: argparse.Namespace) -> int:
             options.usage_error("--requirements writes files: name their folder with --output")
         if options.on is not None and given is None:
             options.usage_error("--on names the build of --requirements, which is not there")
-        return containerfiles.run(options.site, options.output, options.base, given, options.on)
+        return containerfiles.run(options)
     if options.command == "share":
         from bedplate.share import command as sharing
 
@@ -334,7 +340,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "drift":
         from bedplate.evidence import drift_command
 
-        return drift_command.run(options.site, as_json=options.json)
+        return drift_command.run(options.site, options.form)
     if options.command == "init":
         from bedplate.starting import command as init
 
@@ -342,7 +348,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "gpus":
         from bedplate import gpus
 
-        return gpus.run(options.word)
+        return gpus.run(options.word, options.form)
     if options.command == "catalogue":
         from bedplate import catalogue_review
 
@@ -354,7 +360,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "explain":
         from bedplate.planning import explain
 
-        return explain.run(options.site, options.subject, options.component)
+        return explain.run(options.site, options.subject, options.component, options.form)
     from bedplate.planning import command
 
     return command.run(options, options.today or datetime.now(UTC).date(), _installed)
@@ -372,7 +378,7 @@ def _told(run: Callable[[], int]) -> int:
         with as_problems():
             return run()
     except BedplateError as error:
-        print(error, file=sys.stderr)
+        terminal.refuse(error)
         return REFUSED
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bedplate import terminal
 from bedplate.catalogue import load_catalogue
 from bedplate.errors import Problem, SiteError
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 HEAD = ("MODEL", "NAME", "MEMORY", "ARCHITECTURE", "CAPABILITY", "PCI", "HOSTS")
 
 
-def run(word: str | None) -> int:
-    """Print the models that *word* names, all without it. Raises SiteError if there is none."""
+def run(word: str | None, form: str) -> int:
+    """List the models that *word* names, all without it. Raises SiteError if there is none."""
     catalogue = load_catalogue()
     models = {name: fact.value for name, fact in catalogue.gpu_models.items()}
     chosen = found(word, catalogue)
@@ -30,11 +31,11 @@ def run(word: str | None) -> int:
             rule="gpu-known",
         )
         raise SiteError([problem])
-    rows = [HEAD, *(_row(models[name], catalogue) for name in chosen)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+    if form == "table":
+        rows = (_row(models[name], catalogue) for name in chosen)
+        terminal.show(terminal.table(HEAD, rows))
+    else:
+        terminal.document([_content(models[name], catalogue) for name in chosen], form)
     return 0
 
 
@@ -63,6 +64,18 @@ def not_installed(model: GpuModel, catalogue: Catalogue) -> str | None:
     """Return the CPU for which this version installs no host of a GPU; None where it does."""
     cpu = model.host_cpu
     return cpu if cpu is not None and cpu not in cpus(catalogue) else None
+
+
+def _content(model: GpuModel, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "model": model.model,
+        "name": model.name,
+        "memory_gib": model.memory_gib,
+        "architecture": model.architecture,
+        "compute_capability": str(model.compute_capability),
+        "pci": list(model.pci),
+        "installed": not_installed(model, catalogue) is None,
+    }
 
 
 def _row(model: GpuModel, catalogue: Catalogue) -> tuple[str, ...]:

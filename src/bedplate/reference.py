@@ -18,6 +18,11 @@ HEAD = """\
 Written from the program by `python -m bedplate.reference`; a test compares them. Every command has
 `--help`. Hosts are changed by `ansible-playbook` and clusters by `pulumi`, not by `bedplate`. Where
 a command says nothing else, its exit status is 0 done, 3 refused or misused, 1 internal error.
+
+A terminal gets colours, unless `NO_COLOR` is set, and bars of progress; a pipe or a file gets plain
+text with no row broken, and a line of progress every 15 seconds on standard error. Where a command
+lists something, `--output json` or `yaml` prints it as data, and nothing else on standard output.
+`simulate` and `frameworks` call it `--format`: their `--output` names what they write.
 """
 
 

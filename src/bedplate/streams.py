@@ -21,21 +21,21 @@ class Harmless:
     What is printed after the reader has gone is lost; what the command does and how it ends is not.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, steers: bool = False) -> None:
         self._stream = stream
+        self._steers = steers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def write(self, text: str) -> int:
-        """Write a text. Raises BedplateError if it cannot be written.
+    @property
+    def steering(self) -> Harmless:
+        """Return the same stream for colours and progress, whose texts are printable already."""
+        return Harmless(self._stream, steers=True)
 
-        A carriage return at its beginning or end is the command's own: progress is written over
-        itself. One within the text came from elsewhere.
-        """
-        inner = text.strip("\r")
-        before, _, after = text.partition(inner) if inner else (text, "", "")
-        shown = before + printable(inner) + after
+    def write(self, text: str) -> int:
+        """Write a text. Raises BedplateError if it cannot be written."""
+        shown = text if self._steers else printable(text)
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         if not shown.isascii():
             shown = shown.encode(encoding, "backslashreplace").decode(encoding)

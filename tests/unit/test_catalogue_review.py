@@ -36,7 +36,7 @@ def said(capsys: pytest.CaptureFixture[str], status: int, *words: object) -> dic
 
 
 def test_old_rows_are_listed_by_source(capsys: pytest.CaptureFixture[str]) -> None:
-    options = Namespace(site=None, older_than=10, index=[], json=False)
+    options = Namespace(site=None, older_than=10, index=[], form="table")
     newest = max(one.source.read for one in load_catalogue().driver_packages.values())
     assert catalogue_review.run(options, newest) == 0
     assert catalogue_review.run(options, date(2030, 1, 1)) == 2

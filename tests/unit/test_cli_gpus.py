@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
+import shutil
 import subprocess
 import sys
+import time
+from argparse import Namespace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from bedplate import cli
+from bedplate import cli, completion
 from bedplate.catalogue import load_catalogue
 from bedplate.nearest import models_like, write_one
 
+ROOT = Path(__file__).parents[2]
+DEMO = "inventories/demo"
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 H100 = ["h100-80gb-hbm2e", "h100-nvl-94gb", "h100-pcie-80gb", "h100-sxm5-80gb", "h100-sxm5-94gb"]
 
 
@@ -145,12 +153,22 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert said[1] == max(days)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_names_the_program(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["completion", shell]) == 0
     assert "bedplate" in capsys.readouterr().out
+
+
+#: What a site's lock and the catalogue complete.
+WORDS = [
+    (f"bedplate explain {DEMO} pool_", ["pool_class", "pool_train"]),
+    (f"bedplate explain {DEMO} cl", ["cluster"]),
+    (f"bedplate explain {DEMO} pool_class nvidia_d", ["nvidia_driver"]),
+    (f"bedplate explain {DEMO} cluster kue", ["kueue"]),
+    ("bedplate gpus h10", H100),
+]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +179,7 @@ def test_the_script_of_a_shell_names_the_program(
         ("bedplate init x --gpu l40", ["l40", "l40s"]),
         ("bedplate init x --os ubuntu-22", ["ubuntu-22.04"]),
         ("bedplate mirror st", ["status", "stop"]),
+        *WORDS,
     ],
 )
 def test_bash_completes(line: str, words: list[str]) -> None:
@@ -172,13 +191,74 @@ def test_bash_completes(line: str, words: list[str]) -> None:
         _python_argcomplete bedplate
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    binaries = str(Path(sys.executable).parent)
     done = subprocess.run(
         ["bash", "--norc", "-c", script],
-        env=os.environ | {"PATH": f"{binaries}:{os.environ['PATH']}"},
+        cwd=ROOT,
+        env=os.environ | {"PATH": PATH},
         capture_output=True,
         text=True,
         check=True,
     )
     assert done.stderr == ""
     assert [word.strip() for word in done.stdout.split()] == words
+
+
+@pytest.mark.parametrize(("line", "words"), WORDS)
+def test_fish_completes(line: str, words: list[str]) -> None:
+    if not shutil.which("fish"):
+        pytest.skip("no fish on this machine")
+    script = f"bedplate completion fish | source; complete -C '{line}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"PATH": PATH},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == words
+
+
+def test_zsh_completes() -> None:
+    """A real zsh on a terminal: the line is finished by the key."""
+    if not shutil.which("zsh"):
+        pytest.skip("no zsh on this machine")
+    ours, its = pty.openpty()
+    start = 'autoload -Uz compinit; compinit -u -D; eval "$(bedplate completion zsh)"\n'
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        cwd=ROOT,
+        env=os.environ | {"PATH": PATH},
+    ) as shell:
+        os.close(its)
+        os.write(ours, start.encode() + f"bedplate explain {DEMO} pool_cl\t".encode())
+        seen = b""
+        end = time.monotonic() + 120
+        while b"pool_class" not in seen and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                seen += os.read(ours, 65536)
+        shell.kill()
+    os.close(ours)
+    assert b"pool_class" in seen
+
+
+def test_nothing_is_completed_where_there_is_no_plan(tmp_path: Path) -> None:
+    assert completion._pools(parsed_args=Namespace(site=tmp_path)) == []
+    assert completion._components(parsed_args=Namespace(site=tmp_path, subject="pool_a")) == []
+
+
+@pytest.mark.parametrize("subject", ["cluster", "pool_class", "pool_train"])
+def test_what_is_completed_can_be_explained(
+    subject: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Namespace(site=ROOT / DEMO, subject=subject)
+    assert subject in completion._pools(parsed_args=asked)
+    words = completion._components(parsed_args=asked)
+    assert "gpu" in words or "kubernetes" in words
+    for word in words:
+        assert cli.main(["explain", str(ROOT / DEMO), subject, word]) == 0
+        assert capsys.readouterr().out

@@ -217,7 +217,8 @@ def test_every_name_that_a_plan_prints_is_explained(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also what no choice of its own decides: etcd, the GPUs, a course."""
-    rows = screen.rows(plan(site, TODAY))
+    planned = plan(site, TODAY)
+    rows = screen.rows(planned.plan.lock, planned.catalogue)
     assert rows
     says = Says(site, capsys)
     for where, name, _ in rows:

@@ -226,10 +226,10 @@ def test_all_texts_of_a_value_are_cleaned() -> None:
     assert cleaned(value) == {"http://…@h": [1, None, True, {"x\ufffd": ["http://…@h", 2.5]}]}
 
 
-def test_a_commands_own_progress_is_written_over_itself() -> None:
-    """A carriage return within a text came from elsewhere."""
+def test_only_a_commands_own_colours_and_bars_steer_a_terminal() -> None:
     out = io.StringIO()
     stream = Harmless(out)
-    for text in ("\r10 %", "\r\r", "x\ry", "\r"):
+    for text in ("\r10 %", "\x1b[31mred"):
         assert stream.write(text) == len(text)
-    assert out.getvalue() == "\r10 %\r\rx\ufffdy\r"
+        assert stream.steering.write(text) == len(text)
+    assert out.getvalue() == "\ufffd10 %\r10 %\ufffd[31mred\x1b[31mred"

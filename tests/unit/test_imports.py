@@ -36,6 +36,7 @@ HEAVY = {
     "matplotlib",
     "pulumi",
     "pydantic",
+    "rich",
     "yaml",
 }
 PARTS = {
@@ -109,12 +110,12 @@ def site(tmp_path: Path) -> Path:
         (["plan", "--help"], 0, set(), set()),
         (["init", "--help"], 0, set(), set()),
         (["--version"], 0, {"pydantic", "yaml"}, {"catalogue"}),
-        (["gpus", "h100"], 0, {"pydantic", "yaml"}, {"catalogue"}),
+        (["gpus", "h100"], 0, {"pydantic", "rich", "yaml"}, {"catalogue"}),
         (["completion", "bash"], 0, {"argcomplete"}, set()),
         (
             ["plan", "SITE"],
             0,
-            READING | {"clingo"},
+            READING | {"clingo", "rich"},
             {"catalogue", "lock", "planning", "resolver", "site"},
         ),
         (
@@ -126,7 +127,7 @@ def site(tmp_path: Path) -> Path:
         (
             ["simulate", "SITE", "JOBS"],
             0,
-            READING | {"clingo"},
+            READING | {"clingo", "rich"},
             {"catalogue", "lock", "planning", "resolver", "simulation", "site"},
         ),
         (["report", "SITE"], 2, READING, {"evidence", "lock", "portable.evidence", "site"}),

@@ -7,7 +7,6 @@ the real ones. That the catalogue names what the roles install is in `test_mirro
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from dataclasses import replace
 from functools import partial
@@ -353,18 +352,20 @@ def test_the_first_fill_makes_a_key_that_the_next_one_uses(
     mirrored = lock.sources.model_copy(update={"packages": "mirror"})
     mirroring = lock.model_copy(update={"sources": mirrored})
     also = partial(listed_packages.packages, site, mirroring, catalogue_of(site))
-    lines = listing.text(Bill(), {}, also(store)).splitlines()
-    assert [line.split()[-2:] for line in lines] == [
-        ["debian-12", f"{name}_amd64.deb"] for name in ("base_1.0", "driver_2.0-1", "library_2.0-1")
+    rows = list(listing.rows(Bill(), {}, also(store)))
+    assert [row[3:] for row in rows] == [
+        (f"debian-12 {name}_amd64.deb", "")
+        for name in ("base_1.0", "driver_2.0-1", "library_2.0-1")
     ]
     place.path_of(site).rename(tmp_path / "kept")
-    lines = listing.text(Bill(), {}, also(store)).splitlines()
-    assert [line.split()[2:5] for line in lines] == [
-        ["debian-12", name, version] for name, version in sorted(DRIVER.items())
+    rows = list(listing.rows(Bill(), {}, also(store)))
+    missing = "not in the mirror: bedplate mirror packages SITE"
+    assert [row[1:] for row in rows] == [
+        ("-", "-", f"debian-12 {name} {version}", missing)
+        for name, version in sorted(DRIVER.items())
     ]
-    assert lines[0].endswith("[not in the mirror: bedplate mirror packages SITE]")
     (tmp_path / "kept").rename(place.path_of(site))
-    content = json.loads(listing.as_json(Bill(), Places(None, {}), also(store)))
+    content = listing.content(Bill(), Places(None, {}), also(store))
     assert {one["system"] for one in content["packages"]} == {"debian-12"}
     assert {one["name"] for one in content["packages"]} >= {"driver_2.0-1_amd64.deb"}
     address = urlsplit(archive[0].sources[0].repository.index)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
+import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bedplate import reading
+from bedplate import reading, terminal
 from bedplate.accounting import recorder
 from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.records import written
@@ -63,14 +62,12 @@ def run(options: Namespace) -> int:
         write_text(path_in(site), lines(book))
     found = list(book)
     window = window_of(found, since, until, now)
-    print(
-        _shown(
-            options,
-            capacity(lock, catalogue),
-            rows(found, window, options.by, courses(lock)),
-            window,
-            reasons(found, window),
-        )
+    _show(
+        options,
+        capacity(lock, catalogue),
+        rows(found, window, options.by, courses(lock)),
+        window,
+        reasons(found, window),
     )
     return 0
 
@@ -124,18 +121,17 @@ def _moment(option: str, text: str | None) -> int | None:
     return int(found.timestamp())
 
 
-def _shown(
+def _show(
     options: Namespace, gpus: float, found: list[Row], window: Window, why: list[str]
-) -> str:
+) -> None:
     total = gpus * window.hours
     used = sum(row.gpu_hours for row in found)
-    if options.format == "csv":
-        out = io.StringIO()
-        table = csv.writer(out, lineterminator="\n")
+    if options.form == "csv":
+        table = csv.writer(sys.stdout, lineterminator="\n")
         table.writerow((options.by, *COLUMNS[1:]))
         table.writerows(_cells(row) for row in found)
-        return out.getvalue().rstrip("\n")
-    if options.format == "json":
+        return
+    if options.form != "table":
         content = {
             "since": written(window.start),
             "until": written(window.end),
@@ -148,7 +144,8 @@ def _shown(
             "measured_gpu_hours": round(measured_of(found), 6),
             "no_figure": why,
         }
-        return json.dumps(content, indent=2)
+        terminal.document(content, options.form)
+        return
     head = (options.by, "GPU-hours", "idle", "no figure", "share-hours", "workloads", "running")
     body = [
         (
@@ -159,20 +156,19 @@ def _shown(
         )
         for row in found
     ]
-    table_lines = _aligned([head, *body]) if body else ["No workload held a GPU."]
+    right = range(1, len(head))
+    listed = terminal.table(head, body, right) if body else "No workload held a GPU."
     share = f" ({(total - used) / total:.0%})" if total else ""
-    return "\n".join(
-        [
-            f"From {written(window.start)} to {written(window.end)}, {window.hours:.2f} hours:",
-            "",
-            *table_lines,
-            "",
-            f"GPU-hours in all: {used:.2f} of {total:.2f} that the lock's nodes offer.",
-            f"Not allocated: {total - used:.2f}{share}.",
-            idle_line(found),
-            *(f"No figure: {one}." for one in why[:REASONS]),
-            *([f"No figure: {len(why) - REASONS} more."] if len(why) > REASONS else []),
-        ]
+    terminal.show(
+        f"From {written(window.start)} to {written(window.end)}, {window.hours:.2f} hours:",
+        "",
+        listed,
+        "",
+        f"GPU-hours in all: {used:.2f} of {total:.2f} that the lock's nodes offer.",
+        f"Not allocated: {total - used:.2f}{share}.",
+        idle_line(found),
+        *(f"No figure: {one}." for one in why[:REASONS]),
+        *([f"No figure: {len(why) - REASONS} more."] if len(why) > REASONS else []),
     )
 
 
@@ -212,14 +208,3 @@ def _cells(row: Row) -> tuple[str | float | int, ...]:
     """Return the values; a name that a spreadsheet would compute is text."""
     name, *more = _values(row)
     return (f"'{name}" if str(name)[:1] in "=+-@" else name, *more)
-
-
-def _aligned(table: list[tuple[object, ...]]) -> list[str]:
-    texts = [[str(cell) for cell in line] for line in table]
-    wide = [max(len(line[n]) for line in texts) for n in range(len(texts[0]))]
-    return [
-        "  ".join(
-            cell.ljust(wide[n]) if n == 0 else cell.rjust(wide[n]) for n, cell in enumerate(line)
-        ).rstrip()
-        for line in texts
-    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_output, path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -26,7 +26,7 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
     parser.add_argument("--since", metavar="TIME", help="YYYY-MM-DD[THH:MM], UTC where no zone is")
     parser.add_argument("--until", metavar="TIME", help="the end, not included (default: now)")
     parser.add_argument("--by", choices=WAYS, default="team", help="what a row is (default: team)")
-    parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    add_output(parser, "csv")
     parser.add_argument(
         "--offline", action="store_true", help="read SITE/.bedplate/usage.jsonl alone"
     )

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from bedplate import terminal
 from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import catalogue_check
 from bedplate.bill.file import bill_path, load_bill, write_bill
@@ -167,9 +168,11 @@ def _show(site: Path, bill: Bill, *, written: bool) -> None:
     ]
     rows += [(name, "", image.size, image.digest) for name, image in bill.images.items()]
     rows.sort()
-    width = max((len(row[0]) for row in rows), default=0)
-    for name, version, size, digest in rows:
-        print(f"{name:<{width}}  {version:<10} {size / 1e6:>8.1f} MB  {digest[:19]}…")
+    listed = (
+        (name, version, f"{size / 1e6:.1f} MB", f"{digest[:19]}…")
+        for name, version, size, digest in rows
+    )
+    terminal.show(terminal.table(None, listed, right=[2]))
     for source, found in bill.packages.items():
         count = f"{len(found.offered)} of {len(found.offered) + len(found.gone)}"
         print(f"{source}: {count} packages are offered")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from bedplate.bill.repository import offers, trusted
 from bedplate.bill.web import CONNECTIONS
 from bedplate.errors import BedplateError, Problem
 from bedplate.portable.fetch import FetchError, named_digest
+from bedplate.progress import LOOK, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,6 +67,7 @@ class Resolver:
     made: Made | None = None
     unfit: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    progress: Progress = field(default_factory=lambda: Progress(unit="looked up"))
 
     def bill(self, needs: Needs) -> Bill:
         """Return the bill. Raises ResolveError with everything that could not be looked up."""
@@ -77,10 +79,12 @@ class Resolver:
         refused: dict[str, Refused] = {}
 
         def one_file(name: str) -> None:
+            self.progress.now = name
             files[name], references = self._file(name, needs.files[name])
             named.update(dict.fromkeys(references, name))
 
         def one_image(reference: str, needed: NeededImage) -> None:
+            self.progress.now = reference
             try:
                 images[reference] = self._image(reference, needed)
             except ResolveError as error:
@@ -97,22 +101,24 @@ class Resolver:
                     raise
 
         def one_index(source: str) -> None:
+            self.progress.now = source
             packages[source] = self._packages(source, needs.packages[source])
 
         def of_index(group: Mapping[str, NeededFile]) -> None:
             files.update(self._packaged(group))
 
         plain = [name for name, needed in needs.files.items() if not needed.artifact.package]
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
+        with self.progress, ThreadPoolExecutor(CONNECTIONS) as pool:
             asked = [
                 *(pool.submit(one_file, name) for name in plain),
                 *(pool.submit(of_index, group) for group in _by_index(needs.files)),
                 *(pool.submit(one_index, source) for source in needs.packages),
                 *(pool.submit(one_image, *item) for item in needs.images.items()),
             ]
-            problems += _problems(asked)
+            problems += self._waited(asked)
             more = {one: NeededImage(by) for one, by in named.items() if one not in needs.images}
-            problems += _problems([pool.submit(one_image, *item) for item in sorted(more.items())])
+            those = [pool.submit(one_image, *item) for item in sorted(more.items())]
+            problems += self._waited(those)
         if problems:
             raise ResolveError(together(problems, self.web.traffic.hosts))
         bill = Bill(files=files, images=images, packages=packages, refused=refused)
@@ -120,6 +126,22 @@ class Resolver:
             self.partial.done()  # asked again next time: it may be put right by then
             raise ResolveError(changed)
         return bill
+
+    def _waited(self, asked: Sequence[Future[None]]) -> list[Problem]:
+        """Wait for all, show how far they are, and return what could not be looked up."""
+        self.progress.total += len(asked)
+        left = set(asked)
+        while left:
+            done, left = wait(left, LOOK, FIRST_COMPLETED)
+            self.progress.add(len(done), fetched=True)
+            self.progress.show()
+        problems: list[Problem] = []
+        for future in asked:
+            try:
+                future.result()
+            except BedplateError as error:
+                problems.extend(error.problems)
+        return problems
 
     def _kept(self, reference: str, needed: NeededImage, error: ResolveError) -> Image | None:
         """Return the entry of an own image that is only out of reach: its digest is the same."""
@@ -323,17 +345,6 @@ def _by_index(files: Mapping[str, NeededFile]) -> list[dict[str, NeededFile]]:
         if needed.artifact.package is not None:
             groups.setdefault(needed.artifact.package.index, {})[name] = needed
     return list(groups.values())
-
-
-def _problems(asked: Sequence[Future[None]]) -> list[Problem]:
-    """Wait for all, and return what could not be looked up."""
-    problems: list[Problem] = []
-    for future in asked:
-        try:
-            future.result()
-        except BedplateError as error:
-            problems.extend(error.problems)
-    return problems
 
 
 def _exact(offered: Mapping[str, list[Offer]], name: str, version: str, index: str) -> Offer:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from bedplate import terminal
 from bedplate.catalogue import catalogue_of
 from bedplate.containerfiles import course
 from bedplate.containerfiles.render import Build, builds_of, files_of
@@ -13,32 +14,23 @@ from bedplate.lock.file import write_text
 from bedplate.locked_site import checked_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from bedplate.lock.model import Sources
 
 DIGEST: Final = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 
 
-def run(
-    site: Path,
-    output: Path | None,
-    base: str | None = None,
-    requirements: tuple[str, Path] | None = None,
-    on: str | None = None,
-) -> int:
+def run(options: Namespace) -> int:
     """List the builds, or write a folder for each, and one for a course's requirements.
-
-    Args:
-        site: its lock is read.
-        output: the folder to write in; None to list.
-        base: the image to build on; None for the catalogue's.
-        requirements: the name of an own image of courses, and the file of what it adds.
-        on: the build whose notebook it is built on; None where there is one.
 
     Raises:
         BedplateError: the lock is missing or stale, the base has no digest, the requirements do not
             go with the build, or a folder cannot be written.
     """
+    base: str | None = options.base
     if base is not None and not DIGEST.fullmatch(base):
         raise BedplateError(
             [
@@ -52,29 +44,40 @@ def run(
                 )
             ]
         )
-    lock, catalogue = checked_lock(site), catalogue_of(site)
+    lock, catalogue = checked_lock(options.site), catalogue_of(options.site)
     builds = builds_of(lock, catalogue)
-    if not builds:
+    done = list(_written(options, builds, lock.sources)) if builds else []
+    if options.form != "table":
+        terminal.document([_content(build) for build in builds], options.form)
+    elif builds:
+        terminal.show(terminal.table(None, map(row, builds)))
+    else:
         print("No pool has a framework: bedplate_frameworks of the site names none.")
-        return 0
-    more = course.added(chosen := _on(builds, on), requirements[1]) if requirements else None
-    for build in builds:
-        print(line(build))
-        if output is not None:
-            for name, text in files_of(build, lock.sources, base).items():
-                _write(output / build.name / name, text)
-    if output is not None:
-        print(f"\nWrote {len(builds)} folders in {output}; each Containerfile says how to build.")
-    if output is not None and requirements is not None and more is not None:
-        name = requirements[0]
-        for file, text in course.files_of(chosen, lock.sources, name, more.lines).items():
-            _write(output / name / file, text)
-        many = "1 requirement" if len(more.lines) == 1 else f"{len(more.lines)} requirements"
-        print(f"Wrote {output / name}: {many} on {chosen.name}.")
-        if more.there:
-            left = ", ".join(more.there)
-            print(f"Left out, because the notebook has it or Linux does not need it: {left}.")
+    terminal.show(*done, error=options.form != "table")
     return 0
+
+
+def _written(options: Namespace, builds: Sequence[Build], sources: Sources) -> Iterator[str]:
+    """Write what is asked for, and yield what was written."""
+    output: Path | None = options.output
+    if output is None:
+        return
+    asked: tuple[str, Path] | None = options.requirements
+    more = course.added(chosen := _on(builds, options.on), asked[1]) if asked else None
+    for build in builds:
+        for name, text in files_of(build, sources, options.base).items():
+            _write(output / build.name / name, text)
+    yield f"\nWrote {len(builds)} folders in {output}; each Containerfile says how to build."
+    if asked is None or more is None:
+        return
+    name = asked[0]
+    for file, text in course.files_of(chosen, sources, name, more.lines).items():
+        _write(output / name / file, text)
+    many = "1 requirement" if len(more.lines) == 1 else f"{len(more.lines)} requirements"
+    yield f"Wrote {output / name}: {many} on {chosen.name}."
+    if more.there:
+        left = ", ".join(more.there)
+        yield f"Left out, because the notebook has it or Linux does not need it: {left}."
 
 
 def _on(builds: Sequence[Build], on: str | None) -> Build:
@@ -92,11 +95,19 @@ def _on(builds: Sequence[Build], on: str | None) -> Build:
     return found[0]
 
 
-def line(build: Build) -> str:
-    """Return a build in one line."""
-    fact = build.fact
-    cuda = f"CUDA {fact.cuda}" if fact.cuda else "no CUDA"
-    return f"{build.name:32} {cuda:11} {build.requirement:36} {', '.join(build.pools)}"
+def row(build: Build) -> tuple[str, str, str, str]:
+    """Return a build's cells: its name, CUDA, what it is built from, its pools."""
+    cuda = f"CUDA {build.fact.cuda}" if build.fact.cuda else "no CUDA"
+    return build.name, cuda, build.requirement, ", ".join(build.pools)
+
+
+def _content(build: Build) -> dict[str, Any]:
+    return {
+        "name": build.name,
+        "cuda": build.fact.cuda,
+        "requirement": build.requirement,
+        "pools": list(build.pools),
+    }
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bedplate import terminal
 from bedplate.evidence.drift import HostDrift, commands, load_drift
 from bedplate.evidence.model import load_evidence
 from bedplate.lock import digest, load_lock
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NO_DRIFT, DRIFT, NOT_KNOWN = 0, 2, 3
 
 
-def run(site: Path, *, as_json: bool) -> int:
+def run(site: Path, form: str) -> int:
     """Print what ``playbooks/drift.yml`` found last.
 
     Returns:
@@ -34,8 +34,8 @@ def run(site: Path, *, as_json: bool) -> int:
     hosts = load_drift(site, lock, digest(site), evidence, hidden)
     drifted = [host for host in hosts if host.state == "drifted"]
     unknown = [host for host in hosts if host.state == "unknown"]
-    if as_json:
-        _print_json(site, hosts)
+    if form != "table":
+        terminal.document(_content(site, hosts), form)
     else:
         for host in hosts:
             _print(host)
@@ -74,15 +74,10 @@ def _print_what_to_run(
         print(f"  {command}")
 
 
-def _print_json(site: Path, hosts: Sequence[HostDrift]) -> None:
-    print(
-        json.dumps(
-            {
-                "ok": all(host.state == "clean" for host in hosts) and bool(hosts),
-                "hosts": {host.name: host.as_json() for host in hosts},
-                "drift": [one.as_json(site) for host in hosts for one in host.differences],
-                "run": commands(site, hosts),
-            },
-            indent=2,
-        )
-    )
+def _content(site: Path, hosts: Sequence[HostDrift]) -> dict[str, Any]:
+    return {
+        "ok": all(host.state == "clean" for host in hosts) and bool(hosts),
+        "hosts": {host.name: host.as_json() for host in hosts},
+        "drift": [one.as_json(site) for host in hosts for one in host.differences],
+        "run": commands(site, hosts),
+    }

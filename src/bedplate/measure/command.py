@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from bedplate import terminal
 from bedplate.catalogue import load_catalogue
 from bedplate.courses.sizes import Gpus
 from bedplate.measure import proposal, runs
@@ -51,7 +52,7 @@ def run(options: Namespace) -> int:
         if proposal.verdict(one, card):
             break
     best = _best(found, card, options)
-    print("\n".join(proposal.table(found, card)))
+    terminal.show(terminal.table(proposal.HEAD, proposal.rows(found, card), right=range(4)))
     count = proposal.students(best.size)
     print(f"\nProposed: {best.size:g} of a GPU, {count} student{'s' * (count > 1)} on each")
     for line in proposal.settings(best):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 #: Percent that a program may take more in the course than it took here: our own choice.
 MARGIN: Final = 10
+HEAD: Final = ("SIZE", "SHARE", "TOOK", "TIME", "RESULT")
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,15 @@ def students(size: float) -> int:
     return int(1 / size + 1e-9)
 
 
-def table(runs: Sequence[Run], card: Card) -> list[str]:
-    """Return a line for each run."""
-    lines = [f"{'SIZE':>6}  {'SHARE':>10}  {'TOOK':>10}  {'TIME':>9}  RESULT"]
+def rows(runs: Sequence[Run], card: Card) -> list[tuple[str, ...]]:
+    """Return a row for each run, in the columns of `HEAD`."""
+    found: list[tuple[str, ...]] = []
     for run in runs:
-        share, took = f"{card.share(run.size)} MiB", f"{run.peak} MiB"
         reason = verdict(run, card)
         result = f"too small: {reason}" if reason else "enough"
-        lines.append(f"{run.size:>6g}  {share:>10}  {took:>10}  {run.seconds:>7.1f} s  {result}")
-    return lines
+        memory = (f"{card.share(run.size)} MiB", f"{run.peak} MiB")
+        found.append((f"{run.size:g}", *memory, f"{run.seconds:.1f} s", result))
+    return found
 
 
 def settings(run: Run) -> list[str]:

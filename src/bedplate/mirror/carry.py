@@ -24,7 +24,7 @@ from bedplate.mirror.download import FULL, Part
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import FileEntry
 from bedplate.mirror.packages.place import HOST
-from bedplate.mirror.progress import Progress, sized
+from bedplate.progress import Progress, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -93,7 +93,7 @@ class Carrying:
                 name: {"sha256": entry.sha256, "size": entry.size} for name, entry in along.items()
             },
         }
-        with _disk(target), atomic.writing(target) as file:
+        with _disk(target), atomic.writing(target) as file, self.progress:
             whole: Any = _Hashing(file)  # tarfile only writes to it
             with tarfile.open(fileobj=whole, mode="w|", format=tarfile.PAX_FORMAT) as archive:
                 content = json.dumps(listed, indent=1, sort_keys=True).encode()
@@ -102,12 +102,12 @@ class Carrying:
                 archive.addfile(member, io.BytesIO(content))
                 for part in parts:
                     self._put(archive, part)
-        self.progress.end()
         return str(whole.sha256.hexdigest())
 
     def _put(self, archive: tarfile.TarFile, part: Part) -> None:
         member = tarfile.TarInfo(str(part.target.relative_to(self.store.root)))
         member.size = part.size
+        self.progress.now = part.name
         try:
             with part.target.open("rb") as file:
                 read = _Hashing(file)
@@ -128,7 +128,7 @@ class Carrying:
         """
         self.store.clean()
         try:
-            with _disk(self.store.root), _opened(source) as archive:
+            with _disk(self.store.root), _opened(source) as archive, self.progress:
                 self.store.incoming.mkdir(parents=True, exist_ok=True)
                 along, staged = self._staged(archive, source)
             more = Counter(part.sha256 for part in staged.values())
@@ -136,7 +136,6 @@ class Carrying:
                 more[part.sha256] -= 1
                 self._place(part, last=not more[part.sha256])
         finally:
-            self.progress.end()
             self.store.forget_incoming()
         images = self._images()
         for image in images:

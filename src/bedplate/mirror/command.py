@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate import terminal
+from bedplate.arguments import add_output, path_of
 from bedplate.bill import Places, load_bill
 from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
@@ -49,6 +51,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
             "site", type=path_of, metavar="SITE", help="an Ansible inventory directory"
         )
         one.set_defaults(run=main)
+        if verb == "status":
+            add_output(one)
         if verb == "serve":
             for name, what in (("certificate", "with those it stands on"), ("key", "its key")):
                 one.add_argument(
@@ -80,10 +84,14 @@ def main(arguments: argparse.Namespace) -> int:
             name = service.find(address)
             run = service.run_directory(name or address.name)
             healthy = service.healthy(run)
-            print(f"{address}: {'serving' if healthy else 'not serving'}, logs in {run}")
             wrong = _wrong(site, Store(cache() / "mirror"))
-            for damage in wrong:
-                print(damage)
+            if arguments.form != "table":
+                lacking = [asdict(damage) for damage in wrong]
+                state = {"address": str(address), "serving": healthy, "logs": str(run)}
+                terminal.document(state | {"wrong": lacking}, arguments.form)
+            else:
+                print(f"{address}: {'serving' if healthy else 'not serving'}, logs in {run}")
+                terminal.show(*map(str, wrong))
             return 0 if healthy and not wrong else 1
 
 

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import add_authorities, path_of
+from bedplate import terminal
+from bedplate.arguments import add_authorities, add_output, path_of
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
@@ -16,8 +17,8 @@ from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
 from bedplate.mirror.packages import command as packages
 from bedplate.mirror.packages import held, listed
-from bedplate.mirror.progress import sized
 from bedplate.mirror.store import Store, cache
+from bedplate.progress import sized
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
@@ -49,10 +50,10 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         "list",
         run_list,
         "list what the bill has, for people, programs, skopeo or a firewall",
-        "List the files, images and packages of the site. text names what the mirror lacks; "
+        "List the files, images and packages of the site. table names what the mirror lacks; "
         "skopeo is a file for `skopeo sync`, hosts are host names and ports for a firewall.",
     )
-    listed.add_argument("--format", choices=listing.FORMATS, default="text", help="default: text")
+    add_output(listed, "skopeo", "hosts")
     for name, run, text in (
         ("pack", run_pack, "write what the bill lists to one file, to carry on a disk"),
         ("unpack", run_unpack, "take what `pack` wrote, after all of it is verified by the bill"),
@@ -158,9 +159,9 @@ def run_list(options: Namespace) -> int:
     site: Path = options.site
     bill, store, vendors = _known(site)
     also = listed.packages(site, load_lock(site), catalogue_of(site), store)
-    match options.format:
-        case "json":
-            print(listing.as_json(bill, vendors, also), end="")
+    match options.form:
+        case "json" | "yaml":
+            terminal.document(listing.content(bill, vendors, also), options.form)
         case "skopeo":
             print(listing.skopeo(bill), end="")
         case "hosts":
@@ -168,7 +169,8 @@ def run_list(options: Namespace) -> int:
         case _:
             found = check.check(bill, store, vendors, sizes_only=True)
             wrong = {one.name: one.wrong for one in reversed(found)}
-            print(listing.text(bill, wrong, also), end="")
+            rows = listing.rows(bill, wrong, also)
+            terminal.show(terminal.table(listing.HEAD, rows, right=[1]))
     return OK
 
 

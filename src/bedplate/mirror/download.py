@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import requests
 
     from bedplate.bill.web import Web
-    from bedplate.mirror.progress import Progress
+    from bedplate.progress import Progress
 
 BLOCK = 1 << 20
 #: How often a download that breaks off goes on, and how many seconds after.
@@ -112,6 +112,7 @@ class Downloads:
             MirrorError: it has other bytes than those of its digest, or the disk is full.
             StoppedError: `stop` was set.
         """
+        self.progress.now = part.name
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.begun(part)
         try:

@@ -19,7 +19,7 @@ from bedplate.errors import BedplateError, Problem
 from bedplate.mirror import wanted
 from bedplate.mirror.download import FULL, Downloads, Part, StoppedError
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.progress import Progress, sized
+from bedplate.progress import LOOK, Progress, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bedplate.mirror.wanted import WantedImage
 
 JOBS = 8
-#: Progress is looked at so often, in seconds.
-LOOK = 0.25
 
 
 @dataclass
@@ -63,8 +61,7 @@ class Filling:
         """
         self.store.clean()
         self.downloads = Downloads(self.web, self.store.incoming, self.progress)
-        with ThreadPoolExecutor(self.jobs) as self.pool, ExitStack() as stack:
-            stack.callback(self.progress.end)
+        with ThreadPoolExecutor(self.jobs) as self.pool, self.progress, ExitStack() as stack:
             stack.callback(self.pool.shutdown, wait=True, cancel_futures=True)
             stack.callback(self.downloads.stop.set)
             files = wanted.files(bill, self.store)

@@ -6,9 +6,8 @@ the mirror has; of a system whose packages it does not have yet, what its hosts 
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -16,12 +15,12 @@ import yaml
 from bedplate.bill.places import split
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bedplate.bill import Bill, Places
     from bedplate.mirror.packages.listed import Packages
 
-FORMATS = ("text", "json", "skopeo", "hosts")
+HEAD = ("KIND", "BYTES", "DIGEST", "NAME", "STATE")
 NOT_YET = "not in the mirror: bedplate mirror packages SITE"
 PORTS = {"http": 80, "https": 443}
 SKOPEO = """\
@@ -34,32 +33,24 @@ REDIRECTS = """\
 """
 
 
-def text(bill: Bill, wrong: Mapping[str, str], packages: Packages) -> str:
-    """Return a line for each file, image and package; *wrong* says what is not whole."""
-    lines = []
+def rows(bill: Bill, wrong: Mapping[str, str], packages: Packages) -> Iterator[tuple[object, ...]]:
+    """Yield a row of `HEAD` for each file, image and package; *wrong* says what is not whole."""
     for name, file in sorted(bill.files.items(), key=lambda item: item[1].url):
-        line = f"file   {file.size:>12} sha256:{file.sha256} {file.url}"
-        lines.append(line + _said(wrong.get(name)))
+        yield "file", file.size, f"sha256:{file.sha256}", file.url, wrong.get(name, "")
     for name, image in sorted(bill.images.items()):
-        lines.append(f"image  {image.size:>12} {image.digest} {name}{_said(wrong.get(name))}")
+        yield "image", image.size, image.digest, name, wrong.get(name, "")
     for one in packages.all:
+        named = f"{one.system} {one.name}"
         if one.address:
-            line = f"package{one.size:>12} sha256:{one.sha256} {one.system} {one.name}"
-            lines.append(line + _said(one.wrong))
+            yield "package", one.size, f"sha256:{one.sha256}", named, one.wrong or ""
         else:
-            version = one.version or "any version"
-            lines.append(f"package           - {one.system} {one.name} {version}  [{NOT_YET}]")
-    return "".join(f"{line}\n" for line in lines)
+            yield "package", "-", "-", f"{named} {one.version or 'any version'}", NOT_YET
 
 
-def _said(wrong: str | None) -> str:
-    return f"  [{wrong}]" if wrong else ""
-
-
-def as_json(bill: Bill, places: Places, packages: Packages) -> str:
+def content(bill: Bill, places: Places, packages: Packages) -> dict[str, Any]:
     """Return the bill as one object, with the hosts that it is fetched from."""
     of_file, of_image = {"version", "url", "sha256", "size"}, {"digest", "manifest", "size"}
-    content = {
+    return {
         "files": [
             {
                 "name": name,
@@ -76,7 +67,6 @@ def as_json(bill: Bill, places: Places, packages: Packages) -> str:
         ],
         "hosts": [f"{host}:{port}" for host, port in _hosts(bill, places, packages)],
     }
-    return json.dumps(content, indent=2) + "\n"
 
 
 def skopeo(bill: Bill) -> str:

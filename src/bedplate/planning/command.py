@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from bedplate import terminal
 from bedplate.errors import BedplateError, LockError, Problem
 from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.planning import screen
@@ -52,12 +52,13 @@ def run(options: Namespace, today: date, installed: Callable[[Path, Planned], In
     except BedplateError as error:
         return _refused(error, options)
     status = _status(planned, options)
-    if options.json:
-        print(json.dumps(_content(planned, status, has)))
+    if options.form != "table":
+        terminal.document(_content(planned, status, has), options.form)
     elif has is not None:
         print(screen.difference(site, planned, has))
     else:
-        print(screen.table(site, planned, check=options.check, written=written, why=options.why))
+        check, why = options.check, options.why
+        terminal.show(*screen.parts(site, planned, check=check, written=written, why=why))
     return status
 
 
@@ -96,18 +97,18 @@ def _content(planned: Planned, status: int, has: Installed | None) -> dict[str, 
 
 def _refused(error: BedplateError, options: Namespace) -> int:
     stale = options.check and isinstance(error, LockError)
-    if options.json:
+    if options.form != "table":
         refusals = [problem.as_json() for problem in error.problems]
         content = {"ok": False, "lock": None, "refusals": refusals, "not_installable": []}
-        print(json.dumps({**content, "warnings": []}))
+        terminal.document({**content, "warnings": []}, options.form)
     else:
         for problem in error.problems:
-            print(problem, file=sys.stderr)
+            terminal.refuse(problem)
             source = f", source {', '.join(problem.sources)}" if problem.sources else ""
             print(f"  rule {problem.rule}{source}", file=sys.stderr)
         if not stale:
             errors = "1 error" if len(error.problems) == 1 else f"{len(error.problems)} errors"
-            print(f"\n{errors}; no lock was written.", file=sys.stderr)
+            terminal.show("", terminal.styled(f"{errors}; no lock was written.", "red"), error=True)
     return STALE if stale else REFUSED
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bedplate import terminal
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import LockError, Problem, SiteError
 from bedplate.lock import load_lock, lock_path
@@ -13,18 +14,17 @@ from bedplate.planning import screen
 from bedplate.planning.plan import plan
 from bedplate.resolver import hpc_tools
 from bedplate.resolver.locking import driver_of, reasons
-from bedplate.resolver.outcome import Kind
+from bedplate.resolver.outcome import Kind, Reason
 from bedplate.resolver.preferences import catalogue_date
 from bedplate.resolver.whynot import Question, has_fabric, name_of, shares, version_of
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site import load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from bedplate.lock import Lock
-    from bedplate.resolver.outcome import Reason
     from bedplate.resolver.whynot import Asked
     from bedplate.site.site import Site
 
@@ -45,7 +45,7 @@ OTHERS = {
 }
 
 
-def run(path: Path, subject: str, asked: str | None) -> int:
+def run(path: Path, subject: str, asked: str | None, form: str) -> int:
     """Print why a component has its version, and why others have not been chosen; return 0.
 
     Raises:
@@ -62,16 +62,34 @@ def run(path: Path, subject: str, asked: str | None) -> int:
     if asked is None:
         why = [reason for _, reason in _reasons(question, subject)]
         why += _tools(question, site, subject)
-        lines = [f"{one.subject} {one.component} {one.decided}: {one.because}" for one in why]
-        lines += _notices(path, question, subject)
+        answers = [_content(one) for one in why]
+        lines = [_line(one) for one in answers] + list(_notices(path, question, subject))
     else:
         name, _, version = asked.partition("=")
-        about = question.asked(name, subject)
-        lines = list(
-            _lines(question, about, version) if about else _row(path, question, site, subject, name)
-        )
-    print("\n".join(lines))
+        if about := question.asked(name, subject):
+            answers = [_answer(question, about, version)]
+            lines = list(_lines(answers[0], about, version))
+        else:
+            answers = [_content(one) for one in _row(path, question, site, subject, name)]
+            lines = [_line(one) for one in answers]
+    if form == "table":
+        terminal.show(*lines)
+    else:
+        terminal.document(answers, form)
     return 0
+
+
+def _content(one: Reason) -> dict[str, Any]:
+    return {
+        "subject": one.subject,
+        "component": one.component,
+        "decided": one.decided,
+        "because": one.because,
+    }
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    return f"{one['subject']} {one['component']} {one['decided']}: {one['because']}"
 
 
 def _tools(question: Question, site: Site, subject: str) -> list[Reason]:
@@ -84,19 +102,20 @@ def _tools(question: Question, site: Site, subject: str) -> list[Reason]:
     return list(hpc_tools.reasons(subject, tools))
 
 
-def _row(path: Path, question: Question, site: Site, subject: str, name: str) -> list[str]:
+def _row(path: Path, question: Question, site: Site, subject: str, name: str) -> list[Reason]:
     """Return the reason of a row of the plan that is no component of the resolver.
 
     Raises SiteError where the plan has no such name.
     """
     tools = {one.component: one for one in _tools(question, site, subject)}
     if name in tools:
-        return [f"{subject} {name} {tools[name].decided}: {tools[name].because}"]
-    rows = screen.rows(plan(path, catalogue_date(question.candidates.catalogue)))
+        return [tools[name]]
+    catalogue = question.candidates.catalogue
+    rows = screen.rows(plan(path, catalogue_date(catalogue)).plan.lock, catalogue)
     mine = [row for row in rows if row[0] in (subject, CLUSTER)]
     found = [row for row in mine if row[1] == name and name in OTHERS]
     if found:
-        return [f"{where} {what} {value}: {OTHERS[what]}" for where, what, value in found]
+        return [Reason(where, what, value, OTHERS[what]) for where, what, value in found]
     names = {one.component for _, one in _reasons(question, subject)} | set(tools)
     names |= {what for where, what, _ in mine if where == subject}
     raise SiteError([_unknown("no such component", path, "COMPONENT", name, sorted(names))])
@@ -148,29 +167,52 @@ def _reasons(question: Question, subject: str) -> Iterator[tuple[str, Reason]]:
                 yield component, reason
 
 
-def _lines(question: Question, asked: Asked, version: str) -> Iterator[str]:
+def _answer(question: Question, asked: Asked, version: str) -> dict[str, Any]:
+    """Return why a component has its version, and why not *version*, or each other one."""
     holder, fact = asked.holder, question.candidates.facts[asked.chosen]
     if asked.name == "nvidia_fabric" and not has_fabric(holder):
-        yield f"{holder.name} nvidia_fabric: none is needed, its GPUs have no NVSwitch fabric"
-        return
+        because = "none is needed, its GPUs have no NVSwitch fabric"
+        return _content(Reason(holder.name, asked.name, "", because))
     reason = next(one for key, one in _reasons(question, holder.name) if key == asked.component)
-    if question.is_named(asked):
-        yield f"{holder.name} {asked.name} {reason.decided}: {reason.because}"
-    else:
-        chosen = f"{name_of(fact.value)} {reason.decided}"
-        yield f"{holder.name} {asked.name}: {chosen} is chosen, {reason.because}"
-    yield f"  {fact.sure}, {fact.source.url} ({fact.source.read})"
+    decided = reason.decided
+    if not question.is_named(asked):
+        decided = f"{name_of(fact.value)} {decided}"
     known = question.versions(asked)
     meant = [question.meant(asked, version)] if version else known
     others = [one for one in meant if not question.is_chosen(asked, one)]
-    if others:
+    missing = f"; the catalogue has {known[-1]} to {known[0]}" if known else ""
+    return _content(replace(reason, component=asked.name, decided=decided)) | {
+        "named": question.is_named(asked),
+        "sure": str(fact.sure),
+        "source": fact.source.url,
+        "read": str(fact.source.read),
+        "why_not": [
+            {
+                "version": other.label,
+                "because": other.because + ("" if other.label in known else missing),
+                "sources": list(other.sources),
+            }
+            for other in question.alternatives(asked, others[:SHOWN])
+        ],
+        "others": max(len(others) - SHOWN, 0),
+        "asked": meant[0] if version else None,
+    }
+
+
+def _lines(one: Mapping[str, Any], asked: Asked, version: str) -> Iterator[str]:
+    """Yield an answer as text."""
+    start = f"{one['subject']} {one['component']}"
+    if not one["decided"]:
+        yield f"{start}: {one['because']}"
+        return
+    yield _line(one) if one["named"] else f"{start}: {one['decided']} is chosen, {one['because']}"
+    yield f"  {one['sure']}, {one['source']} ({one['read']})"
+    if one["why_not"]:
         yield from ("", "Why not")
-    for other in question.alternatives(asked, others[:SHOWN]):
-        missing = known and other.label not in known
-        versions = f"; the catalogue has {known[-1]} to {known[0]}" if missing else ""
-        yield f"  {other.label}: {other.because}{versions}"
-        yield from (f"    source {url}" for url in other.sources)
-    if len(others) > SHOWN:
-        yield f"  … and {len(others) - SHOWN} others: ask with {asked.name}=VERSION"
-    if version and not others:
-        yield from ("", f"{meant[0]} is what is chosen.")
+    for other in one["why_not"]:
+        yield f"  {other['version']}: {other['because']}"
+        yield from (f"    source {url}" for url in other["sources"])
+    if one["others"]:
+        yield f"  … and {one['others']} others: ask with {asked.name}=VERSION"
+    if version and not one["why_not"]:
+        yield from ("", f"{one['asked']} is what is chosen.")

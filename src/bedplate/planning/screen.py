@@ -17,12 +17,17 @@ from bedplate.planning.plan import of_facts
 from bedplate.presets import load_presets
 from bedplate.resolver import course_fit, installable
 from bedplate.resolver.outcome import Kind
+from bedplate.terminal import styled, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from bedplate.lock.model import Cluster, Pool
+    from rich.table import Table
+    from rich.text import Text
+
+    from bedplate.catalogue import Catalogue
+    from bedplate.lock.model import Cluster, Lock, Pool
     from bedplate.planning.changes import Installed
     from bedplate.planning.plan import Planned
     from bedplate.resolver.outcome import Notice
@@ -39,12 +44,14 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 COUNTED = {Kind.WEAK: "fact", Kind.UNTRIED: "setting"}
 
 
-def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool) -> str:
+def parts(
+    site: Path, planned: Planned, *, check: bool, written: bool, why: bool
+) -> list[str | Table | Text]:
     """Return what a plan prints; *check* and *written* say what was done with the lock."""
-    components = [("WHERE", "COMPONENT", "VERSION"), *rows(planned)]
-    widths = [max(len(row[column]) for row in components) for column in range(2)]
-    lines = refused_later(planned)
-    lines += [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in components]
+    lines: list[str | Table | Text] = [*refused_later(planned)]
+    lines.append(
+        table(("WHERE", "COMPONENT", "VERSION"), rows(planned.plan.lock, planned.catalogue))
+    )
     if why:
         lines += ["", "Why:"]
         reasons = planned.plan.reasons
@@ -53,7 +60,8 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
         ]
     if notices := list(_notices(site, planned.plan.in_order, why=why)):
         shown_here = notices if why else notices[:WARNINGS]
-        lines += ["", f"Warnings ({len(planned.plan.notices)}):", *shown_here]
+        heading = styled(f"Warnings ({len(planned.plan.notices)}):", "yellow")
+        lines += ["", heading, *shown_here]
         more = len(notices) - len(shown_here)
         lines += [f"  … and {more} more kinds: --why"] if more else []
     if changes := planned.changes if why else planned.in_words:
@@ -61,7 +69,7 @@ def table(site: Path, planned: Planned, *, check: bool, written: bool, why: bool
         more = len(changes) - len(listed)
         lines += ["", "Changes:", *(f"  {change}" for change in listed)]
         lines += [f"  … and {more} more"] if more else []
-    return "\n".join([*lines, "", *_end(site, planned, check=check, written=written, why=why)])
+    return [*lines, "", *_end(site, planned, check=check, written=written, why=why)]
 
 
 def difference(site: Path, planned: Planned, has: Installed) -> str:
@@ -145,9 +153,8 @@ def _notices(site: Path, notices: Sequence[Notice], *, why: bool) -> Iterator[st
         ).replace(UNBROKEN, " ")
 
 
-def rows(planned: Planned) -> list[tuple[str, str, str]]:
+def rows(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str, str]]:
     """Return what a plan lists: where, the component's name, and its version or what it is."""
-    lock = planned.plan.lock
     found: list[tuple[str, str, str]] = []
     content = content_of(lock)
     for name, part in (content.get("cluster") or content.get("containers", {})).items():
@@ -171,7 +178,7 @@ def rows(planned: Planned) -> list[tuple[str, str, str]]:
             served = pods or ("hosts only" if name in nodes else "")
             told = [pool.rdma.stack, pool.rdma.method, *filter(None, [served])]
             found.append((name, "rdma", ", ".join(told)))
-    found += [(pool, "course", text) for pool, text in course_fit.lines(lock, planned.catalogue)]
+    found += [(pool, "course", text) for pool, text in course_fit.lines(lock, catalogue)]
     return found
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bedplate import terminal
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem, SiteError
 from bedplate.lock.file import write_text
@@ -45,10 +45,10 @@ def run(options: Namespace) -> int:
         from bedplate.simulation import page
 
         _write(options.output, page.render(report))
-    if options.json:
-        print(json.dumps(content(report)))
+    if options.form != "table":
+        terminal.document(content(report), options.form)
     else:
-        print(screen.table(report))
+        terminal.show(*screen.parts(report))
         if options.output is not None:
             print(f"\nWrote {options.output}.")
     return SOME_DO_NOT if report.never else ALL_START

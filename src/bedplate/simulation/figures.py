@@ -171,7 +171,7 @@ class Report:
 
 
 def content(report: Report) -> dict[str, Any]:
-    """Return the object that `--json` prints; GPUs are numbers, times seconds."""
+    """Return the object that `--format json` prints; GPUs are numbers, times seconds."""
     most = report.most_running
     lost = report.fragmentation
     return {

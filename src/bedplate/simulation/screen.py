@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from bedplate.simulation.figures import FORMULA
 from bedplate.simulation.jobs import span
+from bedplate.terminal import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    from rich.table import Table
 
     from bedplate.simulation.figures import Report
     from bedplate.simulation.supply import Policy
@@ -20,18 +23,18 @@ POOLS = ("POOL", "GPUS", "IN USE: MEAN", "MOST", "GIVES")
 WAYS = ("POOL", "MODE", "SETTING", "AT ONCE", "NEVER", "MEMORY", "REMARK")
 
 
-def table(report: Report) -> str:
+def parts(report: Report) -> list[str | Table]:
     """Return what is printed."""
-    lines = [*summary(report), "", *_columns(JOBS, job_rows(report))]
+    lines: list[str | Table] = [*summary(report), "", table(JOBS, job_rows(report))]
     if reasons := list(_reasons(report)):
         lines += ["", "Why they wait:", *reasons]
-    lines += ["", *_columns(POOLS, pool_rows(report)), "", *_wrapped(fragmentation(report))]
+    lines += ["", table(POOLS, pool_rows(report)), "", *_wrapped(fragmentation(report))]
     lines += _wrapped(f"Formula: {FORMULA}.", "  ")
     lines += ["", "Another sharing mode, the same jobs at once, without quotas:"]
-    lines += _columns(WAYS, way_rows(report))
+    lines.append(table(WAYS, way_rows(report)))
     if report.supply.notes:
         lines += ["", *(line for note in report.supply.notes for line in _wrapped(note))]
-    return "\n".join(lines)
+    return lines
 
 
 def summary(report: Report) -> list[str]:
@@ -140,12 +143,3 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    every = [head, *rows]
-    widths = [max(len(row[column]) for row in every) for column in range(len(head))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in every
-    ]

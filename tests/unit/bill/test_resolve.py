@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import certifi
 import pytest
 
-from bedplate import shipped
+from bedplate import progress, shipped
 from bedplate.bill import bill_path, load_bill, web
 from bedplate.bill.errors import UNANSWERED, refused, together
 from bedplate.bill.partial import PLACE
@@ -65,6 +66,18 @@ def test_the_bill_has_everything_with_how_it_is_known(
     assert bill.images[etcd].size > len("layer")
     assert len(bill.images) == 11
     assert not (site / PLACE).exists()
+
+
+def test_who_waits_sees_how_far_it_is(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
+    assert resolve(site) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any(re.fullmatch(r"\d+ of \d+ looked up, .* left: \S+", line) for line in lines)
+    last = [line for line in lines if " looked up" in line][-1]
+    done, _, total = last.split()[:3]
+    assert done == total
 
 
 def test_the_same_answers_give_the_same_bytes(site: Path) -> None:

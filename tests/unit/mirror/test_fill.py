@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate import progress
 from bedplate.bill.places import HTTPS
 from tests.substrate.internet.faults import Fault
 from tests.unit.mirror.conftest import LARGE
@@ -53,11 +55,14 @@ def rests(field: Field) -> list[Path]:
 
 
 def test_all_of_the_bill_is_there_and_a_second_run_makes_no_request(
-    field: Field, capsys: pytest.CaptureFixture[str]
+    field: Field, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert field.run("check") == 1
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
     assert field.run("fill") == 0
-    assert "0 parts fetched" not in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "0 parts fetched" not in printed.out
+    assert re.search(r"^\d+\.\d MB of \d+\.\d MB, \d+\.\d MB/s.*: \S+$", printed.err, re.MULTILINE)
     assert field.run("check") == 0
     assert unsound(field) == rests(field) == []
     contents = field.store.contents()

@@ -10,8 +10,8 @@ from bedplate.lock import load_lock
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import keys, place
 from bedplate.mirror.packages.filling import fill
-from bedplate.mirror.progress import sized
 from bedplate.mirror.store import Store, cache
+from bedplate.progress import sized
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
