@@ -23,6 +23,8 @@ def run(word: str | None, form: str) -> int:
     models = {name: fact.value for name, fact in catalogue.gpu_models.items()}
     chosen = found(word, catalogue)
     if not chosen:
+        if others := planned_only(word or "", catalogue):
+            raise SiteError(others)
         problem = Problem(
             "no such GPU",
             got=word,
@@ -37,6 +39,23 @@ def run(word: str | None, form: str) -> int:
     else:
         terminal.document([_content(models[name], catalogue) for name in chosen], form)
     return 0
+
+
+def planned_only(word: str, catalogue: Catalogue) -> list[Problem]:
+    """Return that GPUs of other makers, which a word means, are known and only planned."""
+    known = [fact.value for fact in catalogue.accelerators.values()]
+    text = word.lower()
+    return [
+        Problem(
+            f"{one.name} is planned and not installed by this version",
+            got=one.accelerator,
+            fix="to plan it, write bedplate_accelerator: "
+            f"{{vendor: {one.vendor}, model: {one.accelerator}, count: NUMBER}}",
+            rule="gpu-known",
+        )
+        for one in known
+        if any(text in name for name in (one.accelerator, one.name.lower(), *one.pci))
+    ]
 
 
 def found(word: str | None, catalogue: Catalogue) -> Sequence[str]:

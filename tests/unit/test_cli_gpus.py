@@ -262,3 +262,11 @@ def test_what_is_completed_can_be_explained(
     for word in words:
         assert cli.main(["explain", str(ROOT / DEMO), subject, word]) == 0
         assert capsys.readouterr().out
+
+
+def test_a_gpu_of_another_maker_is_planned_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["gpus", "mi300x"]) == 3
+    assert capsys.readouterr().err == (
+        "AMD Instinct MI300X is planned and not installed by this version — got mi300x — to plan "
+        "it, write bedplate_accelerator: {vendor: amd, model: mi300x, count: NUMBER}\n"
+    )

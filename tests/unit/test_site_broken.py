@@ -138,7 +138,7 @@ def test_an_encrypted_wish_is_read_with_its_password(
     done = plan(tmp_path)
     assert done.returncode == 3
     assert done.stderr == (
-        "file cannot be read as YAML — site/group_vars/pool_train.yml — got Decryption failed (no "
+        "file cannot be decrypted — site/group_vars/pool_train.yml — got Decryption failed (no "
         "vault secrets were found that could decrypt). — set ANSIBLE_VAULT_PASSWORD_FILE, or "
         "vault_password_file in ansible.cfg\n  rule readable\n\n1 error; no lock was written.\n"
     )

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible import constants
 from ansible.errors import AnsibleError
+from ansible.inventory import manager
 from ansible.inventory.host import Host
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
@@ -32,7 +33,7 @@ from bedplate.site import files, unread, waiting
 from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written
 from bedplate.site.places import Place
-from bedplate.site.positions import Positions, unreadable
+from bedplate.site.positions import UNREAD, Positions, unreadable
 from bedplate.site.role_variables import role_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 #: What a file has that may name a plugin, or that only Ansible can look into.
 NAMES_PLUGINS = re.compile(r"\{\{|\{%|\\[xuU]0*7[bB]|plugin|\$ANSIBLE_VAULT|!vault")
+#: The source that Ansible's error names, and what a plugin says that needs a library.
+SOURCE = re.compile(r"inventory source (\S+)$")
+LACKS = re.compile(r"must be installed|required Python library|No module named")
 #: How variables begin that decide how a host is reached.
 ACCESS = "ansible_"
 
@@ -124,8 +128,7 @@ def _check_files(
         try:
             content = loader.check(real)
         except AnsibleError as error:
-            what = "file cannot be read as YAML"
-            problems.append(unreadable(error, positions, file.path, what))
+            problems.append(unreadable(error, positions, file.path, UNREAD))
             continue
         if content is not None and not isinstance(content, dict):
             problems.append(
@@ -226,6 +229,36 @@ def _strictly() -> Iterator[None]:
             os.environ[name] = duplicate
 
 
+class _Quiet:
+    """Ansible's display, which keeps what plugins say of a source that none of them can parse."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self.causes: list[tuple[str, AnsibleError]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._display, name)
+
+    def error_as_warning(self, msg: str, exception: AnsibleError) -> None:
+        """Keep a plugin's error: it is the reason of the one that is then raised."""
+        self.causes.append((msg, exception))
+
+    def why(self, error: AnsibleError) -> AnsibleError:
+        """Return the error of the plugin that a file names, or of the last that tried it."""
+        named = [cause for msg, cause in self.causes if "'auto'" in msg]
+        return (named or [cause for _, cause in self.causes][-1:] or [error])[0]
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[_Quiet]:
+    quiet = _Quiet(manager.display)
+    manager.display = quiet
+    try:
+        yield quiet
+    finally:
+        manager.display = quiet._display
+
+
 def _collections(site: Path, readable: Sequence[files.SiteFile]) -> None:
     """Set up full plugin names and collections' plugins, as Ansible's own commands do first.
 
@@ -264,13 +297,18 @@ def _open(site: Path) -> _Opened:
     except AnsibleError as error:
         raise SiteError([unreadable(error, positions, site, "no vault password")]) from error
     try:
-        with _strictly():
+        with _quietly() as said, _strictly():
             written, wishes = _check_files(site, loader, positions)
             inventory = _Inventory(loader=loader, sources=[str(site.resolve())])
         reader = Reader(site, loader, inventory, positions, written.ranged)
     except AnsibleError as error:
         what = "inventory cannot be read"
-        raise SiteError([unreadable(error, positions, site, what)]) from error
+        source = SOURCE.search(str(error))
+        place = Path(positions.shown(source[1])) if source else site
+        problem = unreadable(said.why(error), positions, place, what)
+        if LACKS.search(problem.got or ""):
+            problem = replace(problem, fix="install that library into the environment of bedplate")
+        raise SiteError([problem]) from error
     return _Opened(positions, inventory, reader, written, wishes)
 
 

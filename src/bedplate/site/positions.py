@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ansible.errors import AnsibleError
 
+#: What is wrong with a file that no YAML can be read from.
+UNREAD = "file cannot be read as YAML"
 #: What Ansible's templating looks for: without any of these, text stays as it is.
 TEMPLATE = re.compile(r"\{\{|\{%|\{#|^#jinja2:")
 
@@ -149,5 +151,6 @@ def unreadable(error: AnsibleError, positions: Positions, fallback: Path, what: 
     if "VaultSecretsContext" in text:
         text = "an encrypted value, and no vault password"
     if "vault" in text.lower():
+        what = "file cannot be decrypted" if what == UNREAD else what
         fix = "set ANSIBLE_VAULT_PASSWORD_FILE, or vault_password_file in ansible.cfg"
     return Problem(what, place.file, place.line, place.column, key, text, fix=fix, rule="readable")

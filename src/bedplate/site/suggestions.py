@@ -7,14 +7,21 @@ import shlex
 from typing import TYPE_CHECKING
 
 from bedplate.nearest import MAKERS, nearest, pasted
+from bedplate.site.places import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bedplate.site.places import Place
+
 _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
 _EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_PERCENT = re.compile(r"([0-9]{1,3})\s*%")
+#: The whole of which an example takes a part.
+_OF = 16
 _BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
+_KEY = re.compile(r"([A-Za-z_][\w.-]*):")
 #: An image by its tag, or without one.
 _IMAGE = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?(/[\w.-]+)+(:[\w.-]+)?")
 #: Files of a site that Ansible must not read.
@@ -48,9 +55,25 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
 
 
 def number(value: object) -> str | None:
-    """Return how a number is written that stands in quotes."""
+    """Return how a number is written that stands in quotes, or with a percent sign."""
+    if isinstance(value, str) and (percent := _PERCENT.fullmatch(value)):
+        part = round(int(percent[1]) * _OF / 100)
+        return f"write the number itself: {value} of {_OF} is {part}"
     quoted = isinstance(value, str) and _NUMBER.fullmatch(value)
     return f"write {value}, without quotes" if quoted else None
+
+
+def indented(name: str, place: Place) -> str | None:
+    """Return what to do about a setting without a value whose lines were not indented."""
+    at = place.line or 0
+    key = next((line for line in lines_of(place.file)[at : at + 1] if _KEY.match(line)), None)
+    found = _KEY.match(key) if key else None
+    if found is None or found[1].startswith("bedplate_"):
+        return None
+    return (
+        f"indent {found[1]}, on line {at + 1}, and what is below it, if that is what {name} has; "
+        "or leave it out"
+    )
 
 
 def word(value: object, known: list[str]) -> str | None:

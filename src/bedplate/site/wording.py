@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -18,6 +18,7 @@ from bedplate.site.values import HIDDEN, shown
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
     from bedplate.site.effective import RawHost
@@ -128,6 +129,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         fix = f"set {key} in group_vars" if len(path) == 1 else f"add {name}"
         if len(path) == 1:
             allowed = "what only you can know"
+        elif words := _words(path):
+            allowed, fix = ", ".join(words), f"add {name}: {' or '.join(words)}"
     elif kind == "extra_forbidden":
         known = fields(path)
         if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
@@ -136,6 +139,9 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         close = nearest(name, known) or next(longer, None)
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
+        if close is None and (holder := _holds(path)):
+            short = isinstance(value, str | int) and not _is_secret(path[:-1])
+            fix = f"write {holder}: {{{name}: {value if short else '…'}}}"
         elsewhere = None if close else sought.elsewhere(name)
         # Below a setting a word means another setting only where it is about a cluster.
         apart = path[0] == "bedplate_kubernetes" and "bedplate_kubernetes" not in str(elsewhere)
@@ -159,16 +165,45 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     elif name == "vendor" and str(value).lower() == "nvidia":
         fix = "set NVIDIA's GPUs by bedplate_gpu, without a vendor"
     elif kind == "literal_error":
-        fix = suggestions.word(value, allowed.split(", ")) or fix
+        fix = suggestions.word(value, allowed.split(", ")) or "write one of these"
     elif kind in {"int_type", "float_type"} and isinstance(value, str):
         fix = suggestions.number(value) or fix
+    elif kind == "model_type" and (field := _takes(path, value)):
+        fix = f"write {name}: {{{field}: {value}}}"
     elif value is not None and not _is_secret(path):
         pattern = detail.get("ctx", {}).get("pattern")
         fix = suggestions.fix(around, value, pattern) or fix
     elif value is None and kind.endswith("_type"):
         got, fix = "nothing", "give it a value, or leave it out"
+        fix = (len(path) == 1 and suggestions.indented(name, place)) or fix
     return Problem(
         what, place.file, place.line, place.column, key, got, allowed, fix, rule="wish-form"
+    )
+
+
+def _words(path: tuple[str | int, ...]) -> list[str]:
+    """Return the words that a setting may have, where it has some."""
+    return _literals(_models(path[:-1])[-1].model_fields.get(str(path[-1])))
+
+
+def _literals(field: FieldInfo | None) -> list[str]:
+    annotation = field.annotation if field else None
+    is_one = get_origin(annotation) is Literal
+    return [str(word) for word in get_args(annotation)] if is_one else []
+
+
+def _takes(path: tuple[str | int, ...], value: object) -> str | None:
+    """Return which field of a mapping has a value that was written in the mapping's place."""
+    known = _models(path)[-1].model_fields
+    return next((name for name, field in known.items() if value in _literals(field)), None)
+
+
+def _holds(path: tuple[str | int, ...]) -> str | None:
+    """Return which key next to an unknown one is a mapping that has it."""
+    known = _models(path[:-1])[-1].model_fields
+    models = {name: _model_in(field.annotation) for name, field in known.items()}
+    return next(
+        (k for k, model in models.items() if model and path[-1] in model.model_fields), None
     )
 
 
