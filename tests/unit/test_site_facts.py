@@ -39,6 +39,7 @@ WITHOUT_SITE = {
     "catalogue/matrix.py",
     "catalogue/of_site.py",
     "catalogue/sharing_table.py",
+    "completion.py",  # GPU models, which no command names a site for
     "gpus.py",
     "measure/command.py",
     "schedulers/kueue/queues.py",
