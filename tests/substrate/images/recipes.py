@@ -36,6 +36,7 @@ class Tool:
     version: str
     folder: Path
     on_request: bool = False
+    tests_only: bool = False
 
     @property
     def built(self) -> bool:
@@ -98,6 +99,7 @@ class Image:
     node: str = ""
     folder: str = ""
     on_request: bool = False
+    tests_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Chart:
 def known_tools() -> dict[str, Tool]:
     """Return every tool that can be built, whether or not it has been."""
     return {
-        name: Tool(name, tool.version, build.path(tool), tool.on_request)
+        name: Tool(name, tool.version, build.path(tool), tool.on_request, tool.tests_only)
         for name, tool in build.tools().items()
     }
 

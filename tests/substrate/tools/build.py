@@ -2,13 +2,14 @@
 """Build the tools of the demo and the tests from Go modules, into a cache outside the tree.
 
     build.py                 build whatever of tools.toml is missing, but what is built on request
+    build.py --demo          the same, without what only tests need
     build.py pulumi etcd     build these
     build.py --path pulumi   print where a tool lies: bin/ and, for some, share/
     build.py --list          print every tool, its version and whether it is built
 
-Each finished tool is renamed into place as a whole, so an interrupted run loses only the build that
-was under way. Go's own caches, which grow to some 25 GB, lie in the cache too and go when the run
-ends. Standard library only.
+Two are built at a time where memory allows. Each finished tool is renamed into place as a whole, so
+an interrupted run loses only the builds that were under way. Go's own caches, which grow to some
+25 GB, lie in the cache too and go when the run ends. Standard library only.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import tomllib
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,11 +45,14 @@ GO = (1, 26)  # Kubernetes' OpenAPI generator breaks with 1.27
 GO_AT_LEAST = (1, 26, 6)  # the newest `go` line among the module files
 NEEDED_GB = 24  # Go's caches at their largest, and what is kept
 NEEDED_GB_EACH = 8  # the largest single tool
+NEEDED_MEMORY_GB_EACH = 6  # what one build takes at most, its linkers beside its compilers
 STOPS = {signal.SIGINT, signal.SIGTERM}
+STOPPED = threading.Event()  # set when a run ends early: steps under way end too
 SHOWN_EVERY = 15.0  # seconds between two lines about a step that goes on
 # What is built serves the demo and the tests: its own speed counts less than that of the build,
 # which inlining makes half as long again. Debug data would be made only for the linker to drop.
 COMPILER = "all=-dwarf=false -l"
+PURE_GO = ["netgo", "osusergo"]
 # The user's own settings of these would change what is built, or break it. Where modules come from
 # (GOPROXY, GOSUMDB, GOPRIVATE) stays the user's.
 NOT_THE_USERS = {"GOROOT", "GOPATH", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE"}
@@ -71,10 +77,12 @@ class Tool:
     share: tuple[tuple[str, str], ...] = ()
     chart: str = ""
     embed: tuple[tuple[str, str], ...] = ()
-    take: Mapping[str, Any] = field(default_factory=dict)
+    without: Mapping[str, Any] = field(default_factory=dict)
     compile: Mapping[str, Any] = field(default_factory=dict)
     on_path: Mapping[str, Any] = field(default_factory=dict)
     on_request: bool = False
+    tests_only: bool = False
+    after: str = ""
 
     @property
     def folder(self) -> Path:
@@ -269,15 +277,37 @@ def module_folder(module: str, work: Path, variables: dict[str, str]) -> Path:
 
 
 def prepare(tool: Tool, work: Path, variables: dict[str, str]) -> None:
-    """Lay out the build folder: the module files, and what is taken from the module itself."""
+    """Lay out the build folder: module files, what is embedded, the module as it is compiled."""
     shutil.copytree(tool.folder, work)
     for module, file in tool.embed:
         shutil.copy(module_folder(module, work, variables) / file, work)
-    if tool.take:
-        source = module_folder(tool.module, work, variables) / tool.take["file"]
-        lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if not any(word in line for word in tool.take["drop"])]
-        (work / tool.take["file"]).write_text("".join(kept), encoding="utf-8")
+    if tool.without:
+        leave_out(tool, work, variables)
+
+
+def leave_out(tool: Tool, work: Path, variables: dict[str, str]) -> None:
+    """Let a copy of a module, its file without the lines to drop, stand for the module.
+
+    Raises:
+        BuildError: a word is in no line any more, so nothing would be left out.
+    """
+    copy = work / "without"
+    shutil.copytree(module_folder(tool.module, work, variables), copy)
+    file = copy / tool.without["file"]
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    drop = tool.without["drop"]
+    if absent := [word for word in drop if not any(word in line for line in lines)]:
+        raise BuildError(
+            f"nothing to leave out of {tool.name} {tool.version} — {tool.without['file']} — got no"
+            f" line with {', '.join(absent)} — look at `without` in tools.toml"
+        )
+    kept = [line for line in lines if not any(word in line for word in drop)]
+    file.chmod(0o644)  # Go keeps modules read-only
+    file.write_text("".join(kept), encoding="utf-8")
+    shutil.copy(work / "go.sum", work / "without.sum")
+    pins = (work / "go.mod").read_text(encoding="utf-8")
+    replaced = f"{pins}\nreplace {tool.module} => ./{copy.name}\n"
+    (work / "without.mod").write_text(replaced, encoding="utf-8")
 
 
 def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict[str, str]) -> None:
@@ -286,11 +316,8 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
     Raises:
         BuildError: the step failed; its last output is in the message.
     """
-    started = time.monotonic()
-    with tempfile.TemporaryFile("w+") as output, contextlib.ExitStack() as held:
-        # Interrupted before it has a name here, the process would go on by itself.
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        held.callback(signal.pthread_sigmask, signal.SIG_UNBLOCK, STOPS)
+    started = shown_at = time.monotonic()
+    with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command,
             cwd=work,
@@ -298,21 +325,16 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # go's compilers end with it
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS),
         )
-        try:
-            held.close()
-            while True:
-                try:
-                    process.wait(timeout=SHOWN_EVERY)
-                    break
-                except subprocess.TimeoutExpired:
-                    say(f"{what} {tool.name} {tool.version} … {time.monotonic() - started:.0f} s")
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
+        while process.poll() is None:
+            if STOPPED.wait(0.2):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise KeyboardInterrupt
+            if (now := time.monotonic()) - shown_at >= SHOWN_EVERY:
+                shown_at = now
+                say(f"{what} {tool.name} {tool.version} … {now - started:.0f} s")
         if process.returncode:
             output.seek(0)
             raise BuildError(
@@ -381,8 +403,10 @@ def build(tool: Tool, go: Path) -> float:
             (result / "bin" / own.name).symlink_to(own)
         else:
             prepare(tool, work, variables)
-            flags = ["-trimpath", "-tags", tool.tags, "-ldflags", tool.linker_flags()]
-            flags += ["-gcflags", COMPILER]
+            # With C at hand, packages for names and users would be compiled once more, with it.
+            tags = " ".join([tool.tags, *(PURE_GO if tool.cgo else [])])
+            flags = ["-trimpath", "-tags", tags, "-ldflags", tool.linker_flags()]
+            flags += ["-gcflags", COMPILER, *(["-modfile=without.mod"] if tool.without else [])]
             flags += ["-o", f"{result / 'bin'}/"]
             shown("building", tool, ["go", "build", *flags, *tool.packages], work, variables)
             for old, new in tool.rename.items():
@@ -423,6 +447,42 @@ def drop_go_caches() -> None:
         shutil.rmtree(folder)
 
 
+def at_once() -> int:
+    """Return how many builds the machine's free memory allows, two at most."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError):
+        found = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text("utf-8"))
+        free = int(found[1]) * 1024 if found else free
+    return 2 if free >= 2 * NEEDED_MEMORY_GB_EACH * 1e9 else 1
+
+
+def build_all(missing: list[Tool], go: Path) -> list[tuple[Tool, float]]:
+    """Build tools in their order; what shares packages with another waits until that is done.
+
+    Returns the tools as they were done, each with the seconds it took.
+    """
+    waiting, running = list(missing), dict[Future[float], Tool]()
+    times: list[tuple[Tool, float]] = []
+    limit = at_once()
+    STOPPED.clear()
+    with ThreadPoolExecutor(limit) as pool:
+        try:
+            while waiting or running:
+                undone = {tool.name for tool in (*waiting, *running.values())}
+                ready = [tool for tool in waiting if tool.after not in undone]
+                for tool in ready[: limit - len(running)]:
+                    waiting.remove(tool)
+                    number = len(missing) - len(waiting)
+                    say(f"{number} of {len(missing)}: {tool.name} {tool.version}")
+                    running[pool.submit(build, tool, go)] = tool
+                finished = wait(running, return_when=FIRST_COMPLETED).done
+                times += [(running.pop(done), done.result()) for done in finished]
+        except BaseException:
+            STOPPED.set()
+            raise
+    return times
+
+
 def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
     """Build those of the named tools that are not there.
 
@@ -441,14 +501,11 @@ def build_missing(names: list[str], *, keep_build_cache: bool) -> None:
         check_machine(missing)
         go = find_go()
         say(
-            f"building {', '.join(t.name for t in missing)} into {cache()}: some 40 minutes for"
+            f"building {', '.join(t.name for t in missing)} into {cache()}: some 20 minutes for"
             " all on two cores; each finished tool is kept if this is interrupted"
         )
         started = time.monotonic()
-        times: list[tuple[Tool, float]] = []
-        for number, tool in enumerate(missing, 1):
-            say(f"{number} of {len(missing)}: {tool.name} {tool.version}")
-            times.append((tool, build(tool, go)))
+        times = build_all(missing, go)
         if not keep_build_cache:
             drop_go_caches()
         for tool, seconds in times:
@@ -465,6 +522,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "tool", nargs="*", help="tools to build (default: all but those on request)"
     )
+    parser.add_argument("--demo", action="store_true", help="without what only tests need")
     parser.add_argument("--list", action="store_true", help="print tools, versions and state")
     parser.add_argument("--path", metavar="TOOL", help="print where a tool lies")
     parser.add_argument("--keep-build-cache", action="store_true", help="keep Go's own caches")
@@ -482,7 +540,11 @@ def main(arguments: list[str]) -> int:
     for number in STOPS:  # leave no half build then either
         signal.signal(number, signal.default_int_handler)
     try:
-        names = options.tool or [name for name, tool in known.items() if not tool.on_request]
+        names = options.tool or [
+            name
+            for name, tool in known.items()
+            if not tool.on_request and not (options.demo and tool.tests_only)
+        ]
         build_missing(names, keep_build_cache=options.keep_build_cache)
     except BuildError as error:
         print(f"[tools] ERROR: {error}", file=sys.stderr)
