@@ -1,4 +1,4 @@
-"""Command line of the substrate: ``python -m tests.substrate up|down|reboot|status``."""
+"""Command line of the substrate: ``python -m tests.substrate bases|up|down|reboot|status``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bedplate.mirror.service import run_directory
 from bedplate.mirror.store import Store, cache
 from tests.substrate import images
 from tests.substrate.gpu import SimulationError
-from tests.substrate.hosts import description, lifecycle, machine, network
+from tests.substrate.hosts import description, image, lifecycle, machine, network
 from tests.substrate.hosts.errors import SubstrateError
 from tests.substrate.hosts.shell import say, step
 from tests.substrate.internet.plug import plug
@@ -31,11 +31,17 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start hosts and mirror; changes nothing when they run")
+    bases = commands.add_parser(
+        "bases",
+        help="make ahead what needs no tool: images of hosts, layers of the mirror's images",
+    )
     down = commands.add_parser("down", help="remove hosts, volumes, network and mirror processes")
     reboot = commands.add_parser("reboot", help="restart one host in order and wait for its SSH")
     status = commands.add_parser("status", help="show the hosts; status 1 unless all are running")
     example = "such as tests/substrate/hosts/demo.yml"
-    for command in (up, reboot, status):
+    for command in (bases, up):
+        command.add_argument("--demo", action="store_true", help="without what only tests need")
+    for command in (bases, up, reboot, status):
         command.add_argument("description", type=Path, help=example)
     up.add_argument(
         "--site",
@@ -66,7 +72,18 @@ def up(arguments: argparse.Namespace) -> int:
         if arguments.internet:
             _plug(wanted)
         elif not arguments.no_mirror:
-            images.up(wanted.network, wanted.gateway)
+            images.up(wanted.network, wanted.gateway, demo=arguments.demo)
+    return 0
+
+
+def bases(arguments: argparse.Namespace) -> int:
+    """Make the hosts' images, and the layers that the mirror's images stand on."""
+    wanted = description.load(arguments.description)
+    machine.check()
+    with machine.exclusive("images"):
+        for system in sorted({host.os for host in wanted.hosts}):
+            image.ensure(system)
+    images.make_layers(Store(cache() / "mirror"), images.known_tools(), demo=arguments.demo)
     return 0
 
 
@@ -124,7 +141,7 @@ def status(arguments: argparse.Namespace) -> int:
 def main() -> int:
     """Run a command; a user's own mistake is one line on standard error and status 1."""
     arguments = parser().parse_args()
-    commands = {"up": up, "down": down, "reboot": reboot, "status": status}
+    commands = {"bases": bases, "up": up, "down": down, "reboot": reboot, "status": status}
     try:
         return commands[arguments.command](arguments)
     except (SubstrateError, SimulationError, BedplateError) as error:

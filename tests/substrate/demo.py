@@ -7,13 +7,19 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
+from tests.substrate.tools import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 SITE = ROOT / "inventories" / "demo"
 LONG = "--timeout=180s"
 DESCRIPTION = ROOT / "tests" / "substrate" / "hosts" / "demo.yml"
+BUILD = [sys.executable, "tests/substrate/tools/build.py", "--demo"]
 
 
 def summary(demo: SiteCommands, seconds: float) -> str:
@@ -70,16 +76,52 @@ def by_hand(demo: SiteCommands) -> str:
     return f'eval "$(.venv/bin/python -m tests.substrate.pulumi --print-env {site})"'
 
 
+@contextmanager
+def builds() -> Iterator[Callable[..., None]]:
+    """Build in the background what is missing; yields what waits for all tools but those named.
+
+    The wait raises `subprocess.CalledProcessError` where a build failed. Leaving ends the builds
+    that are under way; finished ones are kept.
+    """
+    process = subprocess.Popen(BUILD, cwd=ROOT, stdin=subprocess.DEVNULL)
+    wanted = [one for one in build.tools().values() if not (one.on_request or one.tests_only)]
+
+    def wait(*but: str) -> None:
+        def missing() -> bool:
+            return any(one.name not in but and not build.built(one) for one in wanted)
+
+        started = time.monotonic()
+        while missing():
+            status = process.poll()
+            if status is not None and missing():
+                raise subprocess.CalledProcessError(status or 1, BUILD)
+            time.sleep(0.5)
+        if (waited := time.monotonic() - started) >= 1:
+            print(f"waited {waited:.0f} s for builds", flush=True)
+
+    try:
+        yield wait
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+
+
 def main() -> int:
     """Run the demo's commands in order; the first that fails ends it with its own exit status."""
     started = time.monotonic()
     demo = SiteCommands(SITE, DESCRIPTION)
     print(f"To repeat a command by hand, first run this once in the shell:\n  {by_hand(demo)}")
     try:
-        demo.substrate("up")
-        demo.plan()
-        demo.resolve()
-        demo.playbook()
+        with builds() as wait_for_all_but:
+            demo.substrate("bases", "--demo")
+            wait_for_all_but("pulumi", "pulumi-kubernetes")
+            demo.substrate("up", "--demo")
+            demo.plan()
+            demo.resolve()
+            demo.playbook()
+            wait_for_all_but()
         for stack in STACKS:
             demo.select(stack)
             demo.up(stack)

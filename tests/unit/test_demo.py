@@ -6,12 +6,15 @@ import json
 import os
 import shlex
 import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.substrate import demo
 from tests.substrate.commands import SiteCommands
+from tests.substrate.tools import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +23,10 @@ UP = "pulumi up --yes --skip-preview"
 #: Jobs of an earlier run may be there or not: this one may fail.
 MAY_FAIL = "kubectl delete jobs --all --namespace lab"
 WAIT = "kubectl wait job/second --namespace lab"
+HOSTS = "tests/substrate/hosts/demo.yml"
 COMMANDS = [
-    "python -m tests.substrate up tests/substrate/hosts/demo.yml --site inventories/demo",
+    f"python -m tests.substrate bases {HOSTS} --demo",
+    f"python -m tests.substrate up {HOSTS} --site inventories/demo --demo",
     "bedplate plan inventories/demo",
     "bedplate mirror resolve inventories/demo",
     "ansible-playbook -i inventories/demo site.yml",
@@ -78,6 +83,8 @@ class Recorded(SiteCommands):
 def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     Recorded.ran, Recorded.fails = [], ""
     monkeypatch.setattr(demo, "SiteCommands", Recorded)
+    monkeypatch.setattr(demo, "BUILD", [sys.executable, "-c", ""])
+    monkeypatch.setattr(build, "built", lambda _: True)
     return Recorded
 
 
@@ -117,6 +124,33 @@ def test_a_cluster_that_does_not_answer_in_the_end_is_a_failure(
     (Recorded.fails,) = [line for line in Recorded.ran if line.startswith("kubectl get nodes ")]
     assert demo.main() == 7
     assert "The demo stopped: `kubectl get nodes" in capsys.readouterr().err
+
+
+def test_what_needs_a_tool_waits_for_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts and mirror wait for all but Pulumi's two, the first stack for these too."""
+    missing = {"pulumi", "volcano"}
+    monkeypatch.setattr(build, "built", lambda tool: tool.name not in missing)
+    monkeypatch.setattr(demo, "BUILD", [sys.executable, "-c", "import time; time.sleep(60)"])
+
+    def ends_early() -> None:
+        with demo.builds() as wait_for_all_but:
+            wait_for_all_but("pulumi", "pulumi-kubernetes")
+            raise InterruptedError  # an ended demo ends its builds
+
+    started = time.monotonic()
+    with pytest.raises(InterruptedError):
+        ends_early()
+    assert time.monotonic() - started < 30
+
+
+def test_a_build_that_fails_ends_the_demo_with_its_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "built", lambda tool: tool.name != "etcd")
+    monkeypatch.setattr(demo, "BUILD", [sys.executable, "-c", "raise SystemExit(5)"])
+    assert demo.main() == 5
+    assert Recorded.ran == COMMANDS[:1]
+    assert "ended with status 5;" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("status", "expected"), [(0, "{}\n"), (1, "{}\nE1126 memcache.go:287]\n")])

@@ -15,6 +15,7 @@ from bedplate.bill import Places
 from bedplate.bill.charts import chart
 from bedplate.bill.registry import layer
 from bedplate.bill.web import Web
+from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store
 from tests.substrate.images import oci, recipes
 from tests.substrate.images.filling import fill
@@ -69,6 +70,18 @@ def test_what_is_filled_is_what_the_resolver_finds(
     with serving(tmp_path / "internet") as internet:
         looked_up(internet, tools)
     assert "registry.k8s.io/kueue/charts/kueue:0.19.2" in done.images
+
+
+def test_the_demo_is_filled_without_what_only_tests_need(
+    tmp_path: Path, tools: dict[str, recipes.Tool]
+) -> None:
+    lacking = tools | {"volcano": replace(tools["volcano"], folder=tmp_path / "none")}
+    store = Store(tmp_path / "tree")
+    with pytest.raises(MirrorError, match="no volcano"):
+        fill(store, lacking)
+    done = fill(store, lacking, demo=True)
+    assert "registry.k8s.io/kueue/charts/kueue:0.19.2" in done.images
+    assert not [name for name in (*done.images, *done.files) if "volcano" in name]
 
 
 def test_a_program_comes_from_a_layer_of_its_own(

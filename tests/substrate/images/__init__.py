@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bedplate.mirror import service
 from bedplate.mirror.store import Store, cache
-from tests.substrate.images.filling import fill
+from tests.substrate.images.filling import fill, make_layers
 from tests.substrate.images.recipes import known_tools
 
-__all__ = ["down", "fill", "known_tools", "up"]
+__all__ = ["down", "fill", "known_tools", "make_layers", "up"]
 
 
-def up(network: str, gateway: str, *, skip_missing: bool = False) -> None:
+def up(network: str, gateway: str, *, demo: bool = False) -> None:
     """Fill the shared root and serve it on a network's gateway.
 
     The gateway's address exists once the network has a running container. Idempotent.
@@ -20,7 +20,7 @@ def up(network: str, gateway: str, *, skip_missing: bool = False) -> None:
     """
     store = Store(cache() / "mirror")
     tools = known_tools()
-    fill(store, tools, skip_missing=skip_missing)
+    fill(store, tools, demo=demo)
     mirror = service.Mirror(network, gateway, store)
     if mirror.start():
         print(f"[mirror] serving {store.root} at {mirror.url}", flush=True)

@@ -41,6 +41,7 @@ def fill(
     tools: Mapping[str, Tool],
     *,
     skip_missing: bool = False,
+    demo: bool = False,
     requested: Collection[str] = (),
 ) -> Contents:
     """Bring a mirror's root up to the recipes and return what it holds.
@@ -52,20 +53,26 @@ def fill(
         tools: what is packed, by name; see `recipes.known_tools`.
         skip_missing: leave out, with a line that says so, what needs tools that are not built. What
             needs a tool on request is left out in any case where that is not built.
+        demo: leave out what only tests need, but keep what of it is there already.
         requested: names of images that are made on request only.
 
     Raises:
         MirrorError: a tool is not built, or the registry refuses.
     """
     wanted_files = recipes.files(tools)
+    there = store.contents().images
     wanted_images = [
-        one for one in recipes.images(tools) if not one.on_request or one.name in requested
+        one
+        for one in recipes.images(tools)
+        if (not one.on_request or one.name in requested)
+        and not (demo and one.tests_only and one.name not in there)
     ]
     wanted_charts = recipes.charts(tools)
     needed = {f.tool for f in (*wanted_files, *wanted_charts)}
     needed |= {t for i in wanted_images for t in i.tools}
     absent = sorted(name for name in needed | {"registry"} if not tools[name].built)
-    lacking = [name for name in absent if not tools[name].on_request]
+    spared = [one for one in absent if tools[one].on_request or (demo and tools[one].tests_only)]
+    lacking = [name for name in absent if name not in spared]
     if lacking and (not skip_missing or "registry" in lacking):
         raise MirrorError(
             "tools that the mirror is filled from are not built",
@@ -101,6 +108,15 @@ def fill(
     count = f"{len(filler.done.files)} files, {len(filler.done.images)} images"
     _say(f"{count}, {filler.made} made, in {time.monotonic() - started:.1f} s")
     return filler.done
+
+
+def make_layers(store: Store, tools: Mapping[str, Tool], *, demo: bool = False) -> None:
+    """Make the layers that images stand on, which need no tool, where they are not there yet."""
+    with store.filling(), tempfile.TemporaryDirectory(dir=store.root, prefix=WORK) as work:
+        made = layers.Layers(store.root, Path(work), _say)
+        for image in recipes.images(tools):
+            if not image.on_request and not (demo and image.tests_only):
+                made.of(image)
 
 
 class _Filler:
