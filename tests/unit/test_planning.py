@@ -396,7 +396,7 @@ def test_the_extender_is_planned_and_refused_at_its_setting(
     assert status == 4
     assert f"{shared}:{lines + 2}" in text.splitlines()[0]
     assert "bedplate_preset.placement.extender" in text.splitlines()[0]
-    assert "part extender (cluster)" in text.splitlines()[-1]
+    assert "extender (cluster)" in text.splitlines()[-1]
 
 
 A100 = {"bedplate_gpu": {"model": "a100-sxm4-80gb", "count": 2}}
@@ -471,7 +471,7 @@ def test_what_cannot_be_installed_comes_first_and_last(
     assert lines[3].startswith("WHERE ")
     assert lines[-2:] == [
         f"Wrote {site}/.bedplate.lock.yml. Reasons: --why.",
-        f"Not installable by this version: {addon} (cluster), part frameworks (pool_class).",
+        f"Not installable by this version: {addon} (cluster), frameworks (pool_class).",
     ]
     assert load_lock(site).cluster.not_yet == [addon]
 
@@ -526,7 +526,7 @@ def test_a_lock_that_is_out_of_date_counts_before_what_cannot_be_installed(
     assert status == 2
     assert text.splitlines()[-3:] == [
         f"{site}/.bedplate.lock.yml is out of date.",
-        "Not installable by this version: part frameworks (pool_class).",
+        "Not installable by this version: frameworks (pool_class).",
         f"next: bedplate plan {site}",
     ]
 

@@ -95,7 +95,7 @@ def described(part: str) -> str:
     elif dimension in GOT:
         text = GOT[dimension].format(value)
     else:
-        text = GOT.get(value, part)
+        text = GOT.get(value, value if dimension == "part" else part)
     return text.replace("_", "-")
 
 
