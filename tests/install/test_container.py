@@ -74,8 +74,14 @@ def published(folder: Path) -> Path:
 def build(context: Path, address: str) -> subprocess.CompletedProcess[str]:
     """Run `buildah build` as this machine can: it cannot set up containers' own networks."""
     there = [f"--volume={path}:{path}:ro" for path in REACH if Path(path).exists()]
-    command = ["buildah", "build", "--isolation=chroot", "--network=host", *there, "--layers"]
-    command += ["--tag", TAG, f"--build-arg=BASE={image.ensure('debian-13')}"]
+    command = ["buildah", "build", "--no-cache", "--force-rm", "--isolation=chroot"]
+    command += [
+        "--network=host",
+        *there,
+        "--tag",
+        TAG,
+        f"--build-arg=BASE={image.ensure('debian-13')}",
+    ]
     command += [f"--build-arg={name}={address}" for name in ("PULUMI", "KUBERNETES")]
     return subprocess.run(
         [*command, "."], cwd=context, capture_output=True, text=True, check=False, timeout=1200
