@@ -55,7 +55,9 @@ class Progress:
     def show(self) -> None:
         """Write how far the run is to standard error: a bar, or a line when it is time for one."""
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            self._bar = self._bar or _bar(self.unit)
+            if self._bar is None:
+                self._bar = _bar(self.unit)  # known before it starts: an interrupt has to end it
+                self._bar.start()
             what = printable(self.now)
             self._bar.update(
                 self._bar.task_ids[0], total=self.total, completed=self.done, what=what
@@ -88,7 +90,7 @@ class Progress:
 
 
 def _bar(unit: str) -> Bar:
-    """Return a bar, shown: it counts what *unit* names, bytes where that is empty."""
+    """Return a bar that counts what *unit* names, bytes where that is empty."""
     from rich import progress
 
     counted = (
@@ -107,7 +109,6 @@ def _bar(unit: str) -> Bar:
         redirect_stderr=False,
     )
     bar.add_task("", what="")
-    bar.start()
     return bar
 
 
