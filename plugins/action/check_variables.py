@@ -8,14 +8,15 @@ from typing import Any
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import ControlSideAction
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 
+CHECK = package("site.role_variables")
+
 
 class ActionModule(ControlSideAction):
     """Compares the variables of all hosts of the play with the roles' own files."""
 
     def answer(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return what is wrong with the hosts' variables, by the plan's own function."""
-        check = package("site.role_variables")
         hosts = variables["hostvars"]
         named = (hosts.raw_get(name) for name in variables["ansible_play_hosts_all"])
-        found = check.problems_of(named, Path(variables["inventory_dir"]))
+        found = CHECK.problems_of(named, Path(variables["inventory_dir"]))
         return {"failed": True, "msg": "\n".join(map(str, found))} if found else {}
