@@ -138,9 +138,14 @@ def checked_lock(site: Path) -> Lock:
 
 def _checked(site: Path) -> dict[str, Any]:
     from bedplate.lock import content_of
+    from bedplate.resolver.installable import described
 
     lock = checked_lock(site)
     content = content_of(lock)
+    shared = [content.get("cluster", {}), content.get("containers", {})]
+    for part in (content, *shared, *content["pools"].values()):
+        if "not_yet" in part:  # plays show it to people
+            part["not_yet"] = [described(one) for one in part["not_yet"]]
     added = {"packages": packages(site, lock), "gpu_memory_gib": _memory(site, content)}
     return content | artifacts(site, lock) | added
 

@@ -124,11 +124,13 @@ def lock_of(site: Path) -> Lock:
     waiting = {name: pool.not_yet for name, pool in lock.pools.items()}
     for name, not_yet in {**waiting, **_shared(lock)}.items():
         if not_yet:
+            from bedplate.resolver.installable import described
+
             raise StackError(
                 problem(
                     "not installable by this version",
                     f"{name} in {lock_path(site)}",
-                    ", ".join(not_yet),
+                    ", ".join(map(described, not_yet)),
                     None,
                     f"run: bedplate plan {site}, which names each setting to change",
                 )

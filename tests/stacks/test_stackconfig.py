@@ -150,11 +150,12 @@ def test_no_lock_is_the_users_mistake(configured: Path) -> None:
 
 def test_a_lock_that_nothing_can_carry_out_is_refused(tmp_path: Path) -> None:
     lock = load_lock(ROOT / "inventories/demo")
-    pool = lock.pools["pool_class"].model_copy(update={"not_yet": ["source vendor-repo"]})
+    pool = lock.pools["pool_class"].model_copy(update={"not_yet": ["mps-on ubuntu-24.04"]})
     write_lock(tmp_path, lock.model_copy(update={"pools": lock.pools | {"pool_class": pool}}))
     with pytest.raises(stackconfig.StackError) as caught:
         stackconfig.lock_of(tmp_path)
     assert str(caught.value) == (
         f"not installable by this version — pool_class in {tmp_path}/.bedplate.lock.yml — got "
-        f"source vendor-repo — run: bedplate plan {tmp_path}, which names each setting to change"
+        f"mode mps on ubuntu-24.04 — run: bedplate plan {tmp_path}, which names each setting to "
+        "change"
     )

@@ -60,7 +60,7 @@ def test_stale_lock_shows_the_difference_also_after_a_good_answer(site: Path) ->
     locked_site(site)
     pool = site / "group_vars" / "pool_train.yml"
     pool.write_text(pool.read_text().replace("count: 8", "count: 10"))
-    with pytest.raises(LockError, match=r"pools\.pool_train\.expects\.count — got 8 → 10"):
+    with pytest.raises(LockError, match="pool_train: expects count 8 → 10"):
         locked_site(site)
 
 
@@ -68,7 +68,7 @@ def test_ansibles_own_settings_are_asked_again(site: Path, monkeypatch: pytest.M
     """They say as whom and where hosts are reached, and the lock has that."""
     locked_site(site)
     monkeypatch.setenv("ANSIBLE_REMOTE_PORT", "2200")
-    with pytest.raises(LockError, match=r"hosts\.cp1\.port"):
+    with pytest.raises(LockError, match="cp1, gpu-a and gpu-b: port 22 → 2200"):
         locked_site(site)
 
 
@@ -113,7 +113,7 @@ def test_a_program_is_asked_again_by_every_process(
     locked_site(site)
     elsewhere.write_text("1")  # no file of the site changes
     monkeypatch.setattr(module, "_known", {})  # as in another process
-    with pytest.raises(LockError, match=r"hosts\.new1"):
+    with pytest.raises(LockError, match="new1 is new"):
         locked_site(site)
 
 
@@ -169,9 +169,7 @@ def test_a_lock_that_was_edited_is_stale_whatever_its_size_and_time(site: Path) 
     lock.write_text(text.replace("10.244.0.0/16", "10.245.0.0/16"))
     os.utime(lock, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (lock.stat().st_size, lock.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    with pytest.raises(
-        LockError, match=r'pod_subnet — got "10\.245\.0\.0/16" → "10\.244\.0\.0/16"'
-    ):
+    with pytest.raises(LockError, match=r"pod_subnet 10\.245\.0\.0/16 → 10\.244\.0\.0/16"):
         locked_site(site)
 
 
