@@ -36,7 +36,7 @@ class Fault(NamedTuple):
 
 #: Each at another place of what a plan does: form, names, rules of the solver, what is installed.
 FAULTS = {
-    "key": Fault(ALL, "bedplate_proxy: {urll: 'http://p.example:1'}", "wish-form", "urll"),
+    "key": Fault(ALL, "bedplate_proxy: {urll: 'http://p.example:1'}", "setting-form", "urll"),
     "setting": Fault(ALL, "bedplate_pinz: {}", "known-keys", "bedplate_pinz"),
     "role": Fault(
         CLASS,
@@ -47,7 +47,7 @@ FAULTS = {
     "value": Fault(
         TRAIN, "nvidia_driver_remove_foreign: perhaps", "role-variables", "remove_foreign"
     ),
-    "number": Fault(TRAIN, "bedplate_driver: {branch: 535, source: distro}", "wish-form", "branch"),
+    "number": Fault(TRAIN, "bedplate_driver: {branch: 535, source: distro}", "setting-form", "branch"),
     "scheduler": Fault(ALL, "bedplate_schedulers: [kueu]", "addon-known", "bedplate_schedulers"),
     "cuda": Fault(CLASS, 'bedplate_cuda: ["99.9"]', "cuda-known", "bedplate_cuda"),
     "branch": Fault(CLASS, 'bedplate_driver: {branch: "595"}', "gpu-branch", "branch"),

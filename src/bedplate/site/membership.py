@@ -245,7 +245,7 @@ def of_cluster(hosts: Iterable[RawHost]) -> list[Problem]:
         elif not others:
             fix += ", or bedplate_container_runtime: {name: docker} for Docker without Kubernetes"
         place = host.places.of((key,))
-        return [at(place, "setting is missing", key, "nothing", allowed, fix, "wish-form")]
+        return [at(place, "setting is missing", key, "nothing", allowed, fix, "setting-form")]
     return []
 
 

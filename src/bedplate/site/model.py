@@ -76,8 +76,8 @@ def _of_parts(value: object) -> object:
     return {"mode": "mig" if divided else "none", "parts": value}
 
 
-class Wishes(Wish):
-    """The effective wishes of one host: every `bedplate_` variable.
+class Wishes(Wish, title="Settings of a host"):
+    """The effective settings of one host: every `bedplate_` variable.
 
     Of the roles' variables those are here that no host would take otherwise: what a pool or a host
     changes of kubelet's configuration.

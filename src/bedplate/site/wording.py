@@ -177,7 +177,7 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         got, fix = "nothing", "give it a value, or leave it out"
         fix = (len(path) == 1 and suggestions.indented(name, place)) or fix
     return Problem(
-        what, place.file, place.line, place.column, key, got, allowed, fix, rule="wish-form"
+        what, place.file, place.line, place.column, key, got, allowed, fix, rule="setting-form"
     )
 
 
