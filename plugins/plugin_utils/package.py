@@ -27,7 +27,10 @@ def package(module: str) -> Any:
 
 
 def missing() -> str:
-    """Return what is missing, where, and the command that installs it."""
+    """Return what is missing, where, and what to install.
+
+    No index is named: until the project is on one, whoever takes its name there would be installed.
+    """
     galaxy = Path(__file__).parents[2] / "galaxy.yml"
     manifest = galaxy.with_name("MANIFEST.json")
     text = (galaxy if galaxy.is_file() else manifest).read_text(encoding="utf-8")
@@ -35,5 +38,6 @@ def missing() -> str:
     version = content.get("collection_info", content)["version"]
     return (
         f"the Python package {PACKAGE} is not installed — got {sys.executable} without it — "
-        f"install it there: {sys.executable} -m pip install {PACKAGE}=={version}"
+        f"install it there, from the wheel or checkout of {version} that this collection came with:"
+        f" {sys.executable} -m pip install PATH"
     )

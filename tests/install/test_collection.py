@@ -116,7 +116,8 @@ def test_without_the_package_it_says_so_in_one_line(
     python = bare / "python"
     wanted = (
         f"the Python package bedplate is not installed — got {python} without it — install it "
-        f"there: {python} -m pip install bedplate=={GALAXY['version']}"
+        f"there, from the wheel or checkout of {GALAXY['version']} that this collection came with: "
+        f"{python} -m pip install PATH"
     )
     lines = [line for line in said.splitlines() if "bedplate is not installed" in line]
     assert lines[0].endswith(wanted), said
