@@ -186,7 +186,7 @@ def test_sums_are_the_queues_own(
     site = _site(tmp_path, plane)
     monkeypatch.setattr(command, "load_lock", lambda _: lock())
     options = SimpleNamespace(
-        site=site, since=None, until=None, by="team", format="json", offline=False
+        site=site, since=None, until=None, by="team", form="json", offline=False
     )
     command.run(options)
     kept = path_in(site).read_bytes()

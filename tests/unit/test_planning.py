@@ -12,6 +12,7 @@ import yaml
 from bedplate import bill, cli
 from bedplate.catalogue import load_catalogue
 from bedplate.lock import digest, load_lock, write_lock
+from bedplate.planning.changes import host_changes
 from bedplate.portable.evidence import checks
 from bedplate.resolver import locking
 
@@ -175,11 +176,22 @@ def test_what_no_evidence_is_of_is_not_installed_yet(
     lines = said(capsys, "plan", site, *TODAY, "--diff").splitlines()
     place = lines.index("class1.example … class3.example (3 hosts) of pool_class:")
     assert lines[place + 1 : place + 3] == [
-        "  install nvidia_container_toolkit 1.20.1 archive",
+        "  install nvidia_container_toolkit 1.20.1 archive (drained)",
         f"  change nvidia_driver 580.82.07 proprietary → {driver} (drained, rebooted)",
     ]
     assert "class4.example of pool_class: nothing is installed yet" in lines
     assert not [line for line in lines if line.startswith("cp1")]
+
+
+@pytest.mark.parametrize("component", ["nvidia_container_toolkit", "nvidia_dra_driver"])
+def test_what_the_upgrade_drains_for_is_drained_in_the_difference(component: str) -> None:
+    """The roles of both hold a change on a node that has joined until it is drained."""
+    role = Path(__file__).parents[2] / "roles" / component
+    assert "deferred until the node is drained" in (role / "tasks/install.yml").read_text()
+    lock = load_lock(Path(__file__).parents[2] / "inventories/demo")
+    has = {"gpu-a": {component: {"version": "1.0"}}}
+    found = {one.component: one for one in host_changes(None, lock, has)["gpu-a"]}
+    assert found[component].effects == ("drained",)
 
 
 def test_evidence_of_another_lock_and_of_a_failed_run(

@@ -26,6 +26,8 @@ EFFECTS: Mapping[str, tuple[str, ...]] = {
     "sharing": (DRAINED,),
     "rdma": (DRAINED, REBOOTED),
     "kubernetes": (KEPT,),
+    "nvidia_container_toolkit": (DRAINED,),
+    "nvidia_dra_driver": (DRAINED,),
     "containerd": (DRAINED,),
     "cri_o": (DRAINED,),
     "docker": (DRAINED,),
