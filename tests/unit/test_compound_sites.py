@@ -47,7 +47,9 @@ FAULTS = {
     "value": Fault(
         TRAIN, "nvidia_driver_remove_foreign: perhaps", "role-variables", "remove_foreign"
     ),
-    "number": Fault(TRAIN, "bedplate_driver: {branch: 535, source: distro}", "setting-form", "branch"),
+    "number": Fault(
+        TRAIN, "bedplate_driver: {branch: 535, source: distro}", "setting-form", "branch"
+    ),
     "scheduler": Fault(ALL, "bedplate_schedulers: [kueu]", "addon-known", "bedplate_schedulers"),
     "cuda": Fault(CLASS, 'bedplate_cuda: ["99.9"]', "cuda-known", "bedplate_cuda"),
     "branch": Fault(CLASS, 'bedplate_driver: {branch: "595"}', "gpu-branch", "branch"),

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from bedplate.site import sought
@@ -15,6 +16,7 @@ from bedplate.site.places import Places
 from bedplate.site.reach import Reaches
 from bedplate.site.wording import fields, problems_of
 
+HOST = {"os": "debian-12", "kind": "bare-metal"}
 #: What is not in this version, and what is, by the word that its message has to have.
 ABSENT = [
     "airflow",
@@ -96,6 +98,32 @@ def test_what_is_elsewhere_is_named(name: str) -> None:
     assert ELSEWHERE[name] in (allowed or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "never"),
+    [
+        ("dns", "timezone"),
+        ("rancher", "jobs"),
+        ("openshift", "jobs"),
+        ("ldap", "write"),
+        ("cilium", "write"),
+        ("gpu_operator", "would"),
+    ],
+)
+def test_a_wish_is_not_answered_with_another_thing(name: str, never: str) -> None:
+    assert never not in " ".join(map(str, sought.setting(f"bedplate_{name}", fields)))
+
+
+@pytest.mark.parametrize("setting", ["bedplate_storage", "bedplate_teams", "bedplate_proxy"])
+def test_a_setting_of_another_form_gets_its_example(setting: str) -> None:
+    raw = RawHost("n1", ("workers",), {setting: True}, {}, Reaches().of("n1", {}), Places({}))
+    with pytest.raises(ValidationError) as error:
+        Wishes.model_validate({"bedplate_host": HOST, setting: True})
+    (found,) = (one for one in problems_of(error.value, raw) if one.key == setting)
+    start, _, text = (found.fix or "").partition(": ")
+    assert start == "write it like this"
+    Wishes.model_validate({"bedplate_host": HOST, **yaml.safe_load(text)})
+
+
 def test_what_means_nothing_gets_the_settings_and_no_nearest_name() -> None:
     _, allowed, fix = sought.setting("bedplate_frobnicate", fields)
     assert allowed is not None
@@ -107,7 +135,7 @@ def test_what_means_nothing_gets_the_settings_and_no_nearest_name() -> None:
     ("wishes", "fix"),
     [
         ({"bedplate_gpu": {"model": "t4-16gb", "memory": "8Gi"}}, "remove it"),
-        ({"bedplate_teams": {"lab": {"time": "2h"}}}, "remove it"),
+        ({"bedplate_teams": {"lab": {"time": "2h"}}}, "write per_request: {time: 2h}"),
         ({"bedplate_driver": {"cuda_version": "13"}}, "remove it"),
         ({"bedplate_kubernetes": {"network": "calico"}}, "remove it"),
         (

@@ -202,7 +202,9 @@ def _of_nobody(
                 str(wish),
                 name,
                 f"a {what} of the inventory",
-                f"rename the file to {close}, or remove it" if close else "remove the file",
+                f"rename the file to {close}, or remove it"
+                if close
+                else f"name a {what} {name} in the inventory, or remove the file",
                 rule="known-groups",
             )
         )

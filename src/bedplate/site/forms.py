@@ -35,7 +35,9 @@ def problems_of(wishes: Wishes, raw: RawHost) -> list[Problem]:
     for path, what, got, allowed, fix in found:
         if single and path[0] == "bedplate_gpu":
             path = (path[0], *path[2:])
-        problems.append(at(raw.places.of(path), what, spelt(path), got, allowed, fix, "setting-form"))
+        problems.append(
+            at(raw.places.of(path), what, spelt(path), got, allowed, fix, "setting-form")
+        )
     return problems
 
 

@@ -146,7 +146,9 @@ def of_host(raw: RawHost) -> list[Problem]:
         inner = [group for group in raw.groups if group not in {*GROUPS, *BUILT_IN}]
         fix = f"put {name} into one"
         if len(inner) == 1:
-            fix = f"rename {inner[0]}, and its file in group_vars, to {POOL_PREFIX}{inner[0]}"
+            fix = (
+                f"rename {inner[0]} to {POOL_PREFIX}{inner[0]}, or as the pool's file in group_vars"
+            )
         got = ", ".join([POOLS, *inner])
         problems.append(at(place, "GPU host is in no pool", name, got, allowed, fix, "one-pool"))
     kubernetes = [group for group in NODES if group in raw.groups]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from bedplate.nearest import MAKERS, nearest, pasted
 from bedplate.site.places import lines_of
@@ -61,6 +65,18 @@ def number(value: object) -> str | None:
         return f"write the number itself: {value} of {_OF} is {part}"
     quoted = isinstance(value, str) and _NUMBER.fullmatch(value)
     return f"write {value}, without quotes" if quoted else None
+
+
+def example(setting: str) -> str | None:
+    """Return a setting as its example in the manual has it, on one line; None where it has none."""
+    schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+    examples = schema["properties"].get(setting, {}).get("examples")
+    if not examples:
+        return None
+    text = yaml.safe_dump(
+        {setting: examples[0]}, default_flow_style=True, sort_keys=False, width=1000
+    )
+    return f"write it like this: {text.strip()[1:-1]}"
 
 
 def indented(name: str, place: Place) -> str | None:

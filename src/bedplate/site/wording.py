@@ -176,6 +176,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     elif value is None and kind.endswith("_type"):
         got, fix = "nothing", "give it a value, or leave it out"
         fix = (len(path) == 1 and suggestions.indented(name, place)) or fix
+    if fix == "correct it" and len(path) == 1 and not isinstance(value, dict | list):
+        fix = suggestions.example(name) or fix
     return Problem(
         what, place.file, place.line, place.column, key, got, allowed, fix, rule="setting-form"
     )
