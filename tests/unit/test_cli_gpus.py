@@ -171,6 +171,14 @@ WORDS = [
 ]
 
 
+def answered(*command: str) -> list[str]:
+    """Return the words that a shell prints which finds our program."""
+    found = os.environ | {"PATH": PATH}
+    done = subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -191,38 +199,22 @@ def test_bash_completes(line: str, words: list[str]) -> None:
         _python_argcomplete bedplate
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        cwd=ROOT,
-        env=os.environ | {"PATH": PATH},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    assert [word.strip() for word in done.stdout.split()] == words
+    assert answered("bash", "--norc", "-c", script) == words
 
 
 @pytest.mark.parametrize(("line", "words"), WORDS)
 def test_fish_completes(line: str, words: list[str]) -> None:
     if not shutil.which("fish"):
+        # `make test` installs it (packages.txt); `make check` needs no root and goes without.
         pytest.skip("no fish on this machine")
     script = f"bedplate completion fish | source; complete -C '{line}'"
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", script],
-        cwd=ROOT,
-        env=os.environ | {"PATH": PATH},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    assert done.stdout.split() == words
+    assert answered("fish", "--no-config", "-c", script) == words
 
 
 def test_zsh_completes() -> None:
     """A real zsh on a terminal: the line is finished by the key."""
     if not shutil.which("zsh"):
+        # `make test` installs it (packages.txt); `make check` needs no root and goes without.
         pytest.skip("no zsh on this machine")
     ours, its = pty.openpty()
     start = 'autoload -Uz compinit; compinit -u -D; eval "$(bedplate completion zsh)"\n'
