@@ -245,6 +245,7 @@ def test_a_build_that_fails_ends_the_one_beside_it(monkeypatch: pytest.MonkeyPat
     with pytest.raises(build.BuildError, match="broken"):
         build.build_all([TOOLS["registry"], TOOLS["etcd"], TOOLS["pulumi"]], Path("/go"))
     assert ended == ["registry"]
+    assert not build.STOPPED.is_set(), "the next build would end at once"
 
 
 @pytest.mark.parametrize("tool", [one for one in TOOLS.values() if one.after], ids=lambda t: t.name)

@@ -464,22 +464,24 @@ def build_all(missing: list[Tool], go: Path) -> list[tuple[Tool, float]]:
     waiting, running = list(missing), dict[Future[float], Tool]()
     times: list[tuple[Tool, float]] = []
     limit = at_once()
-    STOPPED.clear()
-    with ThreadPoolExecutor(limit) as pool:
-        try:
-            while waiting or running:
-                undone = {tool.name for tool in (*waiting, *running.values())}
-                ready = [tool for tool in waiting if tool.after not in undone]
-                for tool in ready[: limit - len(running)]:
-                    waiting.remove(tool)
-                    number = len(missing) - len(waiting)
-                    say(f"{number} of {len(missing)}: {tool.name} {tool.version}")
-                    running[pool.submit(build, tool, go)] = tool
-                finished = wait(running, return_when=FIRST_COMPLETED).done
-                times += [(running.pop(done), done.result()) for done in finished]
-        except BaseException:
-            STOPPED.set()
-            raise
+    try:
+        with ThreadPoolExecutor(limit) as pool:
+            try:
+                while waiting or running:
+                    undone = {tool.name for tool in (*waiting, *running.values())}
+                    ready = [tool for tool in waiting if tool.after not in undone]
+                    for tool in ready[: limit - len(running)]:
+                        waiting.remove(tool)
+                        number = len(missing) - len(waiting)
+                        say(f"{number} of {len(missing)}: {tool.name} {tool.version}")
+                        running[pool.submit(build, tool, go)] = tool
+                    finished = wait(running, return_when=FIRST_COMPLETED).done
+                    times += [(running.pop(done), done.result()) for done in finished]
+            except BaseException:
+                STOPPED.set()
+                raise
+    finally:
+        STOPPED.clear()  # every step has ended: the next run in this process begins anew
     return times
 
 
