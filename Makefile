@@ -1,7 +1,7 @@
 # Hundreds of starts of Python: each is to find what the one before it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test check prove benchmarks docs clean env
-demo: ; @tests/substrate/prepare packages && .venv/bin/python -m tests.substrate.demo
+demo: ; @tests/substrate/prepare demo && .venv/bin/python -m tests.substrate.demo
 test: ; @tests/substrate/prepare tools && .venv/bin/python -m pytest
 check: ; @tests/substrate/prepare && .venv/bin/python -m pytest tests/static tests/unit
 prove: ; @tests/substrate/prepare tools && .venv/bin/python -m tests.prove $(AREA)

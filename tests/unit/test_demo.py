@@ -14,9 +14,11 @@ import pytest
 
 from tests.substrate import demo
 from tests.substrate.commands import SiteCommands
+from tests.substrate.hosts import containers
 from tests.substrate.tools import build
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 UP = "pulumi up --yes --skip-preview"
@@ -60,6 +62,10 @@ ANSWERS = {
 }
 
 
+def host(name: str) -> containers.State:
+    return containers.State("bedplate-demo-cp1", running=True, image="", spec="", id=name)
+
+
 class Recorded(SiteCommands):
     """Notes the commands and answers those that are asked something."""
 
@@ -80,9 +86,11 @@ class Recorded(SiteCommands):
 
 
 @pytest.fixture(autouse=True)
-def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     Recorded.ran, Recorded.fails = [], ""
     monkeypatch.setattr(demo, "SiteCommands", Recorded)
+    monkeypatch.setattr(demo, "PASSED", tmp_path / "passed")
+    monkeypatch.setattr(demo.containers, "states", lambda _: {"cp1": host("one")})
     monkeypatch.setattr(demo, "BUILD", [sys.executable, "-c", ""])
     monkeypatch.setattr(build, "built", lambda _: True)
     return Recorded
@@ -91,7 +99,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
 def test_the_commands_are_the_users_own_in_their_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert demo.main() == 0
+    assert demo.main([]) == 0
     assert Recorded.ran[: len(COMMANDS)] == COMMANDS
     said = capsys.readouterr().out
     hand = 'eval "$(.venv/bin/python -m tests.substrate.pulumi --print-env inventories/demo)"'
@@ -112,17 +120,73 @@ def test_the_first_command_that_fails_ends_it_with_its_status(
     number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Recorded.fails = COMMANDS[number]
-    assert demo.main() == 7
+    assert demo.main([]) == 7
     assert Recorded.ran == COMMANDS[: number + 1]
     assert f"`{COMMANDS[number]}` ended with status 7;" in capsys.readouterr().err
+
+
+def test_a_run_after_one_that_passed_checks_what_is_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert demo.main([]) == 0
+    Recorded.ran.clear()
+    capsys.readouterr()
+    assert demo.main([]) == 0
+    assert Recorded.ran[:6] == [*COMMANDS[:4], *COMMANDS[-2:]]
+    said = capsys.readouterr().out
+    assert "everything again: .venv/bin/python -m tests.substrate.demo --all\n" in said
+    assert "\nGPU 0: NVIDIA H100 PCIe\n" in said
+    Recorded.ran.clear()
+    assert demo.main(["--all"]) == 0
+    assert Recorded.ran[: len(COMMANDS)] == COMMANDS
+
+
+def test_a_check_that_fails_makes_everything_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.main([]) == 0
+    Recorded.ran.clear()
+    Recorded.fails = COMMANDS[-2]
+    assert demo.main([]) == 7, "it fails at the end too"
+    assert Recorded.ran == [*COMMANDS[:4], COMMANDS[-2], *COMMANDS[4:-1]]
+    assert "A check failed: everything runs again.\n" in capsys.readouterr().out
+    Recorded.fails = ""
+    Recorded.ran.clear()
+    assert demo.main([]) == 0
+    assert Recorded.ran[: len(COMMANDS)] == COMMANDS, "the last run did not pass"
+
+
+@pytest.mark.parametrize(
+    ("change", "runs_again"),
+    [
+        (lambda root, _: (root / "roles/new.yml").write_text("a: 1"), True),
+        (lambda root, _: (root / "roles/kubelet/main.yml").write_text("b: 2"), True),
+        (lambda root, _: (root / "requirements.lock").write_text("x==2"), True),
+        (lambda _, hosts: hosts.append("made-anew"), True),
+        (lambda root, _: (root / "stacks/Pulumi.demo.yaml").write_text("salt: x"), False),
+        (lambda root, _: (root / "docs").mkdir(), False),
+    ],
+)
+def test_changed_files_and_new_hosts_make_everything_run_again(
+    tmp_path: Path, change: Callable[[Path, list[str]], object], *, runs_again: bool
+) -> None:
+    for part in demo.PARTS:
+        if "." in part:
+            (tmp_path / part).write_text(part)
+        else:
+            (tmp_path / part / "kubelet").mkdir(parents=True)
+    (tmp_path / "roles/kubelet/main.yml").write_text("a: 1")
+    hosts = ["one", "two"]
+    before = demo.fingerprint(tmp_path, hosts)
+    assert demo.fingerprint(tmp_path, hosts[::-1]) == before
+    change(tmp_path, hosts)
+    assert (demo.fingerprint(tmp_path, hosts) != before) == runs_again
 
 
 def test_a_cluster_that_does_not_answer_in_the_end_is_a_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert demo.main() == 0
+    assert demo.main([]) == 0
     (Recorded.fails,) = [line for line in Recorded.ran if line.startswith("kubectl get nodes ")]
-    assert demo.main() == 7
+    assert demo.main([]) == 7
     assert "The demo stopped: `kubectl get nodes" in capsys.readouterr().err
 
 
@@ -148,7 +212,7 @@ def test_a_build_that_fails_ends_the_demo_with_its_status(
 ) -> None:
     monkeypatch.setattr(build, "built", lambda tool: tool.name != "etcd")
     monkeypatch.setattr(demo, "BUILD", [sys.executable, "-c", "raise SystemExit(5)"])
-    assert demo.main() == 5
+    assert demo.main([]) == 5
     assert Recorded.ran == COMMANDS[:1]
     assert "ended with status 5;" in capsys.readouterr().err
 

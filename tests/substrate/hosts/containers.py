@@ -104,6 +104,7 @@ class State:
     running: bool
     image: str
     spec: str
+    id: str = ""
 
 
 def states(network: str) -> dict[str, State]:
@@ -120,6 +121,7 @@ def states(network: str) -> dict[str, State]:
             entry["State"] == "running",
             entry["Image"],
             entry["Labels"].get(SPEC, ""),
+            entry["Id"],
         )
         for entry in json.loads(listed or "[]")
         if entry["State"] not in NEVER_STARTED

@@ -96,7 +96,7 @@ def forget(site: Path) -> None:
     shutil.rmtree(ssh.folder(site), ignore_errors=True)
     for name in ("pulumi", "evidence", "tmp"):
         shutil.rmtree(site / ".bedplate" / name, ignore_errors=True)
-    for name in (BILL, Path(".bedplate", "kubeconfig"), Path(".bedplate", "resolve.json")):
+    for name in (BILL, *(Path(".bedplate", own) for own in ("kubeconfig", "resolve.json", "demo"))):
         (site / name).unlink(missing_ok=True)
 
 
