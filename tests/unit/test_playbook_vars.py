@@ -294,8 +294,7 @@ def test_evidence_asks_for_no_runtime_of_a_site_of_slurm_alone(tmp_path: Path) -
 
 
 def test_a_compute_mode_is_set_on_cards_that_nobody_shares_too(tmp_path: Path) -> None:
-    stack = yaml.safe_load((PLAYBOOKS / "tasks" / "nvidia_stack.yml").read_text())
-    (asks,) = (task["block"] for task in stack if task["name"] == "What asks the driver")
+    asks = yaml.safe_load((PLAYBOOKS / "tasks" / "driver_users.yml").read_text())
     (shares,) = (task for task in asks if task["name"] == "GPU sharing")
     none = HERE | {"__tests_mode": "none", "__bedplate_reached": {"exists": {"layout": False}}}
     hosts = {

@@ -196,8 +196,7 @@ def test_jobs_end_before_anything_disturbs_and_cards_are_cut_before_slurm_reads_
         "nvidia_fabric",
         "cuda_toolkit",
         "gpu_passthrough licence",
-        "rdma",
-        "gpu_sharing",
+        "driver_users.yml",
         "hpc_tools",
     ]
 

@@ -91,8 +91,11 @@ class Upgrade:
 
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stand_ins(tmp_path_factory.mktemp("collections"))
+
+
+def stand_ins(folder: Path) -> Path:
     """The collection with its own playbooks and plugins, and stand-ins of its roles."""
-    folder = tmp_path_factory.mktemp("collections")
     place = folder / "ansible_collections/bedplate/gpu"
     place.mkdir(parents=True)
     for name in ("galaxy.yml", "meta", "playbooks", "plugins"):
@@ -114,9 +117,12 @@ def upgrade(
     collections: Path,
     hosts: Mapping[str, Mapping[str, Any]],
     groups: Mapping[str, Sequence[str]] | None = None,
+    *,
+    playbook: str = "bedplate.gpu.upgrade",
+    settings: Mapping[str, Any] | None = None,
     **variables: Any,
 ) -> Upgrade:
-    """Plan a site of these hosts and run the upgrade on it: all in a pool, or in *groups*."""
+    """Plan a site of these hosts and run the playbook: all in a pool, or in *groups*."""
     site = folder / "site"
     (site / "group_vars").mkdir(parents=True)
     reached = {
@@ -129,10 +135,11 @@ def upgrade(
     site.joinpath("hosts.yml").write_text(
         yaml.safe_dump({"all": {"hosts": reached, "children": children}}, sort_keys=False)
     )
-    site.joinpath("group_vars/all.yml").write_text(yaml.safe_dump(WISHES))
+    site.joinpath("group_vars/all.yml").write_text(yaml.safe_dump(WISHES | dict(settings or {})))
     subprocess.run([BIN / "bedplate", "plan", site], check=True, capture_output=True)
     make(site)  # the roles fetch nothing of it
-    given = ["-i", str(site), "-c", "local", "bedplate.gpu.upgrade", "-e", json.dumps(variables)]
+    given = ["-i", str(site), "-c", "local", playbook, "-e", json.dumps(variables)]
+    given += ["--limit", "all"]
     done = subprocess.run(
         [BIN / "ansible-playbook", *given],
         cwd=ROOT,
