@@ -213,6 +213,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         "3 refused, 1 internal error.",
     )
     report.add_argument("site", type=path_of, metavar="SITE", help="an Ansible inventory directory")
+    add_output(report)
     accounting.add_parser(commands)
     share.add_parser(commands)
     preflight.add_parser(commands)
@@ -307,7 +308,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "report":
         from bedplate.evidence import command as report
 
-        return report.run(options.site)
+        return report.run(options.site, options.form)
     if options.command == "simulate":
         from bedplate.simulation import command as simulation
 

@@ -8,7 +8,9 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
+from bedplate.cli import main
 from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
 from bedplate.lock import digest
@@ -115,6 +117,39 @@ def test_last_words_that_are_no_figures_are_a_reason(text: str, said: str) -> No
     assert said in found
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_figures_are_numbers_in_a_document(
+    form: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is all that is printed. The cluster is none: what its job measured is given."""
+    config = tmp_path / "kubeconfig"
+    user = {"name": "c", "user": {"token": "a token"}}
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [user],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        "current-context": "c",
+    }
+    config.write_text(json.dumps(content))
+    site = site_of(tmp_path, config)
+    monkeypatch.setattr(command, "_measured", lambda *_: MEASURED)
+    assert main(["preflight", str(site), "--image", "image", "-o", form]) == 0
+    printed = capsys.readouterr()
+    found = yaml.safe_load(printed.out)
+    assert (found["ok"], printed.err) == (True, "")
+    figures = {one["id"]: one["found"] for one in found["checks"]}
+    assert figures["preflight.mpi.pool-train-0"] == {
+        "megabytes_per_second": 1100.5,
+        "microseconds": 20.25,
+    }
+    (evidence,) = load_evidence(site)
+    assert [one.id for one in evidence.checks] == list(figures)
+    assert (site / ".bedplate/evidence/preflight.json").samefile(found["evidence"])
+
+
 def test_pods_that_never_start_are_a_failure_with_its_reason_and_nothing_stays(
     control_plane: ControlPlane,
     tmp_path: Path,
@@ -125,7 +160,7 @@ def test_pods_that_never_start_are_a_failure_with_its_reason_and_nothing_stays(
     # The command gives up later, however long a busy machine's controller takes to end the job.
     monkeypatch.setattr(command, "PATIENCE", 600.0)
     site = site_of(tmp_path, control_plane.kubeconfig)
-    options = Namespace(site=site, image="image", seconds=4)
+    options = Namespace(site=site, image="image", seconds=4, form="table")
     assert command.run(options) == command.NOT_PROVEN
     assert (
         "fail    processes of MPI send messages to each other on every node — "
@@ -151,4 +186,4 @@ def test_an_api_that_does_not_answer_is_named(control_plane: ControlPlane, tmp_p
     assert "127.0.0.1:1" in text
     path.write_text(text)
     with pytest.raises(command.PreflightError, match="the API refused the job"):
-        command.run(Namespace(site=site, image="image", seconds=4))
+        command.run(Namespace(site=site, image="image", seconds=4, form="table"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 
 from bedplate import cli
 from bedplate.errors import BedplateError
@@ -261,6 +262,26 @@ def test_a_cluster_of_another_lock_is_a_failure(
     assert status == 2
     assert lines[1].startswith("  cluster: evidence of another lock — run: ")
     assert "under another lock" in (site / ".bedplate/report.html").read_text()
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_verdict_is_data(form: str, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(site, "gpu-a", check("fail", found={"mib": 1024}, fix="Run it again."), check())
+    (site / ".bedplate/evidence/host-gpu-b.json").unlink()
+    assert cli.main(["report", str(site), "-o", form]) == 2
+    printed = capsys.readouterr()
+    found = yaml.safe_load(printed.out)
+    assert (found["ok"], found["result"], printed.err) == (False, "fail", "")
+    assert found["checks"] == {"pass": 3, "fail": 2, "skipped": 0}
+    cp1, gpu_a, gpu_b, cluster = found["subjects"]
+    assert (cp1["result"], cp1["failed"]) == ("pass", [])
+    assert gpu_a["failed"] == [
+        {**check("fail", found={"mib": 1024}, fix="Run it again."), "wished": None, "reason": ""}
+    ]
+    assert (gpu_b["result"], gpu_b["reason"], gpu_b["checked"]) == ("fail", "no evidence", None)
+    assert gpu_b["pool"] == load_lock(site).hosts["gpu-b"].pool
+    assert (cluster["kind"], cluster["result"]) == ("cluster", "pass")
+    assert (site / ".bedplate/report.html").exists()
 
 
 def test_skipped_everywhere_proves_nothing(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from dataclasses import replace
@@ -9,11 +10,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import yaml
 
 from bedplate.hub import shares
 from bedplate.hub.courses import LESSON
 from bedplate.hub.share_service import NotAllowedError, Service, User, server
 from bedplate.hub.share_ssh import with_login
+from bedplate.share import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,3 +184,23 @@ def test_a_share_of_a_team_asks_for_no_more_than_its_pods_may_have() -> None:
     two = shares._bounded(call, "lab", offer, 2)
     assert (two.node_memory_mib, two.node_cpu_milli) == (32768, 8000)
     assert set(asked) == {"GET /api/v1/namespaces/lab/limitranges"}
+
+
+def test_shares_are_a_table_or_data(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [
+        shares.Share("a", "0.1", "ada", "running", until="2026-11-29T10:00:00Z"),
+        shares.Share("b", "2Gi", "", "waiting", (1, 12), "no room"),
+    ]
+    command._list(found, "table")
+    assert [re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()] == [
+        ["NAME", "STATE", "PLACE", "UNTIL", "ASKED", "USER", "REASON"],
+        ["a", "running", "-", "2026-11-29T10:00:00Z", "0.1", "ada"],
+        ["b", "waiting", "1 of 12", "-", "2Gi", "user unknown", "no room"],
+    ]
+    for form in ("json", "yaml"):
+        command._list(found, form)
+        first, second = yaml.safe_load(capsys.readouterr().out)
+        assert (first["place"], first["places"], first["until"]) == (None, None, found[0].until)
+        assert (second["place"], second["places"], second["user"]) == (1, 12, "")
+        command._list([], form)
+        assert yaml.safe_load(capsys.readouterr().out) == []

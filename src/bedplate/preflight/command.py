@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate import programs
+from bedplate import programs, terminal
 from bedplate.errors import BedplateError, Problem
 from bedplate.evidence.model import Result, evidence_folder, load_evidence
 from bedplate.kubeaccess import access_of
@@ -71,11 +71,15 @@ def run(options: Namespace) -> int:
     else:
         found = judge.checked(lock, nodes, measured, simulated=simulated)
     path = write(site, digest(site), found, options.image, simulated=simulated)
+    proven = all(one["result"] != Result.FAIL for one in found)
+    if options.form != "table":
+        terminal.document({"ok": proven, "checks": found, "evidence": str(path)}, options.form)
+        return PROVEN if proven else NOT_PROVEN
     for one in found:
         reason = f" — {one['reason']}" if one["reason"] else ""
         print(f"{one['result']:7} {one['what']}{reason}")
     print(f"Wrote {path}; see: bedplate report {site}")
-    return NOT_PROVEN if any(one["result"] == Result.FAIL for one in found) else PROVEN
+    return PROVEN if proven else NOT_PROVEN
 
 
 def write(

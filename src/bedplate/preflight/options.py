@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_output, path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -31,3 +31,4 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--seconds", type=int, default=300, help="how long the job may take (default: 300)"
     )
+    add_output(parser)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bedplate import reading
+from bedplate import reading, terminal
 from bedplate.errors import Problem
 from bedplate.hub import share_ssh, shares
 from bedplate.kubeaccess import AccessError, access_of, default_path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OK, ENDED = 0, 2
+HEAD = ("NAME", "STATE", "PLACE", "UNTIL", "ASKED", "USER", "REASON")
 PAUSE = 1.0
 PATIENCE = 30.0
 
@@ -43,7 +45,7 @@ def run(options: Namespace) -> int:
                     shares.release(_call(api), namespace, name)
                     print(f"{name}: released")
                 return OK
-            _list(shares.shares(_call(api), namespace))
+            _list(shares.shares(_call(api), namespace), options.form)
         except shares.ShareError as error:
             problem = Problem(
                 error.what,
@@ -119,8 +121,21 @@ def _key(path: Path) -> str:
         raise AccessError([problem]) from error
 
 
-def _list(found: list[shares.Share]) -> None:
-    if not found:
+def _list(found: list[shares.Share], form: str) -> None:
+    if form != "table":
+        terminal.document([_content(one) for one in found], form)
+    elif not found:
         print("No shares.")
-    for one in found:
-        print(f"{one}  [{one.asked}, {one.user or 'user unknown'}]")
+    else:
+        terminal.show(terminal.table(HEAD, map(_row, found)))
+
+
+def _content(one: shares.Share) -> dict[str, Any]:
+    place, of = one.place or (None, None)
+    return asdict(one) | {"place": place, "places": of}
+
+
+def _row(one: shares.Share) -> tuple[str, ...]:
+    place = "{} of {}".format(*one.place) if one.place else "-"
+    user = one.user or "user unknown"
+    return (one.name, one.state, place, one.until or "-", one.asked, user, one.reason)

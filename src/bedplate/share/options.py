@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import path_of
+from bedplate.arguments import add_output, path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -47,6 +47,7 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         help="log in with this key; the image needs OpenSSH, and no COMMAND is run",
     )
     request.add_argument("--no-wait", action="store_true", help="do not wait until it runs")
-    what.add_parser("list", parents=[common], help="shares, their place or when they end")
+    listed = what.add_parser("list", parents=[common], help="shares, their place or when they end")
+    add_output(listed)
     release = what.add_parser("release", parents=[common], help="end shares, or leave the queue")
     release.add_argument("names", nargs="+", metavar="NAME")
