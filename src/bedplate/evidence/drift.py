@@ -19,31 +19,37 @@ if TYPE_CHECKING:
 
 #: Checks that say that the host itself could not be looked at.
 UNSEEN = {"host.reachable": "could not be reached", "host.read": "could not be read"}
-#: What a node keeps while it is in a cluster, until the upgrade changes it drained.
-HELD_ON_NODES = (
-    "driver.packages",
-    "driver.loaded_version",
-    "driver.flavour",
-    "driver.library",
-    "driver.options",
-    "runtime.",
-    "toolkit.",
-    "fabric.",
-    "sharing.",
-    "rdma.packages",
-    "owned.rdma",
-    "owned.container_runtime",
-    "owned.nvidia_container_toolkit",
-    "owned.kubernetes_node",
-    "owned.host_proxy",
-)
-#: What site.yml mends on nodes as well: a hold disturbs nobody.
-HELD_AGAIN = {"runtime.held", "fabric.held"}
+#: Roles that leave what disturbs workload on a cluster node until the upgrade has drained it, each
+#: with the areas of evidence that it answers for. The upgrade does what they do at once as well.
+HOLDING: Mapping[str, tuple[str, ...]] = {
+    "host_proxy": (),
+    "nvidia_driver": ("driver",),
+    "nvidia_fabric": ("fabric",),
+    "gpu_sharing": ("sharing",),
+    "rdma": ("rdma",),
+    "container_runtime": ("runtime",),
+    "nvidia_container_toolkit": ("toolkit",),
+    "nvidia_device_plugin": ("plugin",),
+    "nvidia_dra_driver": ("dra",),
+    "kubernetes_node": (),
+}
+#: What these roles do on nodes at once: it disturbs nobody.
+AT_ONCE = {
+    "driver.device_nodes",
+    "driver.held",
+    "driver.persistence",
+    "fabric.held",
+    "rdma.gpudirect",
+    "rdma.nccl",
+    "rdma.pod_devices",
+    "runtime.held",
+}
 #: What a node of Slurm keeps until slurm.yml may drain it.
 HELD_IN_SLURM = (
     "driver.packages",
     "driver.loaded_version",
     "driver.flavour",
+    "driver.kept",
     "driver.library",
     "driver.options",
     "fabric.foreign",
@@ -63,6 +69,12 @@ BY_HAND = (
     "gpu.",
     "passthrough.iommu",
     "passthrough.groups",
+    "cuda.driver_library",
+    "dra.devices",
+    "dra.taints",
+    "hpc.mpi",
+    "rdma.devices",
+    "rdma.ports",
     "rdma.roce",
     "licence.service",
     "licence.status",
@@ -70,8 +82,9 @@ BY_HAND = (
     "sharing.mps_memory",
     "cdi.other_files",
 )
-#: The same, by whole names: a node that its user has drained, and a kernel that wants a reboot.
-BY_HAND_ONLY = {"slurm.node", "baseline.kernel"}
+#: The same, by whole names: a node that its user has drained, a kernel that wants a reboot, and a
+#: daemon of MPS that is not the device plugin's.
+BY_HAND_ONLY = {"slurm.node", "baseline.kernel", "sharing.mps"}
 SLURM = "slurm"
 #: Whom `playbooks/drift.yml` looks at.
 GROUPS = {"control_plane", "gpu_pools", "workers", "hypervisors", SLURM}
@@ -84,6 +97,8 @@ AFTER_REBOOT_OF_HYPERVISORS = (
     "passthrough.bound",
     "passthrough.manager",
 )
+#: The playbook that a check names, which does not know what else the host is.
+_AGAIN = "bedplate.gpu.site"
 _PLAY = "ansible-playbook -i {site} bedplate.gpu."
 #: In the order in which they are to be run.
 REMEDIES = {
@@ -143,6 +158,14 @@ class HostDrift:
         return {"state": self.state, "checked": self.checked, "reason": self.unknown}
 
 
+def _held(check_id: str) -> bool:
+    """Return whether a role leaves this alone on a cluster node until it is drained."""
+    area, _, part = check_id.partition(".")
+    if area == "owned":
+        return part in HOLDING
+    return check_id not in AT_ONCE and any(area in areas for areas in HOLDING.values())
+
+
 def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
     if check.id.startswith(BY_HAND) or check.id in BY_HAND_ONLY:
@@ -153,11 +176,9 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
         return "slurm"
     if joined and check.id == "kubelet.version":
         return ""
-    if check.id in HELD_AGAIN:
-        return "site"
     if joined and check.id in AFTER_REBOOT_OF_NODES:
         return "upgrade, rebooting"
-    if joined and check.id.startswith(HELD_ON_NODES):
+    if joined and _held(check.id):
         return "upgrade"
     if check.id in AFTER_REBOOT_OF_HYPERVISORS:
         return "site, rebooting hypervisors"
@@ -198,8 +219,20 @@ def _judge(
     if unknown:
         return HostDrift(name, found.checked, unknown)
     joined = bool(found.facts.get("joined"))
-    differences = tuple(Difference(name, c, _remedy(c, joined=joined, slurm=slurm)) for c in failed)
-    return HostDrift(name, found.checked, "", differences)
+    return HostDrift(
+        name,
+        found.checked,
+        "",
+        tuple(_difference(name, c, _remedy(c, joined=joined, slurm=slurm)) for c in failed),
+    )
+
+
+def _difference(name: str, check: Check, run: str) -> Difference:
+    """Return a difference whose text names the playbook that is to be run."""
+    if run:
+        fix = check.fix.replace(_AGAIN, f"bedplate.gpu.{run.partition(',')[0]}")
+        check = check.model_copy(update={"fix": fix})
+    return Difference(name, check, run)
 
 
 def load_drift(
