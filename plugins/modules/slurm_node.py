@@ -79,13 +79,14 @@ restarted:
 
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import services
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import owned, services
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import (
     OPTIONS,
     Change,
+    Owner,
     asked,
     ensure_files,
-    is_ours,
+    owner,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
@@ -98,8 +99,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.slurm import
 def refuse_foreign(module: AnsibleModule, host: Host) -> None:
     """Refuse a local slurm.conf: slurmd would not read it, but commands on this host would."""
     path = f"{slurm_config.FOLDER}/slurm.conf"
-    text = host.read(path)
-    if text is not None and not is_ours(text):
+    if owner(host, path, owned.load(host)) in (Owner.USER, Owner.PACKAGE):
         refuse(
             module,
             "the host has a Slurm configuration of its own",

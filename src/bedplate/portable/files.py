@@ -1,5 +1,6 @@
 """Configuration files of one owner: written whole or not at all, held, or refused."""
 
+import enum
 import hashlib
 import os
 import stat
@@ -65,9 +66,36 @@ class Outcome(NamedTuple):
     problems: List[str]
 
 
+class Owner(enum.Enum):
+    """Whose a file is, whole."""
+
+    ABSENT = "absent"
+    OURS = "ours"
+    EDITED = "ours, edited since"
+    PACKAGE = "a package's, as it came"
+    USER = "the user's"
+
+
 def is_ours(text: str) -> bool:
     """Whether a file's text says that Bedplate manages it."""
     return any(MARK in line for line in text.splitlines()[:2])
+
+
+def owner(host: Host, path: str, known: Mapping[str, Mapping[str, Any]]) -> Owner:
+    """Whose the file is, by the record (``known``, of ``owned.load``), its text and packages.
+
+    What we wrote whole is ours with or without our mark: it may have been cut off with an edit. A
+    mark counts where there is no record, as of a host that lost it. A user's file in which only
+    something is ours stays the user's.
+    """
+    text, entry = host.content(path), known.get(path)
+    if text is None:
+        return Owner.ABSENT
+    if entry is not None and entry.get("added") is None:
+        return Owner.OURS if owned.digest(text) == entry["sha256"] else Owner.EDITED
+    if is_ours(text):
+        return Owner.OURS
+    return Owner.PACKAGE if is_package_default(host, path, text) else Owner.USER
 
 
 def is_package_default(host: Host, path: str, text: str) -> bool:
@@ -126,9 +154,7 @@ def ensure_files(
             file.refuse_foreign
             and before is not None
             and before != file.content
-            and not is_ours(before)
-            and file.path not in known
-            and not is_package_default(host, file.path, before)
+            and owner(host, file.path, known) is Owner.USER
         ):
             outcome.problems.append(
                 problem(

@@ -59,9 +59,10 @@ def load(host: Host) -> Dict[str, Dict[str, Any]]:
     An entry has these keys:
 
     ``sha256``, ``mode`` and ``role`` of what was written; ``watched`` and ``added`` as in
-    ``Writing``; ``before``, the first text that was replaced, and ``was``, its
-    ``[mode, user, group]``; ``edited``, whether somebody else has written between two writings of
-    ours, so that ``before`` is out of date; ``folders`` that came with the file.
+    ``Writing``; ``before``, the first text that was replaced, or one without our mark that has come
+    in its place since, and ``was``, its ``[mode, user, group]``; ``edited``, whether somebody else
+    has written between two writings of ours, so that ``before`` is out of date; ``folders`` that
+    came with the file.
     """
     files = documents.table(host.read(RECORD)).get("files")
     if not isinstance(files, dict):
@@ -173,19 +174,28 @@ def _edited(old: Optional[Dict[str, Any]], one: Writing) -> bool:
     return known or (other and one.before != old.get("before"))
 
 
+def _took_over(old: Dict[str, Any], one: Writing) -> bool:
+    """Whether a file without our mark has come in the place of one of ours, which had it."""
+    marked = role_of(one.content) != NO_ROLE and role_of(one.before or "") == NO_ROLE
+    other = bool((one.before or "").strip()) and digest(one.before or "") != old["sha256"]
+    return marked and other and old.get("added") is None and one.added is None
+
+
 def _entry(host: Host, old: Optional[Dict[str, Any]], one: Writing) -> Dict[str, Any]:
     before = one.before if one.before != one.content else None
     if before is not None and role_of(before) != NO_ROLE:
         before = None  # ours, of a run that kept no record
+    replaced = old is None or (before is not None and _took_over(old, one))
+    kept = None if replaced else old
     return {
         "sha256": digest(one.content),
         "mode": f"{one.mode:04o}",
         "role": one.role or role_of(one.content),
         "watched": one.watched,
-        "before": before if old is None else old.get("before"),
+        "before": before if kept is None else kept.get("before"),
         "added": one.added,
         "edited": _edited(old, one),
-        "was": _was(host, one.path, before) if old is None else old.get("was"),
+        "was": _was(host, one.path, before) if kept is None else kept.get("was"),
         "folders": _missing_folders(host, one.path) if old is None else old.get("folders", []),
     }
 

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import adopted as users
 from .. import owned
-from ..files import Change, is_ours, is_package_default
+from ..files import Change, Owner, owner
 from ..host import Host, shown
 from ..message import problem
 
@@ -166,17 +166,26 @@ def _resolves(text: str, config_path: str) -> List[str]:
 
 def _imported(host: Host, path: str, text: str) -> Iterator[Tuple[str, str]]:
     """Files that ``text`` imports and that are not ours, with their texts."""
+    known = owned.load(host)
     for pattern in _imports(text):
         folder, name = os.path.split(os.path.join(os.path.dirname(path), pattern))
         for entry in host.list(folder):
-            inner = host.read(f"{folder}/{entry}")
-            if fnmatch(entry, name) and inner is not None and not is_ours(inner):
-                yield f"{folder}/{entry}", inner
+            file = f"{folder}/{entry}"
+            inner = host.read(file)
+            if not fnmatch(entry, name) or inner is None:
+                continue
+            if owner(host, file, known) not in (Owner.OURS, Owner.EDITED):
+                yield file, inner
 
 
-def _other_registries(host: Host, path: str, text: str, config_path: str) -> List[str]:
-    """Refusals of the user's ways to registries, where ours is ``config_path`` (empty: none)."""
-    files = [] if is_ours(text) else [(path, text)]
+def _other_registries(
+    host: Host, path: str, text: str, adopted: bool, config_path: str
+) -> List[str]:
+    """Refusals of the user's ways to registries, where ours is ``config_path`` (empty: none).
+
+    ``adopted`` says whether ``text`` is a user's.
+    """
+    files = [(path, text)] if adopted else []
     files += _imported(host, path, text)
     return [
         problem(
@@ -273,8 +282,7 @@ def ensure(
     adopted = (
         before is not None
         and before != content
-        and not is_ours(before)
-        and not is_package_default(host, path, before)
+        and owner(host, path, owned.load(host)) is Owner.USER
     )
     after = content
     problems: List[str] = []
@@ -285,7 +293,7 @@ def ensure(
         after = with_imports(before, pattern, "" if instead_of in theirs else instead_of)
         added = {"import": "" if pattern in theirs else pattern}
         problems = _refusals(path, after, pattern, merged)
-    problems += _other_registries(host, path, after, config_path)
+    problems += _other_registries(host, path, after, adopted, config_path)
     if problems:
         return Outcome(None, [], problems, adopted)
     if before == after:
