@@ -10,6 +10,7 @@ import sys
 import tarfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import BinaryIO, cast
@@ -264,26 +265,72 @@ def test_what_shares_packages_has_their_versions(tool: build.Tool) -> None:
     assert len(different) < len(shared) / 10, different
 
 
+def laid_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, str]
+) -> Path:
+    """Lay out a tool's build folder from a module with these files, read-only as Go keeps them."""
+    module = tmp_path / "module"
+    for file, text in files.items():
+        (module / file).parent.mkdir(parents=True, exist_ok=True)
+        (module / file).write_text(text)
+        (module / file).chmod(0o444)
+    monkeypatch.setattr(build, "module_folder", lambda *_: module)
+    build.prepare(TOOLS[name], tmp_path / "work", {})
+    return tmp_path / "work"
+
+
 def test_lines_to_leave_out_that_are_gone_end_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new version that registers its plugins elsewhere would quietly be built with all."""
-    tool = TOOLS["registry"]
-    module = tmp_path / "module"
-    (module / "cmd/registry").mkdir(parents=True)
-    (module / "cmd/registry/main.go").write_text("package main\n")
-    monkeypatch.setattr(build, "module_folder", lambda *_: module)
-    with pytest.raises(build.BuildError, match=r"nothing to leave out of registry.*driver/azure"):
-        build.prepare(tool, tmp_path / "work", {})
-    kept = [f'_ "x/{word}' for word in tool.without["drop"]]
-    (module / "cmd/registry/main.go").write_text("\n".join(["package main", *kept, "func main"]))
-    build.prepare(tool, tmp_path / "again", {})
-    made = tmp_path / "again/without/cmd/registry/main.go"
-    assert made.read_text() == "package main\nfunc main"
-    assert (
-        (tmp_path / "again/without.mod")
-        .read_text()
-        .endswith(f"\nreplace {tool.module} => ./without\n")
+    (entry,) = TOOLS["registry"].without
+    with pytest.raises(build.BuildError) as caught:
+        laid_out(tmp_path, monkeypatch, "registry", {entry["file"]: "package main\n"})
+    assert str(caught.value) == (
+        "nothing to leave out of registry 3.1.2 — cmd/registry/main.go — got no line with"
+        ' driver/azure" — look at `without` in tools.toml'
+    )
+
+
+def test_a_module_is_compiled_without_the_lines_to_leave_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (entry,) = TOOLS["registry"].without
+    text = "\n".join(["package main", *(f'_ "x/{word}' for word in entry["drop"]), "func main"])
+    work = laid_out(tmp_path, monkeypatch, "registry", {entry["file"]: text})
+    assert (work / "without" / entry["file"]).read_text() == "package main\nfunc main"
+    replaced = f"\nreplace {TOOLS['registry'].module} => ./without\n"
+    assert (work / "without.mod").read_text().endswith(replaced)
+
+
+SWITCH = 'switch {\ncase "cloud":\n\tcall()\ndefault:\n\tother()\n}\ndefault:\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "got"),
+    [
+        ({"a.go": SWITCH, "aws.go": "package a\n"}, None),
+        ({"a.go": SWITCH}, "aws.go — got no such file"),
+        (
+            {"a.go": SWITCH.replace("default", "otherwise"), "aws.go": "package a\n"},
+            'a.go — got no line with case "cloud" up to default:',
+        ),
+    ],
+)
+def test_blocks_and_whole_files_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], got: str | None
+) -> None:
+    without = ({"file": "a.go", "drop": [['case "cloud"', "default:"]]}, {"file": "aws.go"})
+    monkeypatch.setitem(TOOLS, "etcd", replace(TOOLS["etcd"], without=without))
+    if got is None:
+        copy = laid_out(tmp_path, monkeypatch, "etcd", files) / "without"
+        assert [path.name for path in copy.iterdir()] == ["a.go"]
+        assert (copy / "a.go").read_text() == "switch {\ndefault:\n\tother()\n}\ndefault:\n"
+        return
+    with pytest.raises(build.BuildError) as caught:
+        laid_out(tmp_path, monkeypatch, "etcd", files)
+    assert str(caught.value) == (
+        f"nothing to leave out of etcd 3.6.8 — {got} — look at `without` in tools.toml"
     )
 
 

@@ -77,7 +77,7 @@ class Tool:
     share: tuple[tuple[str, str], ...] = ()
     chart: str = ""
     embed: tuple[tuple[str, str], ...] = ()
-    without: Mapping[str, Any] = field(default_factory=dict)
+    without: tuple[Mapping[str, Any], ...] = ()
     compile: Mapping[str, Any] = field(default_factory=dict)
     on_path: Mapping[str, Any] = field(default_factory=dict)
     on_request: bool = False
@@ -286,28 +286,43 @@ def prepare(tool: Tool, work: Path, variables: dict[str, str]) -> None:
 
 
 def leave_out(tool: Tool, work: Path, variables: dict[str, str]) -> None:
-    """Let a copy of a module, its file without the lines to drop, stand for the module.
+    """Let a copy of a module stand for it: without the files and lines that `without` names.
 
     Raises:
-        BuildError: a word is in no line any more, so nothing would be left out.
+        BuildError: one is not there any more, so nothing would be left out.
     """
     copy = work / "without"
     shutil.copytree(module_folder(tool.module, work, variables), copy)
-    file = copy / tool.without["file"]
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    drop = tool.without["drop"]
-    if absent := [word for word in drop if not any(word in line for line in lines)]:
-        raise BuildError(
-            f"nothing to leave out of {tool.name} {tool.version} — {tool.without['file']} — got no"
-            f" line with {', '.join(absent)} — look at `without` in tools.toml"
-        )
-    kept = [line for line in lines if not any(word in line for word in drop)]
-    file.chmod(0o644)  # Go keeps modules read-only
-    file.write_text("".join(kept), encoding="utf-8")
+    for entry in tool.without:
+        found = list(copy.glob(entry["file"]))
+        absent = [cut(file, entry.get("drop")) for file in found] if found else ["such file"]
+        if any(absent):
+            raise BuildError(
+                f"nothing to leave out of {tool.name} {tool.version} — {entry['file']} — got no"
+                f" {max(absent)} — look at `without` in tools.toml"
+            )
     shutil.copy(work / "go.sum", work / "without.sum")
     pins = (work / "go.mod").read_text(encoding="utf-8")
     replaced = f"{pins}\nreplace {tool.module} => ./{copy.name}\n"
     (work / "without.mod").write_text(replaced, encoding="utf-8")
+
+
+def cut(file: Path, drop: list[str | list[str]] | None) -> str:
+    """Remove lines from a file, or the file, and return what of it is not there."""
+    file.parent.chmod(0o755)  # Go keeps modules read-only
+    file.chmod(0o644)
+    if drop is None:
+        file.unlink()
+        return ""
+    text = file.read_text(encoding="utf-8")
+    for one in drop:
+        first, until = (one, "") if isinstance(one, str) else one
+        block = rf"(?:.*\n)*?(?=.*{re.escape(until)})" if until else ""
+        text, found = re.subn(rf"(?m)^.*{re.escape(first)}.*\n{block}", "", text)
+        if not found:
+            return f"line with {first}" + (f" up to {until}" if until else "")
+    file.write_text(text, encoding="utf-8")
+    return ""
 
 
 def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict[str, str]) -> None:
@@ -420,8 +435,8 @@ def build(tool: Tool, go: Path) -> float:
                 shown("compiling", tool, command, work, variables)
         if tool.share or tool.chart:
             (result / "share").mkdir()
-            if not work.exists():
-                prepare(tool, work, variables)
+            if not work.exists():  # for its pins: nothing was compiled
+                shutil.copytree(tool.folder, work)
             for module, file in tool.share:
                 shutil.copy(module_folder(module, work, variables) / file, result / "share")
         if tool.chart:
