@@ -49,6 +49,8 @@ async def printed(url, token, cell):
             continue
         if told["msg_type"] == "stream":
             text += told["content"]["text"]
+        elif told["msg_type"] == "error":
+            text += f"{told['content']['ename']}: {told['content']['evalue']}"
         elif told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
             socket.close()
             return text

@@ -25,6 +25,8 @@ from tests.substrate.images import layers, recipes
 from tests.substrate.internet.fixtures import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bedplate.lock.model import Lock
 
 DEMO = Path(__file__).parents[3] / "inventories/demo"
@@ -42,7 +44,9 @@ JAX = "notebook-jax-0.12.0.1-cuda12"
 SHARE = Share(resource="nvidia.com/gpu.shared", count=1)
 
 
-def with_courses(*frameworks: list[str], team: bool = False) -> Lock:
+def with_courses(
+    *asked: list[str], team: bool = False, frameworks: Sequence[Framework] = BUILDS
+) -> Lock:
     """The demo's lock with a course for each list of frameworks, and with its team or none."""
     lock = load_lock(DEMO)
     assert lock.cluster is not None
@@ -50,12 +54,12 @@ def with_courses(*frameworks: list[str], team: bool = False) -> Lock:
         f"course-{at}": Course(
             students=2, share=SHARE, pool="pool_class", frameworks=named, idle_timeout_s=600
         )
-        for at, named in enumerate(frameworks)
+        for at, named in enumerate(asked)
     }
     hub = Hub(sign_in="native") if courses else None
     teams = {"lab": lock.cluster.teams["lab"]} if team else {}
     cluster = lock.cluster.model_copy(update={"courses": courses, "hub": hub, "teams": teams})
-    pool = lock.pools["pool_class"].model_copy(update={"frameworks": BUILDS})
+    pool = lock.pools["pool_class"].model_copy(update={"frameworks": list(frameworks)})
     pools = {**lock.pools, "pool_class": pool}
     return lock.model_copy(update={"cluster": cluster, "pools": pools})
 
