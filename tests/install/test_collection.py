@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import tomllib
+from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,15 +52,28 @@ def test_the_archive_is_the_collection_alone(archive: Path) -> None:
     }
     assert there <= set(names)
     assert "plugins/module_utils/portable" in names
-    assert {"meta/execution-environment.yml", "meta/ee-requirements.txt"} <= set(names)
+    # What ansible-builder installs by name, from whatever index it asks: the package is on none.
+    asked = {"meta/execution-environment.yml", "meta/execution-environment.yaml"}
+    assert not (asked | {"requirements.txt"}) & set(names)
 
 
 def test_every_version_is_the_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert GALAXY["version"] == project["version"] == version("bedplate")
-    described = yaml.safe_load((ROOT / "meta/execution-environment.yml").read_text())
-    python = (ROOT / described["dependencies"]["python"]).read_text()
-    assert python == f"bedplate=={project['version']}\n"
+
+
+def test_an_execution_environment_takes_the_archives_of_a_checkout(archive: Path) -> None:
+    path = ROOT / "examples/execution-environment.yml"
+    described = yaml.safe_load(path.read_text())
+    # Beside it, as ansible-builder reads them.
+    assert (path.parent / described["dependencies"]["galaxy"]).samefile(ROOT / "requirements.yml")
+    assert "python" not in described["dependencies"]
+    files = [Path(one["src"]).name for one in described["additional_build_files"]]
+    built = [archive.name, f"bedplate-{version('bedplate')}-py3-none-any.whl"]
+    assert all(fnmatch(name, pattern) for name, pattern in zip(built, files, strict=True))
+    steps = described["additional_build_steps"]
+    assert files[0] in steps["append_galaxy"][0]
+    assert all(files[1] in step for step in steps["append_final"])
 
 
 def test_the_licence_is_named_alike() -> None:
