@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from bedplate import hub_address, shipped
-from bedplate.frameworks import hub_objects, hub_proxy, hub_settings, trial
+from bedplate import hub_address
+from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
 from bedplate.hub import prepare
 from bedplate.lock.courses import Course, Share
 from bedplate.mirror import service
 from bedplate.mirror.store import Store, cache
+from tests.frameworks import trial
 from tests.schedulers.certificates import Authority
 from tests.schedulers.processes import Process, free_port
 from tests.substrate.hosts.containers import Machine
@@ -146,7 +147,7 @@ def ready(name: str) -> Iterator[list[str]]:
 @pytest.mark.prove
 def test_tensorflow_computes_in_its_image() -> None:
     """Without a cluster: the mirror's registry and podman, the program that pods run."""
-    program = (shipped.templates("jobs") / trial.PROGRAM).read_text()
+    program = trial.PROGRAM.read_text()
     with ready(TENSORFLOW) as command:
         done = subprocess.run(
             [*command, "python3", "-", "tensorflow", "2.20.0", trial.CPU],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from bedplate.frameworks import trial
 from bedplate.lock import builds
+from tests.frameworks import trial
 from tests.site.cluster import wait_for
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ import runpy
 
 import pytest
 
-from bedplate import shipped
-from bedplate.frameworks import trial
+from tests.frameworks import trial
 
-FAILURE = runpy.run_path(str(shipped.templates("jobs") / trial.PROGRAM))["_failure"]
+FAILURE = runpy.run_path(str(trial.PROGRAM))["_failure"]
 NO_GPU = "no GPU — the pod asks for none, or the driver does not run this CUDA — allowed one"
 
 
@@ -50,4 +49,4 @@ def test_the_job_runs_the_program_once_with_what_it_is_given() -> None:
     assert pod["volumes"] == [
         {"name": "program", "configMap": {"name": config["metadata"]["name"]}}
     ]
-    compile(config["data"][trial.PROGRAM], trial.PROGRAM, "exec")
+    compile(config["data"][trial.PROGRAM.name], trial.PROGRAM.name, "exec")

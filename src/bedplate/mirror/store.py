@@ -18,7 +18,7 @@ from bedplate import reading
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.images import Images
-from bedplate.mirror.index import Contents, FileEntry, ImageEntry
+from bedplate.mirror.index import Contents, FileEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,11 +132,6 @@ class Store:
             return False
         with path.open("rb") as file:
             return digest_of(file) == entry.sha256
-
-    def image_is_recorded(self, name: str, recipe: str) -> ImageEntry | None:
-        """Return the entry of an image made from this recipe, if the record has one."""
-        entry = self.contents().images.get(name)
-        return entry if entry and entry.recipe == recipe else None
 
     def remove_unlisted_files(self, contents: Contents) -> list[str]:
         """Remove files that no entry names, so that the root does not grow with every version."""

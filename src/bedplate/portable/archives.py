@@ -281,14 +281,6 @@ def _unwritable(archive: Archive, error: OSError) -> str:
     )
 
 
-def pending_links(archives: Sequence[Archive]) -> List[str]:
-    """Say which links do not name the wished version, as ``path: present -> wished``."""
-    outcome = Outcome([], [], [])
-    for archive in archives:
-        _links(archive, True, False, outcome)
-    return outcome.changes + outcome.problems
-
-
 def ensure(
     archives: Sequence[Archive],
     check: bool = False,

@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from bedplate.site.places import Place
 
 
-DOCKER = "docker"
-
-
 def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
     """Yield everything that is wrong before there is anything to decide."""
     hosts = [host for _, host in sorted(site.hosts.items())]

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Name(str):
@@ -47,10 +43,6 @@ class Facts:
     def add(self, predicate: str, *terms: Term) -> None:
         """Add a fact."""
         self._lines[f"{predicate}({','.join(map(spelt, terms))})."] = None
-
-    def add_rules(self, lines: Iterable[str]) -> None:
-        """Add rules as they are written."""
-        self._lines.update(dict.fromkeys(lines))
 
     def text(self) -> str:
         """Return the program."""

@@ -2,7 +2,6 @@
 
 from typing import List, NamedTuple, Optional
 
-from .. import nvidia
 from ..host import Host
 from . import record as driver_record
 from . import runfile as driver_runfile
@@ -63,9 +62,3 @@ def present(record: Record) -> Optional[Driver]:
     if record.changing is not None and driver_record.on_the_way_back(record) is None:
         return record.changing
     return record.good[0] if record.good else None
-
-
-def loaded_name(host: Host) -> str:
-    """``535.309.01 (proprietary)``, or ``none``."""
-    now = nvidia.loaded_module(host)
-    return f"{now.version} ({now.flavour})" if now else "none"

@@ -5,10 +5,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from .. import holders, nvidia, os_release
 from ..host import Host
 from ..packages import debian, rpm_manager
-from . import record as driver_record
 
-#: What was last seen to work, for a rollback.
-LAST_GOOD = driver_record.PATH
 #: Order matters: a module goes only after those that use it.
 MODULES = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 #: Where DKMS finds the headers of the running kernel.

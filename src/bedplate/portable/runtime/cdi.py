@@ -9,9 +9,8 @@ from ..files import File, ensure_files
 from ..host import Host
 from ..message import problem
 
-#: Where the roles keep the specification, and the hook that it names.
+#: Where the roles keep the specification.
 SPECIFICATION = "/etc/cdi/nvidia.yaml"
-HOOK = "/usr/local/bin/nvidia-cdi-hook"
 #: What regenerates the specification at boot and when the driver's libraries or MIG devices change.
 UNITS = ("bedplate-cdi-refresh.service", "bedplate-cdi-refresh.path")
 #: Where container runtimes look for specifications. Of two that name one device, that of the later

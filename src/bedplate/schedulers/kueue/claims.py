@@ -16,7 +16,7 @@ from bedplate.hub.shares import UNITS
 from bedplate.lock.claims import RESOURCE, by_claim, in_pools_of_claims, template
 from bedplate.lock.taints import tolerations
 from bedplate.schedulers.dra import SHARE
-from bedplate.schedulers.kueue.objects import HUB_ACCOUNT, TEAM_LABEL, Object, made
+from bedplate.schedulers.kueue.objects import TEAM_LABEL, Object, made
 from bedplate.schedulers.topology import POOL_LABEL
 
 if TYPE_CHECKING:
@@ -118,8 +118,3 @@ def by_template(lock: Lock, spec: str) -> str:
         f"({spec}.resourceClaims.size() == 1 && {spec}.resourceClaims[0]"
         f".?resourceClaimTemplateName.orValue('') == {names}[?{label}].orValue('none'))"
     )
-
-
-def of_hub() -> str:
-    """CEL: whether the hub makes the request."""
-    return f"request.userInfo.username == '{HUB_ACCOUNT}'"

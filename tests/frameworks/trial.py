@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate import shipped
 from bedplate.stackrefs import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROGRAM: Final = "framework.py"
+PROGRAM: Final = Path(__file__).with_name("framework.py")
 PLACE: Final = "/etc/bedplate/trial"
 CPU: Final = "cpu"
 Object = dict[str, Any]
@@ -32,11 +32,10 @@ def objects(
         build: framework, version and CUDA that the image is to have; `CPU` for a build without.
         limits: what the pod asks for beside memory, as a share of a GPU.
     """
-    program = (shipped.templates("jobs") / PROGRAM).read_text()
     container: Object = {
         "name": "trial",
         "image": image,
-        "command": ["python3", f"{PLACE}/{PROGRAM}", *build],
+        "command": ["python3", f"{PLACE}/{PROGRAM.name}", *build],
         "volumeMounts": [{"name": "program", "mountPath": PLACE, "readOnly": True}],
         "resources": {"limits": dict(limits or {})},
     }
@@ -46,7 +45,7 @@ def objects(
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": metadata,
-            "data": {PROGRAM: program},
+            "data": {PROGRAM.name: PROGRAM.read_text()},
         },
         {
             "apiVersion": "batch/v1",
