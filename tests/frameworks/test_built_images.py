@@ -16,7 +16,7 @@ from bedplate.bill.web import Web
 from bedplate.containerfiles import course
 from bedplate.lock.builds import notebook_of
 from bedplate.lock.model import Sources
-from bedplate.mirror import made, service
+from bedplate.mirror import made
 from bedplate.mirror.store import Store
 from tests.environments import python
 from tests.frameworks.building import (
@@ -34,7 +34,7 @@ from tests.frameworks.building import (
     removed,
     write,
 )
-from tests.substrate.images import known_tools
+from tests.substrate.images import known_tools, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ def test_a_course_adds_to_its_notebook_and_replaces_nothing(images: Built, tmp_p
     store = Store(tmp_path / "mirror")
     made.add(store, OWN, f"containers-storage:{OWN}")
     web = Web()
-    with service.writable_registry(store, known_tools()["registry"].program("registry")) as port:
+    with registry.writable(store, known_tools()["registry"].program("registry")) as port:
         places = Places(f"http://127.0.0.1:{port}", {})
         versions, wrong = of_image(web, places, OWN, Starts("5.5.0", material=True))
     web.close()

@@ -18,13 +18,12 @@ from bedplate import hub_address
 from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
 from bedplate.hub import prepare
 from bedplate.lock.courses import Course, Share
-from bedplate.mirror import service
 from bedplate.mirror.store import Store, cache
 from tests.frameworks import trial
 from tests.schedulers.certificates import Authority
 from tests.schedulers.processes import Process, free_port
 from tests.substrate.hosts.containers import Machine
-from tests.substrate.images import fill, known_tools, recipes
+from tests.substrate.images import fill, known_tools, recipes, registry
 from tests.substrate.images.layers import Layers
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def ready(name: str) -> Iterator[list[str]]:
     store, tools = Store(cache() / "mirror"), known_tools()
     (recipe,) = [one for one in recipes.images(tools) if one.name == name]
     fill(store, tools, requested=[name] if recipe.on_request else [])
-    with service.writable_registry(store, tools["registry"].program("registry")) as port:
+    with registry.writable(store, tools["registry"].program("registry")) as port:
         image = f"127.0.0.1:{port}/{name}"
         # runc can't set podman's own limits on every machine.
         machine = Machine.here()

@@ -184,17 +184,3 @@ def _kind(images: Images, digest: str) -> str:
     except (OSError, ValueError, AttributeError):
         return ""
     return next((kind for kind, one in KINDS.items() if one == media), "")
-
-
-def registry(data: Path, port: int) -> str:
-    """Return the configuration of a registry that takes pushes; JSON is YAML."""
-    settings = {
-        "version": 0.1,
-        "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {
-            "filesystem": {"rootdirectory": str(data)},
-            "maintenance": {"uploadpurging": {"enabled": False}},
-        },
-        "http": {"addr": f"127.0.0.1:{port}", "relativeurls": True},
-    }
-    return json.dumps(settings, indent=2) + "\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import http.client
 import json
 import os
@@ -11,7 +10,6 @@ import resource
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import time
 from contextlib import contextmanager
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 PORT = 5080
 HEALTHY_SECONDS = 20.0
-# The registry would send traces to an address where nothing listens.
-REGISTRY_ENVIRONMENT = {"OTEL_TRACES_EXPORTER": "none"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ class Mirror:
                 self.run / "nginx.log",
                 {},
             )
-            _wait(self.run, "nginx", self.at, served.token)
+            _wait(self.run, self.at, served.token)
         except BaseException:
             _stop(self.run)
             raise
@@ -180,7 +176,7 @@ def stop(name: str, *, forget: bool = False) -> list[str]:
 
 def _stop(run: Path) -> list[str]:
     """End the process, and the registry that mirrors of earlier versions had behind it."""
-    return [part for part in ("nginx", "registry") if processes.stop(run / f"{part}.json")]
+    return [part for part in ("nginx", "registry") if processes.stop(run / "nginx.json")]
 
 
 @contextmanager
@@ -200,36 +196,6 @@ def find(address: Address) -> str | None:
         if place == tuple(address):
             return path.parent.name
     return None
-
-
-@contextmanager
-def writable_registry(store: Store, registry: Path) -> Iterator[int]:
-    """Run a registry that takes pushes, on a loopback port that is yielded, while a fill lasts.
-
-    The caller holds the store's lock (`Store.filling`).
-    """
-    root = hashlib.sha256(str(store.root.resolve()).encode()).hexdigest()[:12]
-    run = run_directory(f".fill-{root}")
-    processes.stop(run / "registry.json")  # of a fill that was killed: the caller holds the lock
-    port = _free_port()
-    store.registry.mkdir(parents=True, exist_ok=True)
-    atomic.write(run / "registry.yml", render.registry(store.registry, port))
-    try:
-        _start_registry(run, registry, port)
-        yield port
-    finally:
-        processes.stop(run / "registry.json")
-        shutil.rmtree(run)
-
-
-def _start_registry(run: Path, registry: Path, port: int) -> None:
-    processes.start(
-        run / "registry.json",
-        [str(registry), "serve", str(run / "registry.yml")],
-        run / "registry.log",
-        REGISTRY_ENVIRONMENT,
-    )
-    _wait(run, "registry", Address("http", "127.0.0.1", port), "")
 
 
 def _settings(run: Path) -> dict[str, object] | None:
@@ -255,20 +221,13 @@ def _nginx() -> str:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def _answers(address: Address, token: str) -> bool:
-    """Ask a server for its health; without a *token*, a registry whether it is one."""
+    """Ask a server for its health, which answers with the mirror's token."""
     connection = _connection(address)
     try:
-        connection.request("GET", "/healthz" if token else "/v2/")
+        connection.request("GET", "/healthz")
         answer = connection.getresponse()
-        return answer.status == 200 and (not token or answer.read().decode().strip() == token)
+        return answer.status == 200 and answer.read().decode().strip() == token
     except (OSError, http.client.HTTPException, ValueError):
         return False
     finally:
@@ -291,17 +250,17 @@ def _files() -> int:
     return render.FILES if hard == resource.RLIM_INFINITY else min(render.FILES, hard)
 
 
-def _wait(run: Path, part: str, address: Address, token: str) -> None:
+def _wait(run: Path, address: Address, token: str) -> None:
     deadline = time.monotonic() + HEALTHY_SECONDS
-    while processes.running(run / f"{part}.json"):
+    while processes.running(run / "nginx.json"):
         if _answers(address, token):
             return
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
-    said = (run / f"{part}.log").read_text(errors="replace").strip().splitlines()[-4:]
+    said = (run / "nginx.log").read_text(errors="replace").strip().splitlines()[-4:]
     raise MirrorError(
-        f"the mirror's {part} does not serve",
+        "the mirror's nginx does not serve",
         address.place,
         " | ".join(said) or f"no answer within {HEALTHY_SECONDS:.0f} s and nothing in its log",
         "an answer of its own",

@@ -16,11 +16,10 @@ import yaml
 
 from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.bill.places import HTTPS, Places
-from bedplate.mirror import service
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 from tests.substrate.hosts.shell import run
-from tests.substrate.images import deb, layers, oci, recipes
+from tests.substrate.images import deb, layers, oci, recipes, registry
 from tests.substrate.images.published import Made, published
 
 if TYPE_CHECKING:
@@ -89,9 +88,7 @@ def fill(
         for left in store.root.glob(f"{WORK}*"):
             shutil.rmtree(left)  # of a run that was killed: a gigabyte or more
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=store.root, prefix=WORK)))
-        port = stack.enter_context(
-            service.writable_registry(store, tools["registry"].program("registry"))
-        )
+        port = stack.enter_context(registry.writable(store, tools["registry"].program("registry")))
         filler = _Filler(store, tools, oci.Registry(port, store.registry), work)
         for file in wanted_files:
             if file.tool not in absent:
