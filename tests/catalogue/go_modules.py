@@ -28,11 +28,6 @@ KUBERNETES = "k8s.io/kubernetes"
 MODULES = {
     "addon/hami-": ["github.com/Project-HAMi/HAMi"],
     "addon/jobset-": ["sigs.k8s.io/jobset"],
-    "addon/kai-scheduler-": [
-        "github.com/kai-scheduler/KAI-scheduler",
-        "github.com/NVIDIA/KAI-scheduler",
-    ],
-    "addon/koordinator-": ["github.com/koordinator-sh/koordinator"],
     "addon/kueue-": ["sigs.k8s.io/kueue"],
     "addon/nfd-": ["sigs.k8s.io/node-feature-discovery"],
     "addon/nvidia-device-plugin-chart-": ["github.com/NVIDIA/k8s-device-plugin"],

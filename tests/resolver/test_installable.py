@@ -33,10 +33,10 @@ WRITTEN: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str], s
         "addon network-operator",
     ),
     "scheduler": (
-        {"bedplate_schedulers": ["kueue", "kai-scheduler"]},
+        {"bedplate_schedulers": ["kueue", "hami"]},
         {},
-        ("bedplate_schedulers[1]", "kai-scheduler", "choose one of these, or remove it"),
-        "addon kai-scheduler",
+        ("bedplate_schedulers[1]", "hami", "choose one of these, or remove it"),
+        "addon hami",
     ),
     "mode-below-a-runtime": (
         {"bedplate_container_runtime": {"name": "cri-o"}},
@@ -107,3 +107,11 @@ def test_instances_of_several_sizes_are_warned_of_by_nothing_untried() -> None:
     cut = {"bedplate_sharing": {"mode": "mig", "profiles": {"3g.40gb": 1, "1g.10gb": 2}}}
     found = [one.items for one in plan({}, a100 | cut).notices if one.kind is Kind.UNTRIED]
     assert found == [("source vendor-repo",)]
+
+
+@pytest.mark.parametrize("name", ["kai", "kai-scheduler-0.14.2", "koordinator"])
+def test_a_scheduler_that_is_not_in_this_version_is_refused_with_a_way_out(name: str) -> None:
+    refusal = decide(host("n1", ["pool_a"], T4 | {"bedplate_schedulers": [name]}))
+    said = next(str(one) for one in refusal.problems if one.rule == "addon-known")
+    assert f"got {name} / allowed dcgm-exporter" in said
+    assert said.endswith("remove it; volcano has gangs and packing")

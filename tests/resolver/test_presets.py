@@ -14,7 +14,7 @@ from tests.substrate.tools.build import tools
 
 PRESETS = sorted(load_presets())
 #: Add-ons that place pods with GPUs: one cluster has one of them.
-PLACING = ("hami", "kai-scheduler", "koordinator", "volcano")
+PLACING = ("hami", "volcano")
 RACK = {"bedplate_topology": {"rack": "r1"}}
 
 
@@ -142,8 +142,8 @@ REFUSED = [
         {},
         "preset-gang",
         (
-            "got gang: true with kueue alone / allowed gang with one of kai-scheduler, "
-            "koordinator, volcano — add volcano to bedplate_schedulers, or write gang: false"
+            "got gang: true with kueue alone / allowed gang with volcano — "
+            "add volcano to bedplate_schedulers, or write gang: false"
         ),
     ),
     (

@@ -468,11 +468,11 @@ def test_what_cannot_be_installed_comes_first_and_last(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shared = site / "group_vars" / "all" / "bedplate.yml"
-    shared.write_text(shared.read_text() + "bedplate_schedulers: [kai-scheduler]\n")
+    shared.write_text(shared.read_text() + "bedplate_schedulers: [hami]\n")
     status, text = plan(site, capsys)
     assert status == 4
     lines = text.splitlines()
-    got, addon = "got kai-scheduler / allowed jobset, kueue, volcano", "addon kai-scheduler"
+    got, addon = "got hami / allowed jobset, kueue, volcano", "addon hami"
     choose = "choose one of these, or remove it"
     what, pool = "not installable by this version", site / "group_vars" / "pool_class.yml"
     assert lines[:3] == [

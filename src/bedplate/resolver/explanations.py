@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bedplate.errors import Problem
@@ -176,7 +177,8 @@ def unknown(
         f" and {len(names) - MANY} more" if len(names) > MANY else ""
     )
     fix = write_one(got, close) if close else "choose one of these" if names else "remove it"
-    named = rule in {"addon-known", "framework-known"} and not close and elsewhere(got)
+    bare = re.sub(r"-[\d.]+$", "", got)  # a name may carry a version
+    named = rule in {"addon-known", "framework-known"} and not close and elsewhere(bare)
     fix = named[2] if named and named[0] else fix
     return refused(rule, host, path, got, shown or "none is known", fix)
 
