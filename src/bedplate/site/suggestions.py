@@ -62,7 +62,7 @@ def number(value: object) -> str | None:
     """Return how a number is written that stands in quotes, or with a percent sign."""
     if isinstance(value, str) and (percent := _PERCENT.fullmatch(value)):
         part = round(int(percent[1]) * _OF / 100)
-        return f"write the number itself: {value} of {_OF} is {part}"
+        return f"write the number itself, such as {part} where the whole is {_OF}"
     quoted = isinstance(value, str) and _NUMBER.fullmatch(value)
     return f"write {value}, without quotes" if quoted else None
 
