@@ -53,7 +53,9 @@ class Problem:
     def __str__(self) -> str:
         place = self.place if self.line is not None else ""
         where = (self.key or "") if place else self.where
-        got = None if self.got is None else without_secrets(self.got)
+        # A name that is wrong itself is in the place already.
+        repeats = f".{self.key}".endswith(f".{self.got}") and self.what.startswith("unknown")
+        got = None if self.got is None or repeats else without_secrets(self.got)
         return problem(self.what, where, got, self.allowed, self.fix, place)
 
     def as_json(self) -> dict[str, Any]:

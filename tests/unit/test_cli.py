@@ -62,7 +62,7 @@ def test_the_demos_plan_warns_that_its_branch_has_ended(
 ) -> None:
     ended = "driver branch R535 reached its end of life on 2026-06-30 (https://docs.nvidia.com/"
     assert cli.main(["plan", *TODAY, str(site)]) == 0
-    _, rest = re.split(r"\nWarnings \(\d+\):\n", capsys.readouterr().out)
+    _, rest = re.split(r"\nWarnings \(\d+ in \d+ kinds\):\n", capsys.readouterr().out)
     assert f"  pool_class, pool_train: {ended.partition(' (')[0]}\n" in rest.partition("\n\n")[0]
     assert cli.main(["plan", *TODAY, "--why", str(site)]) == 0
     _, rest = re.split(r"\nWarnings \(\d+\):\n", capsys.readouterr().out)
@@ -243,13 +243,13 @@ def test_warnings_are_counted_and_the_rest_is_behind_a_flag(
     site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, content = as_json(capsys, site)
-    heading = f"Warnings ({len(content['warnings'])}):"
+    number = len(content["warnings"])
     monkeypatch.setattr("bedplate.planning.screen.WARNINGS", 2)
     assert cli.main(["plan", *TODAY, str(site)]) == 0
-    _, _, rest = capsys.readouterr().out.partition(f"\n{heading}\n")
+    _, _, rest = capsys.readouterr().out.partition(f"\nWarnings ({number} in 9 kinds):\n")
     *kinds, more = rest.partition("\n\n")[0].splitlines()
     assert len([kind for kind in kinds if not kind.startswith("    ")]) == 2
     assert more == "  … and 7 more kinds: --why"
     assert cli.main(["plan", *TODAY, "--why", str(site)]) == 0
-    _, _, rest = capsys.readouterr().out.partition(f"\n{heading}\n")
+    _, _, rest = capsys.readouterr().out.partition(f"\nWarnings ({number}):\n")
     assert len(rest.partition("\n\n")[0].splitlines()) == len(content["warnings"])

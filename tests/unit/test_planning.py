@@ -116,7 +116,7 @@ def test_all_components_of_a_pool(site: Path, capsys: pytest.CaptureFixture[str]
         line.split()[1] for line in text.splitlines() if "left out" not in line.split(":")[0]
     ]
     assert decided == ["nvidia_driver", "pytorch", "hpc_tools"]
-    sources = weak.partition("relies on non-vendor sources:\n")[2].splitlines()
+    sources = weak.partition("relies on indirect sources:\n")[2].splitlines()
     assert sources[0].startswith("  architecture/volta: https://")
 
 
@@ -565,12 +565,12 @@ def test_weak_facts_are_counted_and_listed_by_explain(
     _, text = plan(site, capsys)
     counted = " ".join(text.split())
     assert (
-        "relies on non-vendor sources: 2 facts of pool_class, pool_train; "
+        "relies on indirect sources: 2 facts of pool_class, pool_train; "
         f"see: bedplate explain {site} POOL" in counted
     )
     assert "gpu/v100-sxm2-32gb" not in text
     _, text = plan(site, capsys, "--why")
-    assert "pool_class: relies on non-vendor sources: architecture/volta, gpu/v100-sxm2" in text
+    assert "pool_class: relies on indirect sources: architecture/volta, gpu/v100-sxm2" in text
     told = said(capsys, "explain", site, "pool_class")
     assert "\n  gpu/v100-sxm2-32gb: https://" in told
-    assert "\ninstalled by no test of this project on real parts:\n  source vendor-repo\n" in told
+    assert "\nno test of this project has installed on real hosts:\n  source vendor-repo\n" in told

@@ -148,10 +148,8 @@ def test_what_means_nothing_gets_the_settings_and_no_nearest_name() -> None:
     ],
 )
 def test_below_a_setting_a_word_leads_to_no_other_thing(wishes: Any, fix: str) -> None:
-    raw = RawHost("n1", ("workers",), wishes, {}, Reaches().of("n1", {}), Places({}))
-    with pytest.raises(ValidationError) as error:
-        Wishes.model_validate(wishes)
-    (found,) = (one for one in problems_of(error.value, raw) if one.what.startswith("unknown key"))
+    raw, error = refused(wishes)
+    (found,) = (one for one in problems_of(error, raw) if one.what.startswith("unknown key"))
     assert found.fix == fix
 
 
@@ -166,3 +164,62 @@ def test_each_word_is_looked_up_as_it_is_written_and_leads_to_settings_that_exis
             for key, rest in re.findall(r"(bedplate_[a-z_]+)(?:\.([a-z_]+))?", said):
                 assert key in KEYS
                 assert not rest or rest in fields((key, rest)), (key, rest)
+
+
+#: What people write where a key has another form here.
+WRITTEN = ["10GB", "10 gib", "512mb", "1.5T", "100KB", "2h", "half", 3, True, 0.5, "v1.36", "Kueue"]
+
+
+def refused(wishes: Any) -> tuple[RawHost, ValidationError]:
+    """Return a host of these settings, and why they are refused."""
+    raw = RawHost("n1", ("workers",), wishes, {}, Reaches().of("n1", {}), Places({}))
+    with pytest.raises(ValidationError) as error:
+        Wishes.model_validate(wishes)
+    return raw, error.value
+
+
+def test_what_a_refusal_proposes_is_not_refused() -> None:
+    """A key that belongs into a mapping next to it, with a value of any form."""
+    seen = set()
+    for setting in KEYS:
+        known = fields((setting, ""))
+        inner = {key for name in known for key in fields((setting, name, ""))}
+        for key in inner - set(known):
+            for value in WRITTEN:
+                raw, error = refused({setting: {key: value}})
+                for found in problems_of(error, raw):
+                    text = found.fix.removeprefix("write ")
+                    if found.key != f"{setting}.{key}" or "…" in text or ": {" not in text:
+                        continue
+                    ((holder, content),) = yaml.safe_load(f"{{{text}}}").items()
+                    _, error = refused({setting: {holder: content}, "bedplate_host": 1})
+                    wrong = [one["loc"] for one in error.errors() if key in one["loc"]]
+                    assert wrong == [], found
+                    seen.add((setting, holder))
+    assert ("bedplate_sharing", "share") in seen
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        (
+            {"bedplate_sharing": {"memory": "10GB"}},
+            (
+                "bedplate_sharing.memory — allowed mode, replicas, share, seats, profile, "
+                "profiles, isolation, parts — write share: {memory: 10G}"
+            ),
+        ),
+        (
+            {"bedplate_rdma": {"enabled": True}},
+            (
+                "bedplate_rdma.enabled — allowed stack, pods, operator — remove it, and add stack: "
+                "inbox or doca"
+            ),
+        ),
+    ],
+)
+def test_one_mistake_is_one_message_without_its_name_twice(wishes: Any, message: str) -> None:
+    raw, error = refused({"bedplate_host": HOST, **wishes})
+    (found,) = problems_of(error, raw)
+    assert f"unknown key — {message}" in str(found)

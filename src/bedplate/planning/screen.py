@@ -60,10 +60,12 @@ def parts(
         ]
     if notices := list(_notices(site, planned.plan.in_order, why=why)):
         shown_here = notices if why else notices[:WARNINGS]
-        heading = styled(f"Warnings ({len(planned.plan.notices)}):", "yellow")
-        lines += ["", heading, *shown_here]
-        more = len(notices) - len(shown_here)
-        lines += [f"  … and {more} more kinds: --why"] if more else []
+        # Without reasons those of a kind are one entry.
+        every, kinds = len(planned.plan.notices), len(notices)
+        number = f"{every}" if kinds == every else f"{every} in {kinds} kinds"
+        lines += ["", styled(f"Warnings ({number}):", "yellow"), *shown_here]
+        more = kinds - len(shown_here)
+        lines += [f"  … and {more} more kind{'s' if more > 1 else ''}: --why"] if more else []
     if changes := planned.changes if why else planned.in_words:
         listed = changes if why else changes[:CHANGES]
         more = len(changes) - len(listed)

@@ -10,8 +10,8 @@ from bedplate.lock import builds, hub_state
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_room import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserved_for, reserves
+from bedplate.resolver.outcome import WEAK, Notice
 from bedplate.resolver.outcome import Kind as Of
-from bedplate.resolver.outcome import Notice
 from bedplate.site.site import NODES
 from bedplate.versions import minor
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 #: The setting by which the hub's own proxy answers by TLS.
 CERTIFICATE = ("bedplate_hub", "certificate")
-#: As of any other fact of the pool.
-WEAK = {"secondary": "relies on non-vendor sources", "unproved": "relies on unproved facts"}
+#: Of a pool's other facts a plan says it already.
+GRADES = ("secondary", "unproved")
 
 
 def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
@@ -76,9 +76,9 @@ def _reserves(room: Room, cluster: Cluster, catalogue: Catalogue) -> Iterator[No
         if room.pool in course.pools and course.share.user_mib is not None:
             names |= set(reserved_for(course.frameworks, catalogue))
     facts = reserves(sorted(names), room.gpus, catalogue)
-    for grade, text in WEAK.items():
+    for grade in GRADES:
         if items := tuple(fact.id for fact in facts if fact.sure == grade):
-            yield Notice(text, room.pool, Of.WEAK, items)
+            yield Notice(WEAK[grade], room.pool, Of.WEAK, items)
 
 
 def _unknown(cluster: Cluster) -> Iterator[Notice]:

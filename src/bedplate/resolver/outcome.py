@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Final
+
+#: Grades of facts that are no proof, with what a plan says of them.
+WEAK: Final = {
+    "secondary": "relies on indirect sources",
+    "unproved": "relies on unchecked information",
+    "site": "relies on facts of the site",
+}
 
 
 @dataclass(frozen=True)

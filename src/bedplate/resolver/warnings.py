@@ -21,7 +21,7 @@ from bedplate.resolver import (
     team_notices,
 )
 from bedplate.resolver import preferences as prefer
-from bedplate.resolver.outcome import Kind, Notice, Stops
+from bedplate.resolver.outcome import WEAK, Kind, Notice, Stops
 from bedplate.resolver.sharing_words import mode_fact
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.site import CONTROL_PLANE, GROUPS
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
 
     type Values = Mapping[str, str]
 
-#: Grades of facts that are no proof, with what a plan says of them.
-WEAK = {
-    "secondary": "relies on non-vendor sources",
-    "unproved": "relies on unproved facts",
-    "site": "relies on facts of the site",
-}
 #: What only a site with nodes of Kubernetes has any use for.
 OF_CLUSTERS = ("bedplate_kubernetes", "bedplate_schedulers", "bedplate_operators")
 ONE_HOST_FIRST = "install one host first (--limit HOST)"
@@ -113,7 +107,12 @@ def of(
             hint=f"the groups are {', '.join(GROUPS)}",
         )
     if names := sorted(_unproved_addresses(lock, candidates.catalogue)):
-        yield Notice("upstream addresses are unproved", "cluster", Kind.WEAK, tuple(names))
+        yield Notice(
+            "no test of this project has downloaded from the vendors' addresses",
+            "cluster",
+            Kind.WEAK,
+            tuple(names),
+        )
 
 
 def _unproved_addresses(lock: Lock, catalogue: Catalogue) -> Iterator[str]:
@@ -133,7 +132,7 @@ def _untried(
     name: str, decided: Iterable[tuple[str, str]], catalogue: Catalogue, more: Iterable[str] = ()
 ) -> Iterator[Notice]:
     if unseen := [*locking.not_run(decided, catalogue), *more]:
-        text = "installed by no test of this project on real parts"
+        text = "no test of this project has installed on real hosts"
         yield Notice(text, name, Kind.UNTRIED, tuple(unseen), ONE_HOST_FIRST)
 
 

@@ -25,6 +25,8 @@ _PERCENT = re.compile(r"([0-9]{1,3})\s*%")
 #: The whole of which an example takes a part.
 _OF = 16
 _BRANCH = re.compile(r"[rR]?(\d{3})([-_ ]open)?\b.*")
+#: An amount with a unit in whatever letters: 10GB, 10 gib.
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])([iI]?)[bB]?")
 _KEY = re.compile(r"([A-Za-z_][\w.-]*):")
 #: An image by its tag, or without one.
 _IMAGE = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?(/[\w.-]+)+(:[\w.-]+)?")
@@ -101,7 +103,7 @@ def word(value: object, known: list[str]) -> str | None:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a text as it may be written here: without a scheme or a v, with hyphens, small."""
+    """Yield a text as it may be written here: without a scheme, a v or a B, with hyphens, small."""
     yield re.sub(r"^https?://", "", value).rstrip("/")
     bare = re.sub(r"\[.*\]", "", value.strip())
     for one in (bare, bare.lower()):
@@ -110,6 +112,9 @@ def _forms(value: str) -> Iterator[str]:
         yield re.sub(r"(==|[:=@_\s])+", "-", one).strip("-")
         yield re.sub(r"[-\s]+", "_", one)
     yield re.sub(r"^[A-Za-z]+[-_\s]?", "", bare)
+    if amount := _AMOUNT.fullmatch(bare):
+        unit = amount[2].lower() if amount[2] in "kK" and not amount[3] else amount[2].upper()
+        yield f"{amount[1]}{unit}{amount[3].lower()}"
 
 
 def _branch(value: str) -> str | None:

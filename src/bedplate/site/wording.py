@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from bedplate.errors import Problem
-from bedplate.nearest import nearest
+from bedplate.nearest import nearest, pasted
 from bedplate.site import marks, sought, suggestions
 from bedplate.site.model import Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
@@ -17,7 +19,6 @@ from bedplate.site.places import spelt
 from bedplate.site.values import HIDDEN, shown
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
@@ -95,15 +96,22 @@ _KEY = re.compile(r"[a-z_]{1,20}")
 
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
-    """Return one problem per finding, each at the place of its wish."""
+    """Return one problem per mistake, each at the place of its wish."""
     found = [_problem(detail, host) for detail in error.errors(include_url=False)]
-    # What is missing because its name is misspelt comes with the misspelt name.
-    renamed = {
-        f"{(one.key or '').rpartition('.')[0]}.{one.fix.removeprefix('write ')}"
-        for one in found
-        if one.what == "unknown key"
-    }
-    return [one for one in found if one.what != "setting is missing" or one.key not in renamed]
+    # What is missing comes with the unknown key that stands for it: misspelt, or another's.
+    missing = {one.key: one for one in found if one.what == "setting is missing"}
+    for number, one in enumerate(found):
+        if not one.what.startswith("unknown key"):
+            continue
+        around = (one.key or "").rpartition(".")[0]
+        missing.pop(f"{around}.{one.fix.removeprefix('write ')}", None)
+        lacks = [key for key in missing if (key or "").rpartition(".")[0] == around]
+        lacks = [key for key in lacks if ": " in missing[key].fix]  # it says what may be written
+        if one.fix == "remove it" and lacks:
+            more = ", ".join(missing.pop(key).fix for key in lacks)
+            found[number] = replace(one, fix=f"{one.fix}, and {more}")
+    left = set(missing)
+    return [one for one in found if one.what != "setting is missing" or one.key in left]
 
 
 def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
@@ -140,8 +148,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         what, got, allowed = "unknown key", name, ", ".join(known)
         fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
         if close is None and (holder := _holds(path)):
-            short = isinstance(value, str | int) and not _is_secret(path[:-1])
-            fix = f"write {holder}: {{{name}: {value if short else '…'}}}"
+            shown_as = _taken((*path[:-1], holder), name, value)
+            fix = f"write {holder}: {{{name}: {shown_as}}}"
         elsewhere = None if close else sought.elsewhere(name)
         # Below a setting a word means another setting only where it is about a cluster.
         apart = path[0] == "bedplate_kubernetes" and "bedplate_kubernetes" not in str(elsewhere)
@@ -207,6 +215,20 @@ def _holds(path: tuple[str | int, ...]) -> str | None:
     return next(
         (k for k, model in models.items() if model and path[-1] in model.model_fields), None
     )
+
+
+def _taken(path: tuple[str | int, ...], name: str, value: object) -> str:
+    """Return a value as the mapping at *path* takes it by a name: as it is, or as it was meant."""
+    if not isinstance(value, str | int) or _is_secret(path):
+        return "…"
+    try:
+        _models(path)[-1].model_validate({name: value})
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["loc"][:1] == (name,):
+                meant = suggestions.fix(name, value, detail.get("ctx", {}).get("pattern")) or ""
+                return meant.removeprefix("write ") if meant.startswith("write ") else "…"
+    return pasted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _is_version(path: tuple[str | int, ...]) -> bool:
