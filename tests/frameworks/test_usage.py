@@ -30,6 +30,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.cli import main
 from bedplate.hub import magic, node_use
 from bedplate.hub.idle import ENDED, ENDS
+from bedplate.hub.shares import Share
 from bedplate.lock.model import Gpu, Quota, Team
 from bedplate.packing.api import Access
 from bedplate.packing.api import Api as OwnApi
@@ -414,6 +415,16 @@ def share(kueue: RunningKueue, tmp_path: Path, capsys: Any) -> Any:
     return run
 
 
+def listed(share: Any, user: str) -> str:
+    """Return a line for each share, with who asked for it and for how much."""
+    found = [
+        (Share(**{**one, "place": (one["place"], places) if places else None}), one)
+        for one in json.loads(share(user, "list", "-o", "json")[1] or "[]")
+        for places in [one.pop("places")]
+    ]
+    return "".join(f"{said}  [{one['asked']}, {one['user']}]\n" for said, one in found)
+
+
 def test_a_share_waits_runs_and_is_released(
     api: Api, kueue: RunningKueue, share: Any, tmp_path: Path
 ) -> None:
@@ -432,12 +443,14 @@ def test_a_share_waits_runs_and_is_released(
         assert share("bob", "request", "0.1", *made, "--name", name, "--no-wait")[0] == 0
         eventually(lambda name=name: name in share("bob", "list")[1])
         next_second()  # who came in the same second is ordered by name
-    eventually(lambda: "fourth: waiting, place 2 of 2" in share("alice", "list")[1])
-    assert "third: waiting, place 1 of 2" in share("alice", "list")[1]
-    assert "[0.25, alice]" in share("bob", "list")[1], "who has it is what the API server wrote"
+    eventually(lambda: "fourth: waiting, place 2 of 2" in listed(share, "alice"))
+    table = share("alice", "list")[1]
+    assert re.search(r"^third +waiting +1 of 2 ", table, re.MULTILINE)
+    # Who has it is what the API server wrote.
+    assert re.search(r"^first +running +- +20\S+Z +0\.25 +alice", table, re.MULTILINE)
     assert share("alice", "release", "first") == (0, "first: released\n", "")
-    eventually(lambda: "third: running" in share("bob", "list")[1])
-    eventually(lambda: "fourth: waiting, place 1 of 1" in share("bob", "list")[1])
+    eventually(lambda: "third: running" in listed(share, "bob"))
+    eventually(lambda: "fourth: waiting, place 1 of 1" in listed(share, "bob"))
     assert share("bob", "release", "second", "third", "fourth")[0] == 0
     eventually(lambda: share("bob", "list")[1] == "No shares.\n")
 
@@ -458,17 +471,17 @@ def test_an_idle_share_is_warned_of_then_ended_and_another_takes_its_place(
     limits.write_text(json.dumps(IDLE))
     recorder(kueue.plane, f"--use-port={reader.port}", "--use-every=1", f"--idle={limits}")
 
-    def listed(user: str = "bob") -> str:
-        return str(share(user, "list")[1])
-
-    told = eventually(listed, until=lambda said: "sleeps: running" in said and "idle" in said)
+    told = eventually(
+        lambda: listed(share, "bob"),
+        until=lambda said: "sleeps: running" in said and "idle" in said,
+    )
     assert re.search(
         r"sleeps: running, until \S+, idle, and ends at 20\S+Z unless it is used", told
     )
     assert "next: waiting, place 1 of 1" in told
-    eventually(lambda: "sleeps: ended, it was idle for 6 seconds" in listed())
-    eventually(lambda: "next: running" in listed())
-    assert re.search(r"works: running, until \S+  \[", listed())
+    eventually(lambda: "sleeps: ended, it was idle for 6 seconds" in listed(share, "bob"))
+    eventually(lambda: "next: running" in listed(share, "bob"))
+    assert re.search(r"works: running, until \S+  \[", listed(share, "bob"))
     pods_now = api.get("pods", "v1", "intro")
     assert "sleeps" not in {one["metadata"]["labels"][JOB] for one in pods_now}
 
@@ -525,7 +538,7 @@ def test_a_share_ends_by_itself_and_is_counted(
     image = "--image=registry.k8s.io/pause:3.10.2"
     # On a busy machine its end may come before it was seen to run: 2.
     assert share("alice", "request", "0.25", "--for=3s", image, "--name=brief")[0] in (0, 2)
-    eventually(lambda: "brief: ended, its time was up" in share("alice", "list")[1])
+    eventually(lambda: "brief: ended, its time was up" in listed(share, "alice"))
     eventually(lambda: all(holds(one, "Finished") for one in kueue.workloads("intro")))
     book = command.read(tmp_path)
     command.merge(
