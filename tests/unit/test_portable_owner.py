@@ -107,14 +107,16 @@ def test_what_took_the_place_of_our_file_comes_back_with_a_reset(
     """It is replaced, as all that somebody makes of our files, and nothing in it is lost."""
     host = machine(tmp_path, Row(CONTENT, "" if emptied else PLAIN, Owner.EDITED))
     for _ in range(2):
-        assert ensure_files(host, [File(PATH, CONTENT, refuse_foreign=True)]).problems == []
+        assert containerd.ensure(host, PATH, CONTENT, PATTERN).problems == []
     assert host.read(PATH) == CONTENT
     removal.files(host, [], check=False)
     assert host.read(PATH) == (None if emptied else PLAIN)
 
 
-def test_an_edit_of_our_file_goes_with_a_reset(tmp_path: Path) -> None:
-    host = machine(tmp_path, Row(CONTENT, MARKED, Owner.EDITED))
+@pytest.mark.parametrize("text", [MARKED, PLAIN])
+def test_an_edit_of_our_file_goes_with_a_reset(tmp_path: Path, text: str) -> None:
+    """Without its mark too: nobody else puts such a file there."""
+    host = machine(tmp_path, Row(CONTENT, text, Owner.EDITED))
     ensure_files(host, [File(PATH, CONTENT)])
     removal.files(host, [], check=False)
     assert not host.exists(PATH)

@@ -31,6 +31,8 @@ class Writing(NamedTuple):
     ``watched`` is false where others may change the file too: then a difference is no drift.
     ``added`` says what in a user's file is ours, so that a reset can take it out of what the user
     has made of the file since: ``{"import": …}``, ``{"keys": …}`` or ``{"lines": …}``.
+    ``shared`` says that others put such a file of their own there: one that came in the place of
+    ours is kept for a reset.
     """
 
     path: str
@@ -40,6 +42,7 @@ class Writing(NamedTuple):
     watched: bool = True
     role: str = ""
     added: Optional[Dict[str, Any]] = None
+    shared: bool = False
 
 
 def digest(text: str) -> str:
@@ -175,7 +178,9 @@ def _edited(old: Optional[Dict[str, Any]], one: Writing) -> bool:
 
 
 def _took_over(old: Dict[str, Any], one: Writing) -> bool:
-    """Whether a file without our mark has come in the place of one of ours, which had it."""
+    """Whether a file of others, without our mark, has come in the place of ours, which had it."""
+    if not one.shared:
+        return False
     marked = role_of(one.content) != NO_ROLE and role_of(one.before or "") == NO_ROLE
     other = bool((one.before or "").strip()) and digest(one.before or "") != old["sha256"]
     return marked and other and old.get("added") is None and one.added is None

@@ -327,4 +327,4 @@ def _record(
     if added is not None:
         users.keep_copy(host, path, ROLE, before if before != after else None)
         mode = users.mode_of(host.permissions(path))
-    owned.keep(host, [owned.Writing(path, after, mode, before, added is None, ROLE, added)])
+    owned.keep(host, [owned.Writing(path, after, mode, before, added is None, ROLE, added, True)])
