@@ -238,7 +238,7 @@ def test_a_plan_from_the_makers_names_the_charts_that_nobody_has_fetched(
     capsys.readouterr()
     assert main(["explain", str(site), "cluster"]) == 0
     said = capsys.readouterr().out
-    assert "upstream addresses are unproved" in said
+    assert "no test of this project has downloaded from" in said
     assert "kueue-chart" in said
     assert "nvidia-dra-driver" not in said
 
