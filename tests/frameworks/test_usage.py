@@ -417,12 +417,12 @@ def share(kueue: RunningKueue, tmp_path: Path, capsys: Any) -> Any:
 
 def listed(share: Any, user: str) -> str:
     """Return a line for each share, with who asked for it and for how much."""
-    found = [
-        (Share(**{**one, "place": (one["place"], places) if places else None}), one)
-        for one in json.loads(share(user, "list", "-o", "json")[1] or "[]")
-        for places in [one.pop("places")]
-    ]
-    return "".join(f"{said}  [{one['asked']}, {one['user']}]\n" for said, one in found)
+    lines = ""
+    for one in json.loads(share(user, "list", "-o", "json")[1] or "[]"):
+        if places := one.pop("places"):
+            one["place"] = (one["place"], places)
+        lines += f"{Share(**one)}  [{one['asked']}, {one['user']}]\n"
+    return lines
 
 
 def test_a_share_waits_runs_and_is_released(

@@ -202,20 +202,22 @@ def test_bash_completes(line: str, words: list[str]) -> None:
     assert answered("bash", "--norc", "-c", script) == words
 
 
+def needs(shell: str) -> None:
+    """Skip a test without its shell; `make test` installs them all and skips none."""
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell}: `make check` needs no root; `make test` installs it")
+
+
 @pytest.mark.parametrize(("line", "words"), WORDS)
 def test_fish_completes(line: str, words: list[str]) -> None:
-    if not shutil.which("fish"):
-        # `make test` installs it (packages.txt); `make check` needs no root and goes without.
-        pytest.skip("no fish on this machine")
+    needs("fish")
     script = f"bedplate completion fish | source; complete -C '{line}'"
     assert answered("fish", "--no-config", "-c", script) == words
 
 
 def test_zsh_completes() -> None:
     """A real zsh on a terminal: the line is finished by the key."""
-    if not shutil.which("zsh"):
-        # `make test` installs it (packages.txt); `make check` needs no root and goes without.
-        pytest.skip("no zsh on this machine")
+    needs("zsh")
     ours, its = pty.openpty()
     start = 'autoload -Uz compinit; compinit -u -D; eval "$(bedplate completion zsh)"\n'
     with subprocess.Popen(

@@ -1,4 +1,7 @@
-"""`bedplate explain`, `plan --diff` and `--upgrade`: what they say, and that they write nothing."""
+"""`bedplate explain`, `plan --diff` and `--upgrade`: what they say, and that they write nothing.
+
+How a plan looks on a terminal is in test_plan_table.py, wrong sites are in test_site_broken.py.
+"""
 
 from __future__ import annotations
 

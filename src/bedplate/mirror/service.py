@@ -176,7 +176,7 @@ def stop(name: str, *, forget: bool = False) -> list[str]:
 
 def _stop(run: Path) -> list[str]:
     """End the process, and the registry that mirrors of earlier versions had behind it."""
-    return [part for part in ("nginx", "registry") if processes.stop(run / "nginx.json")]
+    return [part for part in ("nginx", "registry") if processes.stop(run / f"{part}.json")]
 
 
 @contextmanager

@@ -62,10 +62,10 @@ def load(host: Host) -> Dict[str, Dict[str, Any]]:
     An entry has these keys:
 
     ``sha256``, ``mode`` and ``role`` of what was written; ``watched`` and ``added`` as in
-    ``Writing``; ``before``, the first text that was replaced, or one without our mark that has come
-    in its place since, and ``was``, its ``[mode, user, group]``; ``edited``, whether somebody else
-    has written between two writings of ours, so that ``before`` is out of date; ``folders`` that
-    came with the file.
+    ``Writing``; ``before``, the first text that was replaced, or, of a ``shared`` file, one without
+    our mark that has come in its place since, and ``was``, its ``[mode, user, group]``; ``edited``,
+    whether somebody else has written between two writings of ours, so that ``before`` is out of
+    date; ``folders`` that came with the file.
     """
     files = documents.table(host.read(RECORD)).get("files")
     if not isinstance(files, dict):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bedplate.site import Site, SiteHost
 
 #: The add-on that starts the pods of a workload together.
-GANGS = "volcano"
+GANG = "volcano"
 HPC = "batch-hpc"
 KEY = "bedplate_preset"
 
@@ -54,10 +54,10 @@ def _changed(host: SiteHost, value: str) -> bool:
 def _placement(site: Site, host: SiteHost, decided: Preset) -> Iterator[Problem]:
     placement = decided.placement
     path = (KEY, "placement")
-    if placement.gang and GANGS not in schedulers(host):
+    if placement.gang and GANG not in schedulers(host):
         fix = "add volcano to bedplate_schedulers, or write gang: false"
         got = f"gang: true with {', '.join(sorted(schedulers(host)))} alone"
-        allowed = f"gang with {GANGS}"
+        allowed = f"gang with {GANG}"
         yield refused("preset-gang", host, (*path, "gang"), got, allowed, fix)
     modes = {one.wishes.bedplate_sharing.mode for one in site.nodes if one.pool}
     if placement.gang and modes == {"dra"} and "volcano" in schedulers(host):

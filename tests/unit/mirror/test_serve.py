@@ -293,3 +293,19 @@ def test_half_open_connections_keep_no_one_out(tmp_path: Path, store: Store) -> 
             half.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
         assert get(f"{url}/files/{FILE}")[2] == CONTENT
     assert main(["mirror", "stop", str(site)]) == 0
+
+
+def test_the_registry_of_a_mirror_of_before_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions had one behind nginx: it would keep its port, and nobody would know it."""
+    monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path))
+    run = service.run_directory("before")
+    command = ["sleep", "300"]
+    started = [
+        processes.start(run / f"{part}.json", command, run / f"{part}.log", {})
+        for part in ("nginx", "registry")
+    ]
+    assert service.stop("before") == ["nginx", "registry"]
+    assert [processes.identity(one.pid) for one in started] == [None, None]
+    assert service.stop("before") == []
