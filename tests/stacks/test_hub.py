@@ -439,7 +439,7 @@ def test_accounts_lie_with_homes_that_outlive_each_host(
     assert term["matchExpressions"][0]["values"] == hosts
     pod = hub_objects.hub_deployment("i", "m", state)["spec"]["template"]["spec"]
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == f"bedplate-hub-{name}"
-    for one in (*pod["initContainers"], *pod["containers"]):
+    for one in (pod["initContainers"][0], *pod["containers"]):
         assert one["volumeMounts"][0].get("subPath") == folder
 
 

@@ -231,6 +231,22 @@ def test_two_are_built_at_a_time_and_what_shares_packages_waits_for_them(
     assert not [one for one in seen if "kubernetes" in one and one & {"kueue", "coredns"}]
 
 
+def test_what_is_waited_for_last_begins_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo's hosts are set up beside the provider's build: it must not delay all others."""
+    begun: list[str] = []
+
+    def compiled(tool: build.Tool, _go: Path) -> float:
+        begun.append(tool.name)
+        return 1.0
+
+    monkeypatch.setattr(build, "build", compiled)
+    monkeypatch.setattr(build, "at_once", lambda: 2)
+    wanted = [TOOLS[name] for name in ("pulumi-kubernetes", "kubernetes", "kueue", "etcd")]
+    build.build_all(wanted, Path("/go"))
+    assert sorted(begun[:2]) == ["etcd", "kubernetes"]
+    assert begun[2:] == ["kueue", "pulumi-kubernetes"]
+
+
 def test_a_build_that_fails_ends_the_one_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
 

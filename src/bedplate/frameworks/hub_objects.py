@@ -48,6 +48,16 @@ PYTHON: Final = "/etc/bedplate/python"
 STATE: Final = "/srv/jupyterhub"
 STATE_SIZE: Final = "1Gi"
 CONTROL: Final = "node-role.kubernetes.io/control-plane"
+#: JupyterHub asks the proxy once at its start, and ends where nobody listens yet.
+WAIT_FOR_PROXY: Final = f"""\
+import socket, time
+while True:
+    try:
+        socket.create_connection(("proxy-api", {PROXY_API}), 5).close()
+        break
+    except OSError:
+        time.sleep(0.5)
+"""
 BASELINE: Final = {"pod-security.kubernetes.io/enforce": "baseline"}
 
 
@@ -398,6 +408,7 @@ def hub_deployment(image: str, mark: str, state: State) -> Object:
     program = f"{PYTHON}/bedplate/hub"
     items = [{"key": "package", "path": "bedplate/__init__.py"}]
     items += [{"key": path.replace("/", "."), "path": f"bedplate/{path}"} for path in files()]
+    settings = [{"key": "hub.json", "path": "hub.json"}]
     health = {"httpGet": {"path": "/hub/health", "port": HUB_PORT}}
     return deployment(
         HUB,
@@ -416,7 +427,13 @@ def hub_deployment(image: str, mark: str, state: State) -> Object:
                     "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
                 },
                 "volumeMounts": mounts[:1],
-            }
+            },
+            {
+                "name": "wait-for-proxy",
+                "image": image,
+                "command": ["python3", "-c", WAIT_FOR_PROXY],
+                "securityContext": restricted(),
+            },
         ],
         containers=[
             {
@@ -437,15 +454,9 @@ def hub_deployment(image: str, mark: str, state: State) -> Object:
             }
         ],
         volumes=[
-            {
-                "name": "state",
-                "persistentVolumeClaim": {"claimName": state.claim},
-            },
+            {"name": "state", "persistentVolumeClaim": {"claimName": state.claim}},
             {"name": "program", "configMap": {"name": HUB, "items": items}},
-            {
-                "name": "settings",
-                "configMap": {"name": HUB, "items": [{"key": "hub.json", "path": "hub.json"}]},
-            },
+            {"name": "settings", "configMap": {"name": HUB, "items": settings}},
             {"name": "secrets", "secret": {"secretName": SECRETS, "defaultMode": 0o440}},
             {"name": "tmp", "emptyDir": {}},
         ],

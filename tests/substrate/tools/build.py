@@ -83,6 +83,7 @@ class Tool:
     on_request: bool = False
     tests_only: bool = False
     after: str = ""
+    last: bool = False
 
     @property
     def folder(self) -> Path:
@@ -474,6 +475,8 @@ def at_once() -> int:
 def build_all(missing: list[Tool], go: Path) -> list[tuple[Tool, float]]:
     """Build tools in their order; what shares packages with another waits until that is done.
 
+    What is `last` waits until all others have begun.
+
     Returns the tools as they were done, each with the seconds it took.
     """
     waiting, running = list(missing), dict[Future[float], Tool]()
@@ -485,6 +488,8 @@ def build_all(missing: list[Tool], go: Path) -> list[tuple[Tool, float]]:
                 while waiting or running:
                     undone = {tool.name for tool in (*waiting, *running.values())}
                     ready = [tool for tool in waiting if tool.after not in undone]
+                    if not all(tool.last for tool in waiting):
+                        ready = [tool for tool in ready if not tool.last]
                     for tool in ready[: limit - len(running)]:
                         waiting.remove(tool)
                         number = len(missing) - len(waiting)
