@@ -46,6 +46,9 @@ GO_AT_LEAST = (1, 26, 6)  # the newest `go` line among the module files
 NEEDED_GB = 24  # Go's caches at their largest, and what is kept
 NEEDED_GB_EACH = 8  # the largest single tool
 NEEDED_MEMORY_GB_EACH = 6  # what one build takes at most, its linkers beside its compilers
+# Of a compiler's time two fifths go into collecting garbage, which its end would free: none is
+# collected before a process has as much as two at a time may have.
+NO_COLLECTING = {"GOGC": "off", "GOMEMLIMIT": f"{NEEDED_MEMORY_GB_EACH // 2}GiB"}
 STOPS = {signal.SIGINT, signal.SIGTERM}
 STOPPED = threading.Event()  # set when a run ends early: steps under way end too
 SHOWN_EVERY = 15.0  # seconds between two lines about a step that goes on
@@ -194,7 +197,7 @@ def environment(go: Path, *, cgo: bool) -> dict[str, str]:
         "PATH": f"{go.parent}:{os.environ.get('PATH', '')}",
     }
     kept = {name: value for name, value in os.environ.items() if name not in NOT_THE_USERS}
-    return kept | own | {"GOPATH": str(cache() / "go")}
+    return kept | own | NO_COLLECTING | {"GOPATH": str(cache() / "go")}
 
 
 def serves(said: str) -> bool:
