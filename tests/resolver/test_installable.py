@@ -88,7 +88,7 @@ def test_whole_gpus_are_among_what_a_runtime_has_in_place_of_claims() -> None:
 
 @pytest.mark.parametrize(
     ("system", "branch", "named"),
-    [("debian-12", "535", ()), ("debian-13", "535", ("mps-on debian-13",))],
+    [("debian-12", "535", ()), ("debian-13", "535", ("mode mps on debian-13",))],
 )
 def test_a_mode_that_pods_got_is_named_where_another_system_has_it(
     system: str, branch: str, named: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""No refusal has a word of the program's own: names of dimensions, or of the lock's lists."""
+"""No refusal or warning has a word of the program: names of dimensions, or of the lock's lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from bedplate.catalogue import load_catalogue
 from bedplate.resolver import installable, locking
 
-GOLDENS = sorted(Path(__file__).with_name("broken_sites").glob("*.txt"))
+HERE = Path(__file__).parent
+GOLDENS = sorted([*HERE.glob("broken_sites/*.txt"), *HERE.glob("demo_plan*.txt")])
 #: How the catalogue and the lock call what no role installs.
 INTERNAL = re.compile(r"\b(\w+-on|below-cri_o|\w+-from|not_yet|site_digest|NoneType)\b|\bpart \w")
 
@@ -27,7 +28,7 @@ def test_what_cannot_be_installed_is_named_in_words(part: str) -> None:
     assert not INTERNAL.search(installable.described(part))
 
 
-def test_refusals_of_broken_sites_have_no_internal_word() -> None:
+def test_plans_and_refusals_of_sites_have_no_internal_word() -> None:
     found = {path.stem: INTERNAL.findall(path.read_text(encoding="utf-8")) for path in GOLDENS}
     assert {name: its for name, its in found.items() if its} == {}
 

@@ -12,6 +12,7 @@ from bedplate.resolver import (
     control_planes,
     course_notices,
     gpu_notices,
+    installable,
     locking,
     networks,
     node_marks,
@@ -133,7 +134,8 @@ def _untried(
 ) -> Iterator[Notice]:
     if unseen := [*locking.not_run(decided, catalogue), *more]:
         text = "no test of this project has installed on real hosts"
-        yield Notice(text, name, Kind.UNTRIED, tuple(unseen), ONE_HOST_FIRST)
+        items = tuple(map(installable.described, unseen))
+        yield Notice(text, name, Kind.UNTRIED, items, ONE_HOST_FIRST)
 
 
 def _unmirrored(site: Site, lock: Lock, runtime: Runtime) -> Iterator[Notice]:
