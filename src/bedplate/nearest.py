@@ -64,7 +64,8 @@ def models_like(
 def meant(word: str, known: Sequence[str]) -> list[str]:
     """Return the known names that a wrong one means: those that it begins, then the nearest.
 
-    Of versions the newest one of its series is nearest, or the newest that is not above it.
+    Of versions the newest one of its series is nearest, or the newest that is not above it: for
+    one that is older than all, the newest of all.
     """
     plain = re.sub(r"[^a-z0-9.]+", "-", word.lower()).strip("-.")
     if plain in known:
@@ -76,9 +77,10 @@ def meant(word: str, known: Sequence[str]) -> list[str]:
     name, version = _split(plain)
     same = [one for one in known if _split(one)[0] == name and _split(one)[1]]
     if version and same:
+        same = [one for one in same if one.count(".") == plain.count(".")] or same
         ordered = sorted(same, key=lambda one: parts(_split(one)[1]))
         below = [one for one in ordered if parts(_split(one)[1]) <= parts(version)]
-        return [below[-1] if below else ordered[0]]
+        return [(below or ordered)[-1]]
     close = nearest(word, known)
     return [close] if close else []
 

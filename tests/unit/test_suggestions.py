@@ -20,11 +20,13 @@ BUILDS = ["pytorch-2.9.1", "pytorch-2.10.0", "pytorch-2.15.0"]
 @pytest.mark.parametrize(
     ("word", "known", "names"),
     [
-        ("1.40", RELEASES, ["1.36.3"]),
-        ("1.29", RELEASES, ["1.33"]),
+        ("1.40", RELEASES, ["1.36"]),
+        ("1.30", RELEASES, ["1.36"]),
+        ("1.32.4", RELEASES, ["1.36.3"]),
         ("1.36.99", RELEASES, ["1.36"]),
         ("580", DRIVERS, ["580.178.04"]),
         ("580.95", DRIVERS, ["580.95.05"]),
+        ("390.157", DRIVERS, ["615.71.09"]),
         ("999", DRIVERS, ["615.71.09"]),
         ("pytorch-2.99", BUILDS, ["pytorch-2.15.0"]),
         ("Kueue", ["kueue", "volcano"], ["kueue"]),

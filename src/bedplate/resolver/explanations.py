@@ -11,6 +11,7 @@ from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
 from bedplate.site.sought import elsewhere
+from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -177,9 +178,13 @@ def unknown(
         f" and {len(names) - MANY} more" if len(names) > MANY else ""
     )
     fix = write_one(got, close) if close else "choose one of these" if names else "remove it"
-    bare = re.sub(r"-[\d.]+$", "", got)  # a name may carry a version
-    named = rule in {"addon-known", "framework-known"} and not close and elsewhere(bare)
-    fix = named[2] if named and named[0] else fix
+    if rule in {"addon-known", "framework-known"}:
+        bare = re.sub(r"-[\d.]+$", "", got)  # a name may carry a version
+        named = None if close else elsewhere(bare)
+        fix = named[2] if named and named[0] else fix
+        fix = f"write {bare}: {NEWEST}" if close and close[0].startswith(f"{bare}-") else fix
+    elif close and rule in {"branch-known", "pin-known"} and parts(got)[:1] != parts(close[0])[:1]:
+        fix = f"remove it: {NEWEST}"
     return refused(rule, host, path, got, shown or "none is known", fix)
 
 
@@ -224,6 +229,8 @@ def unknown_system(
 
 
 MANY = 24
+#: What is proposed in place of a version that is not there, where any other may fit no better.
+NEWEST = "the plan takes the newest compatible version"
 
 
 def explained(conflict: Conflict, candidates: Candidates) -> Problem:
