@@ -22,8 +22,8 @@ from bedplate.bill.replacements import Replacement, replacements, written
 from bedplate.bill.resolve import Made, Resolver
 from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
-from bedplate.lock import load_lock
 from bedplate.lock.model import Sources
+from bedplate.locked_site import checked_lock
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
@@ -92,7 +92,7 @@ def run(options: Namespace) -> int:
     if options.site is None:
         options.usage_error("the following arguments are required: SITE")
     site: Path = options.site
-    lock = load_lock(site)
+    lock = checked_lock(site)
     if options.check:
         return _check(site, lock)
     started = time.monotonic()

@@ -13,6 +13,7 @@ from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
 from bedplate.catalogue import catalogue_of
 from bedplate.lock import load_lock
+from bedplate.locked_site import checked_lock
 from bedplate.mirror import check, contents_command, made, push_command, service
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
@@ -64,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Run one verb; ``status`` ends with 1 when hosts are not served with all of the bill.
 
     Raises:
-        MirrorError: the site has no mirror, or it can't be started.
+        BedplateError: the site has no mirror, it can't be started, or its lock is out of date.
     """
     site: Path = arguments.site
     address = _address(site)
@@ -81,6 +82,7 @@ def main(arguments: argparse.Namespace) -> int:
             print(f"{address}: " + ("stopped" if stopped else "not running"))
             return 0
         case _:
+            checked_lock(site)
             name = service.find(address)
             run = service.run_directory(name or address.name)
             healthy = service.healthy(run)

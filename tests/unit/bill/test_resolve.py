@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
+import yaml
 
 from bedplate import progress, shipped
 from bedplate.bill import bill_path, load_bill, web
@@ -16,9 +17,6 @@ from bedplate.bill.errors import UNANSWERED, refused, together
 from bedplate.bill.partial import PLACE
 from bedplate.cli import main
 from bedplate.lock import load_lock
-from bedplate.lock.courses import Course, Share
-from bedplate.lock.file import write_lock
-from bedplate.lock.model import TeamImage
 from tests.substrate.internet.faults import Fault
 from tests.substrate.standin.signing import Key
 from tests.unit.bill.vendors import FLANNEL, planned, put, put_repository
@@ -36,6 +34,13 @@ PAUSE = "*/pause/manifests/3.10.2"
 def site(tmp_path: Path, internet: Served, key: Key) -> Path:
     """The demo's site, planned for this stand-in as its mirror."""
     return planned(tmp_path / "site", internet, key, {"mode": "mirror", "url": internet.url})
+
+
+def set_for_all(site: Path, settings: dict[str, Any], *, plan: bool = True) -> None:
+    """Add settings of all hosts, and plan the site by them."""
+    path = site / "group_vars/all/bedplate.yml"  # Ansible's list of files is that of the process
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | settings))
+    assert not plan or main(["plan", str(site)]) == 0
 
 
 def resolve(site: Path, *words: str) -> int:
@@ -102,14 +107,28 @@ def test_a_changed_lock_makes_the_bill_stale(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resolve(site)
-    lock = site / ".bedplate.lock.yml"
-    lock.write_text(lock.read_text().replace("version: 2.4.2", "version: 2.4.3"))
+    set_for_all(site, {"bedplate_pins": {"containerd": "2.3.7"}})
     capsys.readouterr()
     assert resolve(site, "--check") == 2
     said = capsys.readouterr().err
     assert "bill of materials is out of date" in said
-    assert "got containerd 2.4.2, the lock has 2.4.3" in said
+    assert "got containerd 2.4.2, the lock has 2.3.7" in said
     assert f"run: bedplate mirror resolve {site}" in said
+
+
+@pytest.mark.parametrize("words", [(), ("--check",), ("--upstream",)])
+def test_a_lock_that_is_not_of_the_settings_is_refused(
+    words: tuple[str, ...], site: Path, internet: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resolve(site)
+    internet.records.forget()
+    set_for_all(site, {"bedplate_pins": {"containerd": "2.3.7"}}, plan=False)
+    capsys.readouterr()
+    assert resolve(site, *words) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("lock is stale: cluster: containerd 2.4.2 → 2.3.7 — ")
+    assert said.endswith(f" — {site}/.bedplate.lock.yml — run: bedplate plan {site}\n")
+    assert internet.records.requests() == []
 
 
 def test_everything_that_is_missing_is_reported_at_once(
@@ -157,21 +176,15 @@ def test_a_host_that_does_not_answer_among_others_is_named() -> None:
 def test_an_own_image_that_is_refused_is_named_and_the_rest_is_written(
     site: Path, internet: Served, key: Key, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lock = load_lock(site)
-    assert lock.cluster is not None
-    gone = TeamImage(image=f"nvcr.io/lab/gone@sha256:{'1' * 64}", pool="pool_class")
-    share = Share(resource="nvidia.com/gpu.shared", count=1)
-    taught = Course(
-        students=2, share=share, pool="pool_class", frameworks=["mine"], idle_timeout_s=60
-    )
-    given = {"images": {"mine": gone}, "courses": {"intro": taught}}
-    lock = lock.model_copy(update={"cluster": lock.cluster.model_copy(update=given)})
-    write_lock(site, lock)
-    put(internet.tree, lock, key)
+    gone = {"image": f"nvcr.io/lab/gone@sha256:{'1' * 64}", "pool": "pool_class"}
+    taught = {"name": "intro", "students": 2, "share": 0.1, "pool": "pool_class"}
+    course = {**taught, "frameworks": ["mine"]}
+    set_for_all(site, {"bedplate_images": {"mine": gone}, "bedplate_courses": [course]})
+    put(internet.tree, load_lock(site), key)
     assert resolve(site) == 2
     bill = load_bill(site)
     assert bill is not None
-    assert (len(bill.files) > 5, len(bill.images)) == (True, 11)
+    assert (len(bill.files) > 5, len(bill.images)) == (True, 13)
     said = [line for line in capsys.readouterr().err.splitlines() if "bedplate_images" in line]
     assert said[-1].startswith(
         "bedplate_images.mine of intro is refused, courses and jobs go without it: "

@@ -64,11 +64,10 @@ def content(name: str, size: int = LARGE) -> bytes:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo's lock, which has courses with notebooks that no maker has, and an empty mirror."""
+    """The demo's site, which has courses with notebooks that no maker has, and an empty mirror."""
     monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "site").mkdir()
-    shutil.copy(DEMO / ".bedplate.lock.yml", tmp_path / "site")
-    return tmp_path / "site"
+    others = shutil.ignore_patterns(".bedplate", ".bedplate.bill*")
+    return Path(shutil.copytree(DEMO, tmp_path / "site", ignore=others))
 
 
 @pytest.fixture(scope="session")

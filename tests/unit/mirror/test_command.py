@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.bill import Bill, File, Known, write_bill
+from bedplate.errors import LockError
 from bedplate.mirror import Contents, MirrorError
 from bedplate.mirror.command import run
 from bedplate.mirror.store import Store, cache
@@ -55,3 +56,10 @@ def test_status_of_a_mirror_that_does_not_run(
 ) -> None:
     assert run(["status", str(site)]) == 1
     assert "not serving" in capsys.readouterr().out
+
+
+def test_status_is_not_that_of_a_stale_lock(site: Path) -> None:
+    settings = site / "group_vars/all/bedplate.yml"
+    settings.write_text(settings.read_text().replace("10.213.0.1:5080", "10.213.0.1:5081"))
+    with pytest.raises(LockError, match=rf"lock is stale: .* — run: bedplate plan {site}"):
+        run(["status", str(site)])

@@ -27,6 +27,7 @@ from tests.schedulers.api import eventually
 from tests.schedulers.processes import free_port
 from tests.substrate.internet.authority import Authority
 from tests.substrate.internet.tree import Tree
+from tests.unit.bill.made import mirrored_demo
 from tests.unit.mirror.child import start
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ def make_site(folder: Path, url: str) -> Path:
     changed = re.sub(r"(?m)^  mode: mirror\n  url: .*\n", f"  mode: mirror\n  url: {url}\n", text)
     assert changed != text
     (folder / ".bedplate.lock.yml").write_text(changed)
+    return with_bill(folder)
+
+
+def planned_site(folder: Path, url: str) -> Path:
+    """Return a site that is planned for a mirror at this address, and whose bill has one file."""
+    return with_bill(mirrored_demo(folder, url))
+
+
+def with_bill(folder: Path) -> Path:
+    """Write a bill with the one file into a site."""
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     known = Known(checksum_file=f"https://{FILE}.sha256")
     size = len(CONTENT)
@@ -127,7 +138,7 @@ def test_over_tls_with_the_sites_certificate(
     authority = Authority(tmp_path / "authority")
     authority.context(["localhost"])
     url = f"https://localhost:{free_port()}"
-    site = make_site(tmp_path / "site", url)
+    site = planned_site(tmp_path / "site", url)
     pair = [tmp_path / "authority" / f"server.{end}" for end in ("crt", "key")]
     assert main(["mirror", "serve", str(site)]) == 3
     assert "address and the certificate do not go together" in capsys.readouterr().err
@@ -144,7 +155,7 @@ def test_over_tls_with_the_sites_certificate(
 
 def test_on_an_address_of_ipv6(tmp_path: Path, store: Store) -> None:
     url = f"http://[::1]:{free_port('::1')}"
-    site = make_site(tmp_path / "site", url)
+    site = planned_site(tmp_path / "site", url)
     assert main(["mirror", "serve", str(site)]) == 0
     assert get(f"{url}/files/{FILE}")[2] == CONTENT
     assert main(["mirror", "status", str(site)]) == 0
@@ -200,7 +211,8 @@ def other() -> Iterator[int]:
 def test_a_port_that_another_server_holds_is_not_called_served(
     other: int, tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = make_site(tmp_path / "site", f"http://127.0.0.1:{other}")
+    site = planned_site(tmp_path / "site", f"http://127.0.0.1:{other}")
+    capsys.readouterr()
     assert main(["mirror", "serve", str(site)]) == 3
     said = capsys.readouterr()
     assert said.out == ""
@@ -222,7 +234,7 @@ def test_a_damaged_mirror_is_not_called_served(
     store: Store,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    site = make_site(tmp_path / "site", f"http://127.0.0.1:{free_port()}")
+    site = planned_site(tmp_path / "site", f"http://127.0.0.1:{free_port()}")
     assert main(["mirror", "serve", str(site)]) == 0
     damage(store.place(FILE))
     capsys.readouterr()
