@@ -7,7 +7,6 @@ import json
 import os
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 CACHE = "locked-site.json"
 #: What of this package an answer depends on.
 OF_THE_PACKAGE = ("*.py", "*/*.py", "resolver/*.lp", "catalogue/facts/*.yml")
-#: How many differences of a stale lock its refusal lists.
-LISTED = 5
 #: The configuration of an inventory plugin, and values that a template fetches.
 ELSEWHERE = re.compile(rb"""^\s*["']?plugin["']?\s*:|\b(lookup|query|q)\s*\(""", re.MULTILINE)
 #: Settings of Ansible by which hosts are reached, in the environment.
@@ -120,24 +117,9 @@ def _keep(cache: Path, content: dict[str, Any]) -> None:
         writing.replace(cache, json.dumps(content).encode(), mode=0o600)
 
 
-def checked_lock(site: Path) -> Lock:
-    """Return the lock of *site*. Raises LockError if it is missing or out of date."""
-    from bedplate.lock import load_lock
-    from bedplate.planning import plan
-
-    lock = load_lock(site)
-    planned = plan(site, datetime.now(UTC).date())
-    if not planned.up_to_date:
-        listed = planned.in_words
-        more = f"; and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
-        what = f"lock is stale: {'; '.join(listed[:LISTED])}{more}"
-        fix = f"run: bedplate plan {site}"
-        raise LockError([Problem(what, str(lock_path(site)), fix=fix, rule="lock")])
-    return lock
-
-
 def _checked(site: Path) -> dict[str, Any]:
     from bedplate.lock import content_of
+    from bedplate.planning import checked_lock
     from bedplate.resolver.installable import described
 
     lock = checked_lock(site)

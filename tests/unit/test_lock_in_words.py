@@ -10,7 +10,7 @@ import yaml
 
 from bedplate.errors import LockError
 from bedplate.lock import Lock, in_words
-from bedplate.locked_site import checked_lock
+from bedplate.planning import checked_lock
 from tests.unit.test_site_broken import broken
 
 if TYPE_CHECKING:

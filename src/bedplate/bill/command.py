@@ -23,11 +23,10 @@ from bedplate.bill.resolve import Made, Resolver
 from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.errors import LockError
 from bedplate.lock.model import Sources
-from bedplate.locked_site import checked_lock
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from bedplate.bill.web import Traffic, Web
@@ -48,8 +47,11 @@ EPILOG = (
 )
 
 
-def add_parser(verbs: _SubParsersAction[Any], made: Made) -> None:
-    """Add `resolve` to the verbs of `bedplate mirror`; *made* knows images on this machine."""
+def add_parser(verbs: _SubParsersAction[Any], made: Made, lock_of: Callable[[Path], Lock]) -> None:
+    """Add `resolve` to the verbs of `bedplate mirror`.
+
+    *made* knows images on this machine, and *lock_of* a site's lock, if it is up to date.
+    """
     parser = verbs.add_parser(
         "resolve",
         help="look up addresses and digests, write SITE/.bedplate.bill.yml",
@@ -76,7 +78,7 @@ def add_parser(verbs: _SubParsersAction[Any], made: Made) -> None:
     parser.add_argument(
         "--output", type=path_of, metavar="FILE", help="where --check-catalogue writes its JSON"
     )
-    parser.set_defaults(run=run, usage_error=parser.error, made=made)
+    parser.set_defaults(run=run, usage_error=parser.error, made=made, lock_of=lock_of)
 
 
 def run(options: Namespace) -> int:
@@ -92,7 +94,7 @@ def run(options: Namespace) -> int:
     if options.site is None:
         options.usage_error("the following arguments are required: SITE")
     site: Path = options.site
-    lock = checked_lock(site)
+    lock: Lock = options.lock_of(site)
     if options.check:
         return _check(site, lock)
     started = time.monotonic()

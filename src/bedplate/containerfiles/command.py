@@ -11,7 +11,7 @@ from bedplate.containerfiles import course
 from bedplate.containerfiles.render import Build, builds_of, files_of
 from bedplate.errors import BedplateError, Problem
 from bedplate.lock.file import write_text
-from bedplate.locked_site import checked_lock
+from bedplate.planning import checked_lock
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -1,5 +1,5 @@
 """What `bedplate plan` and `bedplate explain` do with a site, beside deciding."""
 
-from bedplate.planning.plan import Planned, plan
+from bedplate.planning.plan import Planned, checked_lock, plan
 
-__all__ = ["Planned", "plan"]
+__all__ = ["Planned", "checked_lock", "plan"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import LockError, RefusedError, SiteError
+from bedplate.errors import LockError, Problem, RefusedError, SiteError
 from bedplate.lock import Lock, differences, in_words, load_lock, lock_path
 from bedplate.lock_place import FACTS
 from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
     from bedplate.site import Site
+
+#: How many differences of a stale lock its refusal lists.
+LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,19 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     if catalogue.added or catalogue.overridden:
         outcome = replace(outcome, notices=(*of_facts(site, catalogue), *outcome.notices))
     return Planned(outcome, before, catalogue, wished, unread)
+
+
+def checked_lock(site: Path) -> Lock:
+    """Return the lock of *site*. Raises LockError if it is missing or out of date."""
+    lock = load_lock(site)
+    planned = plan(site, datetime.now(UTC).date())
+    if not planned.up_to_date:
+        listed = planned.in_words
+        more = f"; and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+        what = f"lock is stale: {'; '.join(listed[:LISTED])}{more}"
+        fix = f"run: bedplate plan {site}"
+        raise LockError([Problem(what, str(lock_path(site)), fix=fix, rule="lock")])
+    return lock
 
 
 def _all_of(refusal: Refusal, site: Site, catalogue: Catalogue) -> list[Problem]:

@@ -10,7 +10,7 @@ from bedplate import terminal
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import Problem, SiteError
 from bedplate.lock.file import write_text
-from bedplate.locked_site import checked_lock
+from bedplate.planning import checked_lock
 from bedplate.simulation import screen
 from bedplate.simulation.figures import Report, content
 from bedplate.simulation.fit import best_fit
