@@ -17,7 +17,6 @@ from bedplate.stackrefs import MANAGED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-
 Object = dict[str, Any]
 
 NAMESPACE: Final = "bedplate-hub"
@@ -48,7 +47,8 @@ PYTHON: Final = "/etc/bedplate/python"
 STATE: Final = "/srv/jupyterhub"
 STATE_SIZE: Final = "1Gi"
 CONTROL: Final = "node-role.kubernetes.io/control-plane"
-#: JupyterHub asks the proxy once at its start, and ends where nobody listens yet.
+#: JupyterHub ends where nobody listens yet: at its start it asks the proxy again only after an
+#: answer with a status of 500 or more (5.5.4, `ConfigurableHTTPProxy.api_request`).
 WAIT_FOR_PROXY: Final = f"""\
 import socket, time
 while True:
