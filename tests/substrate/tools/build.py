@@ -341,9 +341,12 @@ def shown(what: str, tool: Tool, command: list[str], work: Path, variables: dict
             command,
             cwd=work,
             env=variables,
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # go's compilers end with it
+            # Go's compilers end with it. In a session of its own `nice` would count for nothing:
+            # Linux shares the processors out by session first (sched_autogroup).
+            process_group=0,
         )
         while process.poll() is None:
             if STOPPED.wait(0.2):
