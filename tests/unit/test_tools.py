@@ -247,6 +247,13 @@ def test_what_is_waited_for_last_begins_last(monkeypatch: pytest.MonkeyPatch) ->
     assert begun[2:] == ["kueue", "pulumi-kubernetes"]
 
 
+def test_a_build_has_the_priority_of_who_began_it(tmp_path: Path) -> None:
+    """Linux shares processors out by session first, where `nice` then counts for nothing."""
+    asks = "import os; print(os.getsid(0), file=open('session', 'w'))"
+    build.shown("building", TOOLS["etcd"], [sys.executable, "-c", asks], tmp_path, {})
+    assert int((tmp_path / "session").read_text()) == os.getsid(0)
+
+
 def test_a_build_that_fails_ends_the_one_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
 
