@@ -403,3 +403,17 @@ def test_the_report_tells_of_cards_that_were_exchanged(
     write(site, "host", "gpu-a", check(result="pass"), facts={"changed_since": since})
     page = report(site, capsys)[2]
     assert f"Changed since {EARLIER}: <div>0000:17:00.0: GPU-1 was replaced by GPU-2</div>" in page
+
+
+def test_the_report_names_the_playbook_that_changes_a_node(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The check does not know that bedplate.gpu.site leaves this alone on a node with pods."""
+    again = check("toolkit.version", fix="Run bedplate.gpu.site for this host again.")
+    write(site, "host", "gpu-a", again, facts={"joined": True})
+    write(site, "host", "gpu-b", again)
+    lines = report(site, capsys)[1].splitlines()
+    fixes = [line.rpartition(" — ")[2] for line in lines if "toolkit.version" in line]
+    assert fixes == [
+        f"Run bedplate.gpu.{play} for this host again." for play in ("upgrade", "site")
+    ]

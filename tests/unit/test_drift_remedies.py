@@ -183,5 +183,5 @@ def test_a_difference_names_the_playbook_that_is_to_be_run() -> None:
     check = Check(id="toolkit.version", what="the thing", result=Result.FAIL, fix=again)
     for joined, play in ((True, "upgrade"), (False, "site")):
         run = drift._remedy(check, joined=joined, slurm=False)
-        named = drift._difference("a", check, run).check.fix
+        named = drift._named(check, run).fix
         assert named == f"Run bedplate.gpu.{play} for this host again."

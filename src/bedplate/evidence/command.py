@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate import terminal
 from bedplate.accounting.usage import path_in
-from bedplate.evidence.drift import load_drift
+from bedplate.evidence.drift import load_drift, with_playbooks
 from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
@@ -42,7 +42,7 @@ def run(site: Path, form: str) -> int:
     lock = load_lock(site)
     wished = load_site(site)
     hidden = wished.secrets | secrets(site)
-    evidence = load_evidence(site, secrets=hidden)
+    evidence = with_playbooks(load_evidence(site, secrets=hidden), lock)
     # A pool's hosts have equal wishes, or the plan would have refused: the first speaks for all.
     wishes = {
         name: cleaned(hosts[0].wishes.model_dump(mode="json", exclude_defaults=True), hidden)

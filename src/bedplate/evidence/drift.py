@@ -219,20 +219,40 @@ def _judge(
     if unknown:
         return HostDrift(name, found.checked, unknown)
     joined = bool(found.facts.get("joined"))
+    remedies = [(c, _remedy(c, joined=joined, slurm=slurm)) for c in failed]
     return HostDrift(
         name,
         found.checked,
         "",
-        tuple(_difference(name, c, _remedy(c, joined=joined, slurm=slurm)) for c in failed),
+        tuple(Difference(name, _named(c, run), run) for c, run in remedies),
     )
 
 
-def _difference(name: str, check: Check, run: str) -> Difference:
-    """Return a difference whose text names the playbook that is to be run."""
-    if run:
-        fix = check.fix.replace(_AGAIN, f"bedplate.gpu.{run.partition(',')[0]}")
-        check = check.model_copy(update={"fix": fix})
-    return Difference(name, check, run)
+def _named(check: Check, run: str) -> Check:
+    """Return a check whose fix names the playbook that is to be run."""
+    if not run:
+        return check
+    fix = check.fix.replace(_AGAIN, f"bedplate.gpu.{run.partition(',')[0]}")
+    return check.model_copy(update={"fix": fix})
+
+
+def with_playbooks(evidence: Iterable[Evidence], lock: Lock) -> tuple[Evidence, ...]:
+    """Return evidence whose failed checks name the playbook that changes their host.
+
+    A check says *run bedplate.gpu.site*, which holds back on a node what disturbs its workload.
+    """
+    found = []
+    for one in evidence:
+        host = lock.hosts.get(one.subject.name) if one.subject.kind == "host" else None
+        if host is not None:
+            joined, slurm = bool(one.facts.get("joined")), SLURM in host.groups
+            checks = tuple(
+                _named(c, _remedy(c, joined=joined, slurm=slurm)) if c.result is Result.FAIL else c
+                for c in one.checks
+            )
+            one = one.model_copy(update={"checks": checks})
+        found.append(one)
+    return tuple(found)
 
 
 def load_drift(
