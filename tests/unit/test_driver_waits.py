@@ -96,7 +96,7 @@ def test_nothing_is_taken_back_where_the_driver_waits(tmp_path: Path) -> None:
     said = play(tmp_path, {"node": waits}, tasks)
     assert said.count("msg: the disk is full") == 2, said
     assert "failed=1" in said
-    assert "See what the failed change has left" not in said
+    assert "Read what the failed change has left" not in said
 
 
 @pytest.mark.parametrize(
