@@ -283,9 +283,9 @@ def test_the_fix_has_room_for_every_node() -> None:
 def test_a_port_that_is_taken_is_said_with_whose_it_is() -> None:
     (problem,) = ports.check(at("http://10.0.0.1:6443"))
     assert str(problem) == (
-        "group_vars/control_plane.yml:1:1: port is another program's — bedplate_sources.url — got "
-        "port 6443 of cp1, which the API server has / allowed a port that no part of Kubernetes "
-        "has — let it listen on another port, and write that"
+        "group_vars/control_plane.yml:1:1: another program uses this port — bedplate_sources.url — "
+        "got port 6443 of cp1, which the API server has / allowed a port that no part of "
+        "Kubernetes has — let it listen on another port, and write that"
     )
     (problem,) = configuration.check(site(kubelet={"maxPods": 0}), load_catalogue())
     assert (problem.got, problem.allowed) == ("0", "1 or more")

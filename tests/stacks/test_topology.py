@@ -98,8 +98,8 @@ def test_levels_that_overlap_are_refused() -> None:
         places(lock, {})
 
     assert str(refused.value) == (
-        "a part of the topology lies in two — bedplate_topology of a, c — got leaf l1 in rack r1 "
-        "and r2 / allowed each leaf in one rack — correct rack or leaf of these hosts"
+        "a part of the topology has two parents — bedplate_topology of a, c — got leaf l1 in "
+        "rack r1 and r2 / allowed each leaf in one rack — correct rack or leaf of these hosts"
     )
 
 

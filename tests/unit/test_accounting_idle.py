@@ -210,5 +210,5 @@ def test_what_is_known_is_kept_and_the_book_that_knows_more_wins() -> None:
     for first, second in ((book, Book(read_lines(old))), (Book(read_lines(old)), book)):
         first.add(second)
         assert [one.idle for one in first] == [40]
-    with pytest.raises(ValueError, match="a number of GPUs is none"):
+    with pytest.raises(ValueError, match="a number of GPUs is not a number"):
         read_lines(lines(book).replace('"idle": 40', '"idle": -1'))

@@ -56,7 +56,7 @@ def test_the_distributions_containerd_is_had_where_it_serves(
     runtime = load_lock(site).cluster.containerd
     assert runtime is not None
     assert (runtime.version, runtime.source) == (version, "distro")
-    assert "containerd-from distro" in capsys.readouterr().out  # nobody has run a site with it
+    assert "containerd from distro" in capsys.readouterr().out  # nobody has run a site with it
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_distributions_containerd_is_had_where_it_serves(
         (
             "rocky-9",
             "1.36",
-            "container runtime is another system's package",
+            "container runtime is packaged for another system",
             "got distro with host.os rocky-9 / allowed archive, vendor-repo — write archive",
         ),
     ],
@@ -107,4 +107,4 @@ def test_the_vendors_containerd_is_had_at_an_exact_version(
     assert runtime is not None
     assert (runtime.version, runtime.source) == (version, "vendor-repo")
     assert runtime.packages == {"containerd.io": package}
-    assert "containerd-from vendor-repo" in capsys.readouterr().out  # stand-ins alone were tried
+    assert "containerd from vendor-repo" in capsys.readouterr().out  # stand-ins alone were tried

@@ -60,8 +60,8 @@ def test_a_job_that_fits_is_not_refused() -> None:
         (
             {"namespace": "audio"},
             (
-                "namespace of another team, or of none — train.namespace — got audio / allowed "
-                "vision, vision-night — choose one of them"
+                "namespace belongs to another team, or to no team — train.namespace — got audio / "
+                "allowed vision, vision-night — choose one of them"
             ),
         ),
         (

@@ -116,7 +116,7 @@ def read_record(kept: Mapping[str, Any]) -> Record:
     numbers = [record.cycles, record.measured, record.idle]
     numbers += [*(number for one in amounts for number in (one.count, one.gpus))]
     if not all(isinstance(one, int | float) and 0 <= one < LARGEST for one in numbers):
-        raise ValueError("a number of GPUs is none")
+        raise ValueError("a number of GPUs is not a number")
     return record
 
 

@@ -122,7 +122,7 @@ def read(
         config = str(manifest["config"]["digest"])
         content = web.content(f"{where}/blobs/{config}", what)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != config:
-            raise refused(what, where, "another content than that of its digest")
+            raise refused(what, where, "content that does not match its digest")
         return where, chosen, manifest, dict(json.loads(content))
     except (KeyError, TypeError, ValueError) as error:
         raise _no_configuration(reference, where) from error

@@ -78,7 +78,7 @@ def layer(web: Web, places: Places, reference: str, adds: str, version: str, wha
         config = f"{where}/blobs/{inner['config']['digest']}"
         content = web.content(config, what)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != inner["config"]["digest"]:
-            raise refused(what, config, "another content than that of its digest")
+            raise refused(what, config, "content that does not match its digest")
         steps = [one for one in json.loads(content)["history"] if not one.get("empty_layer")]
         layers = dict(enumerate(inner["layers"])) if len(steps) == len(inner["layers"]) else {}
         made = [layers[at] for at, step in enumerate(steps) if at in layers and _adds(step, adds)]

@@ -214,7 +214,7 @@ def _block(answer: requests.Response, size: int) -> bytes:
 
 def _other_bytes(part: Part, found: str) -> MirrorError:
     return MirrorError(
-        f"{part.name} has other bytes than those of the bill",
+        f"{part.name} does not match its digest in the bill",
         part.url,
         f"sha256:{found}",
         f"sha256:{part.sha256}",

@@ -41,7 +41,7 @@ def checked(url: str) -> urllib.parse.SplitResult:
             raise _unusable(
                 url, "/, ? or # in a user or password", "them as %2F, %3F and %23", "Write them so."
             )
-        raise _unusable(url, "no host, or a port that is none")
+        raise _unusable(url, "no host, or an invalid port")
     try:
         place = place.encode("idna").decode()
     except UnicodeError:

@@ -152,7 +152,7 @@ def _levels(nodes: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     if isinstance(found, nesting.Overlap):
         raise StackError(
             problem(
-                "a part of the topology lies in two",
+                "a part of the topology has two parents",
                 f"bedplate_topology of {', '.join(found.members)}",
                 found.got,
                 found.allowed,

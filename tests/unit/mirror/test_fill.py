@@ -210,7 +210,7 @@ def test_other_bytes_are_refused_and_nothing_of_them_is_kept(
     path = field.bill.files["kubernetes-node"].url.partition("dl.k8s.io")[2]
     with field.vendors.records.fault(Fault(path=path, flip=1000)):
         assert field.run("fill") == 3
-    assert "kubernetes-node has other bytes than those of the bill" in capsys.readouterr().err
+    assert "kubernetes-node does not match its digest in the bill" in capsys.readouterr().err
     assert not a_file(field).exists()
     assert field.run("fill") == 0
 

@@ -39,7 +39,7 @@ def problems(lock: Lock, request: Request) -> list[Problem]:
         return [*found, _unknown(request, "team", what, request.team, teams)]
     own = teams[request.team].namespaces
     if request.namespace is not None and request.namespace not in own:
-        what = "namespace of another team, or of none"
+        what = "namespace belongs to another team, or to no team"
         found.append(_unknown(request, "namespace", what, request.namespace, own))
     if request.pool is not None and request.pool not in pools_of(lock):
         found.append(_unknown(request, "pool", "unknown pool", request.pool, pools_of(lock)))
