@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,10 @@ from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 
 from bedplate.errors import SiteError
+from bedplate.planning import plan
 from bedplate.site import ansible_adapter, load_site
 from bedplate.site.reach import Reaches
+from tests.unit.test_site_broken import broken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,3 +125,17 @@ def test_a_mistake_that_all_hosts_share_is_told_once(tmp_path: Path) -> None:
         load_site(tmp_path)
     keys = [problem.key for problem in caught.value.problems]
     assert keys == ["bedplate_host", "bedplate_kubernetes"]
+
+
+def test_a_variable_of_the_users_own_is_no_setting(tmp_path: Path) -> None:
+    """It may be called as one of ours without the prefix: the plan warns, and says nothing where
+    a template uses it."""
+    own = "proxy: {url: 'http://p:3128'}\nlabels: {room: b}\n"
+    own += 'cuda: "{{ x }}"\nimages: {a: b}\ny: "{{ images.a }}"\n'
+    site = broken(tmp_path, {"append": {"group_vars/pool_train.yml": own}})
+    found = [str(one) for one in plan(site, date(2026, 11, 29)).plan.notices]
+    file = site / "group_vars/pool_train.yml"
+    assert (
+        f"named as a setting without bedplate_, and not read: labels at {file}:6:1, "
+        f"proxy at {file}:5:1; write bedplate_ before it, unless it is a variable of your own"
+    ) in found

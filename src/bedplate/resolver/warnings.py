@@ -107,6 +107,11 @@ def of(
             f"in no group of Bedplate's, and get nothing: {', '.join(site.outside)}",
             hint=f"the groups are {', '.join(GROUPS)}",
         )
+    if site.bare:
+        yield Notice(
+            f"named as a setting without bedplate_, and not read: {', '.join(site.bare)}",
+            hint="write bedplate_ before it, unless it is a variable of your own",
+        )
     if names := sorted(_unproved_addresses(lock, candidates.catalogue)):
         yield Notice(
             "no test of this project has downloaded from the vendors' addresses",

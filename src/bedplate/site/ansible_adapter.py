@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: What a file has that may name a plugin, or that only Ansible can look into.
 NAMES_PLUGINS = re.compile(r"\{\{|\{%|\\[xuU]0*7[bB]|plugin|\$ANSIBLE_VAULT|!vault")
+#: What is inside templates, and the names in that.
+TEMPLATES, WORDS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL), re.compile(r"\w+")
 #: The source that Ansible's error names, and what a plugin says that needs a library.
 SOURCE = re.compile(r"inventory source (\S+)$")
 LACKS = re.compile(r"must be installed|required Python library|No module named")
@@ -113,8 +115,10 @@ def ignores_facts() -> bool:
 
 def _check_files(
     site: Path, loader: _Loader, positions: Positions
-) -> tuple[Written, list[tuple[files.SiteFile, str]]]:
-    """Read every file; return the groups, and the files of wishes with one wish of each.
+) -> tuple[Written, list[tuple[files.SiteFile, str]], frozenset[str]]:
+    """Read every file.
+
+    Returns the groups, the files of wishes with one wish of each, and the words in templates.
 
     Raises SiteError with what no inventory can be.
     """
@@ -154,7 +158,8 @@ def _check_files(
     problems += unread.problems(site, wanted, positions)
     if problems:
         raise SiteError(walking.folded(site, problems))
-    return written, wishes
+    templates = (text for file in readable for text in TEMPLATES.findall(file.text))
+    return written, wishes, frozenset(word for text in templates for word in WORDS.findall(text))
 
 
 def _no_plugin(content: Any, path: Path, positions: Positions) -> list[Problem]:
@@ -300,9 +305,9 @@ def _open(site: Path) -> _Opened:
         raise SiteError([unreadable(error, positions, site, "no vault password")]) from error
     try:
         with _quietly() as said, _strictly():
-            written, wishes = _check_files(site, loader, positions)
+            written, wishes, used = _check_files(site, loader, positions)
             inventory = _Inventory(loader=loader, sources=[str(site.resolve())])
-        reader = Reader(site, loader, inventory, positions, written.ranged)
+        reader = Reader(site, loader, inventory, positions, written.ranged, used)
     except AnsibleError as error:
         what = "inventory cannot be read"
         source = SOURCE.search(str(error))

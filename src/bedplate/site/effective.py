@@ -23,6 +23,7 @@ from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_
 
 from bedplate.errors import Problem, SiteError
 from bedplate.site import role_variables
+from bedplate.site.model import BARE, PREFIX
 from bedplate.site.places import KeyPath, Place, Places, spelt
 from bedplate.site.positions import Positions, is_constant, plain, unreadable
 from bedplate.site.reach import Reach, Reaches
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
-PREFIX = "bedplate_"
 #: Variables of roles that the plan checks too.
 OF_ROLES = ("kubernetes_node_kubelet",)
 #: How alike the first word of a variable must be to be taken for a misspelt prefix.
@@ -113,9 +113,10 @@ class Reader:
         inventory: InventoryManager,
         positions: Positions,
         ranged: Mapping[str, Place],
+        used: frozenset[str] = frozenset(),
     ) -> None:
         self._home = Place(str(site))
-        self._ranged = ranged
+        self._ranged, self._used = ranged, used
         self._loader, self._inventory, self._positions = loader, inventory, positions
         #: Variables of the command line win over those of groups and hosts.
         self._extra: Mapping[str, Any] = load_extra_vars(loader)
@@ -130,7 +131,7 @@ class Reader:
         own = combine_vars(host.get_vars(), self._of_plugins([host]))
         variables: Mapping[str, Any] = layer.variables
         fragments = layer.wishes
-        if any(is_wish(key) for key in own):
+        if any(is_wish(key) or key in BARE for key in own):
             variables = combine_vars(layer.variables, own)
             fragments = self._wishes_in(variables, host)
         templar = _Templates(lambda: self._magic, self._loader, layer.variables, own)
@@ -234,12 +235,19 @@ class Reader:
         everything = {**variables, **self._extra}
         found = {}
         for key, raw in everything.items():
-            if is_wish(key):
+            if is_wish(key) or self._is_bare(key, raw):
                 # Nothing can be attached to true, false and null.
                 bare = raw is None or isinstance(raw, bool)
                 place = self._key_place(str(key), host) if bare else None
                 found[str(key)] = self._fragment(str(key), raw, place)
         return found
+
+    def _is_bare(self, key: str, raw: object) -> bool:
+        """Tell whether a setting's prefix was left out, as far as its name says.
+
+        What a template of the site names is a variable of whoever wrote that.
+        """
+        return key in BARE and key not in self._used and is_constant(raw)
 
     def _of_roles(self, variables: Mapping[str, Any], host: Host) -> tuple[Problem, ...]:
         """Return what is wrong with variables of Bedplate's roles, each at its place."""

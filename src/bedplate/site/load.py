@@ -18,9 +18,9 @@ from bedplate.site import (
     sameness,
     sought,
 )
-from bedplate.site.model import KEYS, Wishes
+from bedplate.site.model import BARE, COMMON, KEYS, PREFIX, Wishes
 from bedplate.site.site import GROUPS, POOL_PREFIX, Site, SiteHost
-from bedplate.site.wording import fields, problems_of
+from bedplate.site.wording import fields, has_form, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from bedplate.site.ansible_adapter import RawSite
     from bedplate.site.effective import RawHost
+    from bedplate.site.places import Place
 
 
 def load_site(path: Path) -> Site:
@@ -62,6 +63,7 @@ def checked(path: Path, raw: RawSite) -> Site:
     of_hosts: list[tuple[RawHost, Problem]] = []
     hosts: dict[str, SiteHost] = {}
     typed: dict[int, Wishes | None] = {}
+    bare: dict[str, Place] = {}
     asked = misplaced_hosts = 0
     for host in raw.hosts:
         if not set(host.groups) & set(GROUPS):
@@ -74,6 +76,7 @@ def checked(path: Path, raw: RawSite) -> Site:
         if id(host.wishes) not in typed:
             typed[id(host.wishes)], wrong = _typed(host)
             formed += wrong
+            bare |= {key: host.places.of((key,)) for key in host.wishes if key in BARE}
         reached, wrong = addresses.reached(host, path)
         of_hosts += ((host, problem) for problem in wrong)
         if reached is not None and (wishes := typed[id(host.wishes)]) is not None:
@@ -88,7 +91,8 @@ def checked(path: Path, raw: RawSite) -> Site:
             )
     problems += formed
     problems += _grouped(of_hosts)
-    site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)))
+    named = tuple(f"{key} at {place}" for key, place in sorted(bare.items()))
+    site = Site(path, hosts, frozenset(raw.groups), tuple(membership.outside(raw)), named)
     structure += remaining.others(formed, membership.of_kinds(hosts))
     if not (misspelt := any(one.fix == "write bedplate_kubernetes" for one in formed)):
         structure += membership.of_cluster(raw.hosts)
@@ -136,16 +140,18 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
     problems: list[Problem] = []
     wishes = dict(raw.wishes)
     for key in sorted(set(wishes) - set(KEYS)):
+        value = wishes.pop(key)
+        if key in COMMON or (key in BARE and not has_form(f"{PREFIX}{key}", value)):
+            continue  # the plan warns of it: it may be a variable of the user's own
         absent, allowed, fix = sought.setting(key, fields)
         at = raw.places.of((key,))
         what, rule = f"unknown setting{absent}", "known-keys"
         problems.append(
             Problem(what, at.file, at.line, at.column, key, key, allowed, fix, rule=rule)
         )
-        del wishes[key]
     try:
         typed = Wishes.model_validate(wishes)
     except ValidationError as error:
         found = problems_of(error, raw)
-        return remaining.right_part(wishes, error), problems + found
+        return remaining.right_part(wishes, error), problems + remaining.others(problems, found)
     return typed, problems + forms.problems_of(typed, raw)

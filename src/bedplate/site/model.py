@@ -203,3 +203,8 @@ OF_ONE_HOST = (
     "kubernetes_node_kubelet",
 )
 KEYS = tuple(Wishes.model_fields)
+PREFIX = "bedplate_"
+#: What is left of settings where the prefix is left out.
+BARE = frozenset(key.removeprefix(PREFIX) for key in KEYS if key.startswith(PREFIX))
+#: Those of them that variables of other roles are called too.
+COMMON = ("guests", "hub", "images", "proxy", "sources", "storage", "taints", "teams", "topology")

@@ -48,9 +48,15 @@ class WrongSiteError(SiteError):
 
 
 def others(known: Iterable[Problem], further: Iterable[Problem]) -> list[Problem]:
-    """Return further problems, without those of the settings that known ones are about."""
+    """Return further problems, without those of the settings that known ones are about.
+
+    An unknown setting is about the one that is to be written in its place, wherever that stands.
+    """
     wrong = {(one.file, _root(one)) for one in known}
-    return [one for one in further if (one.file, _root(one)) not in wrong]
+    meant = {one.fix.removeprefix("write ") for one in known}
+    return [
+        one for one in further if (one.file, _root(one)) not in wrong and _root(one) not in meant
+    ]
 
 
 def _root(problem: Problem) -> str:

@@ -70,12 +70,16 @@ class SiteHost:
 
 @dataclass(frozen=True)
 class Site:
-    """Every host of a site that Bedplate looks after, by name; `outside` are the others."""
+    """Every host of a site that Bedplate looks after, by name; `outside` are the others.
+
+    `bare` are variables that are called as a setting is without its prefix, with their places.
+    """
 
     path: Path
     hosts: Mapping[str, SiteHost]
     groups: frozenset[str]
     outside: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
 
     @cached_property
     def pools(self) -> dict[str, list[SiteHost]]:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bedplate.nearest import SAME, nearest
-from bedplate.site.model import KEYS
+from bedplate.site.model import KEYS, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-PREFIX = "bedplate_"
 
 
 @cache

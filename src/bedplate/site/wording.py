@@ -267,6 +267,18 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
             return TYPES.get(kind, detail["msg"])
 
 
+def has_form(setting: str, value: object) -> bool:
+    """Tell whether a value is a setting's by keys of its own, be it that some are missing."""
+    if not value or _models((setting,))[-1] is Wishes:
+        return False
+    try:
+        Wishes.model_validate({setting: value})
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return all(one["loc"][0] != setting or one["type"] == "missing" for one in found)
+    return True
+
+
 def fields(path: tuple[str | int, ...]) -> list[str]:
     """Return the keys that are known beside the one at *path*."""
     return list(_models(path[:-1])[-1].model_fields)
