@@ -59,7 +59,8 @@ def _no_site(path: Path) -> Problem | None:
 def checked(path: Path, raw: RawSite) -> Site:
     """Type a site that was read. Raises WrongSiteError with all problems."""
     structure = membership.of_site(path, raw)
-    problems, formed = list(raw.problems), list[Problem]()
+    problems, formed = list[Problem](), list[Problem]()
+    lost = [one.got or "" for one in raw.problems if (one.got or "").startswith(POOL_PREFIX)]
     of_hosts: list[tuple[RawHost, Problem]] = []
     hosts: dict[str, SiteHost] = {}
     typed: dict[int, Wishes | None] = {}
@@ -70,7 +71,7 @@ def checked(path: Path, raw: RawSite) -> Site:
             continue
         asked += 1
         problems += host.problems
-        misplaced = membership.of_host(host)
+        misplaced = membership.of_host(host, lost)
         of_hosts += ((host, problem) for problem in misplaced)
         misplaced_hosts += len(misplaced)
         if id(host.wishes) not in typed:
@@ -89,6 +90,9 @@ def checked(path: Path, raw: RawSite) -> Site:
                 host.places,
                 reached.root,
             )
+    # A pool without its group is one mistake with the hosts that are to be put there.
+    fixed = {one.fix.split()[-1] for _, one in of_hosts if one.what == membership.NO_POOL}
+    problems += [one for one in raw.problems if one.got not in fixed.intersection(lost)]
     problems += formed
     problems += _grouped(of_hosts)
     named = tuple(f"{key} at {place}" for key, place in sorted(bare.items()))

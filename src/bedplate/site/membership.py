@@ -20,13 +20,14 @@ from bedplate.site.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bedplate.site.ansible_adapter import RawSite
     from bedplate.site.effective import RawHost
     from bedplate.site.site import SiteHost
 
+NO_POOL = "GPU host is in no pool"
 #: Ansible's own groups.
 BUILT_IN = ("all", "ungrouped")
 #: How alike a group's name must be to one of ours to be taken for a misspelt one.
@@ -125,8 +126,8 @@ def _misspelt(raw: RawSite, home: Place) -> list[Problem]:
     return list(dict.fromkeys(problems))
 
 
-def of_host(raw: RawHost) -> list[Problem]:
-    """Return what is wrong with the groups of a host."""
+def of_host(raw: RawHost, lost: Sequence[str] = ()) -> list[Problem]:
+    """Return what is wrong with the groups of a host; *lost* are pools that have a file alone."""
     problems = []
     place, name, pools = raw.places.fallback, raw.name, pools_of(raw)
     if len(pools) > 1:
@@ -144,13 +145,14 @@ def of_host(raw: RawHost) -> list[Problem]:
     if POOLS in raw.groups and not pools:
         allowed = f"a group {POOL_PREFIX}… below {POOLS}"
         inner = [group for group in raw.groups if group not in {*GROUPS, *BUILT_IN}]
-        fix = f"put {name} into one"
+        like = [pool for pool in lost if pool.removeprefix(POOL_PREFIX) in inner] or lost
+        meant = like[0] if len(like) == 1 else None
+        fix = f"put {name} into " + (f"a group {meant}" if meant else "one")
         if len(inner) == 1:
-            fix = (
-                f"rename {inner[0]} to {POOL_PREFIX}{inner[0]}, or as the pool's file in group_vars"
-            )
+            fix = f"rename {inner[0]} to {meant or POOL_PREFIX + inner[0]}"
+            fix += "" if meant else ", and its file in group_vars too, if it has one"
         got = ", ".join([POOLS, *inner])
-        problems.append(at(place, "GPU host is in no pool", name, got, allowed, fix, "one-pool"))
+        problems.append(at(place, NO_POOL, name, got, allowed, fix, "one-pool"))
     kubernetes = [group for group in NODES if group in raw.groups]
     if WORKERS in raw.groups and kubernetes != [WORKERS]:
         problems.append(_worker_too(raw, kubernetes))
