@@ -233,13 +233,13 @@ def of_kinds(hosts: Mapping[str, SiteHost]) -> list[Problem]:
     return _first_of_each_place(problems)
 
 
-def of_cluster(hosts: Iterable[RawHost]) -> list[Problem]:
+def of_cluster(hosts: Sequence[RawHost]) -> list[Problem]:
     """Return that the cluster's endpoint is not set, once: a site without nodes needs none."""
     key, allowed = "bedplate_kubernetes", "what only you can know"
+    named = any(map(_names_docker, hosts))
     for host in hosts:
         if not set(NODES) & set(host.groups) or host.wishes.get(key) is not None:
             continue
-        named = _names_docker(host)
         others = [group for group in (CONTROL_PLANE, WORKERS) if group in host.groups]
         if named and not others:
             continue
@@ -255,7 +255,7 @@ def of_cluster(hosts: Iterable[RawHost]) -> list[Problem]:
 
 def _names_docker(host: RawHost) -> bool:
     runtime = host.wishes.get("bedplate_container_runtime")
-    return isinstance(runtime, dict) and runtime.get("name") == "docker"
+    return (runtime.get("name") if isinstance(runtime, dict) else runtime) == "docker"
 
 
 def _first_of_each_place(problems: Iterable[Problem]) -> list[Problem]:

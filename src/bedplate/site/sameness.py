@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bedplate.site.places import Place
     from bedplate.site.site import Site, SiteHost
 
+NO_DOCKER = "remove it: pods do not run on Docker, which is for sites without bedplate_kubernetes"
+
 
 def problems_of(site: Site) -> list[Problem]:
     """Return the places that make hosts differ that must not."""
@@ -62,22 +64,23 @@ def _differences(
             mine = _short(getattr(host.wishes, key))
             if mine == usual:
                 continue
-            place = host.places.of((key,))
-            alone = _file_of_a_group(place)
-            problems.append(
-                at(
-                    place,
-                    what,
-                    key,
-                    f"{host.name}: {mine}",
-                    f"{usual}, as {reference.name} at {reference.places.of((key,))}",
-                    f"move it to group_vars/all: {alone} is for {PurePath(alone).stem} alone"
-                    if alone and rule == "cluster-alike"
-                    else fix,
-                    rule,
-                )
-            )
+            place, usually = host.places.of((key,)), reference.places.of((key,))
+            got, allowed = f"{host.name}: {mine}", f"{usual}, as {reference.name} at {usually}"
+            instead = fix
+            if rule == "cluster-alike" and (why := of_a_group_alone(place)):
+                instead = f"move it to group_vars/all: {why}"
+                if (key,) in reference.places.known:
+                    instead = f"remove it, and change {key} at {usually}: {why}"
+                if host.is_node and '"docker"' in mine and key == "bedplate_container_runtime":
+                    instead = NO_DOCKER
+            problems.append(at(place, what, key, got, allowed, instead, rule))
     return list({(p.file, p.line, p.column, p.key): p for p in reversed(problems)}.values())
+
+
+def of_a_group_alone(place: Place) -> str | None:
+    """Return whose a file is that has the variables of some hosts alone, as a clause."""
+    file = _file_of_a_group(place)
+    return f"{file} is for {PurePath(file).stem} alone" if file else None
 
 
 def _file_of_a_group(place: Place) -> str | None:

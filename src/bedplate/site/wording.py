@@ -13,9 +13,10 @@ from pydantic import BaseModel, ValidationError
 from bedplate.errors import Problem
 from bedplate.nearest import nearest, pasted
 from bedplate.site import marks, sought, suggestions
-from bedplate.site.model import Wishes
+from bedplate.site.model import SHARED, Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
+from bedplate.site.sameness import NO_DOCKER, of_a_group_alone
 from bedplate.site.values import HIDDEN, shown
 
 if TYPE_CHECKING:
@@ -111,7 +112,20 @@ def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
             more = ", ".join(missing.pop(key).fix for key in lacks)
             found[number] = replace(one, fix=f"{one.fix}, and {more}")
     left = set(missing)
-    return [one for one in found if one.what != "setting is missing" or one.key in left]
+    found = [one for one in found if one.what != "setting is missing" or one.key in left]
+    return [_for_all(one, host) for one in found]
+
+
+def _for_all(problem: Problem, host: RawHost) -> Problem:
+    """Add where a setting belongs that all hosts share, where a group of them alone has it."""
+    setting = re.split(r"[.[]", problem.key or "")[0]
+    alone = of_a_group_alone(host.places.of((setting,)))
+    fix = problem.fix
+    if problem.key == "bedplate_container_runtime" and problem.got == '"docker"':
+        fix = NO_DOCKER if host.wishes.get("bedplate_kubernetes") else fix
+    if alone and setting in SHARED and fix != NO_DOCKER:
+        fix += f"; {setting} belongs in group_vars/all: {alone}"
+    return replace(problem, fix=fix)
 
 
 def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
