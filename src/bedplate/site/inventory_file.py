@@ -13,6 +13,7 @@ from ansible.plugins.inventory import detect_range, expand_hostname_range
 from bedplate.errors import Problem
 from bedplate.nearest import nearest
 from bedplate.site.places import Place
+from bedplate.site.site import GROUPS
 
 if TYPE_CHECKING:
     from bedplate.site.positions import Positions
@@ -52,6 +53,7 @@ class Written:
             if key not in SECTIONS:
                 close = nearest(str(key), SECTIONS)
                 fix = f"write {close}" if close else f"put {key} under children, if it is a group"
+                fix = f"write it as far left as {name}" if key in GROUPS else fix
                 self.problems.append(
                     Problem(
                         "unknown key of a group",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from bedplate.site import (
     sought,
 )
 from bedplate.site.model import BARE, COMMON, KEYS, PREFIX, Wishes
+from bedplate.site.places import spelt
 from bedplate.site.site import GROUPS, POOL_PREFIX, Site, SiteHost
 from bedplate.site.wording import fields, has_form, problems_of
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from bedplate.site.ansible_adapter import RawSite
     from bedplate.site.effective import RawHost
-    from bedplate.site.places import Place
+    from bedplate.site.places import KeyPath, Place
 
 
 def load_site(path: Path) -> Site:
@@ -139,10 +141,29 @@ def _renamed(problem: Problem, old: str, new: str) -> Problem:
     return replace(problem, key=key, got=got, fix=fix or "")
 
 
+def _inside(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield where one setting is inside another: no setting has a key of that name."""
+    parts = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, inner in parts.items() if isinstance(parts, dict) else ():
+        if path and key in KEYS:
+            yield (*path, key)
+        else:
+            yield from _inside(inner, (*path, key))
+
+
 def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
     """Type the wishes that some hosts have in common."""
     problems: list[Problem] = []
     wishes = dict(raw.wishes)
+    for path in list(_inside(wishes)):
+        at, outer = raw.places.of(path), str(path[0])
+        what, fix = "setting is indented too far", f"write {path[-1]} as far left as {outer}"
+        got, apart, rule = f"{path[-1]} inside {outer}", "settings next to each other", "known-keys"
+        problems.append(
+            Problem(what, at.file, at.line, at.column, spelt(path), got, apart, fix, rule=rule)
+        )
+        wishes[outer] = deepcopy(wishes[outer])
+        remaining.remove(wishes, path)
     for key in sorted(set(wishes) - set(KEYS)):
         value = wishes.pop(key)
         if key in COMMON or (key in BARE and not has_form(f"{PREFIX}{key}", value)):

@@ -11,6 +11,7 @@ from ansible._internal._datatag._tags import Origin
 from ansible.parsing.vault import EncryptedString
 
 from bedplate.errors import Problem
+from bedplate.site import indentation
 from bedplate.site.places import KeyPath, Place, key_before, lines_of
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ def unreadable(error: AnsibleError, positions: Positions, fallback: Path, what: 
         place = Place(str(fallback))
     fix = "correct it; `ansible-inventory --list` shows what Ansible makes of it"
     key = None
+    lines = lines_of(place.file) if indentation.SAYS.search(text) else []
+    if place.line and (fault := indentation.too_far(lines, place.line)):
+        what, text, fix = "line is indented too far", fault.found, fault.fix
+        place = Place(place.file, fault.line, fault.column)
     if "duplicate mapping key" in text:
         what, fix = "key is there twice", "remove one: YAML would silently take the last"
         key = text = text.rsplit("duplicate mapping key ", 1)[-1].rstrip(".").strip("'")

@@ -53,7 +53,7 @@ def others(known: Iterable[Problem], further: Iterable[Problem]) -> list[Problem
     An unknown setting is about the one that is to be written in its place, wherever that stands.
     """
     wrong = {(one.file, _root(one)) for one in known}
-    meant = {one.fix.removeprefix("write ") for one in known}
+    meant = {one.fix.removeprefix("write ").partition(" ")[0] for one in known}
     return [
         one for one in further if (one.file, _root(one)) not in wrong and _root(one) not in meant
     ]
@@ -67,7 +67,7 @@ def right_part(wishes: Mapping[str, Any], error: ValidationError) -> Wishes | No
     """Return settings without what is wrong in them; None where others need what is gone."""
     rest = deepcopy(dict(wishes))
     for _ in range(MOST):
-        _remove(rest, error.errors(include_url=False)[0]["loc"])
+        remove(rest, error.errors(include_url=False)[0]["loc"])
         if wishes.keys() - rest.keys() - ALONE:
             return None
         try:
@@ -77,7 +77,7 @@ def right_part(wishes: Mapping[str, Any], error: ValidationError) -> Wishes | No
     return None
 
 
-def _remove(inside: Any, path: Sequence[str | int]) -> None:
+def remove(inside: Any, path: Sequence[str | int]) -> None:
     """Remove what a path of Pydantic's leads to, as far as it is written."""
     found: tuple[Any, Any] | None = None
     for part in path:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from bedplate.errors import Problem
 from bedplate.nearest import nearest, pasted
 from bedplate.site import marks, sought, suggestions
-from bedplate.site.model import SHARED, Wishes
+from bedplate.site.model import PREFIX, SHARED, Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
 from bedplate.site.sameness import NO_DOCKER, of_a_group_alone
@@ -169,6 +169,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         apart = path[0] == "bedplate_kubernetes" and "bedplate_kubernetes" not in str(elsewhere)
         if elsewhere and (elsewhere[1] is None or apart):
             what, fix = what + elsewhere[0], elsewhere[2]
+        if fix == "remove it" and has_form(f"{PREFIX}{name}", value):
+            fix = f"write {PREFIX}{name} as far left as {path[0]}"
     elif kind == "string_type" and isinstance(value, int | float | date):
         text = getattr(value, "text", str(value))
         read = "true or false" if isinstance(value, bool) else "a number"
