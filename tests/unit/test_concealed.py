@@ -74,12 +74,20 @@ def test_secrets_are_hidden_by_what_they_are(planted: Path, tmp_path: Path) -> N
         assert [one for one in told if one in text] == []
 
 
-def test_what_cannot_be_hidden_is_not_shown(planted: Path) -> None:
-    """Who reads what drifted has no password of the vault."""
-    done = run(planted, "drift")
+@pytest.mark.parametrize(("name", "place"), [("a.yml", "a.yml:1:12"), ("b.yml", "b.yml")])
+def test_what_cannot_be_hidden_is_not_shown(
+    name: str, place: str, planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads what drifted has no password of the vault; the site's place is a relative one."""
+    for other in {"a.yml", "b.yml"} - {name}:
+        (planted / "group_vars/all" / other).unlink()
+    monkeypatch.chdir(planted.parent)
+    done = run(Path(planted.name), "drift")
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = [one for one in done.stderr.splitlines() if "group_vars/all/" in one]
-    assert "set ANSIBLE_VAULT_PASSWORD_FILE, or vault_password_file in ansible.cfg" in line
+    assert "file cannot be decrypted" in line
+    assert f"{planted.name}/group_vars/all/{place}" in line
+    assert "the file's name into ANSIBLE_VAULT_PASSWORD_FILE, or as vault_password_file" in line
 
 
 def test_a_site_without_secrets_is_read_no_further(site: Path) -> None:

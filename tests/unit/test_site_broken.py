@@ -139,8 +139,9 @@ def test_an_encrypted_wish_is_read_with_its_password(
     assert done.returncode == 3
     assert done.stderr == (
         "file cannot be decrypted — site/group_vars/pool_train.yml — got Decryption failed (no "
-        "vault secrets were found that could decrypt). — set ANSIBLE_VAULT_PASSWORD_FILE, or "
-        "vault_password_file in ansible.cfg\n  rule readable\n\n1 error; no lock was written.\n"
+        "vault secrets were found that could decrypt). — write the password "
+        "into a file, and the file's name into ANSIBLE_VAULT_PASSWORD_FILE, or as "
+        "vault_password_file into ansible.cfg\n  rule readable\n\n1 error; no lock was written.\n"
     )
 
 

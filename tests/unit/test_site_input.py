@@ -296,7 +296,7 @@ def test_a_password_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.M
     # Before it stands what Ansible warns of.
     assert "\nno vault password — site — got " in done.stderr
     assert str(tmp_path / "nothing") in done.stderr
-    assert "set ANSIBLE_VAULT_PASSWORD_FILE" in done.stderr
+    assert "the file's name into ANSIBLE_VAULT_PASSWORD_FILE, or as " in done.stderr
     assert "Traceback" not in done.stderr
 
 

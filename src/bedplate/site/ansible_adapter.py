@@ -21,7 +21,7 @@ from ansible.inventory import manager
 from ansible.inventory.host import Host
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-from ansible.parsing.vault import EncryptedString, VaultSecretsContext
+from ansible.parsing.vault import VaultSecretsContext
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
@@ -33,11 +33,13 @@ from bedplate.site import files, unread, waiting
 from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written
 from bedplate.site.places import Place
-from bedplate.site.positions import UNREAD, Positions, unreadable
+from bedplate.site.positions import UNREAD, Positions, encrypted, unreadable
 from bedplate.site.role_variables import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ansible.parsing.vault import EncryptedString
 
 #: What a file has that may name a plugin, or that only Ansible can look into.
 NAMES_PLUGINS = re.compile(r"\{\{|\{%|\\[xuU]0*7[bB]|plugin|\$ANSIBLE_VAULT|!vault")
@@ -355,23 +357,17 @@ def contents(site: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, Any, lis
     Raises SiteError for the first that cannot be read or decrypted.
     """
     positions, path = Positions(site), site
+    text: EncryptedString | None = None
     try:
         loader = _Loader(site)
         for path in paths:
-            content = loader.check(path)
-            yield path, content, [str(one) for one in _encrypted(content)]
+            text = None
+            content = loader.check(path.absolute())  # of a relative one Ansible takes its own place
+            yield path, content, [str(text := one) for one in encrypted(content)]
     except (AnsibleError, ReferenceError) as error:
         # The second is Ansible's where it has no password at all.
-        known = error if isinstance(error, AnsibleError) else AnsibleError(str(error))
-        raise SiteError([unreadable(known, positions, path, "file cannot be read")]) from error
-
-
-def _encrypted(value: object) -> Iterator[EncryptedString]:
-    if isinstance(value, EncryptedString):
-        yield value
-    elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _encrypted(one)
+        known = error if isinstance(error, AnsibleError) else AnsibleError(str(error), obj=text)
+        raise SiteError([unreadable(known, positions, path, UNREAD)]) from error
 
 
 def passwords(site: Path, kind: str) -> tuple[dict[str, str], str | None]:

@@ -25,7 +25,7 @@ from bedplate.errors import Problem, SiteError
 from bedplate.site import role_variables
 from bedplate.site.model import BARE, PREFIX
 from bedplate.site.places import KeyPath, Place, Places, spelt
-from bedplate.site.positions import Positions, is_constant, plain, unreadable
+from bedplate.site.positions import UNLOCKS, Positions, encrypted, is_constant, plain, unreadable
 from bedplate.site.reach import Reach, Reaches
 
 if TYPE_CHECKING:
@@ -314,6 +314,8 @@ class Reader:
             place = fragment.places.get((name,), self._home)
             what = ("setting" if is_wish(name) else "variable") + " cannot be evaluated"
             said = unreadable(error, self._positions, Path(place.file), what)
+            if said.fix == UNLOCKS and (secret := next(encrypted(fragment.raw), None)) is not None:
+                place = self._positions.place(secret) or place
             raise SiteError(
                 [
                     Problem(

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 #: What is wrong with a file that no YAML can be read from.
 UNREAD = "file cannot be read as YAML"
+#: How the password of a vault is given.
+UNLOCKS = (
+    "write the password into a file, and the file's name into ANSIBLE_VAULT_PASSWORD_FILE, or as "
+    "vault_password_file into ansible.cfg"
+)
 #: What Ansible's templating looks for: without any of these, text stays as it is.
 TEMPLATE = re.compile(r"\{\{|\{%|\{#|^#jinja2:")
 
@@ -110,6 +115,15 @@ def is_constant(value: object) -> bool:
     return not isinstance(value, EncryptedString)
 
 
+def encrypted(value: object) -> Iterator[EncryptedString]:
+    """Yield the texts in a value that are encrypted one by one."""
+    if isinstance(value, EncryptedString):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from encrypted(one)
+
+
 def plain(value: object, positions: Positions, raw: object = None) -> Any:
     """Return a value without Ansible's tags and lazy containers."""
     if isinstance(value, dict):
@@ -157,5 +171,5 @@ def unreadable(error: AnsibleError, positions: Positions, fallback: Path, what: 
         text = "an encrypted value, and no vault password"
     if "vault" in text.lower():
         what = "file cannot be decrypted" if what == UNREAD else what
-        fix = "set ANSIBLE_VAULT_PASSWORD_FILE, or vault_password_file in ansible.cfg"
+        fix = UNLOCKS
     return Problem(what, place.file, place.line, place.column, key, text, fix=fix, rule="readable")
