@@ -6,6 +6,7 @@ test_person.py, other ways to sign in in test_hub_sign_in.py, real browsers in c
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from bedplate.accounting.store import NAMESPACE
 from bedplate.frameworks import hub_images, hub_objects
-from bedplate.hub import magic, memory, node_use
+from bedplate.hub import hours, magic, memory, node_use
 from bedplate.hub.node_use import USE
 from bedplate.lock.claims import RESOURCE
+from bedplate.schedulers.accounting_objects import objects
 from tests.frameworks.claims import (
     claimed,
     counted,
@@ -85,13 +88,16 @@ def hub() -> Iterator[RunningHub]:
     courses = {
         "intro": course("intro", **sized()),
         "intro-large": course("intro-large", of="intro"),
-        "lab": course("lab", members=["bea"]),
+        "lab": course("lab", members=["bea"], gpu_hours=2),
         "crowd": course("crowd", members=CROWD),
     }
     with hub_of(TEAMS, courses, gpus=9, by_claim=BY_CLAIM) as found:
         found.secret("code-intro", CODE)
         found.secret("account-ada", "a-password-of-ada")
         found.secret("account-bea", "a-password-of-bea")
+        for one in objects("", {}, hours={"lab": ("lab", 2)}):
+            if one["kind"] != "Deployment":
+                found.plane.api.apply(one)
         found.start()
         yield found
 
@@ -548,6 +554,34 @@ def test_images_are_kept_on_the_nodes_of_a_pool(hub: RunningHub) -> None:
     eventually(lambda: kept() == [images])
     api.delete(api.path_of(made))
     eventually(lambda: kept() == [])
+
+
+def test_who_has_used_the_hours_of_the_week_gets_neither_notebook_nor_share(
+    hub: RunningHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the recorder's table, with the right that the stack gives the hub's account."""
+    Browser(hub.url).login("bea", "a-password-of-bea")
+    use = hub.api("POST", "users/bea/tokens", {"scopes": ["access:services!service=shares"]})
+    address = f"{hub.settings['service']['shares_url']}/services/shares/lab"
+    monkeypatch.setenv(magic.ADDRESS, address)
+    monkeypatch.setenv(magic.TOKEN, use["token"])
+
+    def does(line: str) -> str:
+        magic.share(line)
+        return str(capsys.readouterr().out)
+
+    eventually(lambda: "No shares." in does("list"))
+    api, until = hub.plane.api, hours.week(datetime.now(UTC))[1]
+    used = {"until": until.isoformat(), "used": {"lab": {"bea": 2.5}}}
+    table = {"name": hours.NAME, "namespace": NAMESPACE}
+    data = {hours.CONTENT: json.dumps(used)}
+    api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": table, "data": data})
+    spent = "of lab are left in this week"
+    assert f"no GPU-hours {spent} — got 2.50 used since Monday / allowed 2" in does("request 1")
+    again = f"Start it again from {hours.when(until)} on."
+    hub.refuses("bea", "lab-jax", f"{spent}: 2.50 used since Monday, 2 for each person. {again}")
+    assert (pods(hub, "lab"), does("list")) == ({}, "No shares.\n")
+    api.delete(api.path("configmaps", "v1", NAMESPACE, hours.NAME))
 
 
 def test_a_notebook_asks_for_a_share_of_its_own(

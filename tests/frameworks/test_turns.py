@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,12 @@ TEAMS = {
         "members": ["alice", "bob"],
         "per_user": {"gpus": EACH},
     },
+    # Of these seconds a member has used all after some fifteen.
+    "week": {
+        "gpus": {"pool_train": (1, 0)},
+        "members": ["alice", "bob"],
+        "per_user": {"hours": 15 / 3600},
+    },
 }
 STORM = 40
 UNITS = {"pool-train": {GPU: 1.0}}
@@ -58,6 +65,7 @@ def kueue() -> Iterator[RunningKueue]:
         (started.plane.folder / ARCHIVE).write_bytes(archive())
         (started.plane.folder / "units.json").write_text(json.dumps(UNITS))
         (started.plane.folder / "per_user.json").write_text(json.dumps(limits))
+        (started.plane.folder / "hours.json").write_text(json.dumps(person_limits.hours(lock)))
         in_effect(started)
         yield started
 
@@ -81,12 +89,13 @@ def api(kueue: RunningKueue) -> Iterator[Api]:
         yield kueue.api
         kueue.plane.processes["recorder"].kill()
         kueue.clear(TEAM)
-        kueue.clear("full")
+        kueue.clear("full", "week")
 
 
-def counting(kueue: RunningKueue) -> Process:
+def counting(kueue: RunningKueue, *more: str) -> Process:
     """Start the recorder, which counts."""
-    return recorder(kueue.plane, f"--per-user={kueue.plane.folder / 'per_user.json'}")
+    folder = kueue.plane.folder
+    return recorder(kueue.plane, f"--per-user={folder / 'per_user.json'}", *more)
 
 
 class Witness(threading.Thread):
@@ -187,6 +196,59 @@ def test_who_waits_in_the_queue_is_counted_again_when_a_job_grows(
     eventually(lambda: waiting() == let_in | {"a-grows": (False, True)})
     alice.patch(path, {"spec": {"parallelism": 1}})
     eventually(lambda: waiting() == let_in)
+
+
+@pytest.mark.prove
+def test_who_has_used_the_hours_of_the_week_gets_nothing_more(
+    api: Api, kueue: RunningKueue
+) -> None:
+    """What runs goes on; what waits in the queue, and what is submitted then, waits for Monday."""
+    file = kueue.plane.folder / "hours.json"
+    options = (f"--hours={file}", "--use-every=1")
+    first = counting(kueue, *options)
+    alice, bob = api.acting_as("alice"), api.acting_as("bob")
+    alice.create(job("a-runs", "week", gpus=1))
+    eventually(lambda: running(api, "week") == ["a-runs"])
+    next_second()
+    alice.create(job("a-waits", "week", gpus=1))
+    alice.create(pod("a-pod", "week"))
+    next_second()
+    bob.create(job("b-first", "week", gpus=1))
+
+    def held() -> dict[str, str]:
+        return {
+            one["metadata"]["ownerReferences"][0]["name"]: told
+            for one in kueue.workloads("week")
+            if (told := one["metadata"].get("annotations", {}).get(HELD))
+        }
+
+    eventually(lambda: len(kueue.workloads("week")) == 4 and held() == {})
+    eventually(held, until=lambda found: set(found) == {"a-waits", "a-pod"})
+    pattern = (
+        r"alice has used 0\.00 of 0\.00416667 GPU-hours of team week in this week: "
+        r"this waits until Monday, \d+ \w+, 00:00 UTC"
+    )
+    assert all(re.fullmatch(pattern, told) for told in held().values()), held()
+    alice.create(job("a-new", "week", gpus=1))
+    eventually(held, until=lambda found: re.fullmatch(pattern, found.get("a-new", "")))
+    assert running(api, "week") == ["a-runs"]
+    # It was first in the queue, and holds up nobody.
+    alice.delete(api.path("jobs", "batch/v1", "week", "a-runs"))
+    eventually(lambda: running(api, "week") == ["b-first"])
+    assert "a-pod" in {one["metadata"]["name"] for one in api.get("pods", "v1", "week")}
+    # A recorder that starts again knows what has ended by what it has kept.
+    first.kill()
+    second = counting(kueue, *options)
+    bob.delete(api.path("jobs", "batch/v1", "week", "b-first"))
+    bob.create(job("b-next", "week", gpus=1))
+    eventually(lambda: running(api, "week") == ["b-next"])
+    assert set(held()) == {"a-waits", "a-pod", "a-new"}
+    second.kill()
+    file.write_text(json.dumps({"week": ["week", 40]}))
+    counting(kueue, *options)
+    eventually(lambda: held() == {})
+    bob.delete(api.path("jobs", "batch/v1", "week", "b-next"))
+    eventually(lambda: running(api, "week") == ["a-waits"])
 
 
 @pytest.mark.prove

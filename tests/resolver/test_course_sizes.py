@@ -109,11 +109,12 @@ def test_what_a_size_does_not_write_of_a_persons_limits_is_the_courses(
     written: dict[str, Any] | None, has: tuple[int, int]
 ) -> None:
     more = {} if written is None else {"per_user": written}
-    limits = {"shares": 2, "time": "2h"}
+    limits = {"shares": 2, "time": "2h", "hours": 5}
     found = planned(two_pools(course(3, 0.1, per_user=limits, sizes=[size(pool="pool_b", **more)])))
     assert found.lock.cluster is not None
     large = found.lock.cluster.courses["intro-large"].per_user
     assert (large.shares, large.time_s) == has
+    assert large.hours == 5, "of the course and its sizes together"
 
 
 def test_a_size_may_be_as_large_as_a_run() -> None:

@@ -124,11 +124,36 @@ def test_a_mode_in_which_idle_shares_are_not_seen_is_said(
 
 def test_what_a_person_may_have_is_in_the_quota() -> None:
     """A notebook and a share on request for each of forty: the pool's eighty shares."""
-    asked = course(students=40, per_user={"shares": 2, "time": "2h"})
+    asked = course(students=40, per_user={"shares": 2, "time": "2h", "hours": 5})
     found = cluster(asked)
-    assert found.courses["intro"].per_user.model_dump() == {"shares": 2, "time_s": 7200}
+    limits = {"shares": 2, "time_s": 7200, "hours": 5}
+    assert found.courses["intro"].per_user.model_dump() == limits
     quota = found.teams["intro"].gpus["pool_a"]["nvidia.com/gpu"]
     assert quota.model_dump() == {"guaranteed": 80, "borrow": 0}
+
+
+@pytest.mark.parametrize(
+    ("more", "rule", "fix"),
+    [
+        (
+            {"bedplate_schedulers": ["volcano"]},
+            "team-queue",
+            "add kueue to bedplate_schedulers, or remove it",
+        ),
+        (
+            {"bedplate_kubernetes": {"version": "1.35", "endpoint": "192.0.2.1:6443"}},
+            "team-person",
+            "take a newer bedplate_kubernetes.version, or remove it",
+        ),
+    ],
+)
+def test_hours_of_a_person_need_the_queues_records_and_names(
+    more: dict[str, Any], rule: str, fix: str
+) -> None:
+    refusal = answer(course(per_user={"hours": 5}), **more)
+    assert rules(refusal) == [rule]
+    (problem,) = refusal.problems
+    assert (problem.key, problem.fix) == ("bedplate_courses[0].per_user.hours", fix)
 
 
 @pytest.mark.parametrize(

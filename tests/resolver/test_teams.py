@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bedplate.lock.model import TeamPerUser
 from bedplate.presets import load_presets
 from bedplate.resolver import Refusal
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
@@ -256,7 +257,15 @@ def test_a_teams_limits_of_one_request_are_in_the_lock() -> None:
     assert teams["speech"].per_request.model_dump() == {"gpus": None, "time_s": None}
 
 
-@pytest.mark.parametrize("limit", [{"per_request": {"time": "8h"}}, {"per_user": {"gpus": 1}}])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"per_request": {"time": "8h"}},
+        {"per_user": {"gpus": 1}},
+        {"per_user": {"hours": 40}},
+        {"idle_timeout": "1h"},
+    ],
+)
 def test_limits_need_kueue(limit: dict[str, Any]) -> None:
     """Volcano's queues know no time, no size of one job, and no person."""
     refusal = answer({"a": team(1, **limit)}, bedplate_schedulers=["volcano"])
@@ -267,12 +276,15 @@ def test_limits_need_kueue(limit: dict[str, Any]) -> None:
 
 
 def test_a_limit_of_persons_is_in_the_lock() -> None:
-    limited = {"a": team(1, per_user={"gpus": 4}), "b": team(1)}
+    limited = {"a": team(1, per_user={"gpus": 4, "hours": 0.5}), "b": team(1)}
     found = planned(answer(limited)).lock
     assert found.cluster is not None
     assert found.cluster.usage, "the recorder counts, also without a hub"
-    assert found.cluster.teams["a"].per_user.gpus == 4
-    assert found.cluster.teams["b"].per_user.gpus is None
+    assert found.cluster.teams["a"].per_user == TeamPerUser(gpus=4, hours=0.5)
+    assert not found.cluster.teams["b"].per_user.limited
+    of_week = planned(answer({"a": team(1, per_user={"hours": 40})}))
+    assert of_week.lock.cluster is not None
+    assert of_week.lock.cluster.usage
 
 
 def test_a_limit_of_persons_needs_their_names() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.frameworks import hub_use
 from bedplate.frameworks.accounting import Accounting, idle_of
 from bedplate.hub import node_use
-from bedplate.lock.courses import Course, Share
+from bedplate.lock.courses import Course, PerUser, Share
 from bedplate.schedulers.accounting_objects import objects
 from bedplate.schedulers.kueue import person_limits
 from tests.schedulers.locks import lock_of
@@ -20,7 +20,8 @@ from tests.schedulers.nodes import GPU
 from tests.stacks.test_components import run
 
 if TYPE_CHECKING:
-    from bedplate.accounting.ending import Limits
+    from bedplate.accounting import ending
+    from bedplate.accounting.hours import Limits
 
 UNITS = {"pool-a": {"nvidia.com/gpu": 1.0}}
 IDLE = {"intro": {"shares": 1800.0}, "lab": {"shares": 60.0}}
@@ -61,7 +62,7 @@ def test_the_recorder_lists_pods_to_ask_the_readers_of_their_nodes() -> None:
     ],
 )
 def test_it_ends_what_is_idle_in_the_namespaces_that_say_so_alone(
-    idle: Limits, name: str, changes: dict[str, list[str]]
+    idle: ending.Limits, name: str, changes: dict[str, list[str]]
 ) -> None:
     found = objects("", UNITS, idle)
     (role, *bindings) = [one for one in found if one["metadata"]["name"] == name]
@@ -114,6 +115,36 @@ def test_it_lets_requests_in_in_the_namespaces_of_teams_with_a_limit_alone() -> 
     (rule,) = role["rules"]
     assert (rule["resources"], rule["verbs"]) == (["workloads"], ["patch"])
     assert [one["metadata"]["namespace"] for one in bindings] == ["x", "y"]
+
+
+def test_the_hub_reads_who_has_used_up_the_hours_of_a_course() -> None:
+    """Of a team nobody but the recorder reads them. Of a course its sizes are counted with it."""
+    teams = {"vision": {"gpus": {"pool_a": (4, 0)}, "per_user": {"hours": 40}}}
+    lock = lock_of({"pool_a": [{}]}, teams)
+    course = Course(
+        students=1,
+        share=Share(resource=GPU, count=1),
+        pool="pool_a",
+        idle_timeout_s=900,
+        per_user=PerUser(hours=5),
+    )
+    courses = {"intro": course, "intro-large": course.model_copy(update={"of": "intro"})}
+    with_courses = lock.model_copy(
+        update={"cluster": lock.cluster.model_copy(update={"courses": courses})}  # type: ignore[union-attr]
+    )
+    limits = person_limits.hours(with_courses)
+    assert limits == {"intro": ("intro", 5), "intro-large": ("intro", 5), "vision": ("vision", 40)}
+
+    def role(hours: Limits) -> list[Any]:
+        every = objects("", UNITS, None, person_limits.by_namespace(lock), hours)
+        return [one for one in every if one["metadata"]["name"] == "bedplate-accounting-hours"]
+
+    assert role(person_limits.hours(lock)) == []
+    of, binding = role(limits)
+    (rule,) = of["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == (["hours"], ["get"])
+    assert of["metadata"]["namespace"] == NAMESPACE
+    assert binding["subjects"][0]["name"] == "system:serviceaccount:bedplate-hub:hub"
 
 
 def test_idle_times_are_those_of_courses() -> None:

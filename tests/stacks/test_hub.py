@@ -154,9 +154,10 @@ def test_settings_have_the_numbers_that_students_read() -> None:
     found = hub_settings.settings(lock(), lambda name: f"registry/{name}")
     course = found["courses"]["intro"]
     assert course["limits"] == {"nvidia.com/gpu": "1"}
-    assert (course["shares"], course["longest"]) == (1, 0)
-    of = hub_settings.settings(lock(per_user={"shares": 2, "time_s": 600}), str)["courses"]["intro"]
-    assert (of["shares"], of["longest"]) == (2, 600)
+    assert (course["shares"], course["longest"], course["gpu_hours"]) == (1, 0, 0)
+    limits = {"shares": 2, "time_s": 600, "hours": 5}
+    of = hub_settings.settings(lock(per_user=limits), str)["courses"]["intro"]
+    assert (of["shares"], of["longest"], of["gpu_hours"]) == (2, 600, 5)
     (profile,) = course["profiles"]
     assert profile["image"] == "registry/notebook-jax-0.12.0.1-cuda12"
     assert (

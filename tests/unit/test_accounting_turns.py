@@ -61,22 +61,28 @@ class Server:
         if body["metadata"]["resourceVersion"] != one["metadata"]["resourceVersion"]:
             raise ApiError(409, "changed")
         assert body["metadata"]["uid"] == one["metadata"]["uid"]
-        assert body["metadata"]["annotations"] == {HELD: None}
-        assert body["spec"] == {"active": True}
-        self.let_in.append(name[1:])
-        one["metadata"]["annotations"].pop(HELD)
+        notes, why = one["metadata"]["annotations"], body["metadata"]["annotations"][HELD]
+        assert body.get("spec") == (None if HELD in notes and why else {"active": why is None})
+        if why is None:
+            self.let_in.append(name[1:])
+            notes.pop(HELD)
+        else:
+            notes[HELD] = why
         one["metadata"]["resourceVersion"] = "9"
-        one["spec"]["active"] = True
+        one["spec"]["active"] = why is None
         return cast("dict[str, Any]", one)
 
 
-def turns(server: Server) -> Turns:
+def turns(server: Server, over: Mapping[str, str] | None = None) -> Turns:
     """Return what counts, with the owners' names in the Workloads themselves."""
 
     def owner(one: Mapping[str, Any]) -> str:
         return str(one["metadata"]["annotations"]["of"])
 
-    return Turns(cast("Api", server), LIMITS, ["nvidia.com/gpu"], owner)
+    def why(_team: str, user: str) -> str:
+        return (over or {}).get(user, "")
+
+    return Turns(cast("Api", server), LIMITS, ["nvidia.com/gpu"], owner, why)
 
 
 @pytest.mark.parametrize(
@@ -192,3 +198,52 @@ def test_an_event_of_before_the_start_makes_nothing_active() -> None:
     counted.read()
     counted.see(work("a", 4, version="3"))
     assert server.let_in == []
+
+
+SPENT = "ann has used 10.00 of 10 GPU-hours of team lab in this week: this waits until Monday"
+
+
+def test_who_has_used_the_weeks_hours_gets_nothing_more_and_keeps_what_runs() -> None:
+    """What is in the queue waits outside of it again: it would start there at any time."""
+    runs = {"admission": {"podSetAssignments": []}}
+    server = Server(
+        [
+            work("a", 1, held=False, status=runs),
+            work("bb", 1, held=False),
+            work("ccc", 1),
+            work("dd", 1, user="bob"),
+            work("no-gpu", 0, held=False),
+        ]
+    )
+    over = {"ann": SPENT}
+    counted = turns(server, over)
+    counted.read()
+    assert server.let_in == ["dd"]
+    texts = [one["metadata"]["annotations"].get(HELD) for one in server.found]
+    assert texts == [None, SPENT, SPENT, None, None]
+    assert [one["spec"]["active"] for one in server.found] == [True, False, False, True, True]
+    over.clear()
+    counted.again()
+    assert server.let_in == ["dd", "bb", "ccc"]
+
+
+def test_on_monday_what_still_has_no_room_says_so() -> None:
+    server = Server([work("a", 3), work("bb", 3)])
+    over = {"ann": SPENT}
+    counted = turns(server, over)
+    counted.read()
+    over.clear()
+    counted.again()
+    assert server.let_in == ["a"]
+    assert server.found[1]["metadata"]["annotations"][HELD] == (
+        "one person has at most 4 GPUs or shares of team lab at once: this waits until enough of "
+        "theirs have ended"
+    )
+
+
+def test_a_team_with_hours_alone_has_no_other_limit() -> None:
+    server = Server([work("a", 300), work("bb", 300)])
+    counted = turns(server)
+    counted.limits = {"lab": ("lab", None)}
+    counted.read()
+    assert server.let_in == ["a", "bb"]

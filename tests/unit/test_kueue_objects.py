@@ -340,13 +340,19 @@ def test_what_one_member_has_is_held_to_be_counted() -> None:
             "per_request": {"gpus": 2},
         },
         "speech": {"gpus": {"pool_a": (0, 2)}},
+        "text": {"gpus": {"pool_a": (0, 2)}, "per_user": {"hours": 40}},
     }
     wanted = lock_of({"pool_a": HOSTS, "pool_b": [{}]}, teams)
+    assert person_limits.hours(wanted) == {"text": ("text", 40)}
     (policy, binding) = person_limits.objects(wanted)
     (change,) = policy["spec"]["mutations"]
-    assert "{'audio': '4', 'vision': '4'}" in change["jsonPatch"]["expression"]
+    for text in (
+        "'audio': 'one person has at most 4 GPUs or shares of team audio at once: this waits ",
+        "'text': 'this waits until it is counted to its person'",
+    ):
+        assert text in change["jsonPatch"]["expression"]
     selector = binding["spec"]["matchResources"]["namespaceSelector"]
-    only = {"key": "bedplate.io/team", "operator": "In", "values": ["audio", "vision"]}
+    only = {"key": "bedplate.io/team", "operator": "In", "values": ["audio", "text", "vision"]}
     assert selector == {"matchExpressions": [only]}
     # A request that is larger than that would wait for ever.
     sizes = by_name(list(request_limits.objects(wanted)), "ValidatingAdmissionPolicy")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import person, share_service, shares
+from bedplate.hub import hours, person, share_service, shares
 from bedplate.hub.courses import Course, Profile, Settings
-from bedplate.hub.share_service import Service, User, course_of
+from bedplate.hub.share_service import ApiError, Service, User, course_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,8 @@ class Cluster:
     def __init__(self, offered: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         self.offered, self.pods, self.jobs = offered, pods, dict[str, dict[str, Any]]()
         self.between: list[dict[str, Any]] = []
+        #: What persons have used of this week, by course; None where there is no such table.
+        self.used: dict[str, dict[str, float]] | None = None
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         """Answer one request."""
@@ -46,6 +48,11 @@ class Cluster:
             self.pods += self.between
         elif method == "DELETE":
             del self.jobs[where.rpartition("/")[2]]
+        elif where == hours.TABLE:
+            if self.used is None:
+                raise ApiError(404, "not found")
+            week = {"until": "2026-12-07T00:00:00+00:00", "used": self.used}
+            found = {"data": {hours.CONTENT: json.dumps(week)}}
         elif where.endswith("/localqueues/default"):
             found = {"spec": {"clusterQueue": "intro"}}
         elif "/clusterqueues/" in where:
@@ -180,6 +187,22 @@ def test_a_notebook_is_the_one_share_that_the_plan_counted() -> None:
         {**NOTEBOOK, "status": {"phase": "Failed"}},
     ):
         assert asks(Cluster(TENTHS, [other]), {"share": "0.1"})["time"] == "1h"
+
+
+def test_who_has_used_the_hours_of_the_week_gets_no_share() -> None:
+    """Without a table nobody has used any: the recorder has not begun."""
+    cluster = Cluster(TENTHS, [])
+    for used in (None, {"intro": {"bob": 4.99, "ann": 5.0}}):
+        cluster.used = used
+        assert asks(cluster, {"share": "0.1"}, gpu_hours=5, shares=9)["time"] == "1h"
+    cluster.used = {"intro": {"bob": 5.0}}
+    with pytest.raises(shares.ShareError) as refused:
+        asks(cluster, {"share": "0.1"}, gpu_hours=5, shares=9)
+    assert str(refused.value) == (
+        "no GPU-hours of intro are left in this week — got 5.00 used since Monday / allowed 5 for "
+        "each person — start it again from Monday, 7 December, 00:00 UTC on"
+    )
+    assert len(cluster.jobs) == 2
 
 
 def test_with_two_shares_for_a_person_there_is_one_with_the_notebook_and_no_third() -> None:

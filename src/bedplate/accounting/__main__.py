@@ -39,6 +39,9 @@ def main() -> None:
     parser.add_argument(
         "--per-user", type=Path, help="a JSON file: team and what one person has, by namespace"
     )
+    parser.add_argument(
+        "--hours", type=Path, help="a JSON file: whose limit and GPU-hours of a week, by queue"
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     units = json.loads(given.units.read_text()) if given.units else {}
@@ -51,6 +54,7 @@ def main() -> None:
         use_every=given.use_every,
         idle=json.loads(given.idle.read_text()) if given.idle else {},
         per_user=json.loads(given.per_user.read_text()) if given.per_user else {},
+        limits=json.loads(given.hours.read_text()) if given.hours else {},
     ).run()
 
 

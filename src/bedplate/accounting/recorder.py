@@ -11,17 +11,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bedplate.accounting import ending, measured
+from bedplate.accounting.hours import Hours
 from bedplate.accounting.records import API, seen, user_of
 from bedplate.accounting.turns import Turns
+from bedplate.hub import hours
 from bedplate.hub.node_use import PORT
 from bedplate.packing.api import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from bedplate.accounting import turns
     from bedplate.accounting.book import Book
-    from bedplate.accounting.records import Units
+    from bedplate.accounting.hours import Limits
+    from bedplate.accounting.records import Record, Units
     from bedplate.accounting.store import Store
     from bedplate.packing.api import Api
 
@@ -110,15 +113,21 @@ class Recorder:
         use_every: float = measured.EVERY,
         idle: ending.Limits | None = None,
         per_user: turns.Limits | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._api, self._store, self._units, self._clock = api, store, units, clock
         self._use_port, self._use_every = use_port, use_every
         self._idle = idle or {}
+        self._hours = Hours(limits or {})
+        #: Of this week what has ended, by key, of queues with a limit of hours.
+        self._past: dict[tuple[str, int], Record] = {}
+        self._table: dict[str, str] = {}
         self._turns = Turns(
             api,
             per_user or {},
             {resource for of in units.values() for resource in of},
             lambda one: user_of(owner_of(api, one), one),
+            self._hours.over,
         )
         self._measured_at: float | None = None
         self._events: queue.Queue[dict[str, Any] | ApiError] = queue.Queue()
@@ -153,7 +162,12 @@ class Recorder:
         self._gone, self._known = set(), last or 0
         if version is None:
             version = self._list(book)
+        now = self._clock()
+        self._past = {}
+        if self._hours.limits:
+            self._remember(self._store.since(self._hours.since(now), now))
         self._save(book, version)
+        self._count(book, now)
         self._turns.read()
         while not self._stopped.is_set():
             self._events = queue.Queue()
@@ -167,6 +181,20 @@ class Recorder:
                 version = self._list(book)
                 self._save(book, version)
                 self._turns.read()
+
+    def _remember(self, ended: Iterable[Record]) -> None:
+        self._past |= {one.key: one for one in ended if one.queue in self._hours.limits}
+
+    def _count(self, book: Book, now: float) -> None:
+        """Sum up the week, and write the table where it has changed. Raises ApiError."""
+        if not self._hours.limits:
+            return
+        start = self._hours.since(now)
+        self._past = {key: one for key, one in self._past.items() if (one.end or start) >= start}
+        self._hours.count((self._past | {one.key: one for one in book}).values(), now)
+        if self._table != (table := self._hours.table()):
+            self._store.write(hours.NAME, table)
+            self._table = table
 
     def _list(self, book: Book) -> str:
         now = int(self._clock())
@@ -233,6 +261,7 @@ class Recorder:
         if last is not None and 0 <= now - last < self._use_every:
             return
         self._measured_at = now
+        self._count(book, now)
         self._turns.again()
         lasted = 0.0 if last is None else max(0.0, now - last)
         try:
@@ -250,6 +279,7 @@ class Recorder:
         ended = [one for one in book if one.end is not None and one.key in book.changed]
         alive = [one for one in book if one.uid not in self._gone]
         self._store.save(ended, alive, version, self._known)
+        self._remember(ended)
         book.changed.clear()
         book.forget(self._gone)
         self._gone = set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import http
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.book import Book, lines, read_lines
@@ -18,7 +19,7 @@ from bedplate.accounting.records import Record, seconds, written
 from bedplate.packing.api import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from bedplate.packing.api import Api
 
@@ -28,6 +29,7 @@ CONTENT: Final = "records.jsonl.gz"
 PART: Final = "bedplate.io/usage"
 #: Records in one ConfigMap: some 60 bytes each once packed, of the MiB that an object may have.
 MOST: Final = 8000
+DAY: Final = 86400
 
 
 class Store:
@@ -74,6 +76,30 @@ class Store:
         """Return all records, open ones too."""
         query = f"{self._path}?labelSelector={PART}"
         return Book(one for item in self._api.call("GET", query)["items"] for one in _records(item))
+
+    def since(self, start: int, now: float) -> Iterator[Record]:
+        """Yield what has ended from the day on that began at a time, in seconds since 1970."""
+        for moment in range(start, int(now) + 1, DAY):
+            for number in itertools.count():
+                found = self._read(f"{str(written(moment))[:10]}-{number}")
+                if found is None:
+                    break
+                yield from _records(found)
+
+    def write(self, name: str, data: dict[str, str]) -> None:
+        """Keep a table under a name, whatever was there before. Raises ApiError."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self._namespace},
+            "data": data,
+        }
+        try:
+            self._api.call("PUT", f"{self._path}/{name}", body)
+        except ApiError as error:
+            if error.status != http.HTTPStatus.NOT_FOUND:
+                raise
+            self._api.call("POST", self._path, body)
 
     def names(self) -> list[str]:
         """Return the names of the ConfigMaps that have records."""

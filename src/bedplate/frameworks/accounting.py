@@ -21,7 +21,7 @@ from bedplate.schedulers.kueue import person_limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bedplate.accounting import turns
+    from bedplate.accounting import hours, turns
     from bedplate.accounting.ending import Limits
     from bedplate.accounting.records import Units
     from bedplate.lock import Lock
@@ -38,6 +38,8 @@ class AccountingArgs(TypedDict):
     """Seconds after which what is idle ends, by namespace; those are there before."""
     per_user: NotRequired[turns.Limits]
     """Team and what one member of it has at once, by namespace."""
+    hours: NotRequired[hours.Limits]
+    """Whose limit it is, and GPU-hours that a person has in a week, by queue."""
     readers: NotRequired[list[Object]]
     """The readers of GPUs where no hub brings them, their namespace first."""
 
@@ -52,7 +54,11 @@ class Accounting(pulumi.ComponentResource):  # type: ignore[misc]
     ) -> None:
         super().__init__("bedplate:schedulers:Accounting", name, None, opts)
         space, *others = objects(
-            args["python_image"], args["units"], args["idle"], args.get("per_user")
+            args["python_image"],
+            args["units"],
+            args["idle"],
+            args.get("per_user"),
+            args.get("hours"),
         )
         keep = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         first = pulumi.CustomResource(token(space), f"{name}-namespace", space, keep)
@@ -89,6 +95,7 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
         "units": units(lock, catalogue_of(site)),
         "idle": idle_of(lock),
         "per_user": person_limits.by_namespace(lock),
+        "hours": person_limits.hours(lock),
         "readers": [] if lock.cluster.hub else hub_use.for_recorder(lock, image),
     }
 

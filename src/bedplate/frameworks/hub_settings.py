@@ -90,6 +90,7 @@ def _course(
         "students": course.students,
         "shares": course.per_user.shares,
         "longest": course.per_user.time_s or 0,
+        "gpu_hours": course.per_user.hours or 0,
         "runs": course.seats if course.runs_at_once else 0,
         "placed": placed(lock, course),
         "material": material(course),

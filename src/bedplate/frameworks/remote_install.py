@@ -146,7 +146,7 @@ def _rights(lock: Lock) -> Iterator[Object]:
     for name, team in sorted(teams_of(lock).items()):
         yield from _engines(name)
         yield _bound(engines, account, TEAM_NAMESPACE.format(name))
-        if team.per_user.gpus is not None:
+        if team.per_user.limited:
             yield _bound(LETS_IN, [RECORDER], TEAM_NAMESPACE.format(name))
         for namespace in team.namespaces:
             yield _bound(clients, account, namespace)

@@ -46,10 +46,11 @@ class Course:
     fetches it. `memory_mib` and `cpu_milli` are what a notebook has of its node, `shm_mib` is how
     much of that memory /dev/shm may take, and `disk_mib` what it may write outside the home; 0 is
     not known, or no limit.
-    `shares` is how many a person may have at once, notebooks and shares on request together, and
-    `longest` the seconds of the longest share on request; 0 is no such limit. With `runs`, the most
-    shares at once, notebooks have no GPU: `placed` is what keeps them on the pool's nodes, as
-    KubeSpawner's settings.
+    `shares` is how many a person may have at once, notebooks and shares on request together,
+    `longest` the seconds of the longest share on request, and `gpu_hours` what a person may use in
+    a week of the course and its sizes; 0 is no such limit. With `runs`, the most shares at once,
+    notebooks have no GPU: `placed` is what keeps them on the pool's nodes, as KubeSpawner's
+    settings.
     Another size of a course is a course with the name of that in `of`: its students are the
     other's. `sizes` are the names of those.
     """
@@ -73,6 +74,7 @@ class Course:
     disk_mib: int = 0
     shares: int = 1
     longest: int = 0
+    gpu_hours: float = 0
     runs: int = 0
     of: str = ""
     sizes: list[str] = field(default_factory=list)

@@ -33,7 +33,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.hub import notebook, person, shares
+from bedplate.hub import hours, notebook, person, shares
 from bedplate.hub.courses import Course, Settings, settings
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ class Service:
             environment={**profile.environment, **notebook.STREAMS},
         )
         person.allows(course, self._held(course, user))
+        self._in_hours(course, user)
         job = shares.job(asked, course.name, offer, count)
         job = notebook.like_it(job, course, self.slug(user.name))
         made = shares.submit(self.call, course.name, job, offer, count)
@@ -200,6 +201,17 @@ class Service:
             self._changed(course.name)
         log.info("%s asked for %s in %s: %s", user.name, asked.text, course.name, made.name)
         return {**asdict(made), "time": time or person.span(length)}
+
+    def _in_hours(self, course: Course, user: User) -> None:
+        """Refuse a share to who has used up the GPU-hours of the week. Raises ShareError."""
+        if course.gpu_hours:
+            table: dict[str, Any] = {}
+            try:
+                table = self.call("GET", hours.TABLE, None)
+            except Exception as error:
+                if getattr(error, "status", None) != http.HTTPStatus.NOT_FOUND:
+                    raise
+            hours.allows(course, table, user.name, self.now())
 
     def _held(self, course: Course, user: User, but: str = "") -> list[str]:
         """Name what a person has of a course: the API server's list, not one that is kept."""

@@ -19,7 +19,7 @@ from kubernetes_asyncio.client import ApiException
 from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
-from bedplate.hub import idle, magic, memory, person, prepare, shares
+from bedplate.hub import hours, idle, magic, memory, person, prepare, shares
 from bedplate.hub.courses import Course, Settings, settings
 from bedplate.hub.kube import Kube
 from bedplate.hub.places import Places
@@ -184,6 +184,18 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             f"{course.notebooks} at once: stop or release one first."
         )
 
+    async def _in_hours(self) -> None:
+        """Refuse a server with a GPU to who has used up the GPU-hours of the week."""
+        course = self.known().courses[self.namespace]
+        if not course.gpu_hours or course.runs:
+            return
+        table = await self._read_if_there(hours.TABLE) or {}
+        try:
+            hours.allows(course, table, self.user.name, datetime.now(UTC))
+        except shares.ShareError as error:
+            what = f"{error.what[:1].upper()}{error.what[1:]}: {error.got}, {error.allowed}"
+            raise CannotStartError(f"{what}. {error.fix[:1].upper()}{error.fix[1:]}.") from error
+
     # Starting.
 
     async def _start(self) -> str:
@@ -243,6 +255,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
             return False
 
     async def _create(self, pod: Any, request_timeout: float) -> bool:
+        await self._in_hours()
         await self._counted()
         if not await super()._make_create_pod_request(pod, request_timeout):
             return False
@@ -255,7 +268,12 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         return True
 
     async def _found(self) -> dict[str, Any] | None:
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.pod_name}"
+        return await self._read_if_there(
+            f"/api/v1/namespaces/{self.namespace}/pods/{self.pod_name}"
+        )
+
+    async def _read_if_there(self, path: str) -> dict[str, Any] | None:
+        """Return an object; None where there is none."""
         try:
             found: dict[str, Any] = await self._read(path)
         except ApiException as error:

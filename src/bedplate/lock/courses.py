@@ -46,11 +46,13 @@ class Notebook(Part):
 class PerUser(Part):
     """What a person may have of a course at once: `shares`, notebooks and those on request.
 
-    `time_s` is the longest time of a share on request, in seconds.
+    `time_s` is the longest time of a share on request, in seconds. `hours` are GPU-hours in a week,
+    of the course and its sizes together.
     """
 
     shares: int = 1
     time_s: int | None = None
+    hours: float | None = None
 
 
 class InPool(Part):

@@ -160,9 +160,18 @@ class PerRequest(Part):
 
 
 class TeamPerUser(Part):
-    """What one member of a team has at once: GPUs or shares as the queue counts."""
+    """What one member of a team has: GPUs or shares at once, as the queue counts.
+
+    `hours` are GPU-hours in a week.
+    """
 
     gpus: int | None = None
+    hours: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return self.gpus is not None or self.hours is not None
 
 
 class Team(Part):
@@ -232,8 +241,8 @@ class Cluster(Part):
     @property
     def usage(self) -> bool:
         """Whether use is recorded: with a hub, and where a team's work is ended or let in by it."""
-        asked = [(one.idle_timeout_s, one.per_user.gpus) for one in self.teams.values()]
-        return self.hub is not None or any(one != (None, None) for one in asked)
+        asked = [one.idle_timeout_s or one.per_user.limited for one in self.teams.values()]
+        return self.hub is not None or any(asked)
 
 
 class Containers(Part):

@@ -126,7 +126,9 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
         frameworks=course.frameworks,
         hours=course.hours,
         per_user=locked.PerUser(
-            shares=course.per_user.shares, time_s=seconds(course.per_user.time)
+            shares=course.per_user.shares,
+            time_s=seconds(course.per_user.time),
+            hours=course.per_user.hours,
         ),
         runs_at_once=course.runs_at_once,
         of=course.of if isinstance(course, OfSize) else None,

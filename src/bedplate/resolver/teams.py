@@ -76,25 +76,12 @@ def check(site: Site) -> Iterator[Problem]:
     if not site.nodes:
         return
     yield from _namespaces(host)
+    if "kueue" not in schedulers(host):
+        yield from _of_kueue(host)
     nodes = {node.pool for node in site.nodes if node.pool is not None}
     for name, team in sorted(wished.items()):
-        for key, noun, none in (
-            ("per_request", "requests", PerRequest()),
-            ("per_user", "persons", TeamPerUser()),
-        ):
-            if getattr(team, key) == none or "kueue" in schedulers(host):
-                continue
-            fix = "add kueue to bedplate_schedulers, or remove it"
-            got, allowed = f"limits of {noun} without kueue", "teams whose queues are Kueue's"
-            path: KeyPath = ("bedplate_teams", name, key)
-            yield refused("team-queue", host, path, got, allowed, fix)
-        if team.idle_timeout is not None and "kueue" not in schedulers(host):
-            fix = "add kueue to bedplate_schedulers, or remove it"
-            got, allowed = "an idle time without kueue", "teams whose queues are Kueue's"
-            path = ("bedplate_teams", name, "idle_timeout")
-            yield refused("team-queue", host, path, got, allowed, fix)
         for pool, quota in team.gpus.items():
-            path = ("bedplate_teams", name, "gpus", pool)
+            path: KeyPath = ("bedplate_teams", name, "gpus", pool)
             yield from _written(host, path, quota)
             if pool not in site.pools:
                 yield unknown("team-pool", host, path, pool, nodes)
@@ -104,6 +91,30 @@ def check(site: Site) -> Iterator[Problem]:
                 yield refused("team-pool", host, path, got, allowed, "leave it out")
             elif site.pools[pool][0].wishes.bedplate_sharing.mode == "dra":
                 yield from _by_claim(host, path, pool)
+
+
+def _of_kueue(host: SiteHost) -> Iterator[Problem]:
+    """Yield the settings that Kueue's queues alone hold to."""
+    written: list[tuple[KeyPath, str]] = []
+    for name, team in sorted(host.wishes.bedplate_teams.items()):
+        if team.per_request != PerRequest():
+            written.append((("bedplate_teams", name, "per_request"), "limits of requests"))
+        if team.per_user != TeamPerUser():
+            written.append((("bedplate_teams", name, "per_user"), "limits of persons"))
+        if team.idle_timeout is not None:
+            written.append((("bedplate_teams", name, "idle_timeout"), "an idle time"))
+    written += [(path, "limits of persons") for path in _hours(host)]
+    for path, what in written:
+        fix = "add kueue to bedplate_schedulers, or remove it"
+        allowed = "teams and courses whose queues are Kueue's"
+        yield refused("team-queue", host, path, f"{what} without kueue", allowed, fix)
+
+
+def _hours(host: SiteHost) -> Iterator[KeyPath]:
+    """Yield where courses have a limit of GPU-hours."""
+    for index, course in enumerate(host.wishes.bedplate_courses):
+        if course.per_user.hours is not None:
+            yield ("bedplate_courses", index, "per_user", "hours")
 
 
 def _by_claim(host: SiteHost, path: KeyPath, pool: str) -> Iterator[Problem]:
@@ -188,7 +199,7 @@ def decided(site: Site, pools: Mapping[str, locked.Pool]) -> dict[str, locked.Te
             per_request=locked.PerRequest(
                 gpus=team.per_request.gpus, time_s=seconds(team.per_request.time)
             ),
-            per_user=locked.TeamPerUser(gpus=team.per_user.gpus),
+            per_user=locked.TeamPerUser(gpus=team.per_user.gpus, hours=team.per_user.hours),
             per_container=_of_node(team.per_container),
             per_pod=_of_node(team.per_pod),
             idle_timeout_s=seconds(team.idle_timeout),
@@ -239,14 +250,17 @@ def persons(site: Site, lock: locked.Lock, catalogue: Catalogue) -> Iterator[Pro
         return
     release = lock.cluster.kubernetes.version
     fact = catalogue.kubernetes.get(str(release))
-    for name, team in sorted(host.wishes.bedplate_teams.items()):
-        path: KeyPath = ("bedplate_teams", name, "per_user")
-        if team.per_user != TeamPerUser() and (
-            fact is None or fact.value.mutating_policies is None
-        ):
-            got = f"Kubernetes {release}, whose API server writes no user's name into requests"
-            fix = "take a newer bedplate_kubernetes.version, or write per_request"
-            yield refused("team-person", host, path, got, "one with mutating policies", fix)
+    if fact is not None and fact.value.mutating_policies is not None:
+        return
+    teams: list[tuple[KeyPath, str]] = [
+        (("bedplate_teams", name, "per_user"), "write per_request")
+        for name, team in sorted(host.wishes.bedplate_teams.items())
+        if team.per_user != TeamPerUser()
+    ]
+    for path, other in [*teams, *((path, "remove it") for path in _hours(host))]:
+        got = f"Kubernetes {release}, whose API server writes no user's name into requests"
+        fix = f"take a newer bedplate_kubernetes.version, or {other}"
+        yield refused("team-person", host, path, got, "one with mutating policies", fix)
 
 
 def guarantees(site: Site, lock: locked.Lock) -> Iterator[Problem]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.ending import JOBS, SHARES
 from bedplate.accounting.store import NAMESPACE
+from bedplate.hub.hours import NAME as TABLE_OF_HOURS
 from bedplate.remote.objects import TEAM_NAMESPACE
+from bedplate.schedulers.kueue.objects import HUB_ACCOUNT
 from bedplate.shipped import program as program_of
 from bedplate.stackrefs import MANAGED
 
@@ -18,17 +20,21 @@ if TYPE_CHECKING:
 
     from bedplate.accounting import turns
     from bedplate.accounting.ending import Limits
+    from bedplate.accounting.hours import Limits as OfWeek
     from bedplate.accounting.records import Units
 
 Object = dict[str, Any]
 NAME: Final = "bedplate-accounting"
 APP: Final = {"app.kubernetes.io/name": NAME}
 ARCHIVE: Final = "accounting.pyz"
+#: The files that it reads, and its options of these names.
+TABLES: Final = ("units", "idle", "per_user", "hours")
 #: What the recorder is made of; the rest of these packages is for the command line.
 FILES: Final = (
     *(f"accounting/{name}.py" for name in ("__init__", "__main__", "book", "ending")),
-    *(f"accounting/{name}.py" for name in ("measured", "recorder", "records", "store", "turns")),
-    *(f"hub/{name}.py" for name in ("__init__", "idle", "memory", "node_use", "shares")),
+    *(f"accounting/{name}.py" for name in ("hours", "measured", "recorder", "records", "store")),
+    *(f"accounting/{name}.py" for name in ("turns", "usage")),
+    *(f"hub/{name}.py" for name in ("__init__", "hours", "idle", "memory", "node_use", "shares")),
     *(f"packing/{name}.py" for name in ("__init__", "api", "quantities", "shares")),
     "portable/__init__.py",
     "portable/quantities.py",
@@ -48,7 +54,11 @@ def archive() -> bytes:
 
 
 def objects(
-    python: str, units: Units, idle: Limits | None = None, per_user: turns.Limits | None = None
+    python: str,
+    units: Units,
+    idle: Limits | None = None,
+    per_user: turns.Limits | None = None,
+    hours: OfWeek | None = None,
 ) -> list[Object]:
     """Return all documents.
 
@@ -57,24 +67,30 @@ def objects(
         units: GPUs by unit, by pool and resource.
         idle: after how many seconds what is idle ends, by namespace.
         per_user: team and what one member of it has at once, by namespace.
+        hours: whose limit it is, and GPU-hours that a person has in a week, by queue.
     """
     limits, persons = idle or {}, per_user or {}
-    program, table = archive(), json.dumps(units, sort_keys=True)
-    ends = json.dumps(limits, sort_keys=True)
-    each = json.dumps(persons, sort_keys=True)
-    digest = hashlib.sha256(program + f"{table}{ends}{each}".encode()).hexdigest()[:16]
+    program = archive()
+    tables = {
+        f"{name}.json": json.dumps(table, sort_keys=True)
+        for name, table in zip(TABLES, (units, limits, persons, hours or {}), strict=True)
+    }
+    digest = hashlib.sha256(program + "".join(tables.values()).encode()).hexdigest()[:16]
     own = _object(
         "v1",
         "ConfigMap",
         f"{NAME}-program",
-        "The recorder, the GPUs that a unit of each resource is, idle times, limits of members.",
-        data={"units.json": table, "idle.json": ends, "per_user.json": each},
+        "The recorder, the GPUs that a unit of each resource is, idle times, limits of persons.",
+        data=tables,
         binaryData={ARCHIVE: base64.b64encode(program).decode()},
     )
     space = _object("v1", "Namespace", NAMESPACE, "Who held how many GPUs for how long.")
     # It has the records: they stay when the stack goes, and no label says they are the stack's.
     space["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
     rights = (*_rights(), *_may_end(limits), *_may_let_in(persons))
+    teams = {team for team, _ in persons.values()}
+    if any(of not in teams for of, _ in (hours or {}).values()):
+        rights = (*rights, *_hub_reads())
     return [space, *rights, own, _deployment(python, digest)]
 
 
@@ -130,6 +146,22 @@ def _may(name: str, about: str, rules: list[Object], namespaces: list[str]) -> I
         )
 
 
+def _hub_reads() -> Iterator[Object]:
+    """Yield the hub's right to read who has used up the hours of a course."""
+    name = f"{NAME}-hours"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [TABLE_OF_HOURS]}
+    about = "Reads what persons have used of courses."
+    yield _object(f"{RBAC}/v1", "Role", name, about, rules=[rule | {"verbs": ["get"]}])
+    yield _object(
+        f"{RBAC}/v1",
+        "RoleBinding",
+        name,
+        "For the hub.",
+        roleRef={"apiGroup": RBAC, "kind": "Role", "name": name},
+        subjects=[{"kind": "User", "name": HUB_ACCOUNT, "apiGroup": RBAC}],
+    )
+
+
 def _rights() -> Iterator[Object]:
     api = f"{RBAC}/v1"
     see = ["get", "list", "watch"]
@@ -161,10 +193,7 @@ def _deployment(python: str, digest: str) -> Object:
         "name": "recorder",
         "image": python,
         "command": ["python3", "-B", f"/etc/bedplate/{ARCHIVE}"],
-        "args": [
-            f"--{name.replace('_', '-')}=/etc/bedplate/{name}.json"
-            for name in ("units", "idle", "per_user")
-        ],
+        "args": [f"--{name.replace('_', '-')}=/etc/bedplate/{name}.json" for name in TABLES],
         "resources": {
             "requests": {"cpu": "20m", "memory": "64Mi"},
             "limits": {"memory": "512Mi"},

@@ -80,6 +80,15 @@ class PerUser(Wish):
     `2h`"""
 
 
+class CoursePerUser(PerUser):
+    """What a person may have of a course: at once, and in a week."""
+
+    hours: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """The most that a person uses in a week from Monday on, UTC, all sizes together; then nothing
+    more is started until Monday, and what runs goes on. A share counts as its part of the GPU.
+    Unit: GPU-hours. Left out: no limit. Example: `5`"""
+
+
 class Size(Wish):
     """One more size of share in a course, for students who need more at times."""
 
@@ -149,8 +158,8 @@ class Course(Wish):
     disk: Memory | None = None
     """The most that a notebook or share writes to its node outside the home. Unit: bytes. Left out:
     no limit. Example: `20Gi`"""
-    per_user: PerUser = PerUser()
-    """What a person may have of the course at once. Example: `{shares: 2, time: 2h}`"""
+    per_user: CoursePerUser = CoursePerUser()
+    """What a person may have of the course. Example: `{shares: 2, time: 2h, hours: 5}`"""
     runs_at_once: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """How many runs hold a share at once, where notebooks hold no GPU and runs queue. Unit: shares.
     Left out: each notebook holds a share. Example: `10`"""

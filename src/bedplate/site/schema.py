@@ -60,10 +60,12 @@ def text() -> str:
 
 
 def texts(model: type[Wish]) -> dict[str, str]:
-    """Return what stands below the settings of a model, those that have something."""
+    """Return what stands below the settings of a model and of those that it extends."""
     (written,) = ast.parse(inspect.getsource(model)).body
     lines = written.body if isinstance(written, ast.ClassDef) else []
-    return {
+    above = [texts(base) for base in model.__bases__ if issubclass(base, Wish)]
+    inherited = {name: text for found in above for name, text in found.items()}
+    return inherited | {
         line.target.id: " ".join(str(below.value.value).split())
         for line, below in pairwise(lines)
         if isinstance(line, ast.AnnAssign)

@@ -81,11 +81,15 @@ class PerRequest(Wish):
 
 
 class TeamPerUser(Wish):
-    """What one member of a team has at once, all requests together."""
+    """What one member of a team has, all requests together."""
 
     gpus: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """The most that all requests of one member have together; further ones wait. Unit: GPUs, or
     shares of them. Left out: no limit. Example: `8`"""
+    hours: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """The most that one member uses in a week from Monday on, UTC; then further requests wait until
+    Monday, and what runs goes on. A share counts as its part. Unit: GPU-hours. Left out: no limit.
+    Example: `40`"""
 
 
 class Team(Wish):
@@ -108,7 +112,7 @@ class Team(Wish):
     per_request: PerRequest = PerRequest()
     """The most that one job, pod, share or remote claim may be. Example: `{gpus: 4, time: 8h}`"""
     per_user: TeamPerUser = TeamPerUser()
-    """The most that one member has at once; what is above it waits. Example: `{gpus: 8}`"""
+    """The most that one member has; what is above it waits. Example: `{gpus: 8, hours: 40}`"""
     per_container: PerContainer = PerContainer()
     """What each container has of its node where its manifest does not say it. Example: `{memory:
     16Gi, disk: 50Gi}`"""

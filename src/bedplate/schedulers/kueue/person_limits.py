@@ -1,4 +1,4 @@
-"""What one member of a team has at once: Workloads wait outside of the queue to be counted.
+"""What one member of a team has: Workloads wait outside of the queue to be counted.
 
 A policy sees one object and counts none, so it makes each Workload inactive, which the queue does
 not see. The recorder makes those active that a person has room for (`accounting/turns.py`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bedplate.accounting.turns import reason
 from bedplate.hub.shares import HELD
 from bedplate.remote.objects import TEAM_NAMESPACE
 from bedplate.schedulers.kueue import devices
@@ -19,6 +20,7 @@ from bedplate.schedulers.kueue.users import mutating_api
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bedplate.accounting.hours import Limits as Hours
     from bedplate.accounting.turns import Limits
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
@@ -27,32 +29,36 @@ NAME: Final = "bedplate-person-limits"
 
 
 def limits(lock: Lock) -> dict[str, int]:
-    """Return the GPUs or shares that one member has, by team."""
+    """Return the GPUs or shares that one member has at once, by team."""
     found = {name: team.per_user.gpus for name, team in sorted(teams_of(lock).items())}
     return {name: gpus for name, gpus in found.items() if gpus is not None}
 
 
 def by_namespace(lock: Lock) -> Limits:
     """Return what the recorder counts by, also in the namespaces of remote claims."""
-    teams = teams_of(lock)
     return {
-        namespace: (name, gpus)
-        for name, gpus in limits(lock).items()
-        for namespace in (*teams[name].namespaces, TEAM_NAMESPACE.format(name))
+        namespace: (name, team.per_user.gpus)
+        for name, team in sorted(teams_of(lock).items())
+        if team.per_user.limited
+        for namespace in (*team.namespaces, TEAM_NAMESPACE.format(name))
     }
+
+
+def hours(lock: Lock) -> Hours:
+    """Return whose limit it is and the GPU-hours of a week, by queue; sizes are their course's."""
+    courses = lock.cluster.courses if lock.cluster else {}
+    found = {name: (name, team.per_user.hours) for name, team in teams_of(lock).items()}
+    found |= {name: (one.of or name, one.per_user.hours) for name, one in courses.items()}
+    return {name: (of, most) for name, (of, most) in sorted(found.items()) if most is not None}
 
 
 def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
     """Yield the policy; none where no team has `per_user`."""
-    found, api = limits(lock), mutating_api(lock, catalogue)
+    found, api = dict(by_namespace(lock).values()), mutating_api(lock, catalogue)
     if not found or api is None:
         return
-    told = ", ".join(f"'{name}': '{gpus}'" for name, gpus in found.items())
-    team = f"namespaceObject.metadata.labels['{TEAM_LABEL}']"
-    why = (
-        f"'one person has at most ' + {{{told}}}[{team}] + ' GPUs or shares of team ' + {team} + "
-        "' at once: this waits until enough of theirs have ended'"
-    )
+    told = ", ".join(f"'{name}': '{reason(name, gpus)}'" for name, gpus in found.items())
+    why = f"{{{told}}}[namespaceObject.metadata.labels['{TEAM_LABEL}']]"
     # Patches of JSON: an apply configuration of a kind that is new to the API server is refused.
     held = (
         "(has(object.metadata.annotations) ? [] :"
