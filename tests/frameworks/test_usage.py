@@ -139,6 +139,21 @@ def pod(name: str, namespace: str) -> dict[str, Any]:
     }
 
 
+def deployment(name: str, namespace: str) -> dict[str, Any]:
+    """Return a Deployment of one pod with a GPU."""
+    spec = pod_spec(1) | {"restartPolicy": "Always"}
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
 def test_sums_are_the_queues_own(
     api: Api, kueue: RunningKueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,18 +504,29 @@ def test_an_idle_share_is_warned_of_then_ended_and_another_takes_its_place(
 def test_an_idle_job_of_a_team_is_warned_of_then_stopped_and_the_next_runs(
     api: Api, kueue: RunningKueue, reader: Reader
 ) -> None:
-    """Of eight GPUs one Job works on four, one sleeps on four, and a third waits for any."""
+    """Of eight GPUs a Job works on three; others, a pod and a Deployment sleep, one waits for four.
+
+    The pod fails and keeps its log. The Deployment would make another pod: it is scaled to none.
+    """
     bob = api.acting_as("bob")
     for name in ("works", "sleeps"):
-        bob.create(job(name, "audio", gpus=4))
+        bob.create(job(name, "audio", gpus=3))
+    bob.create(pod("alone", "audio"))
+    bob.create(deployment("web", "audio"))
 
     def pods_now() -> dict[str, Any]:
         found = [one for one in api.get("pods", "v1", "audio") if one["spec"].get("nodeName")]
-        return {one["metadata"]["labels"][JOB]: one for one in found}
+        found = [one for one in found if one["status"]["phase"] == "Running"]
+        return {
+            meta.get("labels", {}).get(JOB) or meta["name"].partition("-")[0]: one
+            for one in found
+            for meta in [one["metadata"]]
+        }
 
-    pods = eventually(pods_now, until=lambda found: len(found) == 2)
+    pods = eventually(pods_now, until=lambda found: len(found) == 4)
     reader.train(pods["works"]["metadata"]["uid"])
-    reader.programs.start(pods["sleeps"]["metadata"]["uid"], "sleep 10000")
+    for name in ("sleeps", "alone", "web"):
+        reader.programs.start(pods[name]["metadata"]["uid"], "sleep 10000")
     for node in {one["spec"]["nodeName"] for one in pods.values()}:
         reader.of(node)
     bob.create(job("next", "audio", gpus=4))
@@ -529,6 +555,13 @@ def test_an_idle_job_of_a_team_is_warned_of_then_stopped_and_the_next_runs(
     assert not stopped["spec"]["active"]
     assert holds(stopped, "Evicted")
     assert ENDS not in notes("works")
+    again = "it was idle for 6 seconds; to run it again, "
+    alone = bob.get("pods", "v1", "audio", "alone")
+    assert alone["status"]["phase"] == "Failed"
+    assert alone["metadata"]["annotations"][ENDED] == f"{again}delete it and submit it again"
+    web = bob.get("deployments", "apps/v1", "audio", "web")
+    assert web["spec"]["replicas"] == 0
+    assert web["metadata"]["annotations"][ENDED] == f"{again}scale it up"
 
 
 def test_a_share_ends_by_itself_and_is_counted(

@@ -1,7 +1,8 @@
 """A double of the kubelets: it says of each bound pod that it runs, and later that it is done.
 
 No container is ever started. A pod with the annotation `tests.bedplate/seconds` succeeds after that
-time (0: at once); one without runs until it is deleted. Deleted pods are gone at once.
+time (0: at once); one without runs until it is deleted, or fails when its time is up, as by
+`activeDeadlineSeconds` that it gets while it runs. Deleted pods are gone at once.
 """
 
 from __future__ import annotations
@@ -108,6 +109,9 @@ class KubeletDouble:
             self.started[uid] = meta["name"]
             self.spans[uid] = span(pod)
             self._do(lambda: self._run(pod))
+        elif pod["spec"].get("activeDeadlineSeconds") and f"{uid} late" not in self._known:
+            self._known.add(f"{uid} late")
+            self._after(pod["spec"]["activeDeadlineSeconds"], lambda: self._fail(pod))
 
     def _do(self, work: Callable[[], None]) -> None:
         if not self._stopped.is_set():
@@ -140,6 +144,10 @@ class KubeletDouble:
         self._ended(pod["metadata"]["uid"])
         self._status(pod, "Succeeded", ready=False)
 
+    def _fail(self, pod: dict[str, Any]) -> None:
+        self._ended(pod["metadata"]["uid"], stopped=True)
+        self._status(pod, "Failed", ready=False)
+
     def finish(self, namespace: str, job: str) -> None:
         """Let the pods of a job succeed that run until they are deleted, once all of them run."""
         wanted = self._api.get("jobs", "batch/v1", namespace, job)["spec"]["parallelism"]
@@ -162,8 +170,9 @@ class KubeletDouble:
     def _status(self, pod: dict[str, Any], phase: str, *, ready: bool) -> None:
         meta = pod["metadata"]
         state: dict[str, Any] = {"running": {"startedAt": now()}}
-        if phase == "Succeeded":
-            state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now()}}
+        if phase in {"Succeeded", "Failed"}:
+            code = {"Succeeded": 0, "Failed": 137}[phase]
+            state = {"terminated": {"exitCode": code, "reason": phase, "finishedAt": now()}}
         status = {
             "phase": phase,
             "startTime": now(),

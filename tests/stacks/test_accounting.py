@@ -55,6 +55,9 @@ def test_the_recorder_lists_pods_to_ask_the_readers_of_their_nodes() -> None:
             "bedplate-idle-jobs",
             {
                 "jobsets": ["list", "patch"],
+                "pods": ["list", "patch"],
+                "deployments": ["list", "patch"],
+                "replicasets": ["get"],
                 "workloads": ["patch"],
                 "remoteclaims": ["get", "patch"],
             },

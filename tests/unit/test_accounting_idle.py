@@ -93,6 +93,18 @@ def test_a_workload_is_as_idle_as_its_pods(
     assert found == expected
 
 
+def test_what_made_a_pod_without_a_job_is_known() -> None:
+    """A Deployment would make another; a group of pods ends together or not at all."""
+    made, group, alone = pod("a", "n1", "ReplicaSet/web-1"), pod("a"), pod("a")
+    made["metadata"]["ownerReferences"][0]["controller"] = True
+    group["metadata"]["labels"] = {measured.GROUP: "two"}
+    found = [
+        measured.of_record(record("w", "Pod/a"), [one], {"n1": answer(a=None)}, 30, NOW).maker
+        for one in (made, group, alone)
+    ]
+    assert found == ["ReplicaSet/web-1", "group/two", ""]
+
+
 def test_a_pod_counts_from_its_own_start_and_not_from_the_admission() -> None:
     """Of thirty seconds since the last look it ran for five: an image was pulled before."""
     one, late = record("w", "Pod/a"), pod("a")

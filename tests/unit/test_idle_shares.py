@@ -123,9 +123,18 @@ def test_idle_shares_are_warned_of_and_those_that_were_end() -> None:
     assert cluster.changes["woke"]["metadata"]["annotations"] == {WARNED: None, ENDS: None}
 
 
-def look(cluster: Cluster, kind: str, still: dict[str, float | None], *of: Record) -> None:
+def look(
+    cluster: Cluster,
+    kind: str,
+    still: dict[str, float | None],
+    *of: Record,
+    makers: dict[str, str] | None = None,
+) -> None:
     """Look at what has such a limit of half an hour."""
-    found = {one.uid: Measured(30, 30, still=still[one.uid]) for one in of}
+    found = {
+        one.uid: Measured(30, 30, still=still[one.uid], maker=(makers or {}).get(one.uid, ""))
+        for one in of
+    }
     limits = {one.namespace: {kind: float(HALF_AN_HOUR)} for one in of}
     ending.look(cast("Any", cluster), limits, of, found, NOW.timestamp())
 
@@ -143,8 +152,7 @@ def test_idle_jobs_of_teams_are_warned_of_and_deactivated() -> None:
     still = {"works": 2.0, "sleeps": 1600.0, "slept": 1900.0, "lost": None, "share": 1900.0}
     still |= {"set": 1900.0, "gone": 1900.0}
     going = [record(name, kind="JobSet" if name == "set" else "Job") for name in still]
-    pod = record("pod", kind="Pod")
-    look(cluster, ending.JOBS, {**still, "pod": 1900.0}, *going, pod)
+    look(cluster, ending.JOBS, still, *going)
     assert set(cluster.changes) == {"sleeps", "slept", "job-slept", "lost", "set"}
     assert cluster.changes["job-slept"] == {"metadata": {"uid": "slept"}, "spec": {"active": False}}
     assert "spec" not in cluster.changes["slept"]
@@ -158,6 +166,40 @@ def test_idle_jobs_of_teams_are_warned_of_and_deactivated() -> None:
         "slept": again,
         "set": again,
     }
+
+
+def test_an_idle_pod_fails_and_keeps_its_log_and_a_deployment_goes_to_no_replicas() -> None:
+    """A Deployment would make another pod: it ends where all that hold a GPU are idle.
+
+    Pods of a StatefulSet and of a group are left alone.
+    """
+    warned = {WARNED: ago(6), ENDS: "2026-11-30T09:59:00Z"}
+    sets = {"web-1": "web", "web-2": "web", "half-1": "half", "half-2": "half", "new-1": "new"}
+    owners = {
+        name: [{"kind": "Deployment", "name": of, "controller": True}] for name, of in sets.items()
+    }
+    known = {
+        name: {"metadata": {"name": name, "ownerReferences": of}} for name, of in owners.items()
+    }
+    of_user = ("alone", "sleeps", "web", "half", "new")
+    cluster = Cluster(**known, **{name: job(name, warned) for name in of_user if name != "sleeps"})
+    left_alone = ("db-0", "one", "web-1-x")
+    cluster.found |= {name: job(name) for name in ("sleeps", *left_alone)}
+    still: dict[str, float | None] = {"alone": 1900.0, "sleeps": 1600.0, "works": 2.0}
+    makers = {f"{name}-x": f"ReplicaSet/{name}" for name in sets}
+    still |= {f"{name}-x": 1900.0 for name in sets} | {"half-1-x": 2.0, "new-1-y": None}
+    makers |= {"new-1-y": "ReplicaSet/new-1", "db-0": "StatefulSet/db", "one": "group/two"}
+    still |= {"db-0": 1900.0, "one": 1900.0, "gone-x": 1900.0}
+    makers["gone-x"] = "ReplicaSet/gone"
+    going = [record(name, kind="Pod") for name in still]
+    look(cluster, ending.JOBS, still, *going, makers=makers)
+    assert set(cluster.changes) == {"alone", "sleeps", "web"}
+    assert cluster.changes["alone"]["spec"] == {"activeDeadlineSeconds": 1}
+    assert cluster.changes["web"]["spec"] == {"replicas": 0}
+    again = "it was idle for 30 minutes; to run it again, "
+    assert cluster.events["alone"] == f"{again}delete it and submit it again"
+    assert cluster.events["web"] == f"{again}scale it up"
+    assert "unless it is used" in cluster.events["sleeps"]
 
 
 def test_an_idle_remote_claim_is_released_by_the_name_that_its_engine_s_job_has() -> None:

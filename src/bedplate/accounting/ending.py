@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 #: Idle times in seconds, by namespace and by what holds the GPUs there.
 Limits = dict[str, dict[str, float]]
-#: Records that go on, and for how many seconds the pods of each did nothing; None is not known.
-Going = list[tuple["Record", "float | None"]]
+#: Records that go on, and what is known of the pods of each.
+Going = list[tuple["Record", "Measured"]]
 Object = dict[str, Any]
-#: Jobs are those of teams, and JobSets; the engines of claims have a namespace of their own.
+#: Jobs are all that a team submits, but for shares; claims' engines have their own namespace.
 SHARES, JOBS, CLAIMS = "shares", "jobs", "claims"
 MERGE: Final = "merge-patch+json"
 #: Seconds. Kubernetes ends a Job whose time is up, and lists it as failed with what it was.
@@ -38,11 +38,14 @@ LABEL: Final = "bedplate.io/idle"
 STATES: Final = {"": None, "warn": "warned", "stop": "ended"}
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 KINDS: Final = {"Job": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
+APPS: Final = "apps/v1"
+REPLICAS: Final = "ReplicaSet"
 REMOTE: Final = "bedplate.io/v1alpha1", "RemoteClaim"
 #: On the Job of a remote claim, NAMESPACE/NAME of the claim. No member of a team can write it.
 CLAIM: Final = "bedplate.io/claim"
 SOURCE: Final = "bedplate-accounting"
 AGAIN: Final = "; to run it again, delete it and submit it again"
+SCALE: Final = "; to run it again, scale it up"
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class Held:
         still: seconds since it did anything; None where that is not known.
         stop: what of its spec ends it.
         workload: UID of the Workload that is deactivated to end it; else empty.
+        again: how it is run again, after a semicolon.
     """
 
     of: tuple[str, str]
@@ -64,6 +68,7 @@ class Held:
     still: float | None
     stop: Mapping[str, Any] = field(default_factory=dict)
     workload: str = ""
+    again: str = ""
 
     @property
     def path(self) -> str:
@@ -84,10 +89,11 @@ def look(
     going: dict[str, Going] = {}
     for one in records:
         if one.end is None and one.uid in found and one.namespace in limits:
-            going.setdefault(one.namespace, []).append((one, found[one.uid].still))
+            going.setdefault(one.namespace, []).append((one, found[one.uid]))
     when = datetime.fromtimestamp(now, UTC)
     for namespace, known in sorted(going.items()):
-        for kind, listed in ((SHARES, _shares), (JOBS, _jobs), (CLAIMS, _claims)):
+        every = (SHARES, _shares), (JOBS, _jobs), (JOBS, _pods), (JOBS, _sets), (CLAIMS, _claims)
+        for kind, listed in every:
             if (limit := limits[namespace].get(kind)) is None:
                 continue
             try:
@@ -100,7 +106,7 @@ def look(
 def _settle(api: Api, one: Held, limit: float, now: datetime) -> None:
     """Warn of one, end it, or note that it is in use again."""
     meta = one.found["metadata"]
-    why = f"it was idle for {idle.length(limit)}{AGAIN if one.workload else ''}"
+    why = f"it was idle for {idle.length(limit)}{one.again}"
     todo, notes = idle.changed(meta.get("annotations") or {}, one.still, limit, now, why)
     if not notes:
         return
@@ -125,7 +131,7 @@ def _settle(api: Api, one: Held, limit: float, now: datetime) -> None:
 
 def _shares(api: Api, namespace: str, going: Going, _limit: float) -> Iterator[Held]:
     """Yield shares on request; Kubernetes ends their Jobs."""
-    known = {record.workload: still for record, still in going}
+    known = {record.workload: one.still for record, one in going}
     path = f"{shares.jobs(namespace)}?labelSelector={shares.LABEL}"
     for job in api.call("GET", path)["items"]:
         of = f"Job/{job['metadata']['name']}"
@@ -137,33 +143,83 @@ def _shares(api: Api, namespace: str, going: Going, _limit: float) -> Iterator[H
 def _jobs(api: Api, namespace: str, going: Going, limit: float) -> Iterator[Held]:
     """Yield Jobs and JobSets that are idle or were; Kueue stops them, and they stay."""
     for kind, version in KINDS.items():
-        known = {
-            record.workload.partition("/")[2]: (record.uid, still)
-            for record, still in going
+        mine = {
+            record.workload.partition("/")[2]: (record.uid, one.still)
+            for record, one in going
             if record.workload.startswith(f"{kind}/")
         }
-        if not known:
-            continue
-        path = f"{_path(version, kind, namespace)}?labelSelector={LABEL}"
-        marked = {one["metadata"]["name"]: one for one in api.call("GET", path)["items"]}
-        for name, (workload, still) in sorted(known.items()):
-            found = marked.get(name)
-            if found is None and idle.near(still, limit):
-                found = _found(api, _path(version, kind, namespace, name))
-            if found is not None and shares.LABEL not in (found["metadata"].get("labels") or {}):
-                yield Held((version, kind), found, still, workload=workload)
+        stills = {name: still for name, (_, still) in mine.items()}
+        for name, found in _near(api, (version, kind), namespace, stills, limit):
+            if shares.LABEL not in (found["metadata"].get("labels") or {}):
+                workload, still = mine[name]
+                yield Held((version, kind), found, still, workload=workload, again=AGAIN)
+
+
+def _near(
+    api: Api,
+    of: tuple[str, str],
+    namespace: str,
+    stills: Mapping[str, float | None],
+    limit: float,
+) -> Iterator[tuple[str, Object]]:
+    """Yield objects of a kind, by name, that are idle or were; all others are not even read."""
+    if not stills:
+        return
+    path = f"{_path(*of, namespace)}?labelSelector={LABEL}"
+    marked = {one["metadata"]["name"]: one for one in api.call("GET", path)["items"]}
+    for name, still in sorted(stills.items()):
+        found = marked.get(name)
+        if found is None and idle.near(still, limit):
+            found = _found(api, _path(*of, namespace, name))
+        if found is not None:
+            yield name, found
+
+
+def _pods(api: Api, namespace: str, going: Going, limit: float) -> Iterator[Held]:
+    """Yield pods that somebody submitted alone; the kubelet ends them, and they stay as failed."""
+    stills = {
+        record.workload.partition("/")[2]: one.still
+        for record, one in going
+        if record.workload.startswith("Pod/") and not one.maker
+    }
+    for name, found in _near(api, ("v1", "Pod"), namespace, stills, limit):
+        ends = {"activeDeadlineSeconds": AT_ONCE}
+        yield Held(("v1", "Pod"), found, stills[name], ends, again=AGAIN)
+
+
+def _sets(api: Api, namespace: str, going: Going, limit: float) -> Iterator[Held]:
+    """Yield Deployments, all of whose pods that hold GPUs are idle: to end one pod brings another.
+
+    A Deployment that changes has pods of two ReplicaSets.
+    """
+    made: dict[str, list[float | None]] = {}
+    for _, one in going:
+        kind, _, name = one.maker.partition("/")
+        if kind == REPLICAS:
+            made.setdefault(name, []).append(one.still)
+    stills: dict[str, float | None] = {}
+    for name, each in sorted(made.items()):
+        found = _found(api, _path(APPS, REPLICAS, namespace, name))
+        owners = found["metadata"].get("ownerReferences") or [] if found else []
+        for one in owners:
+            if one.get("controller") and one["kind"] == "Deployment":
+                every = [*each, stills[one["name"]]] if one["name"] in stills else each
+                known = [still for still in every if still is not None]
+                stills[one["name"]] = min(known) if len(known) == len(every) else None
+    for name, found in _near(api, (APPS, "Deployment"), namespace, stills, limit):
+        yield Held((APPS, "Deployment"), found, stills[name], {"replicas": 0}, again=SCALE)
 
 
 def _claims(api: Api, namespace: str, going: Going, _limit: float) -> Iterator[Held]:
     """Yield the remote claims whose engines are in a namespace; their controller ends them."""
-    for record, still in going:
+    for record, one in going:
         kind, _, name = record.workload.partition("/")
         job = _found(api, _path(KINDS["Job"], "Job", namespace, name)) if kind == "Job" else None
         notes = job["metadata"].get("annotations") or {} if job else {}
         where, _, claim = str(notes.get(CLAIM, "")).partition("/")
         found = _found(api, _path(*REMOTE, where, claim)) if claim else None
         if found is not None and name == f"claim-{found['metadata']['uid']}":
-            yield Held(REMOTE, found, still, {"release": True})
+            yield Held(REMOTE, found, one.still, {"release": True})
 
 
 def _deactivate(api: Api, owner: Mapping[str, Any], uid: str) -> None:
@@ -196,7 +252,8 @@ def _event(one: Held, text: str, now: datetime) -> Object:
 
 
 def _path(version: str, kind: str, namespace: str, name: str = "") -> str:
-    path = f"/apis/{version}/namespaces/{namespace}/{kind.lower()}s"
+    root = "apis" if "/" in version else "api"
+    path = f"/{root}/{version}/namespaces/{namespace}/{kind.lower()}s"
     return f"{path}/{name}" if name else path
 
 

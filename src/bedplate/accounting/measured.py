@@ -30,6 +30,7 @@ AT_ONCE: Final = 16
 LARGEST: Final = 1 << 24
 ENDED: Final = ("Succeeded", "Failed")
 JOBSET: Final = "jobset.sigs.k8s.io/jobset-name"
+GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 
 #: By node, what its reader says; a text says why there is nothing.
 Answers = dict[str, "dict[str, Any] | str"]
@@ -40,13 +41,15 @@ class Measured:
     """Seconds of a record since the last look: those that are known, and the idle ones of them.
 
     `why` is why some are not known. `still` is for how many seconds its pods have used no GPU and
-    run no program; None where that is not known of each, or one of them does not run yet.
+    run no program; None where that is not known of each, or one of them does not run yet. `maker`
+    is what made a pod without a Job, `KIND/NAME`; empty for one that somebody submitted alone.
     """
 
     known: float
     idle: float
     why: str = ""
     still: float | None = None
+    maker: str = ""
 
 
 def look(
@@ -137,7 +140,16 @@ def of_record(
         idle += seen if work.gpu is None else min(seen, work.gpu)
         still.append(min([most, *(one for one in (work.gpu, work.program) if one is not None)]))
     every = min(still) if len(still) == len(pods) else None
-    return Measured(known / len(running), idle / len(running), why, every)
+    maker = _maker(running[0]) if record.workload.startswith("Pod/") else ""
+    return Measured(known / len(running), idle / len(running), why, every, maker)
+
+
+def _maker(pod: Mapping[str, Any]) -> str:
+    meta = pod["metadata"]
+    if group := (meta.get("labels") or {}).get(GROUP):
+        return f"group/{group}"
+    made = (one for one in meta.get("ownerReferences") or [] if one.get("controller"))
+    return next((f"{one['kind']}/{one['name']}" for one in made), "")
 
 
 def begun(pod: Mapping[str, Any], otherwise: int) -> int:

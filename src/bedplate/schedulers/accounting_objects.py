@@ -113,6 +113,9 @@ def _may_end(idle: Limits) -> Iterator[Object]:
     ends = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]}, event]
     work = [
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list", "patch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "patch"]},
+        {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["get"]},
         {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]},
         {"apiGroups": ["bedplate.io"], "resources": ["remoteclaims"], "verbs": ["get", "patch"]},
     ]

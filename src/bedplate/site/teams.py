@@ -119,8 +119,8 @@ class Team(Wish):
     per_pod: PerPod = PerPod()
     """The most of its node that one pod has. Example: `{memory: 64Gi, cpus: 16}`"""
     idle_timeout: Annotated[str, Field(pattern=IDLE)] | None = None
-    """After how long jobs, shares and remote claims end whose GPUs do nothing. Unit: s, m or h.
-    Left out: none ends by it. Example: `2h`"""
+    """After how long jobs, pods, Deployments, shares and remote claims end whose GPUs do nothing.
+    Unit: s, m or h. Left out: none ends by it. Example: `2h`"""
 
 
 class QueueChange(Wish):
