@@ -56,6 +56,8 @@ GOT = {
     "cuda-on": "CUDA toolkits on {}",
     "slurm-on": "Slurm on {}",
     "limited_claims": "claims with limited memory",
+    "part nvidia_fabric": "Fabric Manager",
+    "sources upstream": "downloads from the vendors",
 }
 #: What to do where another value of the setting is not what helps.
 FIXES = {
@@ -90,6 +92,8 @@ def parts(lock: Lock) -> list[tuple[str, str]]:
 def described(part: str) -> str:
     """Return a part as a reader of the plan knows it, as `cri-o from archive`."""
     dimension, _, value = part.partition(" ")
+    if part in GOT:
+        return GOT[part]
     if dimension.endswith(FROM):
         text = f"{dimension.removesuffix(FROM)} from {value}"
     elif dimension in GOT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.resolver.installable import described
 from bedplate.resolver.locking import not_run
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 #: What a new site decides, by the catalogue's dimension: the option or setting that changes it.
 CHOSEN = {"os": "--os", "sources": "bedplate_sources.mode:"}
-WORDS = {"part nvidia_fabric": "Fabric Manager", "sources upstream": "downloads from the vendors"}
 
 
 def lines(start: Start, catalogue: Catalogue) -> list[str]:
@@ -28,7 +28,7 @@ def lines(start: Start, catalogue: Catalogue) -> list[str]:
     new = not_run(decided, catalogue)
     if not new:
         return []
-    first = ", ".join(WORDS.get(one, one.partition(" ")[2]) for one in new)
+    first = ", ".join(described(one).removeprefix("os ") for one in new)
     changed = {one.partition(" ")[0] for one in new}
     ways = [
         f"{way} {' or '.join(catalogue.installable[dimension].value.values)}"
