@@ -164,6 +164,12 @@ SHARED = [
         silent="Kubernetes",
     ),
     Case(
+        "docker-kubernetes",
+        "podman-below-kubelet",
+        by_docker(),
+        one(kubernetes="1.34", shared={"container_runtime": {"name": "podman"}}),
+    ),
+    Case(
         "docker-shares",
         "mps",
         by_docker(sharing=share("mig", profile="1g.10gb")),

@@ -88,6 +88,7 @@ def test_the_catalogue_names_what_the_roles_install(os: str) -> None:
     assert set(facts["module"]) - {"dkms"} <= set(followers)
     if "slurm" in facts:
         slurm = _vars("slurm", os)
+        assert slurm.pop("__slurm_packages_podman") == ["podman", *facts["podman"]]
         assert facts["slurm"] == [name for part in slurm.values() for name in part]
 
 

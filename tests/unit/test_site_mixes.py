@@ -176,6 +176,28 @@ def test_hosts_with_docker_have_toolkit_and_packages_and_nothing_of_kubernetes(m
     assert wanted.packages["docker.io"] == "20.10.24*"
 
 
+def test_nodes_of_slurm_have_podman_and_toolkit_where_jobs_run_containers(make: Make) -> None:
+    groups = {"slurm": {"hosts": {"ctl": {}}, "children": {"pool_a": hosts("a1", "a2")}}}
+    shared = {
+        "bedplate_container_runtime": {"name": "podman"},
+        "bedplate_sources": {"mode": "mirror", "url": "http://192.0.2.9:5080"},
+    }
+    lock = planned(make(groups, shared, pool_a=T4)).lock
+    assert lock.cluster is None
+    assert parts(lock) == []
+    changes = host_changes(None, lock)
+    got = {one.component: one.after for one in changes["a1"]}
+    assert got["podman"] == "4.3.1 distro"
+    assert {"nvidia_container_toolkit", "nvidia_driver"} <= set(got)
+    assert not {one.component for one in changes.get("ctl", ())} & set(got)
+    needs = needs_of(lock, load_catalogue())
+    assert sorted(needs.files) == ["nvidia-container-toolkit", "nvidia-container-toolkit-base"]
+    (system,) = systems(lock, load_catalogue())
+    (pool,) = (one for one in system.wanted if one.name == "pool_a")
+    assert pool.packages["podman"] == "4.3.1*"
+    assert {"crun", "uidmap"} <= set(pool.packages)
+
+
 def test_a_change_for_docker_says_what_its_containers_have_of_it(make: Make) -> None:
     groups = {"gpu_pools": {"children": {"pool_a": hosts("a1", "a2")}}}
     lock = planned(make(groups, {"bedplate_container_runtime": {"name": "docker"}}, pool_a=T4)).lock

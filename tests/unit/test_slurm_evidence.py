@@ -203,6 +203,39 @@ def test_a_job_is_tried_in_the_way_in_which_jobs_share(
     assert any(message.startswith(told) for message in found) if told else found == []
 
 
+@pytest.mark.parametrize(
+    ("opened", "told"),
+    [
+        ("/dev/nvidia0\n", None),
+        (
+            "/dev/nvidia0\n/dev/nvidia1\n",
+            (
+                "a container that asks for all GPUs can open those of its job only — b1"
+                " [slurm.container] — got 2 (opened /dev/nvidia0, /dev/nvidia1) / allowed 1 —"
+            ),
+        ),
+    ],
+)
+def test_a_container_of_a_job_is_tried_by_a_user_without_root(
+    node: Path, opened: str, told: str | None
+) -> None:
+    runner = Runner(podman="podman version 4.3.1\n", srun=opened)
+    checks = collected(node, runner, PART | {"podman": "4.3.1"})
+    assert checks["slurm.podman"]["result"] == evidence.PASS
+    (argv,) = [argv for argv in runner.asked if "sh" in argv and argv[0] == "srun"]
+    assert argv[argv.index("setpriv") + 1] == "--reuid=65534"
+    assert argv[-3:] == ["python3", "-c", slurm_evidence.OPENS]
+    found = failures(checks)
+    assert any(message.startswith(told) for message in found) if told else found == []
+
+
+def test_another_podman_than_the_locks_is_told(node: Path) -> None:
+    runner = Runner(podman="podman version 5.4.2\n")
+    found = failures(collected(node, runner, PART | {"podman": "4.3.1"}))
+    (message,) = found
+    assert message.startswith("Podman at the lock's version — b1 [slurm.podman] — got 5.4.2 /")
+
+
 def test_a_job_looks_for_every_file_of_every_gpu(tmp_path: Path) -> None:
     """The job's own program, on a machine whose files all can be opened."""
     for name in ("dev/nvidia0", "dev/nvidia1", "dev/nvidiactl", "dev/nvidia-caps/nvidia-cap12"):

@@ -187,6 +187,7 @@ def test_jobs_end_before_anything_disturbs_and_cards_are_cut_before_slurm_reads_
         "host_baseline install",
         "host_baseline configure",
         "tasks/nvidia_stack.yml",
+        "nvidia_container_toolkit {{ 'main' if slurm_podman | length > 0 else 'remove' }}",
         "slurm",
         "slurm resume",
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue.published_facts import Artifact
 from bedplate.lock import builds
-from bedplate.lock.offers import pools_of_nodes
+from bedplate.lock.offers import pools_of_nodes, pools_with_containers
 from bedplate.versions import parts
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def needs_of(lock: Lock, catalogue: Catalogue) -> Needs:
 
 def files_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededFile]]:
     """Yield the files that a lock needs, by artefact."""
-    gpus = _gpu_nodes(lock)
+    gpus = any(lock.pools[pool].gpu for pool in pools_with_containers(lock))
     for name, fact in sorted(catalogue.artifacts.items()):
         component = fact.value.component
         part = _part(lock, component)
@@ -199,11 +199,6 @@ def _addons(lock: Lock) -> list[Addon]:
         return []
     later = set(lock.cluster.not_yet)
     return [addon for addon in lock.cluster.addons if f"addon {addon.name}" not in later]
-
-
-def _gpu_nodes(lock: Lock) -> bool:
-    """Tell whether nodes of the cluster have GPUs."""
-    return any(lock.pools[pool].gpu for pool in pools_of_nodes(lock))
 
 
 def _part(lock: Lock, component: str) -> Any:
@@ -240,7 +235,8 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
         yield reference, NeededImage(name, image.hosts, image.moves)
     yield from notebooks_of(lock, catalogue)
     yield from own_of(lock, catalogue)
-    if _gpu_nodes(lock) and lock.cluster.nvidia_device_plugin:
+    gpus = any(lock.pools[pool].gpu for pool in pools_of_nodes(lock))
+    if gpus and lock.cluster.nvidia_device_plugin:
         yield lock.cluster.nvidia_device_plugin.image, NeededImage("nvidia_device_plugin", "gpu")
     if (plugin := lock.cluster.rdma_device_plugin) is not None:
         yield plugin.image, NeededImage("rdma_device_plugin", "gpu")

@@ -77,7 +77,7 @@ class ContainerRuntime(Value):
     vendor's, with their exact versions.
     """
 
-    runtime: Literal["containerd", "cri-o", "docker"]
+    runtime: Literal["containerd", "cri-o", "docker", "podman"]
     version: Version
     source: Literal["archive", "distro", "vendor-repo"]
     os: str | None = None

@@ -47,6 +47,7 @@ class HostPackages(Value):
         "containerd",
         "cri-o",
         "docker",
+        "podman",
         "module",
         "rdma",
         "keepalived",

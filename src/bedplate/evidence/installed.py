@@ -27,6 +27,7 @@ CHECKS = {
     "containerd": {"version": "runtime.version"},
     "cri_o": {"version": "runtime.version"},
     "docker": {"version": "runtime.version"},
+    "podman": {"version": "slurm.podman"},
 }
 NOTHING = "nothing is installed yet"
 NOT_KNOWN = "not known what is installed: {}"

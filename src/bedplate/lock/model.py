@@ -246,9 +246,13 @@ class Cluster(Part):
 
 
 class Containers(Part):
-    """How GPU hosts of a site without Kubernetes run containers: by Docker, with the toolkit."""
+    """How GPU hosts of a site without Kubernetes run containers, with the toolkit.
 
-    docker: Runtime
+    Either `docker` is there, or `podman`, by which jobs of Slurm do.
+    """
+
+    docker: Runtime | None = None
+    podman: Runtime | None = None
     nvidia_container_toolkit: Sourced
     not_yet: list[str] = []
 

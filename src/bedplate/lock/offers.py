@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.site.site import NODES
+from bedplate.site.site import NODES, SLURM
 
 if TYPE_CHECKING:
     from bedplate.lock.model import Lock, Pool
@@ -32,4 +32,12 @@ def offered(lock: Lock, name: str) -> dict[str, int]:
 def pools_of_nodes(lock: Lock) -> set[str]:
     """Return the pools whose hosts are nodes of Kubernetes; those of Slurm run no pods."""
     pools = {host.pool for host in lock.hosts.values() if set(NODES) & set(host.groups)}
+    return pools - {None}  # type: ignore[return-value]
+
+
+def pools_with_containers(lock: Lock) -> set[str]:
+    """Return the pools whose hosts have a container runtime: those of Slurm by Podman alone."""
+    if lock.containers is None or lock.containers.podman is None:
+        return pools_of_nodes(lock)
+    pools = {host.pool for host in lock.hosts.values() if SLURM in host.groups}
     return pools - {None}  # type: ignore[return-value]

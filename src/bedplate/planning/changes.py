@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import content_of
 from bedplate.lock.sharing_line import layout_text
-from bedplate.site.site import NODES, POOLS
+from bedplate.site.site import NODES, POOLS, SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ FREED = {"nvidia_driver", "nvidia_fabric", "sharing", "docker"}
 NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
 WORDS_OF_MODES = {"memory", "compute"}
 #: Parts of a cluster that only hosts with GPUs have.
-OF_GPUS = {"nvidia_container_toolkit", "nvidia_device_plugin", "nvidia_dra_driver"}
+OF_GPUS = {"nvidia_container_toolkit", "nvidia_device_plugin", "nvidia_dra_driver", "podman"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ def parts_of(lock: dict[str, Any], host: str) -> dict[str, Any]:
         return {}
     pool, groups = lock["hosts"][host].get("pool"), lock["hosts"][host]["groups"]
     of_site = lock.get("cluster") or lock.get("containers", {})
-    shared = dict(of_site) if set(NODES) & set(groups) else {}
+    have = {*NODES, SLURM} if "podman" in of_site else {*NODES}
+    shared = dict(of_site) if have & set(groups) else {}
     if not pool:
         shared = {key: value for key, value in shared.items() if key not in OF_GPUS}
     parts = shared | (dict(lock["pools"][pool]) if pool else {})

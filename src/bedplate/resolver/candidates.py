@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from bedplate.resolver.wishes import Subject
 
 SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
-#: What hosts that run containers by Docker, without Kubernetes, share.
-BY_DOCKER = ("runtime", "nvidia_container_toolkit")
+#: What hosts that run containers by Docker or Podman, without Kubernetes, share.
+WITHOUT_CLUSTER = ("runtime", "nvidia_container_toolkit")
 CNI = ("flannel", "cilium")
 MODES_WITH_REPLICAS = ("time-slicing", "mps", "hami")
 
@@ -49,13 +49,13 @@ class Candidates:
         self.named: set[str] = set()
         self.mirrored = False
         self.claims = False
-        self.by_docker = False
+        self.without_cluster = False
         self.positions: dict[tuple[str, str], int] = {}
         self._met: dict[str, tuple[tuple[str, int], ...]] = {}
 
     def know(self, cluster: Subject, pools: Sequence[Subject]) -> None:
         """Learn what preferences depend on: policies, a mirror, the order of what is asked for."""
-        self.by_docker = any(pool.host.by_docker for pool in pools)
+        self.without_cluster = any(one.host.by_docker or one.host.by_podman for one in pools)
         self.claims = any(pool.host.wishes.bedplate_sharing.mode == "dra" for pool in pools)
         self.mirrored = cluster.host.wishes.bedplate_sources.mode == "mirror"
         self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
@@ -107,8 +107,8 @@ class Candidates:
 
     def shared_components(self, _subject: Subject) -> tuple[str, ...]:
         """Return what is decided for all hosts in any case."""
-        if self.by_docker:
-            return BY_DOCKER
+        if self.without_cluster:
+            return WITHOUT_CLUSTER
         return ("kubernetes", "runtime", *SHARED, *([DRA_DRIVER] if self.claims else []))
 
     def pool_components(self, subject: Subject) -> list[Name]:

@@ -72,7 +72,7 @@ class Encoding:
         facts.add("hosts", name_, subject.hosts)
         if subject.host.is_node:
             facts.add("node", name_)
-        if subject.host.is_node or subject.host.by_docker:
+        if subject.host.runs_containers:
             facts.add("contains", name_)
         for component in self.candidates.pool_components(subject):
             facts.add("decides", name_, component)

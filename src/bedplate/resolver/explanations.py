@@ -51,7 +51,7 @@ WHAT = {
     "cuda-gpu": "CUDA toolkit does not compile for the GPU",
     "cuda-known": "unknown CUDA toolkit",
     "cuda-twice": "two CUDA toolkits in one place",
-    "docker-kubernetes": "Docker runs no pods",
+    "docker-kubernetes": "Docker and Podman run no pods",
     "docker-shares": "Docker gives GPUs to containers whole or by MIG alone",
     "driver-packaged": "no package brings such a driver",
     "endpoint-address": "endpoint is no address that control planes can share",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bedplate.resolver.wishes import Subject
     from bedplate.site import SiteHost
 
-RUNTIMES = ("containerd", "cri_o", "docker")
+RUNTIMES = ("containerd", "cri_o", "docker", "podman")
 #: Parts of a pool that are there only where they are decided.
 PARTS = (
     "kernel",
@@ -90,15 +90,17 @@ def containers(values: Mapping[str, str], candidates: Candidates) -> locked.Cont
     """Return how hosts without Kubernetes run containers, from the ids that were decided."""
     runtime = candidates.facts[values["runtime"]].value
     toolkit = candidates.facts[values["nvidia_container_toolkit"]].value
-    return locked.Containers(
-        docker=_runtime(runtime),
-        nvidia_container_toolkit=locked.Sourced(version=toolkit.version, source="archive"),
+    return locked.Containers.model_validate(
+        {
+            runtime.runtime: _runtime(runtime),
+            "nvidia_container_toolkit": {"version": toolkit.version, "source": "archive"},
+        }
     )
 
 
-def runtime_of(cluster: locked.Cluster) -> locked.Runtime:
-    """Return the cluster's container runtime."""
-    found: Iterator[locked.Runtime | None] = (getattr(cluster, name) for name in RUNTIMES)
+def runtime_of(part: locked.Cluster | locked.Containers) -> locked.Runtime:
+    """Return the container runtime of a cluster, or of hosts without one."""
+    found: Iterator[locked.Runtime | None] = (getattr(part, name, None) for name in RUNTIMES)
     return next(one for one in found if one is not None)
 
 
@@ -298,15 +300,16 @@ def cluster_parts(
     decided = [("sources", sources), ("cni", part.cni.name)]
     decided += [("os", system) for system in systems]
     for name in RUNTIMES:
-        if (runtime := getattr(part, name)) is not None:
+        if (runtime := getattr(part, name, None)) is not None:
             decided += [("runtime", name), (f"{name}-from", runtime.source)]
     decided += [("addon", addon.name) for addon in part.addons]
     return decided
 
 
 def containers_parts(part: locked.Containers, sources: str) -> list[tuple[str, str]]:
-    """Name what of Docker without Kubernetes is carried out likewise."""
-    return [("sources", sources), ("docker-from", part.docker.source)]
+    """Name what of containers without Kubernetes is carried out likewise."""
+    name = "docker" if part.docker is not None else "podman"
+    return [("sources", sources), (f"{name}-from", runtime_of(part).source)]
 
 
 def not_built(decided: Iterable[tuple[str, str]], catalogue: Catalogue) -> list[str]:

@@ -116,7 +116,7 @@ def _passthrough(host: SiteHost) -> Iterator[Problem]:
 
 
 def _runtime(site: Site, host: SiteHost) -> Iterator[Problem]:
-    """Refuse a runtime that no host of the site could use: kubelet has no interface to Docker."""
+    """Refuse a runtime that no host of the site could use: kubelet speaks to two of them alone."""
     every = site.hosts.values()
     path, name = ("bedplate_container_runtime", "name"), host.wishes.bedplate_container_runtime.name
     if site.nodes and name == "docker":
@@ -124,13 +124,17 @@ def _runtime(site: Site, host: SiteHost) -> Iterator[Problem]:
         allowed = "containerd, cri-o"
         fix = "write containerd, or remove bedplate_kubernetes where Docker is used without it"
         yield refused("docker-kubernetes", host, path, got, allowed, fix)
-    elif name != "containerd" and not any(one.is_node or one.by_docker for one in every):
+    elif site.nodes and name == "podman":
+        got, allowed = "podman with bedplate_kubernetes", "containerd, cri-o"
+        fix = f"write containerd: jobs of {SLURM} have containers in a site without Kubernetes"
+        yield refused("docker-kubernetes", host, path, got, allowed, fix)
+    elif name != "containerd" and not any(one.runs_containers for one in every):
         got, fix = f"{name}, and no host in {POOLS}", "remove it"
         if any(SLURM in one.groups for one in every):
-            got += ": jobs of Slurm run without containers"
+            got += ": jobs of Slurm have their containers by Podman"
             if name == "docker":
                 got += ", since Docker's daemon would start them outside of their job"
-            fix = f"remove it, or move the hosts from {SLURM} to {POOLS}"
+            fix = f"write podman, or remove it, or move the hosts from {SLURM} to {POOLS}"
         yield refused("runtime-unused", host, path, got, "nothing", fix)
 
 

@@ -157,7 +157,7 @@ def _shape(pool: Subject, candidates: Candidates) -> Hashable:
         # A label is not the board: one device id is several boards by subsystem.
         tuple((w.path, w.label, w.number, w.model and w.model.id, w.gpus) for w in pool.wishes),
         pool.host.is_node,
-        pool.host.by_docker,
+        pool.host.runs_containers,
         wishes.bedplate_driver.policy,
         wishes.bedplate_forward_compatibility,
         wishes.bedplate_host,
@@ -183,11 +183,11 @@ def _plan(
         part = locking.cluster(cluster, shared, candidates, control_planes.untainted(site))
         lacking = locking.not_built(locking.cluster_parts(part, mode, systems), catalogue)
         part, elsewhere = part.model_copy(update={"not_yet": lacking}), []
-    by_docker = None
-    if any(host.by_docker for host in site.hosts.values()):
-        by_docker = locking.containers(shared, candidates)
-        lacking = locking.not_built(locking.containers_parts(by_docker, mode), catalogue)
-        by_docker = by_docker.model_copy(update={"not_yet": lacking})
+    alone = None
+    if candidates.without_cluster:
+        alone = locking.containers(shared, candidates)
+        lacking = locking.not_built(locking.containers_parts(alone, mode), catalogue)
+        alone = alone.model_copy(update={"not_yet": lacking})
     pools = {one.name: one for one in subjects_ if one.name in site.pools}
     locked_pools = {}
     for name in site.pools:
@@ -229,7 +229,7 @@ def _plan(
             conda=wished.conda.rstrip("/") if wished.conda else None,
         ),
         cluster=part,
-        containers=by_docker,
+        containers=alone,
         hosts={
             name: locked.Host(
                 **host.connection.model_dump(exclude={"name"}),
@@ -246,7 +246,7 @@ def _plan(
     )
     lock = course_notebooks.decided(site, lock, catalogue)
     lock = course_pools.decided(site, lock, catalogue)
-    decided_here = site.nodes or by_docker is not None
+    decided_here = site.nodes or alone is not None
     reasons = list(locking.reasons(CLUSTER, shared, candidates)) if decided_here else []
     reasons += control_planes.reasons(site)
     for name in site.pools:

@@ -38,7 +38,7 @@ def _shared(site: Site, host: SiteHost, catalogue: Catalogue) -> Iterator[tuple[
     if wishes.bedplate_kubernetes is not None:
         yield "cni", wishes.bedplate_kubernetes.cni
     runtime = wishes.bedplate_container_runtime
-    if runtime.name != "docker":  # refused with Kubernetes
+    if runtime.name not in ("docker", "podman"):  # refused with Kubernetes
         field = runtime.name.replace("-", "_")
         yield "runtime", field
         if runtime.source is not None:

@@ -74,7 +74,7 @@ def of(
             yield from _weak(CLUSTER, shared.values(), candidates)
             decision = locking.containers_parts(lock.containers, lock.sources.mode)
             yield from _untried(CLUSTER, decision, candidates.catalogue)
-            yield from _unmirrored(site, lock, lock.containers.docker)
+            yield from _unmirrored(site, lock, locking.runtime_of(lock.containers))
         wishes = next(iter(site.hosts.values())).wishes
         if unused := [key for key in OF_CLUSTERS if getattr(wishes, key)]:
             yield Notice(f"{', '.join(unused)}: not used, since the site has no Kubernetes")

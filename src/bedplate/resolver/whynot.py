@@ -98,8 +98,8 @@ def has_fabric(pool: Subject) -> bool:
 
 
 def shares(site: Site) -> bool:
-    """Tell whether hosts of a site share components: nodes do, and hosts with Docker."""
-    return any(host.is_node or host.by_docker for host in site.hosts.values())
+    """Tell whether hosts of a site share components: those that run containers do."""
+    return any(host.runs_containers for host in site.hosts.values())
 
 
 class Question:

@@ -196,6 +196,7 @@ SHARED_PINS = {
     "containerd": Name("runtime"),
     "cri_o": Name("runtime"),
     "docker": Name("runtime"),
+    "podman": Name("runtime"),
     "flannel": Name("cni"),
     "cilium": Name("cni"),
     "cni_plugins": Name("cni_plugins"),

@@ -87,8 +87,9 @@ class Host(Wish):
 class ContainerRuntime(Wish):
     """What runs containers on all hosts."""
 
-    name: Literal["containerd", "cri-o", "docker"] = "containerd"
-    """The runtime of all hosts. `docker` is for GPU hosts of a site without `bedplate_kubernetes`.
+    name: Literal["containerd", "cri-o", "docker", "podman"] = "containerd"
+    """The runtime of all hosts. `docker` is for GPU hosts of a site without `bedplate_kubernetes`,
+    and `podman` for the nodes of Slurm of such a site, whose jobs may then run containers.
     Example: `cri-o`"""
     source: Literal["archive", "distro", "vendor-repo"] | None = None
     """Where the runtime comes from: its makers' archive, the distribution, or its makers' package

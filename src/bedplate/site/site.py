@@ -58,6 +58,17 @@ class SiteHost:
         return POOLS in self.groups and not self.is_node
 
     @property
+    def by_podman(self) -> bool:
+        """Tell whether it is a node of Slurm whose jobs may run containers, which Podman does."""
+        runtime = self.wishes.bedplate_container_runtime.name
+        return runtime == "podman" and SLURM in self.groups and self.pool is not None
+
+    @property
+    def runs_containers(self) -> bool:
+        """Tell whether it has a container runtime, of a cluster or without one."""
+        return self.is_node or self.by_docker or self.by_podman
+
+    @property
     def address(self) -> str:
         """Return where other nodes reach it: its own setting, or where Ansible reaches it."""
         return self.wishes.bedplate_node_ip or self.connection.address

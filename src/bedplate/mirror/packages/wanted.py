@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from bedplate.bill.needs import VENDOR, Repository, of_distribution
 from bedplate.bill.repository import trusted
+from bedplate.lock.offers import pools_of_nodes, pools_with_containers
 from bedplate.portable.packages import dnf
-from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bedplate.lock.model import Cluster, Containers, Pool, Runtime
 
 #: The distribution's package of a runtime; CRI-O is in none.
-OF_DISTRO = {"containerd": "containerd", "docker": "docker.io"}
-RUNTIMES = {"containerd": "containerd", "cri_o": "cri-o", "docker": "docker"}
+OF_DISTRO = {"containerd": "containerd", "docker": "docker.io", "podman": "podman"}
+RUNTIMES = {"containerd": "containerd", "cri_o": "cri-o", "docker": "docker", "podman": "podman"}
 #: MPS' control daemon where the distribution packages it alone, and whose version it has.
 MPS, MPS_LIKE = "nvidia-cuda-mps", "libcuda1"
 VENDOR_RELEASE = "-1"
@@ -149,9 +149,10 @@ def _of_pool(name: str, pool: Pool, lock: Lock, catalogue: Catalogue) -> Iterato
         yield from parts.of("rdma")
     for package in pool.hpc_tools.packages.values() if pool.hpc_tools else ():
         yield package, ""
-    nodes = any(host.pool == name and set(NODES) & set(host.groups) for host in lock.hosts.values())
-    if (shared := lock.cluster or lock.containers) is not None and nodes:
+    shared = lock.cluster or lock.containers
+    if shared is not None and name in pools_with_containers(lock):
         yield from _runtime(shared, parts)
+    nodes = name in pools_of_nodes(lock)
     if nodes and lock.cluster is not None and _mounts_nfs(name, lock.cluster):
         yield from parts.of("nfs")
 

@@ -1,13 +1,13 @@
 """Evidence of a host of Slurm: controller, node, munge, GPUs by UUID, and jobs kept apart."""
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Sequence
 
 from .. import services
 from ..host import Host
 from ..slurm import config as slurm_config
 from ..slurm import gpus as slurm_gpus
 from ..slurm import state as slurm_state
-from .area import Collected, Wishes
+from .area import Collected, Wishes, version_check
 from .checks import AGAIN, FAIL, check, failed, skipped
 
 CONSTRAINTS = {"ConstrainDevices": "yes", "ConstrainCores": "yes", "ConstrainRAMSpace": "yes"}
@@ -25,6 +25,19 @@ OPENS = (
     "            continue\n"
     "    print(path)\n"
 )
+
+
+#: Runs a command in a container of a user without root, which sees the host's programs and is given
+#: all of its GPUs: what then keeps it from those of others is the job alone. No image is needed.
+CONTAINED = (
+    "set -e; export HOME=$(mktemp -d); trap 'rm -rf \"$HOME\"' EXIT; unset XDG_RUNTIME_DIR; cd /; "
+    'mkdir -p "$HOME/root/usr"; ln -s usr/bin usr/lib usr/lib64 "$HOME/root"; '
+    'for one in /dev/nvidia[0-9]*; do given="$given --device $one"; done; '
+    "podman run --quiet --rm --network host $given --volume /usr:/usr:ro "
+    '--rootfs "$HOME/root" "$@"'
+)
+#: A user who has no files.
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 def collect(host: Host, wish: Wishes, to: Collected) -> None:
@@ -93,6 +106,12 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
     shared = slurm_config.SHARED.get(wished.mode)
     if shared:
         later.append(("slurm.share", f"a job with one {shared} can open one GPU only"))
+    podman = str(slurm.get("podman") or "")
+    if podman:
+        what = "Podman at the lock's version"
+        version_check(host, to, "slurm.podman", what, podman, ["podman", "--version"])
+        what = "a container that asks for all GPUs can open those of its job only"
+        later.append(("slurm.container", what))
     if silent:
         reason = "the controller does not answer"
         to.checks.extend(skipped(check_id, what, reason) for check_id, what in later)
@@ -119,8 +138,10 @@ def _node(host: Host, slurm: Mapping[str, Any], to: Collected, silent: bool) -> 
     _isolation(host, to, *later[2])
     reason = "" if slurm.get("try_job") else "no job was to be run"
     reason = "slurmd does not run" if up["result"] == FAIL else reason
-    for asked, names in zip(("gpu", shared), later[3:]):
-        to.checks.append(_job(host, wished, state, reason, f"{asked}:1", *names))
+    for name, what in later[3:]:
+        asked = f"{shared}:1" if name == "slurm.share" else "gpu:1"
+        inside = [*NOBODY, "sh", "-c", CONTAINED, "sh"] if name == "slurm.container" else []
+        to.checks.append(_job(host, wished, state, reason, asked, name, what, inside))
 
 
 def _slots(host: Host, count: int, to: Collected) -> None:
@@ -164,6 +185,7 @@ def _job(
     gres: str,
     name: str,
     what: str,
+    inside: Sequence[str],
 ) -> Dict[str, Any]:
     if not wished.gpus:
         reason = "the node has no GPU"
@@ -183,12 +205,12 @@ def _job(
         "--job-name=bedplate-verify",
     ]
     argv += [f"--partition={wished.partition}", where, f"--gres={gres}"]
-    answer = host.run([*argv, "python3", "-c", OPENS], timeout=120)
+    answer = host.run([*argv, *inside, "python3", "-c", OPENS], timeout=120)
     if answer.code != 0:
         fix = f"See 'srun {where} --gres={gres} hostname' and slurmd.log on the node."
         return failed(name, what, answer.said, fix, "a job that ends well")
-    # A MIG device is its card's file and one for each of its instances.
-    files, opened = 3 if wished.mode == "mig" else 1, answer.out.split()
+    # A MIG device is its card's file and one for each of its instances; containers are given none.
+    files, opened = 3 if wished.mode == "mig" and not inside else 1, answer.out.split()
     reason = "" if len(opened) == files else "opened " + (", ".join(opened) or "none")
     fix = "See whether the devices cgroup is there (/proc/cgroups, /sys/fs/cgroup), and slurmd.log."
     return check(name, what, files, len(opened), fix, reason)

@@ -42,7 +42,8 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         return
     if wish.containers["cdi_spec"]:
         _specification(host, wish.containers["cdi_spec"], to)
-    _registration(host, wish, to)
+    if wish.containers["runtime"] != "podman":  # which has no handlers
+        _registration(host, wish, to)
     owned.configuration(host, ROLE, "toolkit.configuration", FIX, to)
 
 
