@@ -52,6 +52,10 @@ def hosts(*names: str) -> Callable[[dict[str, Any]], object]:
             "pool_train: gpu count 8 → 6"]),
         (lambda c: c["cluster"].pop("hub"), ["cluster: hub is gone"]),
         (
+            lambda c: c["pools"]["pool_train"].update(not_yet=["cuda-on debian-12", "mps-on x"]),
+            ["pool_train: the list of what this version cannot install is new"],
+        ),
+        (
             lambda c: c.update(catalogue="sha256:0", site_digest="sha256:1"),
             ["the catalogue changed, by another version of Bedplate or by SITE/facts"],
         ),

@@ -18,6 +18,8 @@ LONGEST = 40
 LISTED = 3
 #: Parts of a lock that have a clause of their own.
 APART = ("format", "catalogue", "site_digest", "hosts", "pools")
+#: Fields that no reader of a plan knows by their names.
+WORDS = {"not_yet": "the list of what this version cannot install"}
 
 
 def in_words(old: Lock, new: Lock) -> list[str]:
@@ -68,6 +70,7 @@ def _part(name: str, old: Any, new: Any) -> str | None:
     """Return how one part differs: by its version where that does, by its only value, or so."""
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) == 1:
         (old,), (new,) = old, new
+    name = WORDS.get(name, name)
     found = {path: values for path, *values in leaves(name, old, new)}
     if not found:
         return None

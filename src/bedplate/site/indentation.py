@@ -33,8 +33,10 @@ def too_far(lines: Sequence[str], at: int) -> Fault | None:
     if at not in written or not above:
         return None
     if column[at] > column[above[-1]]:
-        first, other, more = at, above[-1], ", or remove what that has after its colon"
-        more = "" if written[at][2] else more
+        first, other = at, above[-1]
+        more = f", or, if it belongs to line {other}, remove the value there"
+        # A setting of ours belongs to no other one.
+        more = "" if written[at][2] or written[at][3].startswith("bedplate_") else more
         if _OPENS.fullmatch(written[other][3]):
             return None
     else:
