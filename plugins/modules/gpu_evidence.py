@@ -85,7 +85,7 @@ options:
       runtime:
         description: The container runtime.
         type: str
-        choices: [containerd, cri-o, docker]
+        choices: [containerd, cri-o, docker, podman]
         default: containerd
       default:
         description: The handler of containers that name none. With V(nvidia) any container may ask
@@ -237,7 +237,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import 
 CONTAINERS: dict[str, Any] = {
     "runtime": {
         "type": "str",
-        "choices": ["containerd", "cri-o", "docker"],
+        "choices": ["containerd", "cri-o", "docker", "podman"],
         "default": "containerd",
     },
     "default": {"type": "str", "default": "runc"},

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from bedplate.catalogue import load_catalogue
+
 ROOT = Path(__file__).parents[2]
 PLAYBOOKS = ROOT / "playbooks"
 PLAY = Path(sys.executable).with_name("ansible-playbook")
@@ -223,3 +225,11 @@ def test_a_node_of_slurm_is_refused_before_anything_is_changed_on_it() -> None:
 def test_hosts_of_both_schedulers_carry_the_same_below_them() -> None:
     stack = yaml.safe_load((PLAYBOOKS / "tasks" / "gpu_stack.yml").read_text(encoding="utf-8"))
     assert names(stack)[0] == "nvidia_stack.yml"
+
+
+def test_evidence_is_taken_of_every_runtime_that_can_be_decided() -> None:
+    """The module refused Podman, and slurm.yml ended on hosts whose jobs run containers."""
+    text = (ROOT / "plugins/modules/gpu_evidence.py").read_text(encoding="utf-8")
+    (offered,) = re.findall(r"(?s)^CONTAINERS.*?\"choices\": (\[.*?\])", text, re.MULTILINE)
+    decided = {one.value.runtime for one in load_catalogue().container_runtimes.values()}
+    assert decided <= set(json.loads(offered))
