@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +38,6 @@ from tests.substrate.standin.signing import PUBLIC, Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 SYSTEM = "rocky-9"
 OLD, NEW, NEXT = "580.126.20", "580.178.04", "595.91.07"
@@ -189,6 +190,19 @@ def test_the_flavour_changes_only_where_the_other_may_go(rocky: Path) -> None:
     assert installed(on) == wished(NEW)
 
 
+def send(leader: int, number: signal.Signals) -> None:
+    """Signal a process and the commands that it has started, each of which has its own session.
+
+    The process stops first, so that it starts no other in the meantime.
+    """
+    os.kill(leader, signal.SIGSTOP)
+    children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.killpg(int(child), number)
+    os.kill(leader, number)
+
+
 def cut_off(folder: Path, version: str, packages: int) -> bool:
     """Change the branch and kill all of it once so many packages are there; whether it was cut.
 
@@ -196,17 +210,17 @@ def cut_off(folder: Path, version: str, packages: int) -> bool:
     at: a busy machine would be past the point else.
     """
     argv = [sys.executable, "-m", "tests.standin.exchange", str(folder), SYSTEM, version, "open"]
-    running = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL)
+    running = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
     on, deadline = system.host(folder), time.monotonic() + DEADLINE_S
     while running.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(MOMENT_S)
         if rpm.journal(on) is None:
             continue
-        os.killpg(running.pid, signal.SIGSTOP)
+        send(running.pid, signal.SIGSTOP)
         there = installed(on)
         done = sum(evr[0] in there.get(name, []) for name, evr in wished(version).items())
-        os.killpg(running.pid, signal.SIGKILL if done >= packages else signal.SIGCONT)
+        send(running.pid, signal.SIGKILL if done >= packages else signal.SIGCONT)
         if done >= packages:
             break
     return running.wait() == -signal.SIGKILL

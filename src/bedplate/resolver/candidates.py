@@ -142,7 +142,13 @@ class Candidates:
             case "kubernetes":
                 return [fact.id for fact in catalogue.kubernetes.values()]
             case "runtime":
-                return [fact.id for fact in catalogue.container_runtimes.values()]
+                # No kubelet works with Podman, so its facts are no reason about another runtime.
+                facts = catalogue.container_runtimes.values()
+                return [
+                    fact.id
+                    for fact in facts
+                    if self.without_cluster or fact.value.runtime != "podman"
+                ]
             case "cni":
                 return self._components(*CNI)
             case "os":
