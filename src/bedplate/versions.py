@@ -41,6 +41,11 @@ def last(version: str) -> int:
     return _joined(parts(version), BASE - 1)
 
 
+def natural(text: str) -> list[str | int]:
+    """Return a key that sorts names with versions as people count: `jax-0.9` before `jax-0.10`."""
+    return [int(one) if one.isdigit() else one for one in re.split(r"([0-9]+)", text)]
+
+
 def minor(version: str) -> str:
     """Return the first two parts: `1.36` of `1.36.3`."""
     return ".".join(version.split(".")[:2])

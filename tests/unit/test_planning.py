@@ -505,7 +505,8 @@ def test_a_driver_that_nobody_has_confirmed_is_no_default(
         'name — write branch: "580" and source: vendor-repo to take it all the same, or choose '
         "another branch, source or system"
     )
-    assert "unconfirmed 580.178.04 (pool_class)." in text.splitlines()[-1]
+    packages = "packages of driver 580.178.04 that no index has confirmed"
+    assert f"{packages} (pool_class)." in text.splitlines()[-1]
     named = {"bedplate_driver": {"branch": "580", "source": "vendor-repo"}}
     wish(site, "pool_class", {"bedplate_gpu": CLASS["bedplate_gpu"], **named})
     assert plan(site, capsys)[0] == 0

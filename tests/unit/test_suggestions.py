@@ -6,7 +6,6 @@ import pytest
 
 from bedplate.nearest import meant, write_one
 from bedplate.site import suggestions
-from bedplate.site.hosts import NAME
 from bedplate.site.kubernetes import ENDPOINT
 from bedplate.site.model import VERSION
 from bedplate.site.patterns import NAMED
@@ -49,6 +48,7 @@ def test_of_two_that_are_as_near_none_is_proposed() -> None:
         ("branch", "580.95.05", None,
          'write branch: "580", and bedplate_pins: {nvidia_driver: 580.95.05}'),
         ("branch", "R580", None, 'write "580"'),
+        ("branch", "580.1", None, 'write "580"'),
         ("branch", "580-open", None, 'write "580", and flavour: open'),
         ("branch", "latest", None, None),
         ("version", "v1.36", VERSION, 'write "1.36"'),
@@ -61,11 +61,6 @@ def test_of_two_that_are_as_near_none_is_proposed() -> None:
         ("endpoint", "10.0.0.1:6443/", ENDPOINT, "write 10.0.0.1:6443"),
         ("endpoint", "10.0.0.1", ENDPOINT, None),
         ("registry", "https://r.example/gpu", REGISTRY, "write r.example/gpu"),
-        ("model", "L40S", NAME, "write l40s"),
-        ("model", "RTX 4090", NAME, "write rtx-4090"),
-        ("model", "NVIDIA H100 80GB HBM3", NAME,
-         "look for it with `bedplate gpus 'NVIDIA H100 80GB HBM3'`"),
-        ("model", "Tesla_T4", NAME, "look for it with `bedplate gpus Tesla_T4`"),
         ("profile", "MIG 1g.5gb", None, "write 1g.5gb"),
         ("profile", ["1g.10gb", "3g.40gb"], None,
          "write profiles: {1g.10gb: 1, 3g.40gb: 1}, the instances of each GPU"),

@@ -11,7 +11,7 @@ from bedplate.errors import CatalogueError, Problem
 from bedplate.nearest import nearest
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.solving import Model, Program, shrunk
-from bedplate.versions import parts
+from bedplate.versions import natural, parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -300,7 +300,7 @@ class Search:
             label = self.candidates.label(wish, str(value))
             found.setdefault(label, value if isinstance(value, int) else 0)
         found.pop(wish.label, None)
-        return sorted(found.items(), key=lambda item: (parts(item[0]), item[0]))
+        return sorted(found.items(), key=lambda item: natural(item[0]))
 
     def _best(self, wish: Wish, allowed: list[Wish], relaxed: Model | None) -> Wish | None:
         if wish.kind == "seats" and relaxed is not None:

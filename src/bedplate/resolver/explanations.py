@@ -11,7 +11,7 @@ from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
 from bedplate.site.sought import elsewhere
-from bedplate.versions import parts
+from bedplate.versions import natural, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -172,12 +172,12 @@ def unknown(
     rule: str, host: SiteHost, path: Sequence[str | int], got: str, known: Iterable[str]
 ) -> Problem:
     """Return the refusal of a name that the catalogue does not have."""
-    names = sorted(set(known))
+    names = sorted(set(known), key=natural)
     close = meant(got, names)
     shown = ", ".join(names[:MANY]) + (
         f" and {len(names) - MANY} more" if len(names) > MANY else ""
     )
-    fix = write_one(got, close) if close else "choose one of these" if names else "remove it"
+    fix = write_one(got, close or names) if names else "remove it"
     if rule in {"addon-known", "framework-known"}:
         bare = re.sub(r"-[\d.]+$", "", got)  # a name may carry a version
         named = None if close else elsewhere(bare)
@@ -220,9 +220,10 @@ def unknown_system(
 ) -> Problem:
     """Return the refusal of an operating system: never another release of it."""
     names = sorted(systems)
-    alike = nearest(got, same_digits(got, names))
-    point = [name for name in names if got.startswith(f"{name}.")]
-    series = [name for name in names if name.startswith(f"{got}-")]
+    plain = got.lower()
+    alike = nearest(plain, same_digits(plain, names))
+    point = [name for name in names if plain.startswith(f"{name}.")]
+    series = [name for name in names if name.startswith((f"{plain}-", f"{plain}."))]
     close = [alike] if alike else point or series
     fix = f"write {' or '.join(close)}" if close else "use one of these systems"
     return refused("system-known", host, path, got, ", ".join(names), fix)

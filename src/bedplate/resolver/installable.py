@@ -8,6 +8,7 @@ from bedplate.errors import Problem, in_order
 from bedplate.resolver import course_images, screening
 from bedplate.resolver.wishes import schedulers, split_named
 from bedplate.site.places import spelt
+from bedplate.versions import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,6 +56,7 @@ GOT = {
     "shard-on": "Slurm's shards on {}",
     "cuda-on": "CUDA toolkits on {}",
     "slurm-on": "Slurm on {}",
+    "unconfirmed": "packages of driver {} that no index has confirmed",
     "limited_claims": "claims with limited memory",
     "part nvidia_fabric": "Fabric Manager",
     "sources upstream": "downloads from the vendors",
@@ -152,7 +154,7 @@ def _of_parts(
         host = _host(site, name, dimension, value)
         path = _path(host, dimension, value)
         place = host.places.of(path)
-        allowed = ", ".join(sorted(known)) if dimension != "part" and known else None
+        allowed = ", ".join(sorted(known, key=natural)) if dimension != "part" and known else None
         yield Problem(
             WHAT,
             place.file,
@@ -186,7 +188,7 @@ def _addon(site: Site, name: str, known: Sequence[str]) -> Problem:
         place.column,
         spelt(path),
         got,
-        ", ".join(sorted(known)) if is_scheduler else None,
+        ", ".join(sorted(known, key=natural)) if is_scheduler else None,
         fix,
         "installable",
     )

@@ -35,6 +35,7 @@ from bedplate.site.inventory_file import Written
 from bedplate.site.places import Place
 from bedplate.site.positions import UNREAD, Positions, encrypted, unreadable
 from bedplate.site.role_variables import role_of
+from bedplate.site.site import POOL_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -199,6 +200,11 @@ def _of_nobody(
             continue
         what = "group" if kind == "group_vars" else "host"
         close = nearest(name, [str(each) for each in known])
+        if close is None and name.startswith(POOL_PREFIX):
+            # It is most likely that of the one pool that has no file itself.
+            lone = {str(one) for one in known if one.startswith(POOL_PREFIX)}
+            lone -= {file.of[1] for file, _ in wishes}
+            close = lone.pop() if len(lone) == 1 else None
         place = positions.place(wish, wish)
         problems.append(
             Problem(

@@ -23,7 +23,7 @@ from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_
 
 from bedplate.errors import Problem, SiteError
 from bedplate.site import role_variables
-from bedplate.site.model import BARE, PREFIX
+from bedplate.site.model import BARE, OF_GPUS, PREFIX
 from bedplate.site.places import KeyPath, Place, Places, spelt
 from bedplate.site.positions import UNLOCKS, Positions, encrypted, is_constant, plain, unreadable
 from bedplate.site.reach import Reach, Reaches
@@ -131,7 +131,7 @@ class Reader:
         own = combine_vars(host.get_vars(), self._of_plugins([host]))
         variables: Mapping[str, Any] = layer.variables
         fragments = layer.wishes
-        if any(is_wish(key) or key in BARE for key in own):
+        if any(is_wish(key) or key in BARE or key in OF_GPUS for key in own):
             variables = combine_vars(layer.variables, own)
             fragments = self._wishes_in(variables, host)
         templar = _Templates(lambda: self._magic, self._loader, layer.variables, own)
@@ -247,7 +247,8 @@ class Reader:
 
         What a template of the site names is a variable of whoever wrote that.
         """
-        return key in BARE and key not in self._used and is_constant(raw)
+        is_bare = key in BARE or key in OF_GPUS
+        return is_bare and key not in self._used and is_constant(raw)
 
     def _of_roles(self, variables: Mapping[str, Any], host: Host) -> tuple[Problem, ...]:
         """Return what is wrong with variables of Bedplate's roles, each at its place."""

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from bedplate.site.patterns import Memory, Wish
 
-NAME = r"^[a-z0-9][a-z0-9.-]*$"
+#: A name of the catalogue, in whatever letters: the plan lists what was meant by one.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9 ._/()+-]{0,99}$"
 PCI = r"^[0-9a-f]{4}:[0-9a-f]{4}$"
 KERNEL = r"^[0-9]+\.[0-9]+[0-9A-Za-z.+_~-]*$"
 PCI_ADDRESS = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"

@@ -34,6 +34,7 @@ def too_far(lines: Sequence[str], at: int) -> Fault | None:
         return None
     if column[at] > column[above[-1]]:
         first, other = at, above[-1]
+        why = " and has a value, so that nothing may be below it"
         more = f", or, if it belongs to line {other}, remove the value there"
         # A setting of ours belongs to no other one.
         more = "" if written[at][2] or written[at][3].startswith("bedplate_") else more
@@ -43,10 +44,10 @@ def too_far(lines: Sequence[str], at: int) -> Fault | None:
         # It goes back to a column in which nothing begins: what is before it went too far.
         outer = next((one for one in reversed(above) if column[one] <= column[at]), 0)
         first = next((one for one in above if one > outer), at)
-        other, more = at, ", and what is below it too"
+        other, more, why = at, ", and what is below it too", ""
         if column.get(outer) == column[at]:
             return None
     if written[first][2] != written[other][2]:
         return None
-    found = f"column {column[first]}, and line {other} begins in column {column[other]}"
+    found = f"column {column[first]}, and line {other} begins in column {column[other]}{why}"
     return Fault(first, column[first], found, f"write it as far left as line {other}{more}")

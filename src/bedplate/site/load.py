@@ -19,7 +19,7 @@ from bedplate.site import (
     sameness,
     sought,
 )
-from bedplate.site.model import BARE, COMMON, KEYS, PREFIX, Wishes
+from bedplate.site.model import BARE, COMMON, KEYS, OF_GPUS, PREFIX, Wishes
 from bedplate.site.places import spelt
 from bedplate.site.site import GROUPS, POOL_PREFIX, Site, SiteHost
 from bedplate.site.wording import fields, has_form, problems_of
@@ -73,7 +73,7 @@ def checked(path: Path, raw: RawSite) -> Site:
             continue
         asked += 1
         problems += host.problems
-        misplaced = membership.of_host(host, lost)
+        misplaced = membership.of_host(host, raw.places, lost)
         of_hosts += ((host, problem) for problem in misplaced)
         misplaced_hosts += len(misplaced)
         if id(host.wishes) not in typed:
@@ -89,7 +89,7 @@ def checked(path: Path, raw: RawSite) -> Site:
                 pools[0] if pools else None,
                 tuple(g for g in host.groups if g in GROUPS or g.startswith(POOL_PREFIX)),
                 wishes,
-                host.places,
+                replace(host.places, pool=raw.places.get(pools[0]) if pools else None),
                 reached.root,
             )
     # A pool without its group is one mistake with the hosts that are to be put there.
@@ -163,12 +163,17 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
             Problem(what, at.file, at.line, at.column, spelt(path), got, apart, fix, rule=rule)
         )
         wishes[outer] = deepcopy(wishes[outer])
-        remaining.remove(wishes, path)
+        remaining.change(wishes, path)
+    no_gpus = membership.pools_of(raw) and not {"bedplate_gpu", "bedplate_accelerator"} & set(
+        wishes
+    )
     for key in sorted(set(wishes) - set(KEYS)):
         value = wishes.pop(key)
-        if key in COMMON or (key in BARE and not has_form(f"{PREFIX}{key}", value)):
-            continue  # the plan warns of it: it may be a variable of the user's own
         absent, allowed, fix = sought.setting(key, fields)
+        if key in OF_GPUS and isinstance(value, str) and no_gpus:
+            allowed, fix = "bedplate_gpu", f"write bedplate_gpu: {{model: {value}, count: …}}"
+        elif key in (*COMMON, "model") or (key in BARE and not has_form(f"{PREFIX}{key}", value)):
+            continue  # the plan warns of it: it may be a variable of the user's own
         at = raw.places.of((key,))
         what, rule = f"unknown setting{absent}", "known-keys"
         problems.append(

@@ -126,8 +126,11 @@ def _misspelt(raw: RawSite, home: Place) -> list[Problem]:
     return list(dict.fromkeys(problems))
 
 
-def of_host(raw: RawHost, lost: Sequence[str] = ()) -> list[Problem]:
-    """Return what is wrong with the groups of a host; *lost* are pools that have a file alone."""
+def of_host(raw: RawHost, groups: Mapping[str, Place], lost: Sequence[str] = ()) -> list[Problem]:
+    """Return what is wrong with the groups of a host; *lost* are pools that have a file alone.
+
+    `groups` are the places of groups: that of one which is to be renamed is where that is done.
+    """
     problems = []
     place, name, pools = raw.places.fallback, raw.name, pools_of(raw)
     if len(pools) > 1:
@@ -151,8 +154,8 @@ def of_host(raw: RawHost, lost: Sequence[str] = ()) -> list[Problem]:
         if len(inner) == 1:
             fix = f"rename {inner[0]} to {meant or POOL_PREFIX + inner[0]}"
             fix += "" if meant else ", and its file in group_vars too, if it has one"
-        got = ", ".join([POOLS, *inner])
-        problems.append(at(place, NO_POOL, name, got, allowed, fix, "one-pool"))
+        got, home = ", ".join([POOLS, *inner]), groups.get(inner[0], place) if inner else place
+        problems.append(at(home, NO_POOL, name, got, allowed, fix, "one-pool"))
     kubernetes = [group for group in NODES if group in raw.groups]
     if WORKERS in raw.groups and kubernetes != [WORKERS]:
         problems.append(_worker_too(raw, kubernetes))

@@ -206,5 +206,7 @@ KEYS = tuple(Wishes.model_fields)
 PREFIX = "bedplate_"
 #: What is left of settings where the prefix is left out.
 BARE = frozenset(key.removeprefix(PREFIX) for key in KEYS if key.startswith(PREFIX))
+#: What the model of a pool's GPUs is written below where their setting is left out.
+OF_GPUS = ("gpu", "model")
 #: Those of them that variables of other roles are called too.
 COMMON = ("guests", "hub", "images", "proxy", "sources", "storage", "taints", "teams", "topology")

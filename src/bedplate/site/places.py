@@ -29,12 +29,13 @@ class Place:
 class Places:
     """The places of one host's wishes, by key path; an unknown path has its parent's place.
 
-    `own` are those that it shares with no other host.
+    `own` are those that it shares with no other host; what a pool lacks is missing at `pool`.
     """
 
     known: Mapping[KeyPath, Place] = field(default_factory=dict)
     fallback: Place = field(default_factory=lambda: Place(""))
     own: Mapping[KeyPath, Place] = field(default_factory=dict)
+    pool: Place | None = None
 
     def of(self, path: Sequence[str | int]) -> Place:
         """Return the place of the wish, or of the nearest thing around it."""
@@ -43,7 +44,7 @@ class Places:
             if found := self.own.get(wanted) or self.known.get(wanted):
                 return found
             wanted = wanted[:-1]
-        return self.fallback
+        return (self.pool if str(path[0]).startswith("bedplate_") else None) or self.fallback
 
 
 def spelt(path: Sequence[str | int]) -> str:

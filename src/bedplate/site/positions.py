@@ -164,6 +164,8 @@ def unreadable(error: AnsibleError, positions: Positions, fallback: Path, what: 
     if place.line and (fault := indentation.too_far(lines, place.line)):
         what, text, fix = "line is indented too far", fault.found, fault.fix
         place = Place(place.file, fault.line, fault.column)
+    if "Tabs are" in text:
+        what, text, fix = "line begins with a tab", "a tab", "replace the tab with spaces"
     if "duplicate mapping key" in text:
         what, fix = "key is there twice", "remove one: YAML would silently take the last"
         key = text = text.rsplit("duplicate mapping key ", 1)[-1].rstrip(".").strip("'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -13,6 +14,8 @@ from bedplate.site.model import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
 
     from bedplate.site.site import Site
 
@@ -42,18 +45,33 @@ class WrongSiteError(SiteError):
     def with_further(self, further: Iterable[Problem]) -> SiteError:
         """Return these problems with those that screening the right part found.
 
-        What is found about a setting that is wrong already may only follow from what was left out.
+        What is found about a setting that is wrong already may only follow from what was left out;
+        only of what lacks its quotes more is known then.
         """
-        return SiteError([*self.problems, *others(self.problems, further)])
+        more = list(further)
+        bare = {(p.file, p.line, p.key): p for p in self.problems if p.fix.startswith("quote it: ")}
+        instead = {
+            bare[one.file, one.line, one.key]: one
+            for one in more
+            if (one.file, one.line, one.key) in bare and one.fix.startswith(("write ", "remove "))
+        }
+        known = [instead.get(one, one) for one in self.problems]
+        return SiteError([*known, *others(known, more)])
 
 
 def others(known: Iterable[Problem], further: Iterable[Problem]) -> list[Problem]:
     """Return further problems, without those of the settings that known ones are about.
 
-    An unknown setting is about the one that is to be written in its place, wherever that stands.
+    An unknown setting is about the one that is to be written in its place, wherever that stands,
+    and a file of another name about what is in it.
     """
     wrong = {(one.file, _root(one)) for one in known}
-    meant = {one.fix.removeprefix("write ").partition(" ")[0] for one in known}
+    meant = {
+        _root(one)
+        if one.fix.startswith("rename the file")
+        else one.fix.removeprefix("write ").partition(" ")[0].rstrip(":")
+        for one in known
+    }
     return [
         one for one in further if (one.file, _root(one)) not in wrong and _root(one) not in meant
     ]
@@ -65,20 +83,38 @@ def _root(problem: Problem) -> str:
 
 def right_part(wishes: Mapping[str, Any], error: ValidationError) -> Wishes | None:
     """Return settings without what is wrong in them; None where others need what is gone."""
-    rest = deepcopy(dict(wishes))
+    rest = quoted(wishes, error.errors(include_url=False))
     for _ in range(MOST):
-        remove(rest, error.errors(include_url=False)[0]["loc"])
+        if not (wrong := errors_of(rest)):
+            return Wishes.model_validate(rest)
+        change(rest, next(iter(wrong)))
         if wishes.keys() - rest.keys() - ALONE:
             return None
-        try:
-            return Wishes.model_validate(rest)
-        except ValidationError as again:
-            error = again
     return None
 
 
-def remove(inside: Any, path: Sequence[str | int]) -> None:
-    """Remove what a path of Pydantic's leads to, as far as it is written."""
+def quoted(wishes: Mapping[str, Any], found: Iterable[ErrorDetails]) -> dict[str, Any]:
+    """Return settings with the numbers and dates in quotes where a text is asked for."""
+    rest = deepcopy(dict(wishes))
+    for one in found:
+        value = one["input"]
+        bare = one["type"] == "string_type" and isinstance(value, int | float | date)
+        if bare and not isinstance(value, bool):  # YAML forgets which word that was
+            change(rest, one["loc"], getattr(value, "text", str(value)))
+    return rest
+
+
+def errors_of(wishes: Mapping[str, Any]) -> dict[tuple[str | int, ...], ErrorDetails]:
+    """Return what Pydantic finds in settings, by where it is."""
+    try:
+        Wishes.model_validate(wishes)
+    except ValidationError as error:
+        return {one["loc"]: one for one in error.errors(include_url=False)}
+    return {}
+
+
+def change(inside: Any, path: Sequence[str | int], text: str | None = None) -> None:
+    """Remove what a path of Pydantic's leads to, as far as it is written, or put a text there."""
     found: tuple[Any, Any] | None = None
     for part in path:
         if isinstance(inside, list):
@@ -89,4 +125,7 @@ def remove(inside: Any, path: Sequence[str | int]) -> None:
             found, inside = (inside, part), inside[part]
     if found is not None:
         container, key = found
-        del container[key]
+        if text is None:
+            del container[key]
+        else:
+            container[key] = text

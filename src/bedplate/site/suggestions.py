@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.nearest import MAKERS, nearest, pasted
+from bedplate.nearest import nearest, pasted
 from bedplate.site.places import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bedplate.site.places import Place
 
 _PROFILE = re.compile(r"([1-7]g\.\d+gb(?:[+-][a-z.]+)?)(?:\s*[:=x*]\s*(\d+))?")
-_EXACT = re.compile(r"[rR]?(\d{3})(\.\d+)+")
+_EXACT = re.compile(r"[rR]?(\d{3})(\.\d+){2,}")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _PERCENT = re.compile(r"([0-9]{1,3})\s*%")
 #: The whole of which an example takes a part.
@@ -33,6 +33,8 @@ _IMAGE = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?(/[\w.-]+)+(:[\w.-]+)?")
 #: Files of a site that Ansible must not read.
 FILES = ("ca", "certificate")
 FOLDERS = ("etcd_data_dir",)
+#: What people write for a value that is chosen for them.
+WHATEVER = ("latest", "newest", "auto", "default", "any")
 
 
 def fix(name: str, value: object, pattern: str | None) -> str | None:
@@ -43,8 +45,6 @@ def fix(name: str, value: object, pattern: str | None) -> str | None:
         return None
     if name == "branch":
         return _branch(value)
-    if name == "model" and MAKERS & set(re.split(r"[^a-z]+", value.lower())):
-        return f"look for it with `bedplate gpus {shlex.quote(value)}`"
     if name == "image" and _IMAGE.fullmatch(value):
         return f"read it: skopeo inspect --format '{{{{.Digest}}}}' docker://{value}"
     if pattern is None:
@@ -69,16 +69,28 @@ def number(value: object) -> str | None:
     return f"write {value}, without quotes" if quoted else None
 
 
-def example(setting: str) -> str | None:
-    """Return a setting as its example in the manual has it, on one line; None where it has none."""
+@cache
+def manual(model: str, key: str) -> dict[str, Any]:
+    """Return what the manual has of a key of a model of settings; nothing where there is none."""
     schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
-    examples = schema["properties"].get(setting, {}).get("examples")
-    if not examples:
-        return None
-    text = yaml.safe_dump(
-        {setting: examples[0]}, default_flow_style=True, sort_keys=False, width=1000
-    )
-    return f"write it like this: {text.strip()[1:-1]}"
+    found: dict[str, Any] = schema["$defs"].get(model, schema)["properties"].get(key, {})
+    return found
+
+
+def like(key: str, known: Mapping[str, Any], value: object, allowed: str) -> str:
+    """Return how a setting is written, by what the manual has of it, and that it may be left out.
+
+    `allowed` may have an example already.
+    """
+    left_out = known.get("x-default", "").replace("`", "")
+    if left_out and nearest(str(value).lower(), WHATEVER):
+        return f"leave it out: {left_out}"
+    fix = "correct it"
+    if known.get("examples") and " like " not in allowed:
+        written = {key: known["examples"][0]}
+        text = yaml.safe_dump(written, default_flow_style=True, sort_keys=False, width=1000)
+        fix = f"write it like this: {text.strip()[1:-1]}"
+    return fix + (f", or leave it out: {left_out}" if left_out else "")
 
 
 def indented(name: str, place: Place) -> str | None:

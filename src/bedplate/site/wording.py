@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from bedplate.errors import Problem
 from bedplate.nearest import nearest, pasted
-from bedplate.site import marks, sought, suggestions
+from bedplate.site import marks, remaining, sought, suggestions
 from bedplate.site.model import PREFIX, SHARED, Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
@@ -98,7 +98,10 @@ _KEY = re.compile(r"[a-z_]{1,20}")
 
 def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
     """Return one problem per mistake, each at the place of its wish."""
-    found = [_problem(detail, host) for detail in error.errors(include_url=False)]
+    # A number that quotes alone do not make right is refused as what it is in quotes.
+    details = error.errors(include_url=False)
+    again = remaining.errors_of(remaining.quoted(host.wishes, details))
+    found = [_problem(again.get(detail["loc"], detail), host) for detail in details]
     # What is missing comes with the unknown key that stands for it: misspelt, or another's.
     missing = {one.key: one for one in found if one.what == "setting is missing"}
     for number, one in enumerate(found):
@@ -142,7 +145,8 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
     whole = ".".join(str(part) for part in path)
     form = whole if whole in PATTERNS else around
-    allowed, fix = _allowed(detail, form), "correct it"
+    setting, known = _of_manual(path)
+    allowed, fix = _allowed(detail, form, known.get("x-unit", "")), "correct it"
     if as_key and around == "bedplate_pins":
         allowed = "a component's name like nvidia_driver"
     if kind == "missing":
@@ -154,12 +158,12 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         elif words := _words(path):
             allowed, fix = ", ".join(words), f"add {name}: {' or '.join(words)}"
     elif kind == "extra_forbidden":
-        known = fields(path)
+        names = fields(path)
         if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
             key, name = spelt(path[:-1]), HIDDEN
-        longer = (one for one in known if one.startswith(f"{name}_"))
-        close = nearest(name, known) or next(longer, None)
-        what, got, allowed = "unknown key", name, ", ".join(known)
+        longer = (one for one in names if one.startswith(f"{name}_"))
+        close = nearest(name, names) or next(longer, None)
+        what, got, allowed = "unknown key", name, ", ".join(names)
         fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
         if close is None and (holder := _holds(path)):
             shown_as = _taken((*path[:-1], holder), name, value)
@@ -182,26 +186,22 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     elif kind == "string_pattern_mismatch" and name.endswith("_subnet") and "," in str(value):
         what, allowed = "dual stack is not supported", "one subnet, of IPv4 or of IPv6"
         fix = f"write {str(value).partition(',')[0].strip()}"
-    elif kind == "string_pattern_mismatch" and name in {"model", "os"}:
-        plain = re.sub(r"[^a-z0-9.]+", "-", str(value).lower()).strip("-.")
-        what, fix = "wrong name", f"write {plain}" if plain else fix
-        allowed += ": small letters, digits, dots and hyphens"
     elif name == "vendor" and str(value).lower() == "nvidia":
         fix = "set NVIDIA's GPUs by bedplate_gpu, without a vendor"
     elif kind == "literal_error":
         fix = suggestions.word(value, allowed.split(", ")) or "write one of these"
     elif kind in {"int_type", "float_type"} and isinstance(value, str):
         fix = suggestions.number(value) or fix
-    elif kind == "model_type" and (field := _takes(path, value)):
-        fix = f"write {name}: {{{field}: {value}}}"
+    elif kind in {"model_type", "list_type"} and (inside := _inside(path, value)):
+        fix = f"write {name}: {inside}"
     elif value is not None and not _is_secret(path):
         pattern = detail.get("ctx", {}).get("pattern")
         fix = suggestions.fix(around, value, pattern) or fix
     elif value is None and kind.endswith("_type"):
         got, fix = "nothing", "give it a value, or leave it out"
         fix = (len(path) == 1 and suggestions.indented(name, place)) or fix
-    if fix == "correct it" and len(path) == 1 and not isinstance(value, dict | list):
-        fix = suggestions.example(name) or fix
+    if fix == "correct it" and not (isinstance(value, dict | list) or _is_secret(path[:-1])):
+        fix = suggestions.like(setting, known, value, allowed)
     return Problem(
         what, place.file, place.line, place.column, key, got, allowed, fix, rule="setting-form"
     )
@@ -218,10 +218,25 @@ def _literals(field: FieldInfo | None) -> list[str]:
     return [str(word) for word in get_args(annotation)] if is_one else []
 
 
-def _takes(path: tuple[str | int, ...], value: object) -> str | None:
-    """Return which field of a mapping has a value that was written in the mapping's place."""
-    known = _models(path)[-1].model_fields
-    return next((name for name, field in known.items() if value in _literals(field)), None)
+def _inside(path: tuple[str | int, ...], value: object) -> str | None:
+    """Return a list or a mapping with the value that was written in its place."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    model, around = _models(path)[-1], _models(path[:-1])[-1]
+    if model is around:
+        field = model.model_fields.get(str(path[-1]))
+        return f"[{pasted(str(value))}]" if field and get_origin(field.annotation) is list else None
+    known = model.model_fields
+    takes = next((key for key, one in known.items() if value in _literals(one)), None)
+    takes = takes or ("model" if "model" in known else None)
+    more = [f", {key}: …" for key, one in known.items() if one.is_required() and key != takes]
+    return f"{{{takes}: {value}{''.join(more)}}}" if takes else None
+
+
+def _of_manual(path: tuple[str | int, ...]) -> tuple[str, dict[str, Any]]:
+    """Return the key that a path ends in, without indexes, and what the manual has of it."""
+    key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
+    return key, suggestions.manual(_models(path[: path.index(key)])[-1].__name__, key)
 
 
 def _holds(path: tuple[str | int, ...]) -> str | None:
@@ -260,7 +275,7 @@ def _as_written(path: tuple[str | int, ...], host: RawHost) -> tuple[str | int, 
     return tuple(part for part in path if part not in {BY_PART, BY_MEMORY, BY_GPUS})
 
 
-def _allowed(detail: ErrorDetails, name: str) -> str:
+def _allowed(detail: ErrorDetails, name: str, unit: str) -> str:
     context: dict[str, Any] = detail.get("ctx", {})
     match detail["type"]:
         case "string_pattern_mismatch" if context["pattern"] == MEMORY:
@@ -272,13 +287,13 @@ def _allowed(detail: ErrorDetails, name: str) -> str:
             known = marks.VALUE_IS if pattern == marks.VALUE else f"text of the form {pattern}"
             return PATTERNS.get(name, known)
         case "greater_than":
-            return f"more than {context['gt']}"
+            return f"more than {context['gt']:,.10g} {unit}".strip()
         case "too_short":
             return f"{context['min_length']} or more of them"
         case "greater_than_equal":
-            return f"{context['ge']} or more"
+            return f"{context['ge']:,.10g} or more {unit}".strip()
         case "less_than_equal":
-            return f"{context['le']} or less"
+            return f"at most {context['le']:,.10g} {unit}".strip()
         case kind:
             return TYPES.get(kind, detail["msg"])
 
