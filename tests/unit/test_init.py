@@ -218,13 +218,20 @@ def test_what_its_comments_offer_plans_too(tmp_path: Path) -> None:
     assert init(tmp_path / "site", "--gpu", "l40s:4") == 0
     path = tmp_path / "site/inventory/group_vars/all/bedplate.yml"
     text = path.read_text()
-    offered = re.search(r"policy: lts\} # or: (.*)", text)
+    offered = re.search(r"# bedplate_driver: \{policy: lts\} # or: (.*)", text)
     assert offered is not None
     policies = offered[1].split(", ")
     assert len(policies) == 2
     for policy in policies:
-        path.write_text(text.replace("policy: lts", f"policy: {policy}"))
+        path.write_text(text.replace(offered[0], f"bedplate_driver: {{policy: {policy}}}"))
         planned(tmp_path / "site")
+
+
+def test_its_first_plan_warns_of_no_preference_that_nobody_wrote(tmp_path: Path) -> None:
+    """The catalogue has packages of no LTS branch for Debian that an index has confirmed."""
+    assert init(tmp_path / "site", "--gpu", "l40s:4", "--os", "debian-12") == 0
+    notices = plan(tmp_path / "site/inventory", TODAY).plan.notices
+    assert not [one for one in notices if "policy" in str(one)]
 
 
 def test_the_written_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue.published_facts import FrameworkBuild
     from bedplate.lock import Lock
     from bedplate.resolver.wishes import Subject
+    from bedplate.site.hosts import Driver
 
 SHARED = ("cni", "cni_plugins", "cri_tools", "nvidia_container_toolkit", "nvidia_device_plugin")
 #: What hosts that run containers by Docker or Podman, without Kubernetes, share.
@@ -45,7 +46,7 @@ class Candidates:
     def __init__(self, catalogue: Catalogue, previous: Lock | None) -> None:
         self.catalogue = catalogue
         self.previous = previous
-        self.policies: dict[str, str] = {}
+        self.wished: dict[str, Driver] = {}
         self.named: set[str] = set()
         self.mirrored = False
         self.claims = False
@@ -58,7 +59,7 @@ class Candidates:
         self.without_cluster = any(one.host.by_docker or one.host.by_podman for one in pools)
         self.claims = any(pool.host.wishes.bedplate_sharing.mode == "dra" for pool in pools)
         self.mirrored = cluster.host.wishes.bedplate_sources.mode == "mirror"
-        self.policies = {pool.name: pool.host.wishes.bedplate_driver.policy for pool in pools}
+        self.wished = {pool.name: pool.host.wishes.bedplate_driver for pool in pools}
         self.named = {pool.name for pool in pools if names_driver(pool.wishes)}
         for subject in (cluster, *pools):
             asked = [wish for wish in subject.wishes if wish.asks and wish.component]
@@ -364,7 +365,7 @@ class Candidates:
             yield from prefer.driver_costs(
                 fact,
                 branch,
-                (self.policies[subject], subject in self.named),
+                (self.wished[subject].policy, subject in self.named),
                 self._locked_driver(subject),
                 self._driver_ranks,
             )

@@ -379,11 +379,14 @@ def _because(subject: str, component: str, fact: Fact[Any], candidates: Candidat
     if component == "driver":
         driver = fact.value
         branch = candidates.catalogue.driver_branches[driver.branch].value
-        policy = candidates.policies[subject]
+        policy = candidates.wished[subject].policy
+        newest = f"newest of policy {policy} compatible with every setting"
+        if branch.type != prefer.POLICIES[policy][0]:
+            newest = f"newest that fits (none of policy {policy} does, or has confirmed packages)"
         until = f"until {branch.end_of_life}" if branch.end_of_life else "without a known end"
         return (
-            f"R{driver.branch} is {branch.type}, supported {until}; newest of policy {policy} "
-            f"compatible with every setting, {driver.flavour} from {driver.source}. {fact.reason}"
+            f"R{driver.branch} is {branch.type}, supported {until}; {newest}, "
+            f"{driver.flavour} from {driver.source}. {fact.reason}"
         )
     newest = "newest version compatible with every setting"
     if component.startswith("addon(") and fact.sure == "tested":

@@ -190,9 +190,10 @@ def _driver(name: str, pool: Pool, candidates: Candidates, today: date) -> Itera
         then = f"; by the catalogue of {day} it was supported" if end >= day else ""
         text = f"driver branch R{driver.branch} reached its end of life on {end}{then}"
         yield Notice(text, name, source=fact.source.url)
-    policy = candidates.policies[name]
-    if fact.value.type != prefer.POLICIES[policy][0]:
-        yield Notice(f"R{driver.branch} is {fact.value.type}, policy is {policy}", name)
+    wished = candidates.wished[name]
+    # Of the default, which nobody wrote, `--why` says that it gave way.
+    if "policy" in wished.model_fields_set and fact.value.type != prefer.POLICIES[wished.policy][0]:
+        yield Notice(f"R{driver.branch} is {fact.value.type}, policy is {wished.policy}", name)
 
 
 def _kubernetes(cluster: Cluster, catalogue: Catalogue, today: date) -> Iterator[Notice]:

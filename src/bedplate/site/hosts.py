@@ -43,7 +43,7 @@ class Driver(Wish):
 
     policy: Literal["lts", "production", "new-feature"] = "lts"
     """Which kind of driver branch to prefer. Where none of that kind drives the GPUs, the next kind
-    is taken and the plan says so. Example: `production`"""
+    is taken; the plan warns of it where this is set. Example: `production`"""
     branch: Annotated[str, Field(pattern=r"^[0-9]{3}$")] | None = None
     """The driver's branch, kept or refused. Left out: the newest compatible one that `policy`
     prefers. Example: `"580"`"""
