@@ -13,7 +13,7 @@ from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
 from bedplate.catalogue import catalogue_of
 from bedplate.lock import load_lock
-from bedplate.mirror import check, contents_command, made, push_command, service
+from bedplate.mirror import check, contents_command, locked, made, push_command, service
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import command as packages
@@ -22,8 +22,6 @@ from bedplate.mirror.store import Store, cache
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from bedplate.lock import Lock
 
 #: So many things that are wrong are named in a refusal.
 SHOWN = 4
@@ -40,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "mirror", help="look up a site's files and images, serve them from here"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    resolving.add_parser(verbs, made.found, _checked_lock)
+    resolving.add_parser(verbs, made.found, locked.checked)
     inspecting.add_parser(verbs)
     contents_command.add_parser(verbs)
     packages.add_parser(verbs)
@@ -83,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
             print(f"{address}: " + ("stopped" if stopped else "not running"))
             return 0
         case _:
-            _checked_lock(site)
+            locked.checked(site)
             name = service.find(address)
             run = service.run_directory(name or address.name)
             healthy = service.healthy(run)
@@ -96,13 +94,6 @@ def main(arguments: argparse.Namespace) -> int:
                 print(f"{address}: {'serving' if healthy else 'not serving'}, logs in {run}")
                 terminal.show(*map(str, wrong))
             return 0 if healthy and not wrong else 1
-
-
-def _checked_lock(site: Path) -> Lock:
-    """Return a site's lock if it is up to date: planning is imported for those who ask."""
-    from bedplate.planning import checked_lock
-
-    return checked_lock(site)
 
 
 def _address(site: Path) -> Address:

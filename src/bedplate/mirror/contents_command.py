@@ -11,8 +11,7 @@ from bedplate.arguments import add_authorities, add_output, path_of
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
-from bedplate.lock import load_lock
-from bedplate.mirror import atomic, check, listing, service
+from bedplate.mirror import atomic, check, listing, locked, service
 from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
 from bedplate.mirror.packages import command as packages
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.bill import Bill
+    from bedplate.lock import Lock
 
 OK, DAMAGED = 0, 1
 
@@ -88,8 +88,9 @@ def run_fill(options: Namespace) -> int:
     if options.jobs < 1:
         options.usage_error("--jobs must be at least 1")
     site: Path = options.site
-    bill, store, vendors = _known(site)
-    needs = needs_of(load_lock(site), catalogue_of(site))
+    lock = locked.compared(site)
+    bill, store, vendors = _known(site, lock)
+    needs = needs_of(lock, catalogue_of(site))
     built = {name for name, one in needs.images.items() if one.built}
     web = Web(options.ca)
     try:
@@ -109,7 +110,6 @@ def run_fill(options: Namespace) -> int:
     )
     if web.traffic.hosts:
         print(f"fetched from: {', '.join(sorted(web.traffic.hosts))}")
-    lock = load_lock(site)
     if lock.sources.mirrors_packages:
         packages.fill_and_show(site, lock, store, options.ca)
     return OK
@@ -130,9 +130,10 @@ def run_check(options: Namespace) -> int:
         BedplateError: the bill cannot be used.
     """
     site: Path = options.site
-    bill, store, vendors = _known(site)
+    lock = locked.compared(site, reads=True)
+    bill, store, vendors = _known(site, lock)
     found = check.check(bill, store, vendors)
-    more = held.parts(site, store) if load_lock(site).sources.mirrors_packages else {}
+    more = held.parts(site, store) if lock.sources.mirrors_packages else {}
     found += check.damaged(more.values())
     for damage in found:
         print(damage)
@@ -157,8 +158,9 @@ def run_list(options: Namespace) -> int:
         BedplateError: the bill cannot be used.
     """
     site: Path = options.site
-    bill, store, vendors = _known(site)
-    also = listed.packages(site, load_lock(site), catalogue_of(site), store)
+    lock = locked.compared(site, reads=True)
+    bill, store, vendors = _known(site, lock)
+    also = listed.packages(site, lock, catalogue_of(site), store)
     match options.form:
         case "json" | "yaml":
             terminal.document(listing.content(bill, vendors, also), options.form)
@@ -180,7 +182,7 @@ def run_pack(options: Namespace) -> int:
     Raises:
         BedplateError: the bill cannot be used, the mirror lacks something, the disk is full.
     """
-    bill, store, vendors = _known(options.site)
+    bill, store, vendors = _known(options.site, locked.compared(options.site))
     target: Path = options.file
     with store.filling(lambda holder: _waiting(store, holder)):
         carrying = Carrying(bill, store, vendors)
@@ -201,7 +203,7 @@ def run_unpack(options: Namespace) -> int:
     Raises:
         BedplateError: the bill cannot be used, the file is not what it lists, the disk is full.
     """
-    bill, store, vendors = _known(options.site)
+    bill, store, vendors = _known(options.site, locked.compared(options.site, reads=True))
     with store.filling(lambda holder: _waiting(store, holder)):
         size = Carrying(bill, store, vendors).unpack(options.file)
         service.refresh_all(store)
@@ -212,8 +214,8 @@ def run_unpack(options: Namespace) -> int:
     return OK
 
 
-def _known(site: Path) -> tuple[Bill, Store, Places]:
+def _known(site: Path, lock: Lock) -> tuple[Bill, Store, Places]:
     """Return a site's bill, this machine's mirror, and the vendors' addresses."""
     catalogue = catalogue_of(site)
-    bill = checked_bill(site, load_lock(site), catalogue)
+    bill = checked_bill(site, lock, catalogue)
     return bill, Store(cache() / "mirror"), Places(None, Places.hosts(catalogue))

@@ -11,8 +11,7 @@ from bedplate.arguments import path_of
 from bedplate.bill import Image, Known, needs_of
 from bedplate.bill.places import split
 from bedplate.catalogue import catalogue_of
-from bedplate.lock import load_lock
-from bedplate.mirror import service, skopeo
+from bedplate.mirror import locked, service, skopeo
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store, cache, digest_of
 
@@ -45,7 +44,7 @@ def run(options: Namespace) -> int:
     Raises:
         BedplateError: the site builds no such image, or it cannot be read.
     """
-    lock = load_lock(options.site)
+    lock = locked.compared(options.site)
     needed = needs_of(lock, catalogue_of(options.site)).images
     built = sorted(name for name, one in needed.items() if one.built)
     if options.image not in built:

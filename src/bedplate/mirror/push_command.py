@@ -12,8 +12,7 @@ from bedplate.bill.own import own_of
 from bedplate.bill.web import Own, Web
 from bedplate.catalogue import catalogue_of
 from bedplate.errors import BedplateError
-from bedplate.lock import load_lock
-from bedplate.mirror import push, skopeo, wanted
+from bedplate.mirror import locked, push, skopeo, wanted
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import deb, held, rpm
 from bedplate.mirror.store import Store, cache
@@ -57,7 +56,7 @@ def run(options: Namespace) -> int:
         BedplateError: the site has no servers of its own, or something did not come there.
     """
     site: Path = options.site
-    lock, catalogue = load_lock(site), catalogue_of(site)
+    lock, catalogue = locked.compared(site), catalogue_of(site)
     sources = lock.sources
     if sources.registry is None or sources.files is None:
         raise MirrorError(

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
 
 from bedplate.bill import Bill, File, Known, write_bill
-from bedplate.errors import LockError
+from bedplate.errors import BedplateError, LockError
 from bedplate.mirror import Contents, MirrorError
 from bedplate.mirror.command import run
 from bedplate.mirror.store import Store, cache
@@ -63,3 +64,40 @@ def test_status_is_not_that_of_a_stale_lock(site: Path) -> None:
     settings.write_text(settings.read_text().replace("10.213.0.1:5080", "10.213.0.1:5081"))
     with pytest.raises(LockError, match=rf"lock is stale: .* — run: bedplate plan {site}"):
         run(["status", str(site)])
+
+
+@pytest.mark.parametrize("verb", [["fill"], ["packages"], ["push"], ["pack", "out.tar"]])
+def test_nothing_is_brought_by_a_stale_lock(verb: list[str], site: Path) -> None:
+    settings = site / "group_vars/all/bedplate.yml"
+    settings.write_text(settings.read_text().replace("10.213.0.1:5080", "10.213.0.1:5081"))
+    with pytest.raises(LockError, match=rf"lock is stale: .* — run: bedplate plan {site}"):
+        run([verb[0], str(site), *verb[1:]])
+
+
+@pytest.mark.parametrize("verb", [["check"], ["list"], ["unpack", "in.tar"]])
+def test_a_store_is_compared_with_the_bill_of_a_stale_lock(
+    verb: list[str], site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = site / "group_vars/all/bedplate.yml"
+    settings.write_text(settings.read_text().replace("10.213.0.1:5080", "10.213.0.1:5081"))
+    with pytest.raises(BedplateError, match="bill"):
+        run([verb[0], str(site), *verb[1:]])
+    assert re.fullmatch(
+        rf"warning: lock is stale: .* — {site}\S* — run: bedplate plan {site}\n",
+        capsys.readouterr().err,
+    )
+
+
+@pytest.mark.parametrize("verb", [["check"], ["fill"], ["push"]])
+def test_a_machine_needs_no_password_of_the_vault(
+    verb: list[str], site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mirror's machine has the site's folder, and none of its secrets."""
+    vault = VaultLib([("default", VaultSecret(b"right"))])
+    pool = site / "group_vars/pool_train.yml"
+    pool.write_bytes(vault.encrypt(pool.read_bytes()))
+    with pytest.raises(BedplateError) as raised:
+        run([verb[0], str(site), *verb[1:]])
+    assert "vault" not in str(raised.value)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: lock is not compared with the settings: {pool}")

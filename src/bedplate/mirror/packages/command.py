@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.arguments import add_authorities, path_of
 from bedplate.bill.web import Web
-from bedplate.lock import load_lock
+from bedplate.mirror import locked
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import keys, place
 from bedplate.mirror.packages.filling import fill
@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
         BedplateError: the site has no mirror for its packages, or something can't be had.
     """
     site: Path = options.site
-    lock = load_lock(site)
+    lock = locked.compared(site)
     if not lock.sources.mirrors_packages:
         got = f"mode {lock.sources.mode}"
         if lock.sources.mode == "mirror":
