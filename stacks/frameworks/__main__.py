@@ -50,6 +50,7 @@ if lock.cluster and lock.cluster.courses:
     )
     pulumi.export("hub", hub.address)
     pulumi.export("hub_codes", hub.codes)
+    pulumi.export("hub_registry", hub.registry)
     pulumi.export("hub_passwords", hub.passwords)
 
 pulumi.export("logs", smoke.log)

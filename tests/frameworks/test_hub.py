@@ -21,7 +21,7 @@ import requests
 
 from bedplate.accounting.store import NAMESPACE
 from bedplate.frameworks import hub_images, hub_objects
-from bedplate.hub import hours, magic, memory, node_use
+from bedplate.hub import hours, magic, memory, node_use, push
 from bedplate.hub.node_use import USE
 from bedplate.lock.claims import RESOURCE
 from bedplate.schedulers.accounting_objects import objects
@@ -582,6 +582,25 @@ def test_who_has_used_the_hours_of_the_week_gets_neither_notebook_nor_share(
     hub.refuses("bea", "lab-jax", f"{spent}: 2.50 used since Monday, 2 for each person. {again}")
     assert (pods(hub, "lab"), does("list")) == ({}, "No shares.\n")
     api.delete(api.path("configmaps", "v1", NAMESPACE, hours.NAME))
+
+
+def test_the_registry_of_courses_takes_tokens_of_the_hub(hub: RunningHub) -> None:
+    address = f"{hub.settings['service']['shares_url']}/services/shares/{push.ADDRESS}"
+    write = dict(zip(push.OF_WRITE, ("POST", "/v2/lab/a/blobs/uploads/"), strict=True))
+    reasons = {"ada": "course lab has no registry", "bea": "bea is no teacher of course lab"}
+    for user, reason in reasons.items():
+        Browser(hub.url).login(user, f"a-password-of-{user}")
+        token = hub.api("POST", f"users/{user}/tokens", {"note": "podman"})["token"]
+
+        def asks(user: str = user, token: str = token) -> tuple[int, str]:
+            try:
+                done = requests.get(address, auth=(user, token), headers=write, timeout=60)
+            except requests.ConnectionError:  # the service may be slower than the hub
+                return 0, ""
+            return done.status_code, done.headers[push.REASON]
+
+        status, said = eventually(asks, until=lambda found: found[0] > 0)
+        assert (status, reason in said) == (403, True)
 
 
 def test_a_notebook_asks_for_a_share_of_its_own(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.site.courses import Course, listed
 from tests.resolver.test_teams import SHARED
 from tests.resolver.test_whole_sites import decide, host, planned, rules
 
@@ -228,6 +229,30 @@ def test_refused(asked: list[dict[str, Any]], rule: str, words: str) -> None:
     refusal = answer(*asked, bedplate_teams=teams, bedplate_storage=storage)
     assert rules(refusal) == [rule]
     assert words in str(refusal.problems[0])
+
+
+def test_a_registry_needs_the_hubs_certificate_and_its_size_is_counted() -> None:
+    asked = course(registry={"size": "20Gi"})
+    for hub in (None, {"url": "https://hub.example"}):
+        refusal = answer(asked, **({"bedplate_hub": hub} if hub else {}))
+        assert rules(refusal) == ["course-registry"]
+        assert (
+            "course's registry needs the hub's certificate — bedplate_courses[0].registry — got a "
+            "registry, and a hub without a certificate / allowed a registry with https — write "
+            "bedplate_hub.certificate, or remove registry"
+        ) in str(refusal.problems[0])
+    found = planned(answer(asked, bedplate_hub={"certificate": ".tls/hub.pem"}))
+    assert found.lock.cluster is not None
+    assert found.lock.cluster.courses["intro"].registry_mib == 20 * 1024
+    (said,) = [one for one in found.notices if "registries" in one.text]
+    assert said.text == "registries of intro have up to 20Gi, which is not reserved"
+    assert said.hint == "have 20Gi free where the hub's accounts lie: with the homes, or on cp1"
+
+
+def test_a_size_of_a_course_has_no_registry_of_its_own() -> None:
+    size = {"name": "big", "share": 0.5, "at_once": 1}
+    asked = Course.model_validate(course(registry={"size": "20Gi"}, sizes=[size]))
+    assert [bool(one.course.registry) for one in listed([asked])] == [True, False]
 
 
 def test_courses_need_queues_and_homes_a_place() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ARCHIVE, VENDOR, DISTRO = "archive", "vendor-repo", "distro"
 #: The image that mounts datasets from elsewhere.
 CACHE = "data-cache"
+REGISTRY = ("registry", "registry-proxy")
 #: The hub's image: where there is no hub, what records the use of GPUs runs its Python.
 PYTHON = "hub"
 #: The setting that needs a site's own images, and the tags by which bill and mirror have them.
@@ -227,7 +228,7 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
             continue
         if image.notebook:
             continue  # below: of builds
-        if name == CACHE and not _cached(lock):
+        if (name == CACHE and not _cached(lock)) or (name in REGISTRY and not _pushed(lock)):
             continue
         reference = image.reference
         for field_ in ("version", "image_tag"):
@@ -245,6 +246,11 @@ def images_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededIma
 def _cached(lock: Lock) -> bool:
     storage = lock.cluster.storage if lock.cluster else None
     return storage is not None and any(one.url for one in storage.datasets.values())
+
+
+def _pushed(lock: Lock) -> bool:
+    courses = lock.cluster.courses if lock.cluster else {}
+    return any(one.registry_mib for one in courses.values())
 
 
 def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:

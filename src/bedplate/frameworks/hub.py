@@ -17,6 +17,7 @@ from bedplate.frameworks import (
     hub_images,
     hub_objects,
     hub_proxy,
+    hub_registry,
     hub_settings,
     hub_use,
     hub_volume,
@@ -53,6 +54,8 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
     """By course, what students sign up with; a secret."""
     passwords: pulumi.Output[dict[str, str]]
     """By user whom the site names, the first password; a secret."""
+    registry: pulumi.Output[str]
+    """Where teachers push, as HOST:PORT; empty where no course has a registry."""
 
     def __init__(
         self, name: str, args: HubArgs, opts: pulumi.ResourceOptions | None = None
@@ -86,12 +89,7 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         encrypted, redirect = tls is not None, hub_address.port(lock)
         public, *others = hub_objects.services(encrypted=encrypted, redirected=redirect is not None)
         before += [self._made(name, one, [namespace]) for one in others]
-        reached = kubernetes.core.v1.Service(
-            f"{name}-public",
-            metadata=public["metadata"],
-            spec=public["spec"],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
-        )
+        reached = self._service(f"{name}-public", public, [namespace])
         # Pods start again with what they read. The digest of secrets this long tells nothing.
         mark = pulumi.Output.unsecret(
             values.apply(lambda found: hub_objects.digest(hub_objects.files(), settings, found))
@@ -106,7 +104,12 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
         readers = self._made(name, hub_use.namespace(), [])
         for one in hub_use.objects(lock, hub_image):
             self._made(name, one, [readers])
-        self._made(name, hub_objects.hub_deployment(hub_image, mark, state), before)
+        deployed = hub_objects.hub_deployment(hub_image, mark, state)
+        self.registry = pulumi.Output.from_input("")
+        if hub_registry.courses(lock):
+            deployed = hub_registry.seen(deployed)
+            self._registry(name, args, state, before)
+        self._made(name, deployed, before)
         address, scheme = lock.hosts[hub_state.host(lock)].address, "https" if tls else "http"
         self.address = reached.spec.apply(
             lambda spec: f"{scheme}://{address}:{spec['ports'][0].get('node_port')}"
@@ -117,13 +120,41 @@ class Hub(pulumi.ComponentResource):  # type: ignore[misc]
             seed, hub_settings.password, hub_settings.named(lock) if native else []
         )
         self.register_outputs(
-            {"address": self.address, "codes": self.codes, "passwords": self.passwords}
+            {
+                "address": self.address,
+                "codes": self.codes,
+                "passwords": self.passwords,
+                "registry": self.registry,
+            }
         )
 
     @staticmethod
     def _told(seed: pulumi.Output[str], derive: Any, names: Any) -> pulumi.Output[dict[str, str]]:
         return pulumi.Output.secret(
             seed.apply(lambda one: {name: derive(one, name) for name in sorted(names)})
+        )
+
+    def _registry(
+        self, name: str, args: HubArgs, state: hub_objects.State, before: list[pulumi.Resource]
+    ) -> None:
+        """Make the registry of courses; where it is reached is known once its Service is there."""
+        site, lock = args["site"], args["lock"]
+        service, *others = hub_registry.objects(
+            lock, lambda one: artifact.image(site, lock, one), state
+        )
+        for found in others:
+            self._made(name, found, before)
+        self.registry = self._service(f"{name}-registry", service, before).spec.apply(
+            lambda spec: f"{hub_address.host(lock)}:{spec['ports'][0].get('node_port')}"
+        )
+
+    def _service(
+        self, name: str, found: hub_objects.Object, after: list[pulumi.Resource]
+    ) -> kubernetes.core.v1.Service:
+        """Make a Service whose port is known once it is there."""
+        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
+        return kubernetes.core.v1.Service(
+            name, metadata=found["metadata"], spec=found["spec"], opts=opts
         )
 
     def _made(

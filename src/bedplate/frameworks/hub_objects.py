@@ -309,19 +309,19 @@ def network_policies() -> list[Object]:
         return _object("networking.k8s.io/v1", "NetworkPolicy", name, about, spec=spec)
 
     students = {"namespaceSelector": {}, "podSelector": {"matchLabels": STUDENTS}}
-    here = {"podSelector": {"matchLabels": app(HUB)}}
-    proxy = {"podSelector": {"matchLabels": app(PROXY)}}
+    hub = {"podSelector": {"matchLabels": app(HUB)}}
+    here: Object = {"podSelector": {}}
     return [
         policy(
             HUB,
-            "The hub's API, and the service for shares: for the proxy and for notebooks.",
-            {"from": [proxy, here, students], "ports": [_port(HUB_PORT), _port(SHARES_PORT)]},
+            "The hub's API, and the service for shares: for its namespace and for notebooks.",
+            {"from": [here, students], "ports": [_port(HUB_PORT), _port(SHARES_PORT)]},
         ),
         policy(
             PROXY,
             "All pods reach the proxy; its API is the hub's.",
             {"ports": [_port(PROXY_PORT), _port(PLAIN_PORT)]},
-            {"from": [here], "ports": [_port(PROXY_API)]},
+            {"from": [hub], "ports": [_port(PROXY_API)]},
         ),
     ]
 
@@ -416,18 +416,7 @@ def hub_deployment(image: str, mark: str, state: State) -> Object:
         mark,
         serviceAccountName=HUB,
         initContainers=[
-            {
-                "name": "owner",
-                "image": image,
-                "command": ["chown", f"{USER}:{USER}", STATE],
-                "securityContext": {
-                    "runAsUser": 0,
-                    "runAsNonRoot": False,
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
-                },
-                "volumeMounts": mounts[:1],
-            },
+            owner(image, {"name": "state", "mountPath": STATE, **folder}),
             {
                 "name": "wait-for-proxy",
                 "image": image,
@@ -460,11 +449,22 @@ def hub_deployment(image: str, mark: str, state: State) -> Object:
             {"name": "secrets", "secret": {"secretName": SECRETS, "defaultMode": 0o440}},
             {"name": "tmp", "emptyDir": {}},
         ],
-        tolerations=[
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"}
-            for key in (CONTROL, *state.taints)
-        ],
+        tolerations=tolerations(state),
     )
+
+
+def owner(image: str, mount: Object) -> Object:
+    """Return the container that gives a folder to the hub's user."""
+    may = {"drop": ["ALL"], "add": ["CHOWN"]}
+    security = {**restricted(), "runAsUser": 0, "runAsNonRoot": False, "capabilities": may}
+    run = {"command": ["chown", f"{USER}:{USER}", mount["mountPath"]], "volumeMounts": [mount]}
+    return {"name": "owner", "image": image, "securityContext": security, **run}
+
+
+def tolerations(state: State) -> list[Object]:
+    """Return what lets a pod on the hosts that have the hub's state."""
+    common = {"operator": "Exists", "effect": "NoSchedule"}
+    return [{"key": key, **common} for key in (CONTROL, *state.taints)]
 
 
 def restricted() -> Object:

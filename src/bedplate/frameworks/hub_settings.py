@@ -92,6 +92,7 @@ def _course(
         "longest": course.per_user.time_s or 0,
         "gpu_hours": course.per_user.hours or 0,
         "runs": course.seats if course.runs_at_once else 0,
+        "registry_mib": course.registry_mib or 0,
         "placed": placed(lock, course),
         "material": material(course),
         "members": course.members,

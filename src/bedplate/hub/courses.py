@@ -51,6 +51,7 @@ class Course:
     a week of the course and its sizes; 0 is no such limit. With `runs`, the most shares at once,
     notebooks have no GPU: `placed` is what keeps them on the pool's nodes, as KubeSpawner's
     settings.
+    `registry_mib` is the size of what teachers push; 0 is no registry.
     Another size of a course is a course with the name of that in `of`: its students are the
     other's. `sizes` are the names of those.
     """
@@ -79,6 +80,7 @@ class Course:
     of: str = ""
     sizes: list[str] = field(default_factory=list)
     placed: dict[str, Any] = field(default_factory=dict)
+    registry_mib: int = 0
 
     @property
     def notebooks(self) -> int:
@@ -88,12 +90,11 @@ class Course:
     def admits(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user may use the course: by name, by a group, or by having enrolled."""
         listed = {*self.members, *self.teachers}
-        named = user in listed and not user.startswith(GROUP)
-        return (
-            named
-            or bool(listed & {GROUP + group for group in groups})
-            or (ENROLLED + (self.of or self.name) in groups)
-        )
+        return _is_one(user, groups, listed) or (ENROLLED + (self.of or self.name) in groups)
+
+    def taught_by(self, user: str, groups: frozenset[str]) -> bool:
+        """Tell whether a user is a teacher of the course, by name or by a group."""
+        return _is_one(user, groups, set(self.teachers))
 
     def lesson(self, now: datetime) -> tuple[datetime, datetime] | None:
         """Return when the lesson began that is on now, and when it ends; None between lessons.
@@ -159,6 +160,11 @@ class Course:
         if hours == 24:
             return whole + timedelta(days=1)
         return whole.replace(hour=hours, minute=minutes)
+
+
+def _is_one(user: str, groups: frozenset[str], listed: set[str]) -> bool:
+    named = user in listed and not user.startswith(GROUP)
+    return named or bool(listed & {GROUP + group for group in groups})
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ their own.
                                   "run", ["train.py", "--epochs", "3"]; "directory" and "profile"
     GET    PREFIX/COURSE/NAME     {"output": "what it has printed"}
     DELETE PREFIX/COURSE/NAME
+    GET    PREFIX/.push           for the registry of courses: whether a write may be made
 """
 
 from __future__ import annotations
 
+import base64
 import http
 import json
 import logging
@@ -33,7 +35,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.hub import hours, notebook, person, shares
+from bedplate.hub import hours, notebook, person, push, shares
 from bedplate.hub.courses import Course, Settings, settings
 
 if TYPE_CHECKING:
@@ -117,6 +119,30 @@ class Service:
     listed: dict[str, tuple[float, list[shares.Share]]] = field(default_factory=dict)
     #: By token: whose it is, and since when that is known.
     known: dict[str, tuple[float, User]] = field(default_factory=dict)
+    #: Why a user may not make a write to a course's registry, by method and path.
+    refusal: Callable[[User, str, str], str] = lambda *_: "no course has a registry"
+
+    def pushes(self, header: str, method: str, uri: str) -> None:
+        """Return where a write to a course's registry may be made. Raises NotAllowedError.
+
+        `header` has a token of the hub as the password. Of statuses nginx takes these two.
+        """
+        try:
+            token = base64.b64decode(header.removeprefix("Basic ")).decode().partition(":")[2]
+        except ValueError:
+            token = ""
+        if not token:
+            message = "log in with your name and a token of the hub's page Token"
+            raise NotAllowedError(http.HTTPStatus.UNAUTHORIZED, message)
+        try:
+            refused = self.refusal(self._user(token, looks=True), method, uri)
+        except NotAllowedError as error:
+            refused = str(error)
+            if uri == push.LOGIN:  # of another status `podman login` gives the number alone
+                raise NotAllowedError(http.HTTPStatus.UNAUTHORIZED, refused) from error
+        if refused:
+            log.info("%s %s: %s", method, uri, refused)
+            raise NotAllowedError(http.HTTPStatus.FORBIDDEN, refused)
 
     def answer(
         self, method: str, parts: list[str], header: str, body: Mapping[str, Any]
@@ -242,6 +268,9 @@ def server(service: Service, address: tuple[str, int], prefix: str) -> Threading
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
+            if self._parts() == [push.ADDRESS]:
+                self.send_header("WWW-Authenticate", 'Basic realm="a token of the hub"')
+                self.send_header(push.REASON, json.dumps(answer.get("error", "")))
             self.end_headers()
             self.wfile.write(content)
 
@@ -251,6 +280,9 @@ def server(service: Service, address: tuple[str, int], prefix: str) -> Threading
             try:
                 header = self.headers.get("Authorization", "")
                 body = self._body()
+                if self._parts() == [push.ADDRESS]:
+                    service.pushes(header, *(self.headers.get(one, "") for one in push.OF_WRITE))
+                    return http.HTTPStatus.OK, {}
                 return http.HTTPStatus.OK, service.answer(self.command, self._parts(), header, body)
             except NotAllowedError as error:
                 return error.status, {"error": str(error)}
@@ -385,13 +417,14 @@ def main() -> None:
     """Serve, as a service that the hub starts: where and for which hub says the environment."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     hub = os.environ["JUPYTERHUB_API_URL"]
-    cluster = api()
+    cluster, known = api(), settings()
     service = Service(
         cluster,
         cluster.text,
         lambda token: user_of(hub, token),
-        course_of(settings()),
+        course_of(known),
         slug=_slug,
+        refusal=lambda user, *write: push.refusal(known, user.name, user.groups, *write),
     )
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     # On a machine it listens where it is asked for; in a pod its name is the Service's.

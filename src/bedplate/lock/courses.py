@@ -68,6 +68,7 @@ class Course(Part):
     With `runs_at_once` notebooks have no GPU, and runs in them take as many shares at once.
     One more size of a course is a course with the name of the other in `of`: homes, students and
     hours are the other's, and all students together have `at_once` shares of it.
+    `registry_mib` is the size of what its teachers push, where the course has a registry.
     `then` are the pools after `pool`, in the order in which they are filled.
     """
 
@@ -88,6 +89,7 @@ class Course(Part):
     members: list[str] = []
     datasets: list[str] = []
     material: str | None = None
+    registry_mib: int | None = None
 
     @property
     def seats(self) -> int:

@@ -272,6 +272,8 @@ def _once(cluster: Cluster) -> Iterator[str]:
         yield "extender"
     if cluster.courses:
         yield "hub"
+    if any(course.registry_mib for course in cluster.courses.values()):
+        yield "registry"
     if any(course.storage_mib and course.hours for course in cluster.courses.values()):
         yield "prepare"
 

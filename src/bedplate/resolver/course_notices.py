@@ -8,6 +8,7 @@ from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock import builds, hub_state
 from bedplate.lock.offers import offered
+from bedplate.portable.quantities import memory
 from bedplate.resolver.course_room import rooms
 from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserved_for, reserves
 from bedplate.resolver.outcome import WEAK, Notice
@@ -45,6 +46,7 @@ def of(lock: Lock, catalogue: Catalogue) -> Iterator[Notice]:
     yield from _disk(lock, cluster)
     yield from _runs(cluster, known)
     yield from _versions(lock, cluster)
+    yield from _registries(lock, cluster)
 
 
 def _on_one_host(lock: Lock) -> Iterator[Notice]:
@@ -142,6 +144,18 @@ def _versions(lock: Lock, cluster: Cluster) -> Iterator[Notice]:
                 hint=f"name both with one version, as {one.name}-{minor(other.version)} and "
                 f"{other.name}-{minor(other.version)}",
             )
+
+
+def _registries(lock: Lock, cluster: Cluster) -> Iterator[Notice]:
+    """Report registries: their sizes are counted, and whether the disk has them is not known."""
+    sizes = {name: one.registry_mib for name, one in cluster.courses.items() if one.registry_mib}
+    if sizes:
+        total = memory(sum(sizes.values()))
+        yield Notice(
+            f"registries of {', '.join(sizes)} have up to {total}, which is not reserved",
+            hint=f"have {total} free where the hub's accounts lie: with the homes, or on "
+            f"{hub_state.host(lock)}",
+        )
 
 
 def _order(room: Room, cluster: Cluster) -> Iterator[Notice]:

@@ -58,6 +58,7 @@ def check(site: Site) -> Iterator[Problem]:
             yield refused("team-namespace", host, one.at("name"), got, allowed, "shorten it")
         if one.size is None:
             yield from _data(site, (KEY, one.index), one.course)
+            yield from _registry(host, (KEY, one.index, "registry"), one.course)
 
 
 def _timezone(host: SiteHost) -> Iterator[Problem]:
@@ -100,6 +101,15 @@ def _data(site: Site, path: KeyPath, course: Course) -> Iterator[Problem]:
             yield refused("course-data", host, (*path, "storage"), got, allowed, fix)
 
 
+def _registry(host: SiteHost, path: KeyPath, course: Course) -> Iterator[Problem]:
+    """Refuse a registry that would have no certificate: who pushes sends a token of the hub."""
+    hub = host.wishes.bedplate_hub
+    if course.registry is not None and (hub is None or hub.certificate is None):
+        got, allowed = "a registry, and a hub without a certificate", "a registry with https"
+        fix = "write bedplate_hub.certificate, or remove registry"
+        yield refused("course-registry", host, path, got, allowed, fix)
+
+
 def decided(
     site: Site, pools: Mapping[str, Pool], catalogue: Catalogue
 ) -> dict[str, locked.Course]:
@@ -139,6 +149,7 @@ def _course(course: Course, pool: Pool, hosts: int, catalogue: Catalogue) -> loc
         members=course.members,
         datasets=course.datasets,
         material=course.material,
+        registry_mib=mebibytes(course.registry.size) if course.registry else None,
     )
 
 

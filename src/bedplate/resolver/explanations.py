@@ -46,6 +46,7 @@ WHAT = {
     "course-own-image": "course cannot start this image",
     "course-pool": "course is in no such pool",
     "course-pools": "course cannot be in all these pools",
+    "course-registry": "course's registry needs the hub's certificate",
     "course-share": "pool has no such share",
     "cuda-driver": "driver is too old for this CUDA",
     "cuda-gpu": "CUDA toolkit does not compile for the GPU",

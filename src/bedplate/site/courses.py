@@ -121,6 +121,14 @@ class Size(Wish):
     course's. Example: `100Gi`"""
 
 
+class Registry(Wish):
+    """A registry of a course, to which its teachers push images."""
+
+    size: Memory
+    """The most that its images have together; it is counted, and no space is reserved. Unit: bytes.
+    Example: `20Gi`"""
+
+
 class Course(Wish):
     """A course: its students, and what each of them gets while it takes place."""
 
@@ -177,6 +185,10 @@ class Course(Wish):
     """A Git repository that each home gets, with `#BRANCH` where it is not the default one. Left
     out: none. Example: `https://git.example.org/intro.git#autumn`"""
 
+    registry: Registry | None = None
+    """Where its teachers push images, at the hub. Left out: they push to a registry of the site.
+    Example: `{size: 20Gi}`"""
+
     @property
     def seats(self) -> int:
         """Return how many shares all students may have at once."""
@@ -231,7 +243,7 @@ def listed(courses: Iterable[Course]) -> Iterator[Listed]:
                 own["per_user"] = course.per_user.model_copy(update=limits)
             whole = {**dict(course), **dict.fromkeys(("memory", "cpus", "shm")), **own}
             whole |= {"name": f"{course.name}-{size.name}", "of": course.name}
-            whole |= {"runs_at_once": None, "sizes": []}
+            whole |= {"runs_at_once": None, "sizes": [], "registry": None}
             yield Listed(OfSize.model_construct(**whole), index, number, frozenset(own))
 
 

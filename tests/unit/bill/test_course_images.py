@@ -80,6 +80,19 @@ def test_a_bill_has_the_images_of_its_courses(courses: list[list[str]], found: s
     assert {one for one in needed if one.startswith(("hub", "notebook"))} == found
 
 
+def test_a_bill_has_the_registry_of_the_courses_that_have_one() -> None:
+    lock = with_courses(["jax"], ["jax"])
+    assert lock.cluster is not None
+    first, second = lock.cluster.courses.items()
+    given = dict([first, (second[0], second[1].model_copy(update={"registry_mib": 20480}))])
+    pushed = lock.model_copy(update={"cluster": lock.cluster.model_copy(update={"courses": given})})
+    added = (
+        dict(images_of(pushed, load_catalogue())).items()
+        - dict(images_of(lock, load_catalogue())).items()
+    )
+    assert {one.needed_by for _, one in added} == {"registry", "registry-proxy"}
+
+
 def test_two_versions_of_a_framework_are_two_images_and_its_name_is_the_newest() -> None:
     """Each with the profile that says its version; a build that is asked for twice is one."""
     lock = with_courses(["pytorch-2.8", "pytorch", "pytorch-2.10", "jax"])
