@@ -223,3 +223,11 @@ def test_one_mistake_is_one_message_without_its_name_twice(wishes: Any, message:
     raw, error = refused({"bedplate_host": HOST, **wishes})
     (found,) = problems_of(error, raw)
     assert f"unknown key — {message}" in str(found)
+
+
+def test_the_form_that_users_are_sent_to_is_whole() -> None:
+    fix = sought.setting("bedplate_users", fields)[2].removeprefix("write ")
+    words = {"NUMBER": "4", "POOL": "pool_a", "TEAM": "team", "USER": "ada", "GROUP": "students"}
+    for word, meant in words.items():
+        fix = fix.replace(word, meant)
+    Wishes.model_validate({"bedplate_host": HOST, **yaml.safe_load(fix)})
