@@ -10,7 +10,7 @@ from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import Action
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
-DECLARED = package("discovery.compare").DECLARED
+DECLARED = package("evidence.discovery.compare").DECLARED
 Positions = package("site.positions").Positions
 
 #: Its endpoint tells the site's own cluster from another one.

@@ -10,9 +10,9 @@ from ansible_collections.bedplate.gpu.plugins.plugin_utils.action import Control
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.package import package
 from ansible_collections.bedplate.gpu.plugins.plugin_utils.plain import plain
 
-store = package("discovery.store")
-judge = package("discovery.judge").judge
-BedplateError = package("errors").BedplateError
+store = package("evidence.discovery.store")
+judge = package("evidence.discovery.judge").judge
+BedplateError = package("common.errors").BedplateError
 problem = package("portable.message").problem
 
 

@@ -74,7 +74,7 @@ def _catalogue(site: str) -> Any:
     try:
         # A list of hosts on the command line has no directory, and so no facts.
         return package("catalogue").catalogue_of(Path(site) if site else Path(os.devnull))
-    except package("errors").BedplateError as error:
+    except package("common.errors").BedplateError as error:
         raise AnsibleFilterError(str(error)) from None
 
 
@@ -84,7 +84,7 @@ def vsphere_guest(
     """Lines of a .vmx file."""
     from ansible.errors import AnsibleFilterError
 
-    vsphere = package("hypervisors.vsphere")
+    vsphere = package("evidence.hypervisors.vsphere")
     fact = _catalogue(site).gpu_models.get(model)
     memory = fact.value.memory_gib if fact else None
     if memory is None and guest.get("devices"):
@@ -106,7 +106,7 @@ def proxmox_guest(
     """Lines of a virtual machine's configuration file."""
     from ansible.errors import AnsibleFilterError
 
-    proxmox = package("hypervisors.proxmox")
+    proxmox = package("evidence.hypervisors.proxmox")
     try:
         return proxmox.render(name, guest, page_size, mapping)
     except ValueError as error:
@@ -118,7 +118,7 @@ def guest_pools(
 ) -> dict[str, str]:
     """Files of an inventory by path."""
     catalogue = _catalogue(site)
-    return package("hypervisors.pools").fragment(plain(domains), plain(system), catalogue)
+    return package("evidence.hypervisors.pools").fragment(plain(domains), plain(system), catalogue)
 
 
 def vgpu_profiles(lock: Mapping[str, Any], name: str) -> list[str]:

@@ -59,8 +59,8 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         """Return one dictionary per site."""
-        BedplateError = package("errors").BedplateError  # noqa: N806
-        locked_site = package("locked_site").locked_site
+        BedplateError = package("common.errors").BedplateError  # noqa: N806
+        locked_site = package("components.locked_site").locked_site
         self.set_options(var_options=variables, direct=kwargs)
         found = []
         for term in terms:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 evidence = package("portable.evidence.checks")
-harmless = package("harmless")
-reading = package("reading")
-writing = package("writing")
+harmless = package("common.harmless")
+reading = package("common.reading")
+writing = package("common.writing")
 
 
 def now() -> str:
@@ -35,7 +35,7 @@ def place(folder: Path, kind: str, name: str) -> Path:
         return folder / "cluster.json"
     try:
         return folder / f"{kind}-{writing.file_name(name, 'host')}.json"
-    except package("errors").BedplateError as error:
+    except package("common.errors").BedplateError as error:
         raise AnsibleError(str(error)) from None
 
 

@@ -2,10 +2,11 @@
 
 import pulumi
 
-from bedplate import stackconfig, stackrefs
-from bedplate.cluster import artifact
-from bedplate.cluster.cluster import Cluster
-from bedplate.cluster.wished import cluster_args
+from bedplate.components import config as stackconfig
+from bedplate.components import refs as stackrefs
+from bedplate.components.cluster import artifact
+from bedplate.components.cluster.cluster import Cluster
+from bedplate.components.cluster.wished import cluster_args
 from bedplate.provider import sdk
 
 config = stackconfig.read()

@@ -3,12 +3,13 @@
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from bedplate import stackconfig, stackrefs
-from bedplate.cluster import artifact
-from bedplate.frameworks.hub import Hub
-from bedplate.frameworks.remote import RemoteGpus, remote_args
-from bedplate.frameworks.smoke import JOB, Smoke
-from bedplate.frameworks.storage import Storage, StorageArgs
+from bedplate.components import config as stackconfig
+from bedplate.components import refs as stackrefs
+from bedplate.components.cluster import artifact
+from bedplate.components.frameworks.hub import Hub
+from bedplate.components.frameworks.remote import RemoteGpus, remote_args
+from bedplate.components.frameworks.smoke import JOB, Smoke
+from bedplate.components.frameworks.storage import Storage, StorageArgs
 from bedplate.lock.taints import tolerations
 
 NAMESPACE = "bedplate-smoke"

@@ -3,22 +3,23 @@
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from bedplate import stackconfig, stackrefs
-from bedplate.cluster.wished import gpus
-from bedplate.frameworks.accounting import Accounting, accounting_args
-from bedplate.schedulers.dra import Dra, dra_args
-from bedplate.schedulers.jobset import JobSets
-from bedplate.schedulers.kueue import Kueue
-from bedplate.schedulers.nccl import (
+from bedplate.components import config as stackconfig
+from bedplate.components import refs as stackrefs
+from bedplate.components.cluster.wished import gpus
+from bedplate.components.frameworks.accounting import Accounting, accounting_args
+from bedplate.components.schedulers.dra import Dra, dra_args
+from bedplate.components.schedulers.jobset import JobSets
+from bedplate.components.schedulers.kueue import Kueue
+from bedplate.components.schedulers.nccl import (
     NcclDefaults,
     NcclDefaultsArgs,
     namespaces_of,
     settings_of,
 )
-from bedplate.schedulers.node_labels import NodeLabels, discovered
-from bedplate.schedulers.runtime_class import GpuRuntime
-from bedplate.schedulers.topology import node_labels
-from bedplate.schedulers.volcano import Volcano
+from bedplate.components.schedulers.node_labels import NodeLabels, discovered
+from bedplate.components.schedulers.runtime_class import GpuRuntime
+from bedplate.components.schedulers.topology import node_labels
+from bedplate.components.schedulers.volcano import Volcano
 
 config = stackconfig.read()
 lock = stackconfig.lock_of(config.site)

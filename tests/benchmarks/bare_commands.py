@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from bedplate.locked_site import locked_site
+from bedplate.components.locked_site import locked_site
 from tests.site.hosts import on_host
 
 if TYPE_CHECKING:

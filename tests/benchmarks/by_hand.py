@@ -6,9 +6,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from bedplate.cluster import artifact, flannel
-from bedplate.cluster.cluster import control_plane_args
-from bedplate.cluster.wished import cluster_args
+from bedplate.components.cluster import artifact, flannel
+from bedplate.components.cluster.cluster import control_plane_args
+from bedplate.components.cluster.wished import cluster_args
 from bedplate.lock import load_lock
 from bedplate.provider import kubeadm
 from bedplate.provider.model import ControlPlaneInputs, Machine

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bedplate.accounting import measured
 from bedplate.accounting.records import Amount, Record
-from bedplate.hub import node_use
-from bedplate.hub.node_use import Gpus, Server, Use, processes
+from bedplate.pods.hub import node_use
+from bedplate.pods.hub.node_use import Gpus, Server, Use, processes
 
 if TYPE_CHECKING:
-    from bedplate.packing.api import Api
+    from bedplate.pods.packing.api import Api
 
 NODES, PODS, EACH, ROUNDS = 10, 100, 3, 5
 SHARED = "nvidia.com/gpu.shared"

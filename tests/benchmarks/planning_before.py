@@ -30,7 +30,15 @@ def once(checkout: Path, site: Path) -> tuple[float, float]:
     lock_path(site).unlink(missing_ok=True)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = str(checkout / "src")
-    command = [sys.executable, "-m", "bedplate.cli", "plan", str(site), "--today", "2026-11-21"]
+    command = [
+        sys.executable,
+        "-m",
+        "bedplate.cli",
+        "plan",
+        str(site),
+        "--today",
+        "2026-11-21",
+    ]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     seconds = time.perf_counter() - started

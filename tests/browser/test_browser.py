@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from tests.environments import python
 from tests.unit.test_evidence_report import DEMO, many_hosts
 

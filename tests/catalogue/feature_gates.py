@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from bedplate.versions import number
+from bedplate.common.versions import number
 from tests.catalogue import go_modules
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 import bedplate.catalogue
 from bedplate.catalogue import load_catalogue
-from bedplate.versions import minor, number
+from bedplate.common.versions import minor, number
 from tests.catalogue import feature_gates, go_modules
 
 FACTS = Path(bedplate.catalogue.__file__).with_name("facts") / "feature-gates.yml"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.versions import minor, number, parts
+from bedplate.common.versions import minor, number, parts
 from tests.catalogue import go_modules
 
 MODULES = go_modules.stored("modules")

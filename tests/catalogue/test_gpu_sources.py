@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.versions import number
+from bedplate.common.versions import number
 from tests.catalogue.debian import unpack
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from bedplate.catalogue import load_catalogue
+from bedplate.common.versions import number
 from bedplate.resolver.conditions import meets
 from bedplate.resolver.mig_layouts import fits, places_known, shapes_of
-from bedplate.versions import number
 
 DATA = Path(__file__).with_name("data") / "mig-layouts.yml"
 #: An H100 of 96 GB that no list of GPUs of a driver has.

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bedplate.catalogue import load_catalogue
-from bedplate.versions import minor
+from bedplate.common.versions import minor
 
 MATRIX = yaml.safe_load((Path(__file__).parent / "data" / "pytorch-matrix.yml").read_text())
 BUILDS: dict[tuple[str, str], Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.catalogue.load import load_catalogue
-from bedplate.versions import minor
+from bedplate.common.versions import minor
 from tests.catalogue.wheels import Needs, committed, distribution_of, fetch, wanted
 
 if TYPE_CHECKING:

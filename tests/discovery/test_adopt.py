@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bedplate.discovery.adopt import cluster_of, findings
+from bedplate.evidence.discovery.adopt import cluster_of, findings
 from bedplate.lock.model import Lock
 from tests.discovery import machines
 from tests.discovery.locks import lock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.discovery.compare import Comparison
+from bedplate.evidence.discovery.compare import Comparison
 from bedplate.site.places import Place, Places
 from tests.discovery import machines
 from tests.discovery.machines import facts_of

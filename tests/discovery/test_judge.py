@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bedplate.catalogue import load_catalogue
-from bedplate.discovery import store
-from bedplate.discovery.judge import Judgement, judge
+from bedplate.evidence.discovery import store
+from bedplate.evidence.discovery.judge import Judgement, judge
 from bedplate.lock import lock_path, render
 from tests.discovery import machines
 from tests.discovery.locks import lock

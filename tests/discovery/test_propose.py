@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from bedplate.catalogue import load_catalogue
-from bedplate.discovery import identify
-from bedplate.discovery.propose import Read, proposals
+from bedplate.evidence.discovery import identify
+from bedplate.evidence.discovery.propose import Read, proposals
 from bedplate.site.hosts import Accelerator, Gpu, Host, Passthrough
 from tests.discovery import machines
 from tests.discovery.machines import facts_of

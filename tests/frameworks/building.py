@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from bedplate.containerfiles.render import files_of
 from bedplate.lock.builds import notebook_of
 from bedplate.lock.model import Sources
+from bedplate.planning.containerfiles.render import files_of
 from tests.environments import python
 from tests.frameworks import notebooks
 from tests.frameworks.hub import course, hub_of
@@ -29,7 +29,7 @@ from tests.unit.containerfiles.test_containerfiles import build_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bedplate.containerfiles.render import Build
+    from bedplate.planning.containerfiles.render import Build
     from tests.frameworks.hub import RunningHub
 
 SYSTEM, PYTHON = "debian-13", "3.13"

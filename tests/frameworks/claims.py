@@ -10,11 +10,11 @@ import pytest
 from bedplate.accounting.records import seen
 from bedplate.accounting.units import units
 from bedplate.catalogue import load_catalogue
-from bedplate.frameworks import hub_settings
+from bedplate.components.frameworks import hub_settings
+from bedplate.components.schedulers import dra
+from bedplate.components.schedulers.kueue import policies
 from bedplate.lock.model import Lock
 from bedplate.resolver import courses as decided
-from bedplate.schedulers import dra
-from bedplate.schedulers.kueue import policies
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import VERSION, claim, pod, resource_slice, template
 from tests.schedulers.kueue import API as KUEUE

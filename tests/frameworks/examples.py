@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs import Request, Volume
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.jobs import Request, Volume
 from tests.schedulers.locks import lock_of
 
 if TYPE_CHECKING:

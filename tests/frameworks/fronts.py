@@ -16,7 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from bedplate.remote.objects import CLAIM_LABEL, PORT, PROGRAM
+from bedplate.pods.remote.objects import CLAIM_LABEL, PORT, PROGRAM
 from tests.schedulers.api import Api, ApiError
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.processes import Process

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 import yaml
 
-from bedplate.frameworks import hub_objects, hub_use
-from bedplate.hub.node_use import USE
+from bedplate.components.frameworks import hub_objects, hub_use
+from bedplate.pods.hub.node_use import USE
 from tests.environments import python
 from tests.frameworks.claims import asking, publish, with_claims
 from tests.schedulers.api import eventually
@@ -190,7 +190,7 @@ class RunningHub:
         kubeconfig = plane.as_kubeconfig(plane.authority.issue(ACCOUNT, "system:serviceaccounts"))
         (self.folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         (self.folder / "config.py").write_text(
-            f"load_subconfig({str(ROOT / 'src/bedplate/hub/jupyterhub_config.py')!r})\n"
+            f"load_subconfig({str(ROOT / 'src/bedplate/pods/hub/jupyterhub_config.py')!r})\n"
             "c = get_config()\n"
             f"c.JupyterHub.services += [{{'name': 'tests', 'api_token': {ADMIN!r}}}]\n"
             "c.JupyterHub.load_roles += [{'name': 'tests', 'services': ['tests'],"

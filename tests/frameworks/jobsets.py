@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.schedulers import jobset
+from bedplate.components.schedulers import jobset
 from tests.schedulers.control_plane import tool
 from tests.schedulers.kueue import FOR_PODS, IMAGE, answers, rendered
 from tests.schedulers.processes import free_port

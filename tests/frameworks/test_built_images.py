@@ -13,11 +13,11 @@ from bedplate.bill.needs import Starts
 from bedplate.bill.notebook import of_image
 from bedplate.bill.places import Places
 from bedplate.bill.web import Web
-from bedplate.containerfiles import course
 from bedplate.lock.builds import notebook_of
 from bedplate.lock.model import Sources
 from bedplate.mirror import made
 from bedplate.mirror.store import Store
+from bedplate.planning.containerfiles import course
 from tests.environments import python
 from tests.frameworks.building import (
     UV,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.frameworks import data_cache, volumes
+from bedplate.components.frameworks import data_cache, volumes
 from tests.schedulers.api import eventually
 from tests.schedulers.test_homes import COURSE, locked
 

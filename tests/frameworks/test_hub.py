@@ -20,11 +20,11 @@ import pytest
 import requests
 
 from bedplate.accounting.store import NAMESPACE
-from bedplate.frameworks import hub_images, hub_objects
-from bedplate.hub import hours, magic, memory, node_use, push
-from bedplate.hub.node_use import USE
+from bedplate.components.frameworks import hub_images, hub_objects
+from bedplate.components.schedulers.accounting_objects import objects
 from bedplate.lock.claims import RESOURCE
-from bedplate.schedulers.accounting_objects import objects
+from bedplate.pods.hub import hours, magic, memory, node_use, push
+from bedplate.pods.hub.node_use import USE
 from tests.frameworks.claims import (
     claimed,
     counted,

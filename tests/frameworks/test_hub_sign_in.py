@@ -85,7 +85,7 @@ def load(
     for name in ("proxy-token", "cookie-secret", "crypt-key"):
         (secrets / name).write_text("ab" * 32)
     (secrets / "oauth-client-secret").write_text("hush\n")
-    config = ROOT / "src/bedplate/hub/jupyterhub_config.py"
+    config = ROOT / "src/bedplate/pods/hub/jupyterhub_config.py"
     environment = {
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": str(ROOT / "src"),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from bedplate import hub_address
-from bedplate.frameworks import hub_objects, hub_proxy, hub_settings
-from bedplate.hub import prepare
+from bedplate.components.frameworks import hub_objects, hub_proxy, hub_settings
+from bedplate.lock import hub_address
 from bedplate.lock.courses import Course, Share
 from bedplate.mirror.store import Store, cache
+from bedplate.pods.hub import prepare
 from tests.frameworks import trial
 from tests.schedulers.certificates import Authority
 from tests.schedulers.processes import Process, free_port

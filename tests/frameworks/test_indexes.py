@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.containerfiles import course
-from bedplate.containerfiles.render import files_of
 from bedplate.lock.model import Sources
+from bedplate.planning.containerfiles import course
+from bedplate.planning.containerfiles.render import files_of
 from tests.environments import python
 from tests.unit.containerfiles.test_containerfiles import build_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.containerfiles.render import Build
+    from bedplate.planning.containerfiles.render import Build
 
 UV = Path(__file__).parents[1] / "substrate/images/requirements/uv.txt"
 #: By index, package and version: what each requires.

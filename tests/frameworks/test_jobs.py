@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs import Request
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.jobs import Request
 from tests.frameworks import examples, jobsets
 from tests.frameworks.whole import PATIENCE, Site
 from tests.schedulers.api import eventually

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.hub import magic
-from bedplate.hub.notebook import CELL
+from bedplate.pods.hub import magic
+from bedplate.pods.hub.notebook import CELL
 from tests.frameworks.test_images import ready
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.frameworks import volumes
+from bedplate.components.frameworks import volumes
 from tests.frameworks import emulated
 from tests.schedulers.test_homes import COURSE, locked
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from bedplate.frameworks import hub_proxy, hub_registry
-from bedplate.hub import push, share_service
-from bedplate.hub.courses import Course, Settings
+from bedplate.components.frameworks import hub_proxy, hub_registry
+from bedplate.pods.hub import push, share_service
+from bedplate.pods.hub.courses import Course, Settings
 from tests.frameworks.shares import HubDouble
 from tests.schedulers.processes import free_port
 from tests.substrate.images import recipes

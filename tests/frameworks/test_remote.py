@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.frameworks import remote_install as install
-from bedplate.remote import objects, tunnel
-from bedplate.remote.claims import API, KIND, PLURAL, USER
-from bedplate.schedulers.kueue import users
-from bedplate.schedulers.kueue.tenancy import MEMBER
+from bedplate.components.frameworks import remote_install as install
+from bedplate.components.schedulers.kueue import users
+from bedplate.components.schedulers.kueue.tenancy import MEMBER
+from bedplate.pods.remote import objects, tunnel
+from bedplate.pods.remote.claims import API, KIND, PLURAL, USER
 from tests.frameworks.fronts import EngineStandIn, FrontKubelets
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import magic
+from bedplate.pods.hub import magic
 from tests.frameworks.hub import SHARE, KubeletLogs, RunningHub, course, hub_of
 from tests.schedulers.api import eventually
 from tests.schedulers.kubelets import JOB, KubeletDouble

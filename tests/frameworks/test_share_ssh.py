@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import share_ssh
-from bedplate.hub.shares import Offer, Request, ShareError, job
+from bedplate.pods.hub import share_ssh
+from bedplate.pods.hub.shares import Offer, Request, ShareError, job
 from tests.packages import unpacked
 from tests.schedulers.api import eventually
 from tests.schedulers.processes import Process, free_port

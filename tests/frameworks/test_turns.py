@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.accounting.records import USER
-from bedplate.hub.shares import HELD
-from bedplate.schedulers.accounting_objects import ARCHIVE, archive, objects
-from bedplate.schedulers.kueue import person_limits
+from bedplate.components.schedulers.accounting_objects import ARCHIVE, archive, objects
+from bedplate.components.schedulers.kueue import person_limits
+from bedplate.pods.hub.shares import HELD
 from tests.frameworks.test_usage import pod, recorder
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.kubelets import KubeletDouble

@@ -27,14 +27,14 @@ from bedplate.accounting.store import NAMESPACE, Store
 from bedplate.accounting.units import units
 from bedplate.accounting.usage import Window, path_in, rows
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
-from bedplate.hub import magic, node_use
-from bedplate.hub.idle import ENDED, ENDS
-from bedplate.hub.shares import Share
+from bedplate.cli.main import main
+from bedplate.components.schedulers.accounting_objects import ARCHIVE, NAME, archive, objects
 from bedplate.lock.model import Gpu, Quota, Team
-from bedplate.packing.api import Access
-from bedplate.packing.api import Api as OwnApi
-from bedplate.schedulers.accounting_objects import ARCHIVE, NAME, archive, objects
+from bedplate.pods.hub import magic, node_use
+from bedplate.pods.hub.idle import ENDED, ENDS
+from bedplate.pods.hub.shares import Share
+from bedplate.pods.packing.api import Access
+from bedplate.pods.packing.api import Api as OwnApi
 from tests.frameworks.programs import Programs
 from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from bedplate.frameworks import hub_settings
+from bedplate.components.frameworks import hub_settings
 from bedplate.lock.model import Framework
 from tests.frameworks.building import as_here, base, cell, class_of, notebook, removed
 from tests.unit.bill.test_course_images import with_courses

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs import Request
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.jobs import Request
 from bedplate.lock import load_lock
 from bedplate.mirror.store import Store, cache
 from tests.site.cluster import wait_for

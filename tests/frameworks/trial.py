@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.stackrefs import MANAGED
+from bedplate.components.refs import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from tests.substrate.hosts import containers, description
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.connection import Connection
+    from bedplate.common.connection import Connection
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTION = ROOT / "tests/substrate/hosts/reach.yml"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.versions import number
+from bedplate.common.versions import number
 from tests.install import environments
 from tests.substrate.hosts import image
 from tests.substrate.hosts.containers import Machine

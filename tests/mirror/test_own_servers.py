@@ -29,7 +29,7 @@ from bedplate.bill.own import web_of
 from bedplate.bill.registry import image
 from bedplate.bill.web import Own, Web
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.lock import load_lock
 from bedplate.mirror.download import Part
 from bedplate.mirror.push import Pushing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.schedulers.dra import SHARE
+from bedplate.components.schedulers.dra import SHARE
 from tests.mixes.living import Mix, installed, living
 from tests.mixes.pods import IMAGE, Pods, mode
 from tests.schedulers.dra import template

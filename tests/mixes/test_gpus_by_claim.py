@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.components.schedulers.dra import LIMIT, SHARE, WHOLE, objects
 from bedplate.portable.dra import DRIVER, UNIT
-from bedplate.schedulers.dra import LIMIT, SHARE, WHOLE, objects
 from tests.mixes.living import Mix, installed, living
 from tests.mixes.pods import Pods, mode, play
 from tests.schedulers.dra import template

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.components.schedulers.topology import SHARING_LABEL
 from bedplate.portable.driver.record import PATH as DRIVERS
-from bedplate.schedulers.topology import SHARING_LABEL
 from tests.mixes.living import Mix, installed, living
 from tests.mixes.moves import (
     ALLOWED,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.site.model import Wishes
 from bedplate.site.places import Places
 from bedplate.site.site import Site, SiteHost

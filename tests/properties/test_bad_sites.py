@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from tests.properties.mutations import BadSite, bad_sites, bases, with_text
 
 if TYPE_CHECKING:

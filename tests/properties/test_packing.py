@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bedplate.packing.mix import Mix, typical
-from bedplate.packing.node import Node
-from bedplate.packing.packer import Packer
-from bedplate.packing.policy import STEP, Gradient
-from bedplate.packing.shares import GPUS, RESOURCE, WHOLE, Request, request
-from bedplate.packing.state import LABEL, Held, RefusalError, State
+from bedplate.pods.packing.mix import Mix, typical
+from bedplate.pods.packing.node import Node
+from bedplate.pods.packing.packer import Packer
+from bedplate.pods.packing.policy import STEP, Gradient
+from bedplate.pods.packing.shares import GPUS, RESOURCE, WHOLE, Request, request
+from bedplate.pods.packing.state import LABEL, Held, RefusalError, State
 
 AMOUNTS = st.one_of(st.integers(1, WHOLE), st.sampled_from([250, 333, 500, 1000, 2000, 3000]))
 REQUESTS = st.builds(request, AMOUNTS, st.sampled_from([0, 500, 3152, 8000]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.lock import content_of
 from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned
 

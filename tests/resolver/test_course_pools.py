@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
+from bedplate.components.schedulers.kueue.queues import cluster_queue, flavor_name
 from bedplate.resolver import course_fit
 from bedplate.resolver.candidates import compiled
-from bedplate.schedulers.kueue.queues import cluster_queue, flavor_name
 from tests.resolver.test_course_fit import QUEUES, TIMES, board, course, said, slicing
 from tests.resolver.test_whole_sites import decide, host, planned
 

@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.bill.needs import needs_of
 from bedplate.catalogue import load_catalogue
-from bedplate.frameworks import hub_settings
+from bedplate.components.frameworks import hub_settings
 from bedplate.lock.builds import build_of
 from bedplate.resolver import Plan, Refusal
 from tests.resolver.test_whole_sites import decide, host, node

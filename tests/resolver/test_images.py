@@ -8,8 +8,8 @@ import pytest
 
 from bedplate.bill.needs import NeededImage, needs_of
 from bedplate.catalogue import load_catalogue
+from bedplate.components.frameworks import hub_settings
 from bedplate.courses.fractions import FRACTION
-from bedplate.frameworks import hub_settings
 from bedplate.resolver import Plan, Refusal
 from tests.resolver.test_whole_sites import V100, decide, host, node
 

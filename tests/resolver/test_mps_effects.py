@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.frameworks.hub_objects import USER
+from bedplate.components.frameworks.hub_objects import USER
 from bedplate.resolver.sharing_notices import EFFECTS, OF_NOTEBOOKS
 from tests.resolver.test_whole_sites import T4, decide, host, planned
 
@@ -47,7 +47,7 @@ def test_of_notebooks_it_says_that_they_are_one_user() -> None:
     assert found[1] == FAULTS
     assert f"all user {USER} " in OF_NOTEBOOKS
     assert OF_NOTEBOOKS.endswith(f"runAsUser: {USER}")
-    hub = (ROOT / "src/bedplate/hub/jupyterhub_config.py").read_text(encoding="utf-8")
+    hub = (ROOT / "src/bedplate/pods/hub/jupyterhub_config.py").read_text(encoding="utf-8")
     assert f"c.KubeSpawner.uid = {USER}\n" in hub
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.resolver import configuration, networks, ports
 from bedplate.resolver.control_planes import check as control_planes
 from bedplate.site.site import Site

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.errors import CatalogueError
+from bedplate.common.errors import CatalogueError
 from bedplate.resolver import resolve
 from tests.resolver.cases import one
 

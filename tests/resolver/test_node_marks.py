@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedplate.cluster import flannel
-from bedplate.cluster.wished import cluster_args
-from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs.model import Request
+from bedplate.components.cluster import flannel
+from bedplate.components.cluster.wished import cluster_args
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.jobs.model import Request
+from bedplate.components.schedulers.kueue import configuration, queues
 from bedplate.lock.taints import open_nodes, tolerations
-from bedplate.schedulers.kueue import configuration, queues
 from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned, rules
 from tests.stacks.test_components import MANIFEST
 

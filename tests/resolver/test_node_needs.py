@@ -12,7 +12,7 @@ from tests.resolver.cases import CHECK, driver, one
 from tests.resolver.judging import TODAY
 
 if TYPE_CHECKING:
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
 
 OLD, NFTABLES = "rocky-8", {"mode": "nftables"}
 ALLOWED = {"failCgroupV1": False}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.presets import load_presets
+from bedplate.site.presets import load_presets
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
 from tests.substrate.tools.build import tools
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bedplate.catalogue import load_catalogue
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.site.model import SHARED, Wishes
 from bedplate.site.places import Places

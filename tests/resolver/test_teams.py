@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bedplate.lock.model import TeamPerUser
-from bedplate.presets import load_presets
 from bedplate.resolver import Refusal
+from bedplate.site.presets import load_presets
 from tests.resolver.test_whole_sites import T4, decide, host, planned, rules
 
 SHARED = T4 | {"bedplate_sharing": {"mode": "time-slicing", "replicas": 10}}

@@ -10,7 +10,7 @@ import pytest
 
 import bedplate.catalogue.load as catalogue_module
 from bedplate.catalogue import load_catalogue
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.site.model import Wishes
 from bedplate.site.places import Place, Places

@@ -20,7 +20,7 @@ from tests.resolver.small_world import WORLD, world
 
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from tests.properties.building import Plain
 
 

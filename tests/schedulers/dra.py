@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bedplate.components.schedulers.dra import SHARE
 from bedplate.portable.dra import DRIVER
-from bedplate.schedulers.dra import SHARE
 
 VERSION = "resource.k8s.io/v1"
 

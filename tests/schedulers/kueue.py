@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import requests
 import yaml
 
-from bedplate.schedulers import jobset
-from bedplate.schedulers.kueue import policies, queues, tenancy, webhooks
-from bedplate.schedulers.kueue.configuration import configuration, values
-from bedplate.schedulers.kueue.objects import CONTROLLER, NAMESPACE
+from bedplate.components.schedulers import jobset
+from bedplate.components.schedulers.kueue import policies, queues, tenancy, webhooks
+from bedplate.components.schedulers.kueue.configuration import configuration, values
+from bedplate.components.schedulers.kueue.objects import CONTROLLER, NAMESPACE
 from tests.schedulers.api import APPLY, Api, ApiError, eventually
 from tests.schedulers.control_plane import FAST, ControlPlane, Limits, tool
 from tests.schedulers.locks import nodes_of

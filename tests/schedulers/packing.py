@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.packing.shares import GPUS, RESOURCE
-from bedplate.packing.state import LABEL
-from bedplate.schedulers.packing_config import NAME, NAMESPACE, configuration
-from bedplate.schedulers.packing_objects import ARCHIVE, archive, objects
+from bedplate.components.schedulers.packing_config import NAME, NAMESPACE, configuration
+from bedplate.components.schedulers.packing_objects import ARCHIVE, archive, objects
+from bedplate.pods.packing.shares import GPUS, RESOURCE
+from bedplate.pods.packing.state import LABEL
 from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import CONNECTION, tool
 from tests.schedulers.nodes import node

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.components.schedulers import dra
+from bedplate.components.schedulers.kueue import groups, policies, tenancy
+from bedplate.components.schedulers.kueue.devices import TEMPLATES
 from bedplate.portable.dra import IMPLICIT
-from bedplate.schedulers import dra
-from bedplate.schedulers.kueue import groups, policies, tenancy
-from bedplate.schedulers.kueue.devices import TEMPLATES
 from tests.schedulers import ways
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import claim, template

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 import requests
 
-from bedplate.schedulers import dra
-from bedplate.schedulers.kueue.groups import GROUP
-from bedplate.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
+from bedplate.components.schedulers import dra
+from bedplate.components.schedulers.kueue.groups import GROUP
+from bedplate.components.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
 from tests.schedulers import ways
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import resource_slice, template

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bedplate.components.schedulers.dra import LIMIT, SHARE, WHOLE, objects
+from bedplate.components.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
 from bedplate.portable.dra import IMPLICIT
-from bedplate.schedulers.dra import LIMIT, SHARE, WHOLE, objects
-from bedplate.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import VERSION, claim, pod, resource_slice, template
 from tests.schedulers.kubelets import KubeletDouble

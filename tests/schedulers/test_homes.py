@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.accounting.records import USER
-from bedplate.frameworks import hub_objects, hub_volume, volumes
+from bedplate.components.frameworks import hub_objects, hub_volume, volumes
+from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, made
+from bedplate.components.schedulers.kueue.tenancy import RBAC
 from bedplate.lock.courses import Course, Storage
 from bedplate.lock.model import Host
-from bedplate.schedulers.kueue.objects import TEAM_LABEL, made
-from bedplate.schedulers.kueue.tenancy import RBAC
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.locks import lock_of
 

@@ -6,7 +6,7 @@ import subprocess
 
 import yaml
 
-from bedplate.schedulers import jobset
+from bedplate.components.schedulers import jobset
 from tests.substrate.pulumi import built
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.schedulers.kueue import webhooks
-from bedplate.schedulers.kueue.objects import QUEUE_LABEL
+from bedplate.components.schedulers.kueue import webhooks
+from bedplate.components.schedulers.kueue.objects import QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import (

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.frameworks import hub_objects
+from bedplate.components.frameworks import hub_objects
+from bedplate.components.schedulers import dra
+from bedplate.components.schedulers.kueue import queues
+from bedplate.components.schedulers.kueue.configuration import configuration
+from bedplate.components.schedulers.kueue.objects import API, NAMESPACE, QUEUE, QUEUE_LABEL
 from bedplate.portable.dra import DRIVER
-from bedplate.schedulers import dra
-from bedplate.schedulers.kueue import queues
-from bedplate.schedulers.kueue.configuration import configuration
-from bedplate.schedulers.kueue.objects import API, NAMESPACE, QUEUE, QUEUE_LABEL
 from tests.frameworks.claims import claimed, claiming, publish, with_claims
 from tests.schedulers.api import Api, eventually
 from tests.schedulers.control_plane import ControlPlane

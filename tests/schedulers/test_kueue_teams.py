@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.components.schedulers.dra import SHARE, WHOLE
+from bedplate.components.schedulers.kueue.classes import CLASS_LABEL
+from bedplate.components.schedulers.kueue.classes import NAME as CLASS_POLICY
+from bedplate.components.schedulers.kueue.objects import made
+from bedplate.components.schedulers.kueue.tenancy import RBAC
 from bedplate.lock.model import Lock
-from bedplate.remote.claims import API as REMOTE
-from bedplate.remote.claims import GROUP, PLURAL, definition
-from bedplate.remote.objects import LONGEST_LABEL
-from bedplate.schedulers.dra import SHARE, WHOLE
-from bedplate.schedulers.kueue.classes import CLASS_LABEL
-from bedplate.schedulers.kueue.classes import NAME as CLASS_POLICY
-from bedplate.schedulers.kueue.objects import made
-from bedplate.schedulers.kueue.tenancy import RBAC
+from bedplate.pods.remote.claims import API as REMOTE
+from bedplate.pods.remote.claims import GROUP, PLURAL, definition
+from bedplate.pods.remote.objects import LONGEST_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.engine import Project
 from tests.schedulers.kubelets import KubeletDouble
@@ -338,10 +338,10 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from bedplate.lock.model import Lock
-from bedplate.schedulers.dra import Dra
-from bedplate.schedulers.kueue.component import objects
-from bedplate.schedulers.node_labels import NodeLabels
-from bedplate.schedulers.runtime_class import GpuRuntime
+from bedplate.components.schedulers.dra import Dra
+from bedplate.components.schedulers.kueue.component import objects
+from bedplate.components.schedulers.node_labels import NodeLabels
+from bedplate.components.schedulers.runtime_class import GpuRuntime
 
 provider = kubernetes.Provider("cluster", kubeconfig={kubeconfig!r})
 below = pulumi.ResourceOptions(providers=[provider])

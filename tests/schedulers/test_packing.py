@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from bedplate.packing.shares import GPUS, RESOURCE, WHOLE
-from bedplate.schedulers.packing_objects import RUNTIME_CLASS, objects
+from bedplate.components.schedulers.packing_objects import RUNTIME_CLASS, objects
+from bedplate.pods.packing.shares import GPUS, RESOURCE, WHOLE
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.kubelets import SECONDS, KubeletDouble
 from tests.schedulers.nodes import add_nodes, remove_nodes

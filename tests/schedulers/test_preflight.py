@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.evidence.model import Result, load_evidence
+from bedplate.evidence.preflight import command, judge, objects
 from bedplate.evidence.report import assemble, render
 from bedplate.lock import digest
 from bedplate.lock.file import write_lock
 from bedplate.lock.model import HpcTools
-from bedplate.preflight import command, judge, objects
 from tests.schedulers.locks import lock_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.presets import load_presets
+from bedplate.site.presets import load_presets
 from tests.schedulers.api import eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kubelets import KubeletDouble
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bedplate.lock import Lock
-    from bedplate.presets import Preset
+    from bedplate.site.presets import Preset
 
 PRESETS = load_presets()
 #: Two teams share a node of eight GPUs, half of them for each.

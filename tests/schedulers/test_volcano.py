@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bedplate.components.schedulers import dra, topology, volcano_objects
 from bedplate.portable.dra import IMPLICIT
-from bedplate.presets import load_presets
-from bedplate.schedulers import dra, topology, volcano_objects
+from bedplate.site.presets import load_presets
 from tests.schedulers import dra as claims
 from tests.schedulers.api import ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
@@ -28,7 +28,7 @@ from tests.stacks.locks import lock_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bedplate.presets import Preset
+    from bedplate.site.presets import Preset
 
 TRAINING = load_presets()["training"]
 PAGE = Path(__file__).parents[2] / "docs/sharing.md"

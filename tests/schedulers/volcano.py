@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from bedplate.schedulers import volcano_objects
+from bedplate.components.schedulers import volcano_objects
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.control_plane import tool
 from tests.schedulers.kubelets import SECONDS
@@ -23,7 +23,7 @@ from tests.substrate.tools import build
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bedplate.presets import Preset
+    from bedplate.site.presets import Preset
     from tests.schedulers.control_plane import ControlPlane
 
 JOBS: Final = "batch.volcano.sh/v1alpha1"

@@ -7,8 +7,8 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
+from bedplate.components.schedulers import dra
 from bedplate.portable.dra import IMPLICIT
-from bedplate.schedulers import dra
 from tests.schedulers.api import ApiError
 from tests.schedulers.dra import claim, template
 from tests.schedulers.nodes import GPU

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bedplate.schedulers.dra import LIMIT
+from bedplate.components.schedulers.dra import LIMIT
 from tests.schedulers.control_plane import tool
 from tests.schedulers.processes import Process
 from tests.sharing.test_memory_limits import MIB, SEEN, WITH, WITHOUT, driver, kept, unified

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.schedulers.dra import LIMIT, SOFT_LIMIT
+from bedplate.components.schedulers.dra import LIMIT, SOFT_LIMIT
 from tests.substrate.images.recipes import known_tools
 from tests.unit import test_gpu_simulation as simulated
 from tests.unit.test_gpu_simulation import LIBRARIES, Nvml, install_driver, modprobe

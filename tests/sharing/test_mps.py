@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.frameworks.hub_objects import USER
+from bedplate.components.frameworks.hub_objects import USER
 from bedplate.portable.evidence import checks, sharing
 from bedplate.portable.evidence.area import Collected, Wishes
 from tests.sharing.conftest import NOBODY

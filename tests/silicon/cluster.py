@@ -314,7 +314,7 @@ def slices(cluster: Cluster, notes: Notes) -> None:
 
 def claims(cluster: Cluster, notes: Notes) -> None:
     """Have NVIDIA's DRA driver own the GPU, and pods claim shares of it by memory."""
-    from bedplate.schedulers.dra import SHARE, WHOLE, objects
+    from bedplate.components.schedulers.dra import SHARE, WHOLE, objects
 
     if "device-plugin" in cluster.processes:
         cluster.end("device-plugin")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 import yaml
 
-from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs import Request
-from bedplate.frameworks.jobs.pods import secret_name
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.jobs import Request
+from bedplate.components.frameworks.jobs.pods import secret_name
 from tests.site.cluster import wait_for
 
 if TYPE_CHECKING:

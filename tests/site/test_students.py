@@ -11,9 +11,9 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bedplate.hub import memory
-from bedplate.hub.courses import Course
 from bedplate.lock import load_lock
+from bedplate.pods.hub import memory
+from bedplate.pods.hub.courses import Course
 from tests.site import trials
 from tests.site.cluster import ready, wait_for
 from tests.site.hosts import on_host

@@ -12,7 +12,7 @@ from bedplate.lock.model import Addon, Team, Topology
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bedplate.presets import Preset
+    from bedplate.site.presets import Preset
 
 DEMO = Path(__file__).parents[2] / "inventories/demo"
 POOL = "pool_class"

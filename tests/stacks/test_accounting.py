@@ -9,12 +9,12 @@ import pytest
 from bedplate.accounting.store import NAMESPACE
 from bedplate.bill.needs import PYTHON, images_of
 from bedplate.catalogue import load_catalogue
-from bedplate.frameworks import hub_use
-from bedplate.frameworks.accounting import Accounting, idle_of
-from bedplate.hub import node_use
+from bedplate.components.frameworks import hub_use
+from bedplate.components.frameworks.accounting import Accounting, idle_of
+from bedplate.components.schedulers.accounting_objects import objects
+from bedplate.components.schedulers.kueue import person_limits
 from bedplate.lock.courses import Course, PerUser, Share
-from bedplate.schedulers.accounting_objects import objects
-from bedplate.schedulers.kueue import person_limits
+from bedplate.pods.hub import node_use
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
 from tests.stacks.test_components import run

@@ -11,16 +11,16 @@ import pytest
 import yaml
 from pulumi.runtime import mocks, rpc, stack
 
-from bedplate.cluster import flannel
-from bedplate.cluster.cluster import Cluster, ClusterArgs
-from bedplate.cluster.manifest import Manifest, token
-from bedplate.frameworks import pod_log
-from bedplate.frameworks.smoke import Smoke
+from bedplate.components.cluster import flannel
+from bedplate.components.cluster.cluster import Cluster, ClusterArgs
+from bedplate.components.cluster.manifest import Manifest, token
+from bedplate.components.config import StackError
+from bedplate.components.frameworks import pod_log
+from bedplate.components.frameworks.smoke import Smoke
+from bedplate.components.schedulers.dra import Dra
+from bedplate.components.schedulers.node_labels import NodeLabels, asserted, discovered
+from bedplate.components.schedulers.runtime_class import GpuRuntime
 from bedplate.provider import sdk
-from bedplate.schedulers.dra import Dra
-from bedplate.schedulers.node_labels import NodeLabels, asserted, discovered
-from bedplate.schedulers.runtime_class import GpuRuntime
-from bedplate.stackconfig import StackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

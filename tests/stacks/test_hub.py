@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from bedplate import hub_address
-from bedplate.cluster import artifact
-from bedplate.frameworks import (
+from bedplate.components.cluster import artifact
+from bedplate.components.config import StackError
+from bedplate.components.frameworks import (
     hub_images,
     hub_objects,
     hub_proxy,
@@ -23,11 +23,11 @@ from bedplate.frameworks import (
     storage,
     volumes,
 )
-from bedplate.frameworks.hub import Hub
+from bedplate.components.frameworks.hub import Hub
+from bedplate.lock import hub_address
 from bedplate.lock.courses import Course, Nfs, Notebook, OAuth, Share, Storage, Volume
 from bedplate.lock.courses import Hub as LockedHub
 from bedplate.lock.model import Taint, TeamImage
-from bedplate.stackconfig import StackError
 from tests.schedulers.certificates import Authority
 from tests.stacks.locks import lock_of
 from tests.stacks.test_components import Engine, run

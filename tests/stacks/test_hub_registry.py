@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.frameworks import hub_objects, hub_registry, hub_settings, hub_volume
-from bedplate.hub import push
+from bedplate.components.frameworks import hub_objects, hub_registry, hub_settings, hub_volume
 from bedplate.lock.courses import Nfs, Storage, Volume
+from bedplate.pods.hub import push
 from tests.stacks.test_hub import lock, up
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from bedplate.frameworks import hub_objects
+from bedplate.components.frameworks import hub_objects
 
 if TYPE_CHECKING:
     import pytest

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.cluster import artifact
-from bedplate.schedulers.kueue import Kueue
+from bedplate.components.cluster import artifact
+from bedplate.components.schedulers.kueue import Kueue
 from tests.schedulers.locks import lock_of
 from tests.stacks.test_components import Engine, run
 

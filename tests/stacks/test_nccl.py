@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.components.config import StackError
+from bedplate.components.schedulers.nccl import NcclDefaults, namespaces_of, settings_of
 from bedplate.lock.model import Rdma
-from bedplate.schedulers.nccl import NcclDefaults, namespaces_of, settings_of
-from bedplate.stackconfig import StackError
 from tests.stacks.locks import POOL, lock_of
 from tests.stacks.test_components import run
 

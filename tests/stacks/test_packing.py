@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bedplate.schedulers.packing import Packing
-from bedplate.schedulers.packing_objects import objects
+from bedplate.components.schedulers.packing import Packing
+from bedplate.components.schedulers.packing_objects import objects
 from tests.stacks.test_components import run
 
 ARGS = {"scheduler_image": "scheduler:1", "python_image": "python:1", "nodes": {"b": 4, "a": 8}}

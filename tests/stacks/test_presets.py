@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.presets import load_presets
-from bedplate.schedulers import dra, topology
-from bedplate.schedulers import volcano_objects as volcano
-from bedplate.schedulers.kueue import configuration, policies, queues, tenancy
+from bedplate.components.schedulers import dra, topology
+from bedplate.components.schedulers import volcano_objects as volcano
+from bedplate.components.schedulers.kueue import configuration, policies, queues, tenancy
+from bedplate.site.presets import load_presets
 from tests.resolver.test_presets import RACK, answer, choice
 from tests.resolver.test_whole_sites import planned
 

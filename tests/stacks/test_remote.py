@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pulumi.runtime import config as settings
 
-from bedplate.frameworks import remote_install as install
-from bedplate.frameworks.remote import RemoteGpus, remote_args
-from bedplate.stackconfig import StackError
+from bedplate.components.config import StackError
+from bedplate.components.frameworks import remote_install as install
+from bedplate.components.frameworks.remote import RemoteGpus, remote_args
 from tests.schedulers.locks import lock_of
 from tests.stacks.test_components import run
 

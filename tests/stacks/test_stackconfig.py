@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pulumi.runtime import config as settings
 
-from bedplate import stackconfig
+from bedplate.components import config as stackconfig
 from bedplate.lock import load_lock, write_lock
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from bedplate.frameworks.storage import Storage
+from bedplate.components.frameworks.storage import Storage
 from bedplate.lock import load_lock
 from tests.stacks.test_components import run
 from tests.substrate.demo import SITE

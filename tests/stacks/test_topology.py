@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bedplate.schedulers import topology
-from bedplate.schedulers.topology import CLIQUE, Places, node_labels, object_name, places
-from bedplate.stackconfig import StackError
+from bedplate.components.config import StackError
+from bedplate.components.schedulers import topology
+from bedplate.components.schedulers.topology import CLIQUE, Places, node_labels, object_name, places
 from tests.stacks.locks import lock_of
 
 

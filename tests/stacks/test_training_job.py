@@ -10,11 +10,11 @@ import pytest
 from bedplate.bill import Bill, Image, Known
 from bedplate.bill.needs import images_of
 from bedplate.catalogue import load_catalogue
-from bedplate.cluster import artifact
-from bedplate.cluster.manifest import token
-from bedplate.frameworks.training import TrainingJob
+from bedplate.components.cluster import artifact
+from bedplate.components.cluster.manifest import token
+from bedplate.components.config import StackError
+from bedplate.components.frameworks.training import TrainingJob
 from bedplate.lock.model import Framework, TeamImage
-from bedplate.stackconfig import StackError
 from tests.frameworks.examples import EXAMPLES, HOUR, QUEUED, lock, objects
 from tests.stacks.test_components import Engine, run
 

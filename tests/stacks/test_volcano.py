@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.cluster import artifact
-from bedplate.presets import Placement, Preset, Queue, load_presets
-from bedplate.schedulers import topology
-from bedplate.schedulers import volcano_objects as volcano
-from bedplate.schedulers.volcano import Volcano, tag_of
-from bedplate.stackconfig import StackError
+from bedplate.components.cluster import artifact
+from bedplate.components.config import StackError
+from bedplate.components.schedulers import topology
+from bedplate.components.schedulers import volcano_objects as volcano
+from bedplate.components.schedulers.volcano import Volcano, tag_of
+from bedplate.site.presets import Placement, Preset, Queue, load_presets
 from tests.stacks.locks import lock_of
 from tests.stacks.test_components import run
 

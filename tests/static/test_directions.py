@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SRC = Path(__file__).parents[2] / "src"
+NAMED = re.compile(r"""\bpackage\("([a-z_.]+)"\)""")
+
+#: Each folder imports those before it alone.
+ORDER = (
+    *("portable", "common", "pods", "site", "catalogue", "provider", "lock", "bill"),
+    *("courses", "resolver", "planning", "accounting", "mirror", "components", "evidence", "cli"),
+)
 
 
 @cache
@@ -92,13 +99,21 @@ def test_no_circle_of_rooms() -> None:
     assert circles(rooms()) == set()
 
 
-def test_there_are_no_more_rooms_and_loose_files_than_before() -> None:
-    """The goal is 16 rooms and 4 loose files: whoever removes one lowers the figure here."""
-    loose = {path.stem for path in (SRC / "bedplate").glob("*.py")}
-    folders = {room(name) for name in modules() if name.startswith("bedplate.")}
-    folders = {name for name in folders if "." not in name and name not in loose}
-    assert len(folders) <= 27, sorted(folders)
-    assert len(loose) <= 35, sorted(loose)
+def test_no_folder_imports_one_above_it() -> None:
+    """So a command, a stack or a program of pods finds all that it uses below it."""
+    place = {name: number for number, name in enumerate(ORDER)}
+    arrows = {
+        (name.split(".")[1], other.split(".")[1])
+        for name, others in files().items()
+        for other in others
+        if "." in name and "." in other
+    }
+    assert {start for start, _ in arrows} == set(ORDER)
+    assert {(start, end) for start, end in arrows if place[end] > place[start]} == set()
+
+
+def test_no_module_lies_beside_the_folders() -> None:
+    assert [path.name for path in (SRC / "bedplate").glob("*.py")] == ["__init__.py"]
 
 
 def test_the_map_has_every_room_and_no_other() -> None:
@@ -109,3 +124,13 @@ def test_the_map_has_every_room_and_no_other() -> None:
     assert there <= on_map, sorted(there - on_map)
     below = set(re.findall(r"src/bedplate/([a-z_]+)`", rows))
     assert below <= there, sorted(below - there)
+
+
+def test_plugins_name_modules_of_the_package() -> None:
+    """They import by name, since a collection may come without the package."""
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in (SRC.parent / "plugins").glob("*/*.py")
+    }
+    named = {(path.name, name) for path, text in texts.items() for name in NAMED.findall(text)}
+    assert named
+    assert [one for one in sorted(named) if f"bedplate.{one[1]}" not in modules()] == []

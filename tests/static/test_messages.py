@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import cel
-from bedplate.errors import Problem
+from bedplate.common import cel
+from bedplate.common.errors import Problem
 from bedplate.portable.message import problem
 from bedplate.provider.errors import message
 from tests.static.test_words import READERS, texts
@@ -26,8 +26,8 @@ BY_HAND = re.compile(r"— (?:got|allowed) |/ allowed ")
 PROGRAMS = [(glob, reader) for glob, reader in READERS if glob.endswith(".py")]
 #: These run without the module; argparse puts more before the last's text.
 ALONE = re.compile(
-    r"src/bedplate/(hub|packing|remote)/|plugins/plugin_utils/package\.py"
-    r"|src/bedplate/arguments\.py"
+    r"src/bedplate/pods/|plugins/plugin_utils/package\.py"
+    r"|src/bedplate/common/arguments\.py"
 )
 
 

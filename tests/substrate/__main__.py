@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.errors import BedplateError
+from bedplate.common.errors import BedplateError
 from bedplate.mirror.service import run_directory
 from bedplate.mirror.store import Store, cache
 from tests.substrate import images

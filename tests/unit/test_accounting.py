@@ -19,7 +19,7 @@ from bedplate.accounting.summary import summary
 from bedplate.accounting.units import capacity, units
 from bedplate.accounting.usage import Window, over_time, path_in, rows
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.lock import write_lock
 from bedplate.lock.claims import RESOURCE
 from tests.frameworks.claims import with_claims

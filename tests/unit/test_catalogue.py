@@ -13,7 +13,7 @@ from bedplate.catalogue import load_catalogue, read_catalogue
 from bedplate.catalogue.check import DIMENSIONS, NAMES, REFERENCES, WORDS
 from bedplate.catalogue.facts import Condition
 from bedplate.catalogue.load import KINDS
-from bedplate.errors import CatalogueError
+from bedplate.common.errors import CatalogueError
 from bedplate.site import model
 
 DATA = Path(__file__).parents[1] / "catalogue" / "data"

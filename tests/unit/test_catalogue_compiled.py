@@ -12,7 +12,7 @@ import pytest
 
 from bedplate.catalogue import read_catalogue
 from bedplate.catalogue.compiled import HERE, kept
-from bedplate.errors import CatalogueError
+from bedplate.common.errors import CatalogueError
 
 if TYPE_CHECKING:
     from pathlib import Path

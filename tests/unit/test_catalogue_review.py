@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate import catalogue_review, cli
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import catalogue_review
+from bedplate.cli import main as cli
 from tests.unit.bill.test_repository import PRIMARY
 from tests.unit.test_site_facts import DRIVER, PATCH, REST
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import classes, idle
-from bedplate.hub.classes import Classes
-from bedplate.hub.courses import Course, Settings
+from bedplate.pods.hub import classes, idle
+from bedplate.pods.hub.classes import Classes
+from bedplate.pods.hub.courses import Course, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

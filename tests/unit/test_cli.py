@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bedplate import cli
+from bedplate.cli import main as cli
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 TODAY = ["--today", "2026-11-21"]
@@ -229,7 +229,7 @@ def test_wrong_usage_is_not_a_stale_lock(capsys: pytest.CaptureFixture[str]) -> 
 )
 def test_a_bug_ends_with_1_and_its_traceback(arguments: list[str], module: str) -> None:
     program = (
-        f"import sys; import bedplate.{module} as command; from bedplate.cli import main\n"
+        f"import sys; import bedplate.{module} as command; from bedplate.cli.main import main\n"
         f"command.run = lambda *_, **__: 1 / 0\nsys.exit(main({arguments}))"
     )
     done = subprocess.run(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from bedplate.lock import load_lock
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
@@ -128,14 +128,14 @@ def test_a_link_of_the_users_stays_one(
     assert "Too many levels of symbolic links" in refused(["plan", site], capsys)
 
 
-#: As the program that pip makes does, interrupted when the first line of `bedplate.cli` is run.
+#: As pip's program does, interrupted when the first line of `bedplate.cli.main` is run.
 EARLY = """
 import importlib.abc, os, signal, sys
 # As in a shell's foreground: what a shell starts behind it ignores the signal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupt(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "bedplate.cli":
+        if name == "bedplate.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 from {module} import {function}

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from bedplate import cli, completion
 from bedplate.catalogue import load_catalogue
-from bedplate.nearest import models_like, write_one
+from bedplate.cli import completion
+from bedplate.cli import main as cli
+from bedplate.common.nearest import models_like, write_one
 
 ROOT = Path(__file__).parents[2]
 DEMO = "inventories/demo"
@@ -144,7 +145,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         capsys.readouterr().out,
     )
     assert said is not None
-    facts = Path(cli.__file__).parent / "catalogue/facts"
+    facts = Path(cli.__file__).parents[1] / "catalogue/facts"
     days = {
         day
         for path in facts.glob("*.yml")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

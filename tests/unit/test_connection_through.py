@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bedplate.cluster.wished import cluster_args
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
+from bedplate.components.cluster.wished import cluster_args
 from bedplate.lock import load_lock, write_lock
 from bedplate.provider import wire
 from bedplate.provider.model import Machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from tests.unit.test_site_broken import CASES, FOLDER, ROOT, broken
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from bedplate.lock import digest
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"

@@ -14,8 +14,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from bedplate import cli
-from bedplate.errors import BedplateError
+from bedplate.cli import main as cli
+from bedplate.common.errors import BedplateError
 from bedplate.evidence.model import Evidence, Result, load_evidence
 from bedplate.lock import digest, load_lock, write_lock
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bedplate import cli
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import main as cli
 from bedplate.lock import Lock, load_lock
 from bedplate.site.load import load_site
 from tests.unit.test_plan_table import COLUMNS, LINES

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate import cli
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import main as cli
 from bedplate.lock import load_lock, write_lock
 from bedplate.planning import explain, screen
 from bedplate.planning.plan import plan

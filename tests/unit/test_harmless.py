@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from bedplate.harmless import cleaned, printable, secrets_of, without_secrets
-from bedplate.streams import Harmless
+from bedplate.common.harmless import cleaned, printable, secrets_of, without_secrets
+from bedplate.common.streams import Harmless
 
 
 @pytest.mark.parametrize(

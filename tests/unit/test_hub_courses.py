@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import memory, prepare
-from bedplate.hub.courses import Course, Profile, settings
-from bedplate.hub.places import Place, Room, place_of, room_of
+from bedplate.pods.hub import memory, prepare
+from bedplate.pods.hub.courses import Course, Profile, settings
+from bedplate.pods.hub.places import Place, Room, place_of, room_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import idle, node_use
-from bedplate.hub.idle import State, Work, due, since, state_of, work_of
-from bedplate.hub.node_use import Gpus, Nvml, Process, Use, pod_of, processes
+from bedplate.pods.hub import idle, node_use
+from bedplate.pods.hub.idle import State, Work, due, since, state_of, work_of
+from bedplate.pods.hub.node_use import Gpus, Nvml, Process, Use, pod_of, processes
 from tests.frameworks.programs import Programs
 from tests.unit import test_gpu_simulation as simulated
 from tests.unit.test_gpu_simulation import (

@@ -16,11 +16,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from bedplate import cli
-from bedplate.errors import RefusedError
-from bedplate.planning import plan
+from bedplate.cli import main as cli
+from bedplate.common.errors import RefusedError
+from bedplate.planning.plan import plan
+from bedplate.planning.starting import environment, hosts
 from bedplate.resolver.outcome import Kind
-from bedplate.starting import environment, hosts
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bedplate.lock.claims import RESOURCE
-from bedplate.lock.courses import PerUser
-from bedplate.lock.model import Lock
-from bedplate.schedulers.kueue import (
+from bedplate.components.schedulers.kueue import (
     groups,
     person_limits,
     policies,
@@ -18,7 +15,10 @@ from bedplate.schedulers.kueue import (
     request_limits,
     tenancy,
 )
-from bedplate.schedulers.kueue.configuration import configuration, values
+from bedplate.components.schedulers.kueue.configuration import configuration, values
+from bedplate.lock.claims import RESOURCE
+from bedplate.lock.courses import PerUser
+from bedplate.lock.model import Lock
 from tests.frameworks.claims import with_claims
 from tests.schedulers.locks import lock_of
 

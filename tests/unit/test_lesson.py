@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate import cli
-from bedplate.hub import share_service, shares
+from bedplate.cli import main as cli
+from bedplate.pods.hub import share_service, shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.errors import LockError
+from bedplate.common.errors import LockError
 from bedplate.lock import digest, load_lock, render, write_lock
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.errors import LockError
+from bedplate.common.errors import LockError
 from bedplate.lock import Lock, in_words
-from bedplate.planning import checked_lock
+from bedplate.planning.plan import checked_lock
 from tests.unit.test_site_broken import broken
 
 if TYPE_CHECKING:

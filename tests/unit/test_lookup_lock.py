@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import cli
-from bedplate import locked_site as module
 from bedplate.bill import load_bill
-from bedplate.errors import LockError
+from bedplate.cli import main as cli
+from bedplate.common.errors import LockError
+from bedplate.components import locked_site as module
+from bedplate.components.locked_site import locked_site
 from bedplate.lock import load_lock
-from bedplate.locked_site import locked_site
 from bedplate.mirror.packages import place
 from bedplate.portable.packages import openpgp
 from tests.unit.bill.made import make, sha256_of
@@ -76,7 +76,7 @@ def test_ansibles_own_settings_are_asked_again(site: Path, monkeypatch: pytest.M
 ANSWER = """
 import sys
 from pathlib import Path
-from bedplate.locked_site import locked_site
+from bedplate.components.locked_site import locked_site
 assert locked_site(Path(sys.argv[1]))["pools"]
 print(*sorted({name.partition(".")[0] for name in sys.modules} & {"clingo", "pydantic", "yaml"}))
 """
@@ -133,14 +133,13 @@ def test_what_comes_from_elsewhere_is_not_kept(
     assert (site / ".bedplate" / module.CACHE).exists() == kept
 
 
-@pytest.mark.parametrize("name", ["locked_site.py", "resolver/rules.lp", "catalogue/facts/gpu.yml"])
+@pytest.mark.parametrize("name", ["common/new.py", "resolver/rules.lp", "catalogue/facts/gpu.yml"])
 def test_another_version_of_the_package_is_another_answer(
     site: Path, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "package"
-    (package / "resolver").mkdir(parents=True)
-    (package / "catalogue" / "facts").mkdir(parents=True)
-    monkeypatch.setattr(module, "__file__", str(package / "locked_site.py"))
+    monkeypatch.setattr(module, "__file__", str(package / "components" / "locked_site.py"))
+    (package / name).parent.mkdir(parents=True)
     before = module._looked_at(site)
     (package / name).write_text("new")
     assert module._looked_at(site) != before

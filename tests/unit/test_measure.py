@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from bedplate import cli
-from bedplate.measure import proposal
-from bedplate.measure.proposal import Card, Run
+from bedplate.cli import main as cli
+from bedplate.planning.measure import proposal
+from bedplate.planning.measure.proposal import Card, Run
 
 EXAMPLE = Path(__file__).parents[2] / "inventories/example"
 T4 = Card("Tesla T4", usable=15073, whole=16384, reserve=400)

@@ -29,7 +29,7 @@ ADDRESS = re.compile(r"https?://\S+")
 #: Files that are read or written, not named to anybody, and a maintainer's own command.
 PLACES = {
     ("src/bedplate/catalogue/matrix.py", "docs/"),
-    ("src/bedplate/stackconfig.py", "../../inventories/"),
+    ("src/bedplate/components/config.py", "../../inventories/"),
     ("src/bedplate/catalogue/facts.py", "tests/|docs/"),
 }
 

@@ -21,7 +21,7 @@ from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import Repository
 from bedplate.bill.signatures import signed
 from bedplate.catalogue import catalogue_of, load_catalogue
-from bedplate.errors import LockError
+from bedplate.common.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.mirror import MirrorError, check, listing
 from bedplate.mirror.packages import deb, filling, held, keys, place, running
@@ -455,7 +455,7 @@ def test_systems_without_archives_are_refused(site: Path) -> None:
 def test_the_command_refuses_a_site_with_sources_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from bedplate import cli
+    from bedplate.cli import main as cli
 
     assert cli.main(["mirror", "packages", str(ROOT / "inventories/demo")]) == 3
     assert "site takes its packages from its hosts' own sources" in capsys.readouterr().err

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bedplate import cli
-from bedplate.errors import BedplateError
+from bedplate.cli import main as cli
+from bedplate.common.errors import BedplateError
 from bedplate.evidence.model import load_evidence
 from tests.unit.test_evidence_report import check, report, site, write
 

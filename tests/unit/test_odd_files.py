@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.accounting import command as usage
+from bedplate.accounting.kubeaccess import access_of
+from bedplate.accounting.share import command as share
 from bedplate.bill import load_bill
 from bedplate.bill.partial import PLACE, Partial
 from bedplate.bill.repository import listed
-from bedplate.discovery import adopt, store
-from bedplate.errors import BedplateError
-from bedplate.kubeaccess import access_of
+from bedplate.common.errors import BedplateError
+from bedplate.components.config import StackError
+from bedplate.components.schedulers import nccl, node_labels
+from bedplate.evidence.discovery import adopt, store
 from bedplate.lock import load_lock
 from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store
-from bedplate.schedulers import nccl, node_labels
-from bedplate.share import command as share
-from bedplate.simulation.jobs import read_jobs
-from bedplate.stackconfig import StackError
+from bedplate.planning.simulation.jobs import read_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.packing.api import Access, Api
-from bedplate.packing.extender import Extender
-from bedplate.packing.lease import VALID, Leadership
-from bedplate.packing.quantities import milli, of_pod
-from bedplate.packing.shares import RESOURCE, ShareError, request
-from bedplate.packing.state import LABEL
-from bedplate.packing.watching import Watched
+from bedplate.pods.packing.api import Access, Api
+from bedplate.pods.packing.extender import Extender
+from bedplate.pods.packing.lease import VALID, Leadership
+from bedplate.pods.packing.quantities import milli, of_pod
+from bedplate.pods.packing.shares import RESOURCE, ShareError, request
+from bedplate.pods.packing.state import LABEL
+from bedplate.pods.packing.watching import Watched
 from tests.schedulers.api import eventually
 
 if TYPE_CHECKING:

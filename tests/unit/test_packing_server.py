@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bedplate.packing import server as packing
+from bedplate.pods.packing import server as packing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.packing.extender import Extender
+    from bedplate.pods.packing.extender import Extender
 
 
 class Echo:

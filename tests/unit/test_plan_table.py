@@ -27,7 +27,16 @@ LINES, COLUMNS = 42, 110
 def shown(folder: Path, *options: str) -> str:
     """Plan a copy of the demo site that has no lock, and return what is printed."""
     shutil.copytree(DEMO, folder / "site", ignore=shutil.ignore_patterns(".bedplate*"))
-    plan = [sys.executable, "-m", "bedplate.cli", "plan", "site", "--today", "2026-11-21", *options]
+    plan = [
+        sys.executable,
+        "-m",
+        "bedplate.cli",
+        "plan",
+        "site",
+        "--today",
+        "2026-11-21",
+        *options,
+    ]
     done = subprocess.run(
         plan, cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )

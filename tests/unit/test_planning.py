@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bedplate import bill, cli
+from bedplate import bill
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import main as cli
 from bedplate.lock import digest, load_lock, write_lock
 from bedplate.planning.changes import host_changes
 from bedplate.portable.evidence import checks

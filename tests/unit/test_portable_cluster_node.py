@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.accounting import store as accounting
-from bedplate.frameworks import hub_objects
+from bedplate.components.frameworks import hub_objects
+from bedplate.components.schedulers import jobset, packing_config, volcano
+from bedplate.components.schedulers.kueue import objects as kueue_objects
+from bedplate.evidence.preflight import objects as preflight
+from bedplate.pods.remote import objects as remote
 from bedplate.portable import cluster_node
 from bedplate.portable.host import Host, Result
-from bedplate.preflight import objects as preflight
-from bedplate.remote import objects as remote
-from bedplate.schedulers import jobset, packing_config, volcano
-from bedplate.schedulers.kueue import objects as kueue_objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

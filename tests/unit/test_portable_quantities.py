@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from bedplate.hub.shares import ShareError, wanted
+from bedplate.planning.simulation.jobs import mib
+from bedplate.pods.hub.shares import ShareError, wanted
 from bedplate.portable import quantities
-from bedplate.simulation.jobs import mib
 from bedplate.site.patterns import Memory
 
 SITE: TypeAdapter[str] = TypeAdapter(Memory)

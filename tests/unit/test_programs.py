@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bedplate import programs
 from bedplate.bill import own
 from bedplate.bill.errors import ResolveError
+from bedplate.common import programs
+from bedplate.common.programs import MissingError, ProgramError
 from bedplate.lock.model import Sources
-from bedplate.programs import MissingError, ProgramError
 from bedplate.provider import passwords
 from bedplate.provider.errors import ProviderError
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from bedplate.catalogue import load_catalogue
+from bedplate.common.versions import minor
 from bedplate.site.hosts import Gpu
 from bedplate.site.model import Component, Exact
 from bedplate.site.patterns import Named
-from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 import pytest
 
-from bedplate.connection import Hop
+from bedplate.common.connection import Hop
 from bedplate.provider import ssh as transport
 from bedplate.provider import sudo
 from bedplate.provider.cluster_api import ClusterApi

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncssh
 import pytest
 
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.provider.errors import ProviderError, UnreachableError
 from bedplate.provider.ssh import SshTransport
 from tests.unit.test_provider_ssh import answer

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 import pytest
 
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.provider.errors import ProviderError
 from bedplate.provider.ssh import SESSIONS, SshTransport
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible.cli.playbook import PlaybookCLI
 
-from bedplate import cli
+from bedplate.cli import main as cli
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from tests.unit.test_site_broken import broken
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.remote import front as fronts
-from bedplate.remote import tunnel
-from bedplate.remote.certificates import Bundle, Pair, issue
-from bedplate.remote.front import ExposedError, Front, Limits, context_of
-from bedplate.remote.listeners import exposed
+from bedplate.pods.remote import front as fronts
+from bedplate.pods.remote import tunnel
+from bedplate.pods.remote.certificates import Bundle, Pair, issue
+from bedplate.pods.remote.front import ExposedError, Front, Limits, context_of
+from bedplate.pods.remote.listeners import exposed
 from tests.schedulers.processes import free_port
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.errors import BedplateError
-from bedplate.frameworks import remote_install as install
-from bedplate.remote import objects
-from bedplate.remote.claims import LIVE, Claim
-from bedplate.remote.controller import _crowded as crowded
-from bedplate.remote.controller import _last_words as last_words
-from bedplate.schedulers.kueue.objects import TEAM_LABEL
+from bedplate.common.errors import BedplateError
+from bedplate.components.frameworks import remote_install as install
+from bedplate.components.schedulers.kueue.objects import TEAM_LABEL
+from bedplate.pods.remote import objects
+from bedplate.pods.remote.claims import LIVE, Claim
+from bedplate.pods.remote.controller import _crowded as crowded
+from bedplate.pods.remote.controller import _last_words as last_words
 from tests.schedulers.locks import lock_of
 
 if TYPE_CHECKING:

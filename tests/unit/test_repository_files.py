@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bedplate import reference
+from bedplate.cli import reference
 from bedplate.site import schema
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_hooks_are_tools_of_the_environment() -> None:
 
 
 def test_the_page_of_the_command_line_is_the_programs() -> None:
-    """Write it again with: python -m bedplate.reference"""
+    """Write it again with: python -m bedplate.cli.reference"""
     assert reference.PAGE.read_text(encoding="utf-8") == reference.text()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from bedplate.lock import load_lock, write_lock
 
 TWO_POOLS = Path(__file__).with_name("two_pools")

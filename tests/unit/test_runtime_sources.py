@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from bedplate.lock import load_lock
 
 if TYPE_CHECKING:

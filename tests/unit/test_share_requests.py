@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import yaml
 
-from bedplate.hub import shares
-from bedplate.hub.courses import LESSON
-from bedplate.hub.share_service import NotAllowedError, Service, User, server
-from bedplate.hub.share_ssh import with_login
-from bedplate.share import command
+from bedplate.accounting.share import command
+from bedplate.pods.hub import shares
+from bedplate.pods.hub.courses import LESSON
+from bedplate.pods.hub.share_service import NotAllowedError, Service, User, server
+from bedplate.pods.hub.share_ssh import with_login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

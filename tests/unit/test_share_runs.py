@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.hub import magic, notebook, shares
-from bedplate.hub.courses import Profile
+from bedplate.pods.hub import magic, notebook, shares
+from bedplate.pods.hub.courses import Profile
 from tests.unit.test_person import TENTHS, WHOLE, Cluster, asks
 
 if TYPE_CHECKING:

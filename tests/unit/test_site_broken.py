@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
 
-from bedplate import cli
+from bedplate.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "broken_sites"

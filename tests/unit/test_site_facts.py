@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bedplate import cli
 from bedplate.catalogue import catalogue_of, load_catalogue
-from bedplate.errors import CatalogueError
+from bedplate.cli import main as cli
+from bedplate.common.errors import CatalogueError
 from bedplate.lock import load_lock
 
 ROOT = Path(__file__).parents[2]
@@ -32,20 +32,20 @@ PATCH = {
 DRIVER = "driver/debian-12-distro-535.309.01-proprietary"
 #: Who may read the catalogue without a site: what has none, and the catalogue's own pages.
 WITHOUT_SITE = {
-    "about.py",
+    "cli/about.py",
     "bill/command.py",
-    "catalogue_review.py",
+    "catalogue/gpus.py",
     "catalogue/load.py",
     "catalogue/matrix.py",
     "catalogue/of_site.py",
     "catalogue/sharing_table.py",
-    "completion.py",  # GPU models, which no command names a site for
-    "gpus.py",
-    "measure/command.py",
-    "schedulers/kueue/queues.py",
-    "schedulers/kueue/users.py",
-    "starting/command.py",
-    "starting/options.py",
+    "cli/catalogue_review.py",
+    "cli/completion.py",  # GPU models, which no command names a site for
+    "planning/measure/command.py",
+    "components/schedulers/kueue/queues.py",
+    "components/schedulers/kueue/users.py",
+    "planning/starting/command.py",
+    "planning/starting/options.py",
 }
 
 
@@ -227,7 +227,7 @@ def test_ansible_takes_no_hosts_from_facts(site: Path, capsys: pytest.CaptureFix
         command, cwd=ROOT, env=plain, capture_output=True, text=True, timeout=120, check=True
     )
     assert "facts" not in said.stderr
-    program = f"import sys; from bedplate.cli import main; sys.exit(main(['plan', '{site}']))"
+    program = f"import sys; from bedplate.cli.main import main; sys.exit(main(['plan', '{site}']))"
     for folder, told in ((ROOT, False), (site, True)):
         planned = subprocess.run(
             [sys.executable, "-c", program],

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 from tests.unit.test_site_broken import CASES, FOLDER, broken
 
 #: A fix that is one word to write in the place of what was found.

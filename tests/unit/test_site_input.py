@@ -14,7 +14,7 @@ import pytest
 from ansible.inventory import manager
 from ansible.parsing.vault import VaultLib, VaultSecret
 
-from bedplate.errors import LockError, SiteError
+from bedplate.common.errors import LockError, SiteError
 from bedplate.lock import load_lock
 from bedplate.lock.model import FORMAT
 from bedplate.site import files, load_site
@@ -171,7 +171,7 @@ def test_a_link_to_a_folder_of_other_things_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_walk_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bedplate.walking.MOST", 100)
+    monkeypatch.setattr("bedplate.common.walking.MOST", 100)
     site = broken(tmp_path, {})
     (tmp_path / "many").mkdir()
     for number in range(110):

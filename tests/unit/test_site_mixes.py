@@ -10,12 +10,13 @@ import yaml
 
 from bedplate.bill.needs import needs_of
 from bedplate.catalogue import load_catalogue
-from bedplate.cluster.wished import cluster_args
+from bedplate.components.cluster.wished import cluster_args
+from bedplate.components.locked_site import artifacts
 from bedplate.lock import content_of, load_lock, write_lock
-from bedplate.locked_site import artifacts
 from bedplate.mirror.packages.wanted import systems
-from bedplate.planning import changes, plan
+from bedplate.planning import changes
 from bedplate.planning.changes import host_changes
+from bedplate.planning.plan import plan
 from bedplate.resolver import Plan, resolve
 from bedplate.resolver.installable import parts
 from bedplate.site import load_site

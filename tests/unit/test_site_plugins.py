@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.errors import SiteError
+from bedplate.common.errors import SiteError
 from bedplate.lock import load_lock
 from bedplate.site import load_site
 from tests.unit.test_site_broken import broken, plan

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.connection import Connection
-from bedplate.errors import SiteError
+from bedplate.common.connection import Connection
+from bedplate.common.errors import SiteError
 from bedplate.lock import load_lock
 from bedplate.site import load_site
 from tests.unit.test_site_broken import broken, plan

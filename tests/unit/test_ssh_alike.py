@@ -22,7 +22,7 @@ from bedplate.site.places import Places
 from bedplate.site.reach import Reaches
 
 if TYPE_CHECKING:
-    from bedplate.connection import Connection
+    from bedplate.common.connection import Connection
 
 NAME = "gpu-1"
 #: Pieces of command lines: what is carried, and what is harmless. ssh takes the first of each.

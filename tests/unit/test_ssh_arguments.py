@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from bedplate.connection import NODE_NAME, Hop
+from bedplate.common.connection import NODE_NAME, Hop
 from bedplate.site import ssh_arguments
 from bedplate.site.ssh_arguments import Arguments, UnsupportedProxyError
 

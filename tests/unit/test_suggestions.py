@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bedplate.nearest import meant, write_one
+from bedplate.common.nearest import meant, write_one
 from bedplate.site import suggestions
 from bedplate.site.kubernetes import ENDPOINT
 from bedplate.site.model import VERSION

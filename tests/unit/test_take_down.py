@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from bedplate.lock_place import BILL
+from bedplate.common.lock_place import BILL
 from bedplate.mirror import processes
 from bedplate.mirror.service import run_directory
 from tests.site import footprint

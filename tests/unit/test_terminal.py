@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bedplate import cli, progress, terminal
-from bedplate.progress import Progress
-from bedplate.streams import harmless
+from bedplate.cli import main as cli
+from bedplate.common import progress, terminal
+from bedplate.common.progress import Progress
+from bedplate.common.streams import harmless
 
 BEDPLATE = Path(sys.executable).with_name("bedplate")
 DEMO = str(Path(__file__).parents[2] / "inventories" / "demo")

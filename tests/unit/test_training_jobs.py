@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bedplate.errors import BedplateError
-from bedplate.frameworks import jobs
-from bedplate.frameworks.jobs import Request, Volume, pods
-from bedplate.frameworks.jobs.time_limits import seconds
+from bedplate.common.errors import BedplateError
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.jobs import Request, Volume, pods
+from bedplate.components.frameworks.jobs.time_limits import seconds
 from bedplate.lock.model import Framework, Rdma, Sharing, TeamImage
 from tests.schedulers.locks import lock_of
 

@@ -12,9 +12,9 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.bedplate.gpu.plugins.plugin_utils import evidence
 
-from bedplate import writing
-from bedplate.discovery import store
-from bedplate.errors import BedplateError
+from bedplate.common import writing
+from bedplate.common.errors import BedplateError
+from bedplate.evidence.discovery import store
 from bedplate.lock import load_lock, write_lock
 from bedplate.provider import kubeconfig
 
@@ -31,7 +31,7 @@ WRITERS = {
     "lock": "from bedplate.lock.file import write_text; "
     "write_text(site / '.bedplate.lock.yml', 'x')",
     "kubeconfig": "from bedplate.provider.kubeconfig import write; write(site, 'secret')",
-    "discovery": "from bedplate.discovery.store import write_hosts; "
+    "discovery": "from bedplate.evidence.discovery.store import write_hosts; "
     "write_hosts(site, {'gpu-a': {'format': 1}})",
 }
 

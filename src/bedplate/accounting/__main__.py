@@ -11,8 +11,8 @@ from pathlib import Path
 from bedplate.accounting import measured
 from bedplate.accounting.recorder import Recorder
 from bedplate.accounting.store import NAMESPACE, Store
-from bedplate.hub.node_use import PORT
-from bedplate.packing.api import ACCOUNT, Access, Api
+from bedplate.pods.hub.node_use import PORT
+from bedplate.pods.packing.api import ACCOUNT, Access, Api
 
 
 def main() -> None:

@@ -8,19 +8,19 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bedplate import reading, terminal
 from bedplate.accounting import recorder
 from bedplate.accounting.book import Book, lines, read_lines
+from bedplate.accounting.kubeaccess import AccessError, access_of
 from bedplate.accounting.records import written
 from bedplate.accounting.store import Store
 from bedplate.accounting.units import capacity, units
 from bedplate.accounting.usage import Row, Window, path_in, reasons, rows, window_of
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import Problem, SiteError
-from bedplate.kubeaccess import AccessError, access_of
+from bedplate.common import reading, terminal
+from bedplate.common.errors import Problem, SiteError
 from bedplate.lock import load_lock
 from bedplate.lock.file import write_text
-from bedplate.packing.api import Api, ApiError
+from bedplate.pods.packing.api import Api, ApiError
 from bedplate.provider import kubeconfig
 
 if TYPE_CHECKING:

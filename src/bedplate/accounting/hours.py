@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from bedplate.accounting.usage import UNKNOWN, Window, rows
-from bedplate.hub import hours
+from bedplate.pods.hub import hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

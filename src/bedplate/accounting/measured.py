@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import seconds
-from bedplate.hub.idle import work_of
-from bedplate.hub.node_use import READERS
+from bedplate.pods.hub.idle import work_of
+from bedplate.pods.hub.node_use import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bedplate.accounting.records import Record
-    from bedplate.packing.api import Api
+    from bedplate.pods.packing.api import Api
 
 #: Seconds between two looks: a reader that nobody asks for a minute begins again.
 EVERY: Final = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.arguments import add_output, path_of
+from bedplate.common.arguments import add_output, path_of
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

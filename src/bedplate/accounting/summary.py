@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from bedplate import pictures
 from bedplate.accounting.command import courses, idle_line, read
 from bedplate.accounting.records import written
 from bedplate.accounting.units import capacity
 from bedplate.accounting.usage import Row, Window, over_time, path_in, rows, window_of
 from bedplate.catalogue import catalogue_of
+from bedplate.common import pictures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from bedplate.accounting.records import CLAIMS
 from bedplate.lock.claims import RESOURCE, by_claim, template
 from bedplate.lock.node_pods import for_users, of_unit
 from bedplate.lock.offers import offered, offers
-from bedplate.simulation.of_lock import instances
+from bedplate.planning.simulation.of_lock import instances
 
 if TYPE_CHECKING:
     from bedplate.accounting.records import Units

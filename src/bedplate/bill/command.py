@@ -6,8 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
-from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import catalogue_check
 from bedplate.bill.file import bill_path, load_bill, write_bill
 from bedplate.bill.inspect_command import unfit
@@ -21,7 +19,9 @@ from bedplate.bill.places import Places
 from bedplate.bill.replacements import Replacement, replacements, written
 from bedplate.bill.resolve import Made, Resolver
 from bedplate.catalogue import catalogue_of, load_catalogue
-from bedplate.errors import LockError
+from bedplate.common import terminal
+from bedplate.common.arguments import add_authorities, path_of
+from bedplate.common.errors import LockError
 from bedplate.lock.model import Sources
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate import shipped
-from bedplate.errors import BedplateError, Problem
+from bedplate.common import shipped
+from bedplate.common.errors import BedplateError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import ValidationError
 
-from bedplate import reading
 from bedplate.bill.model import FORMAT, Bill
-from bedplate.errors import LockError, Problem
+from bedplate.common import reading
+from bedplate.common.errors import LockError, Problem
+from bedplate.common.lock_place import BILL
+from bedplate.common.reading_yaml import parsed
 from bedplate.lock.file import GENERATED, BlockDumper, write_text
-from bedplate.lock_place import BILL
-from bedplate.reading_yaml import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.registry import chosen_manifest
-from bedplate.versions import parts
+from bedplate.common.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import add_authorities, path_of
 from bedplate.bill import notebook
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import asked, machines, mismatches
@@ -12,7 +11,8 @@ from bedplate.bill.needs import KEY_OF_OWN, starts_of
 from bedplate.bill.own import web_of
 from bedplate.bill.places import Places
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import Problem
+from bedplate.common.arguments import add_authorities, path_of
+from bedplate.common.errors import Problem
 from bedplate.lock import load_lock
 
 if TYPE_CHECKING:

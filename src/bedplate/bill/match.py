@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bedplate.bill.file import bill_path, load_bill
 from bedplate.bill.model import Bill
 from bedplate.bill.needs import needs_of
-from bedplate.errors import LockError, Problem
+from bedplate.common.errors import LockError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

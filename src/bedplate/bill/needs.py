@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalogue.published_facts import Artifact
+from bedplate.common.versions import parts
 from bedplate.lock import builds
 from bedplate.lock.offers import pools_of_nodes, pools_with_containers
-from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

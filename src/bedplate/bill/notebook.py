@@ -18,8 +18,8 @@ from urllib3.exceptions import HTTPError
 
 from bedplate.bill.errors import refused
 from bedplate.bill.image_needs import read
-from bedplate.errors import Problem
-from bedplate.versions import parts
+from bedplate.common.errors import Problem
+from bedplate.common.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

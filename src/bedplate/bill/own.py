@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from bedplate import programs
 from bedplate.bill.errors import refused
 from bedplate.bill.web import Own, Web
+from bedplate.common import programs
 
 if TYPE_CHECKING:
     from pathlib import Path

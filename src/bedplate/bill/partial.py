@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedplate import reading
+from bedplate.common import reading
 from bedplate.lock.file import write_text
 
 if TYPE_CHECKING:

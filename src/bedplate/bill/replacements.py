@@ -12,8 +12,8 @@ import yaml
 from bedplate.bill.needs import needs_of
 from bedplate.bill.repository import offers, trusted
 from bedplate.catalogue.rows import OF_SITE
+from bedplate.common.versions import parts
 from bedplate.lock.file import BlockDumper, write_text
-from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

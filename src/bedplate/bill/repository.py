@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-from bedplate import reading
 from bedplate.bill.errors import refused
 from bedplate.bill.signatures import signed
+from bedplate.common import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

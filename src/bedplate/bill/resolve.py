@@ -18,9 +18,9 @@ from bedplate.bill.needs import NeededImage, Repository
 from bedplate.bill.registry import image, layer
 from bedplate.bill.repository import offers, trusted
 from bedplate.bill.web import CONNECTIONS
-from bedplate.errors import BedplateError, Problem
+from bedplate.common.errors import BedplateError, Problem
+from bedplate.common.progress import LOOK, Progress
 from bedplate.portable.fetch import FetchError, named_digest
-from bedplate.progress import LOOK, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

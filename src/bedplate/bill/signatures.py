@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from bedplate import programs
 from bedplate.bill.errors import refused
+from bedplate.common import programs
 from bedplate.portable.packages import openpgp
 
 GPGV = "gpgv"

@@ -6,9 +6,9 @@ import re
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
-from bedplate.errors import Problem
+from bedplate.common.errors import Problem
+from bedplate.common.versions import last, number
 from bedplate.portable.fabric import family
-from bedplate.versions import last, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

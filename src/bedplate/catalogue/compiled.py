@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from bedplate import reading, writing
+from bedplate.common import reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,8 @@ def kept[Catalogue](
 
 def _code() -> tuple[Path, ...]:
     """Return what decides how facts are read and checked, beside the facts."""
-    return (*sorted(HERE.glob("*.py")), HERE.parent / "errors.py", HERE.parent / "versions.py")
+    common = HERE.parent / "common"
+    return (*sorted(HERE.glob("*.py")), common / "errors.py", common / "versions.py")
 
 
 def _digest(facts: Path) -> bytes:

@@ -22,15 +22,15 @@ from bedplate.catalogue import system_facts as system
 from bedplate.catalogue.check import check, fact_problem
 from bedplate.catalogue.compiled import kept
 from bedplate.catalogue.rows import Kind, rows_of
-from bedplate.errors import CatalogueError
-from bedplate.nearest import models_like
+from bedplate.common.errors import CatalogueError
+from bedplate.common.nearest import models_like
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
     from bedplate.catalogue.facts import Fact
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
 
 
 #: Kinds of fact by file.

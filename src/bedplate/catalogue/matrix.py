@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bedplate.catalogue import sharing_table
 from bedplate.catalogue.facts import NONE, grade
 from bedplate.catalogue.load import load_catalogue
+from bedplate.common.versions import last, minor, number, parts
 from bedplate.portable.message import problem
-from bedplate.versions import last, minor, number, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

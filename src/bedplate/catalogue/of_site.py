@@ -15,9 +15,9 @@ import yaml
 from bedplate.catalogue.check import check
 from bedplate.catalogue.load import KINDS, Catalogue, assembled, load_catalogue
 from bedplate.catalogue.rows import OF_SITE, rows_of
-from bedplate.errors import CatalogueError, Problem
-from bedplate.lock_place import FACTS
-from bedplate.nearest import nearest
+from bedplate.common.errors import CatalogueError, Problem
+from bedplate.common.lock_place import FACTS
+from bedplate.common.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

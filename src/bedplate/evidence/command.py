@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
 from bedplate.accounting.usage import path_in
+from bedplate.common import terminal
+from bedplate.common.harmless import cleaned
 from bedplate.evidence.drift import load_drift, with_playbooks
 from bedplate.evidence.junit import junit
 from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
-from bedplate.harmless import cleaned
 from bedplate.lock import digest, load_lock
 from bedplate.lock.file import write_text
 from bedplate.portable.evidence import checks

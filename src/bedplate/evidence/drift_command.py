@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
+from bedplate.common import terminal
 from bedplate.evidence.drift import HostDrift, commands, load_drift
 from bedplate.evidence.model import load_evidence
 from bedplate.lock import digest, load_lock

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from bedplate import reading
-from bedplate.errors import BedplateError, Problem
-from bedplate.harmless import cleaned
+from bedplate.common import reading
+from bedplate.common.errors import BedplateError, Problem
+from bedplate.common.harmless import cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

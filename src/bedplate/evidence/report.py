@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from bedplate import shipped
+from bedplate.common import shipped
 from bedplate.evidence import overview
 from bedplate.evidence.overview import HostRow, Report
 

@@ -1,10 +1,10 @@
 """The decision on disk, its digest and its differences."""
 
+from bedplate.common.lock_place import lock_path
 from bedplate.lock.difference import differences
 from bedplate.lock.file import content_of, digest, load_lock, render, write_lock
 from bedplate.lock.in_words import in_words
 from bedplate.lock.model import FORMAT, Lock
-from bedplate.lock_place import lock_path
 
 __all__ = [
     "FORMAT",

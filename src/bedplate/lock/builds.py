@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from bedplate.versions import parts
+from bedplate.common.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from bedplate import reading, writing
-from bedplate.errors import LockError, Problem
+from bedplate.common import reading, writing
+from bedplate.common.errors import LockError, Problem
+from bedplate.common.lock_place import lock_path
+from bedplate.common.reading_yaml import parsed
 from bedplate.lock.model import FORMAT, Lock
-from bedplate.lock_place import lock_path
-from bedplate.reading_yaml import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bedplate.connection import Connection
+from bedplate.common.connection import Connection
 from bedplate.lock.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
-from bedplate.presets.model import Preset  # noqa: TC001 - a field's type
+from bedplate.site.presets.model import Preset  # noqa: TC001 - a field's type
 
 FORMAT = 2
 #: What holds a share back: the scheduler's sum alone, software, or the hardware.

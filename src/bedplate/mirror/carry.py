@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from bedplate.bill.places import split
+from bedplate.common.progress import Progress, sized
 from bedplate.mirror import atomic, wanted
 from bedplate.mirror.check import check
 from bedplate.mirror.download import FULL, Part
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import FileEntry
 from bedplate.mirror.packages.place import HOST
-from bedplate.progress import Progress, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

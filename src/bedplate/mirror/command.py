@@ -6,12 +6,12 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
-from bedplate.arguments import add_output, path_of
 from bedplate.bill import Places, load_bill
 from bedplate.bill import command as resolving
 from bedplate.bill import inspect_command as inspecting
 from bedplate.catalogue import catalogue_of
+from bedplate.common import terminal
+from bedplate.common.arguments import add_output, path_of
 from bedplate.lock import load_lock
 from bedplate.mirror import check, contents_command, locked, made, push_command, service
 from bedplate.mirror.address import Address

@@ -6,18 +6,18 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
-from bedplate.arguments import add_authorities, add_output, path_of
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
+from bedplate.common import terminal
+from bedplate.common.arguments import add_authorities, add_output, path_of
+from bedplate.common.progress import sized
 from bedplate.mirror import atomic, check, listing, locked, service
 from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
 from bedplate.mirror.packages import command as packages
 from bedplate.mirror.packages import held, listed
 from bedplate.mirror.store import Store, cache
-from bedplate.progress import sized
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import requests
 
     from bedplate.bill.web import Web
-    from bedplate.progress import Progress
+    from bedplate.common.progress import Progress
 
 BLOCK = 1 << 20
 #: How often a download that breaks off goes on, and how many seconds after.

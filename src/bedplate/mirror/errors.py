@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bedplate.errors import BedplateError, Problem
+from bedplate.common.errors import BedplateError, Problem
 
 
 class MirrorError(BedplateError):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.places import split
 from bedplate.bill.registry import ACCEPT
-from bedplate.errors import BedplateError, Problem
+from bedplate.common.errors import BedplateError, Problem
+from bedplate.common.progress import LOOK, Progress, sized
 from bedplate.mirror import wanted
 from bedplate.mirror.download import FULL, Downloads, Part, StoppedError
 from bedplate.mirror.errors import MirrorError
-from bedplate.progress import LOOK, Progress, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bedplate.errors import BedplateError
+from bedplate.common.errors import BedplateError
 from bedplate.lock import load_lock
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def checked(site: Path) -> Lock:
     """Return a site's lock. Raises BedplateError if it is not up to date or cannot be compared."""
-    from bedplate.planning import checked_lock
+    from bedplate.planning.plan import checked_lock
 
     return checked_lock(site)
 

@@ -6,11 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedplate import reading
-from bedplate.arguments import path_of
 from bedplate.bill import Image, Known, needs_of
 from bedplate.bill.places import split
 from bedplate.catalogue import catalogue_of
+from bedplate.common import reading
+from bedplate.common.arguments import path_of
 from bedplate.mirror import locked, service, skopeo
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store, cache, digest_of

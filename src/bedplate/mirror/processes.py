@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate import reading
+from bedplate.common import reading
 from bedplate.mirror import atomic
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bedplate.arguments import file_of, path_of
 from bedplate.bill import Places, checked_bill
 from bedplate.bill.own import own_of
 from bedplate.bill.web import Own, Web
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import BedplateError
+from bedplate.common.arguments import file_of, path_of
+from bedplate.common.errors import BedplateError
 from bedplate.mirror import locked, push, skopeo, wanted
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import deb, held, rpm
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
 
 PACKAGES = (".deb", ".rpm")
 TOPS = (deb.SIGNED, rpm.TOP, rpm.SIGNATURE)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate import reading
+from bedplate.common import reading
 from bedplate.mirror import atomic, processes, render
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from bedplate import programs
+from bedplate.common import programs
 from bedplate.mirror.errors import MirrorError
 
 SKOPEO = "skopeo"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from bedplate import reading
+from bedplate.common import reading
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.images import Images

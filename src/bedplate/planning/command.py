@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
-from bedplate.errors import BedplateError, LockError, Problem
+from bedplate.common import terminal
+from bedplate.common.errors import BedplateError, LockError, Problem
+from bedplate.common.refusals import as_problems
 from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.planning import screen
 from bedplate.planning.changes import host_changes
 from bedplate.planning.hub import with_certificate
 from bedplate.planning.plan import plan
-from bedplate.refusals import as_problems
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bedplate import terminal
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import LockError, Problem, SiteError
+from bedplate.common import terminal
+from bedplate.common.errors import LockError, Problem, SiteError
+from bedplate.common.nearest import nearest
 from bedplate.lock import load_lock, lock_path
-from bedplate.nearest import nearest
 from bedplate.planning import screen
 from bedplate.planning.plan import plan
 from bedplate.resolver import hpc_tools

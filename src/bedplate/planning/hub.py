@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bedplate import reading
-from bedplate.errors import Problem, RefusedError
+from bedplate.common import reading
+from bedplate.common.errors import Problem, RefusedError
 from bedplate.resolver.course_notices import CERTIFICATE
 from bedplate.resolver.courses import first
 from bedplate.resolver.outcome import Notice, Stops
@@ -35,7 +35,7 @@ def with_certificate(planned: Planned, folder: Path, today: date) -> Planned:
     if name is None:
         return planned
     # Few sites have one, and reading certificates takes a while to import.
-    from bedplate import hub_address
+    from bedplate.lock import hub_address
 
     path = folder / name
     try:
@@ -60,7 +60,7 @@ def with_certificate(planned: Planned, folder: Path, today: date) -> Planned:
 
 
 def _problems(planned: Planned, text: str, today: date) -> Iterator[Problem]:
-    from bedplate import hub_address
+    from bedplate.lock import hub_address
 
     for one in hub_address.wrong(text, hub_address.host(planned.plan.lock), today):
         yield _problem(planned.site, one.got, one.allowed, one.fix)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bedplate.catalogue import catalogue_of
-from bedplate.errors import LockError, Problem, RefusedError, SiteError
+from bedplate.common.errors import LockError, Problem, RefusedError, SiteError
+from bedplate.common.lock_place import FACTS
 from bedplate.lock import Lock, differences, in_words, load_lock, lock_path
-from bedplate.lock_place import FACTS
 from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
 from bedplate.resolver import Plan, Refusal, installable, resolve
 from bedplate.resolver.outcome import Notice

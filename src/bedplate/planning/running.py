@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.errors import Problem, RefusedError
+from bedplate.common.errors import Problem, RefusedError
 from bedplate.lock import model as locked
 from bedplate.site.places import spelt
 

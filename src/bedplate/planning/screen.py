@@ -8,16 +8,16 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from bedplate.errors import LockError
+from bedplate.common.errors import LockError
+from bedplate.common.terminal import styled, table
 from bedplate.lock import content_of, lock_path
 from bedplate.lock.offers import pools_of_nodes
 from bedplate.lock.sharing_line import sharing_line
 from bedplate.planning.changes import host_changes, shown
 from bedplate.planning.plan import of_facts
-from bedplate.presets import load_presets
 from bedplate.resolver import course_fit, installable
 from bedplate.resolver.outcome import Kind
-from bedplate.terminal import styled, table
+from bedplate.site.presets import load_presets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

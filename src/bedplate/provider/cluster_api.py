@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from bedplate.harmless import printable
+from bedplate.common.harmless import printable
 from bedplate.portable import dra
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import CommandFailedError, ProviderError, message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedplate.errors import BedplateError, Problem
+from bedplate.common.errors import BedplateError, Problem
 from bedplate.portable.message import problem
 
 

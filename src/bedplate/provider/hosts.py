@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from bedplate.harmless import printable
+from bedplate.common.harmless import printable
 from bedplate.provider.errors import CommandFailedError, ProviderError, message
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate import writing
+from bedplate.common import writing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from bedplate.connection import NODE_NAME, NODE_NAME_IS, Connection
+from bedplate.common.connection import NODE_NAME, NODE_NAME_IS, Connection
 from bedplate.portable.runtime.state import SOCKETS
 from bedplate.provider.errors import message
 from bedplate.provider.wire import Unknown

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import asyncssh
 
-from bedplate import ssh_options
+from bedplate.common import ssh_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
-    from bedplate.connection import Connection
+    from bedplate.common.connection import Connection
 
 #: What OpenSSH reads where nothing else is said, by ssh_config(5).
 NO_CONFIG = "none"

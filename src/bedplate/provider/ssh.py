@@ -19,7 +19,7 @@ from bedplate.provider.passwords import Passwords
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
-    from bedplate.connection import Connection
+    from bedplate.common.connection import Connection
 
 CONNECT_SECONDS = 20.0
 # sshd's MaxSessions is 10 by default, and it counts a session for a moment after its end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem, RefusedError
+from bedplate.common.errors import Problem, RefusedError
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock

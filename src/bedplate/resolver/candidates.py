@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bedplate.common.versions import minor
 from bedplate.lock.model import Cluster
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.conditions import ABOUT, meets
@@ -21,7 +22,6 @@ from bedplate.resolver.wishes import (
     split_named,
 )
 from bedplate.site.site import SLURM
-from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

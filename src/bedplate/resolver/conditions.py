@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.versions import last, number
+from bedplate.common.versions import last, number
 
 if TYPE_CHECKING:
     from bedplate.catalogue.facts import Condition

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from bedplate.common.nearest import nearest
+from bedplate.common.versions import minor, number
 from bedplate.lock.node_pods import merged
-from bedplate.nearest import nearest
 from bedplate.portable import node_reserve
 from bedplate.portable.quantities import parse
 from bedplate.resolver.configuration_forms import FORMS, duration, is_of, percentage, said
@@ -25,7 +26,6 @@ from bedplate.resolver.configuration_rules import (
     refusals,
 )
 from bedplate.resolver.explanations import refused
-from bedplate.versions import minor, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import ConfigurationFields
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.lock import Lock
     from bedplate.resolver.configuration_rules import Path
     from bedplate.site import Site, SiteHost

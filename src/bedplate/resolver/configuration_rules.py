@@ -8,9 +8,9 @@ from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, NamedTuple
 
 from bedplate.catalogue.kubernetes_facts import Limit
-from bedplate.nearest import SAME, nearest
+from bedplate.common.nearest import SAME, nearest
+from bedplate.common.versions import minor, number, parts
 from bedplate.resolver.configuration_forms import percentage, quantity, said, size
-from bedplate.versions import minor, number, parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

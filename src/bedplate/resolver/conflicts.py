@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bedplate.errors import CatalogueError, Problem
-from bedplate.nearest import nearest
+from bedplate.common.errors import CatalogueError, Problem
+from bedplate.common.nearest import nearest
+from bedplate.common.versions import natural, parts
 from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.solving import Model, Program, shrunk
-from bedplate.versions import natural, parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

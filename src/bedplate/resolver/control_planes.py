@@ -14,7 +14,7 @@ from bedplate.site.site import CONTROL_PLANE, NODES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.kubernetes import Kubernetes
 

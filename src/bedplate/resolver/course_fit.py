@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bedplate.common.errors import Wrong
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Answer
 from bedplate.courses.sizes import FINEST
-from bedplate.errors import Wrong
 from bedplate.lock.courses import Notebook
 from bedplate.lock.node_pods import kubelet_pods, node_pods, settings_of
 from bedplate.portable.quantities import memory
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.lock import Lock
     from bedplate.lock.courses import Share
     from bedplate.lock.model import Kubernetes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.lock import Lock
     from bedplate.site import Site
 

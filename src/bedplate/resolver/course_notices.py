@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.common.versions import minor
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Kind, Places, in_any_order
 from bedplate.lock import builds, hub_state
@@ -14,7 +15,6 @@ from bedplate.resolver.course_shares import OF_GPU, OF_PROCESS, reserved_for, re
 from bedplate.resolver.outcome import WEAK, Notice
 from bedplate.resolver.outcome import Kind as Of
 from bedplate.site.site import NODES
-from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bedplate.common.errors import Wrong
+from bedplate.common.versions import minor, parts
 from bedplate.courses.hours import together
 from bedplate.courses.packing import Answer
-from bedplate.errors import Wrong
 from bedplate.lock.builds import build_of
 from bedplate.lock.courses import InPool
 from bedplate.resolver import courses
@@ -17,13 +18,12 @@ from bedplate.resolver.course_shares import share_of
 from bedplate.resolver.explanations import refused
 from bedplate.resolver.wishes import begins, schedulers, split_named
 from bedplate.site.courses import listed
-from bedplate.versions import minor, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.lock import Lock
     from bedplate.lock.courses import Share
     from bedplate.lock.model import Pool

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from bedplate.common.errors import Wrong
 from bedplate.courses.sizes import Asked, Gpus
-from bedplate.errors import Wrong
 from bedplate.lock.courses import Share
 from bedplate.lock.node_pods import EQUAL
 from bedplate.lock.offers import offers

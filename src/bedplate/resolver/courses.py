@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zoneinfo import available_timezones
 
-from bedplate.errors import Wrong
+from bedplate.common.errors import Wrong
+from bedplate.common.nearest import nearest, same_digits
 from bedplate.lock import courses as locked
 from bedplate.lock.model import Quota, Team
 from bedplate.lock.offers import offers
-from bedplate.nearest import nearest, same_digits
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver.course_shares import gpus_of, share_of
 from bedplate.resolver.explanations import refused, unknown
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.lock.model import Pool
     from bedplate.site import Site, SiteHost
     from bedplate.site.courses import Course

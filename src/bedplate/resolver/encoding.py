@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bedplate.common.versions import last, minor, number
 from bedplate.portable.fabric import family
 from bedplate.resolver import node_needs
 from bedplate.resolver.candidates import SHARED
 from bedplate.resolver.terms import Facts, Name, Term, name
 from bedplate.resolver.wishes import CLUSTER, Wish
-from bedplate.versions import last, minor, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem
-from bedplate.nearest import meant, models_like, nearest, pasted, same_digits, write_one
+from bedplate.common.errors import Problem
+from bedplate.common.nearest import meant, models_like, nearest, pasted, same_digits, write_one
+from bedplate.common.versions import natural, parts
 from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
 from bedplate.site.places import spelt
 from bedplate.site.sought import elsewhere
-from bedplate.versions import natural, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

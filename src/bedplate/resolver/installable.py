@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem, in_order
+from bedplate.common.errors import Problem, in_order
+from bedplate.common.versions import natural
 from bedplate.resolver import course_images, screening
 from bedplate.resolver.wishes import schedulers, split_named
 from bedplate.site.places import spelt
-from bedplate.versions import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.kubernetes_facts import SubnetLimit
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.courses import Volume
     from bedplate.site.kubernetes import Kubernetes

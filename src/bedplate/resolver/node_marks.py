@@ -14,7 +14,7 @@ from bedplate.site.site import CONTROL_PLANE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.lock import Lock
     from bedplate.site import Site, SiteHost
 

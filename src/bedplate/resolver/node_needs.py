@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bedplate.common.versions import last, number
 from bedplate.resolver.outcome import Notice, Stops
-from bedplate.versions import last, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bedplate.common.versions import minor
 from bedplate.resolver import (
     configuration,
     control_planes,
@@ -38,13 +39,12 @@ from bedplate.resolver.wishes import (
     split_named,
 )
 from bedplate.site.site import POOLS, SLURM, WORKERS
-from bedplate.versions import minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.places import Place
 

@@ -13,7 +13,7 @@ from bedplate.site.site import CONTROL_PLANE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.kubernetes import Kubernetes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.versions import parts
+from bedplate.common.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

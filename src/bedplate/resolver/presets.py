@@ -12,9 +12,9 @@ from bedplate.site.site import SLURM
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.errors import Problem
-    from bedplate.presets.model import Preset
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
+    from bedplate.site.presets.model import Preset
 
 #: The add-on that starts the pods of a workload together.
 GANG = "volcano"

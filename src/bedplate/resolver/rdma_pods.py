@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bedplate.common.versions import parts
 from bedplate.lock.model import Image
 from bedplate.lock.offers import pools_of_nodes
 from bedplate.resolver.outcome import Notice
-from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

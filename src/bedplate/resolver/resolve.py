@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bedplate.errors import in_order
+from bedplate.common.errors import in_order
 from bedplate.lock import Lock
 from bedplate.lock import model as locked
 from bedplate.resolver import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.nearest import meant, write_one
+from bedplate.common.nearest import meant, write_one
+from bedplate.common.versions import last, number
 from bedplate.portable import quantities
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.mig_layouts import fits, instances, places_known, shapes_of, shown
@@ -12,14 +13,13 @@ from bedplate.resolver.sharing_words import asks_limits, at_least, mode_fact
 from bedplate.resolver.wishes import IN_KUBERNETES_ONLY, model_of, shares_of
 from bedplate.site.sharing import MemoryShare
 from bedplate.site.site import SLURM
-from bedplate.versions import last, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bedplate.catalogue import Catalogue
     from bedplate.catalogue.hardware_facts import GpuModel
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import SiteHost
     from bedplate.site.places import KeyPath
     from bedplate.site.sharing import CardSharing, Sharing

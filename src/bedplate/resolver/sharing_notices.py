@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bedplate.common.versions import number
 from bedplate.resolver.outcome import Notice
 from bedplate.resolver.sharing_words import mode_fact
 from bedplate.resolver.wishes import DRA_DRIVER
-from bedplate.versions import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ from bedplate.resolver.explanations import refused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site.site import Site, SiteHost
 
 SOURCES, LOGIN = "bedplate_sources", "bedplate_sources_login"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
 
 #: Where the name of a wish ends in a spelt key path.

@@ -8,18 +8,18 @@ from bedplate.lock import model as locked
 from bedplate.lock.node_pods import for_users
 from bedplate.lock.offers import offered, offers
 from bedplate.portable.quantities import mebibytes
-from bedplate.presets.model import PLAIN, Preset, load_presets
 from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
 from bedplate.resolver.wishes import schedulers
 from bedplate.site.courses import listed
+from bedplate.site.presets.model import PLAIN, Preset, load_presets
 from bedplate.site.teams import PerRequest, SizeQuota, TeamPerUser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bedplate.catalogue import Catalogue
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site, SiteHost
     from bedplate.site.places import KeyPath
     from bedplate.site.teams import PerContainer, PerPod, Quota

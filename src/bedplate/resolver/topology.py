@@ -10,7 +10,7 @@ from bedplate.site.nesting import Overlap, order
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site import Site
 
 

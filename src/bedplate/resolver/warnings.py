@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bedplate.bill.needs import files_of, images_of
+from bedplate.common.nearest import pasted
+from bedplate.common.versions import last, minor, number
 from bedplate.lock.node_pods import EQUAL, for_users
 from bedplate.lock.offers import offers
-from bedplate.nearest import pasted
 from bedplate.resolver import (
     control_planes,
     course_notices,
@@ -26,7 +27,6 @@ from bedplate.resolver.outcome import WEAK, Kind, Notice, Stops
 from bedplate.resolver.sharing_words import mode_fact
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.site import CONTROL_PLANE, GROUPS
-from bedplate.versions import last, minor, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bedplate.common.versions import parts
 from bedplate.resolver import kernels, plain
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import Candidates
@@ -18,7 +19,6 @@ from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
 from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, begins, split_named
 from bedplate.site.places import spelt
-from bedplate.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from bedplate.presets.model import load_presets
 from bedplate.resolver import node_needs
 from bedplate.resolver.sharing_words import asks_limits
 from bedplate.resolver.terms import Name, function
 from bedplate.site.courses import listed
+from bedplate.site.presets.model import load_presets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

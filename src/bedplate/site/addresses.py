@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from bedplate import ssh_options
-from bedplate.connection import NODE_NAME, NODE_NAME_IS, SSH_PORT, Connection, Hop
-from bedplate.errors import Problem
+from bedplate.common import ssh_options
+from bedplate.common.connection import NODE_NAME, NODE_NAME_IS, SSH_PORT, Connection, Hop
+from bedplate.common.errors import Problem
 from bedplate.site import ssh_arguments
 from bedplate.site.places import Place
 from bedplate.site.reach import BECOME, ENVIRONMENT, METHOD, NAME, PLUGIN, Option

@@ -25,10 +25,10 @@ from ansible.parsing.vault import VaultSecretsContext
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from bedplate import walking
-from bedplate.errors import Problem, SiteError
-from bedplate.lock_place import FACTS
-from bedplate.nearest import nearest
+from bedplate.common import walking
+from bedplate.common.errors import Problem, SiteError
+from bedplate.common.lock_place import FACTS
+from bedplate.common.nearest import nearest
 from bedplate.site import files, unread, waiting
 from bedplate.site.effective import RawHost, Reader, is_wish
 from bedplate.site.inventory_file import Written

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from bedplate import reading
+from bedplate.common import reading
 from bedplate.site.membership import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site.site import Site
 
 PATH = ("bedplate_sources", "ca")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate import reading
-from bedplate.harmless import secrets_of
+from bedplate.common import reading
+from bedplate.common.harmless import secrets_of
 from bedplate.site import files
 
 if TYPE_CHECKING:

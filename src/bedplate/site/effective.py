@@ -21,7 +21,7 @@ from ansible.template import Templar
 from ansible.utils.vars import combine_vars, load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
-from bedplate.errors import Problem, SiteError
+from bedplate.common.errors import Problem, SiteError
 from bedplate.site import role_variables
 from bedplate.site.model import BARE, OF_GPUS, PREFIX
 from bedplate.site.places import KeyPath, Place, Places, spelt

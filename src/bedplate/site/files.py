@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate import walking
-from bedplate.errors import Problem
-from bedplate.lock_place import FACTS
+from bedplate.common import walking
+from bedplate.common.errors import Problem
+from bedplate.common.lock_place import FACTS
 from bedplate.site.aliases import unfolds
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from bedplate.site.places import spelt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site.courses import Volume
     from bedplate.site.effective import RawHost
     from bedplate.site.model import Wishes

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ansible.errors import AnsibleError
 from ansible.plugins.inventory import detect_range, expand_hostname_range
 
-from bedplate.errors import Problem
-from bedplate.nearest import nearest
+from bedplate.common.errors import Problem
+from bedplate.common.nearest import nearest
 from bedplate.site.places import Place
 from bedplate.site.site import GROUPS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from bedplate.errors import Problem, SiteError
+from bedplate.common.errors import Problem, SiteError
 from bedplate.site import (
     addresses,
     authorities,

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from bedplate.errors import BedplateError
-from bedplate.refusals import as_problems
+from bedplate.common.errors import BedplateError
+from bedplate.common.refusals import as_problems
 from bedplate.site.load import load_site
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.errors import Problem
-from bedplate.nearest import nearest
+from bedplate.common.errors import Problem
+from bedplate.common.nearest import nearest
 from bedplate.site.places import Place
 from bedplate.site.site import (
     CONTROL_PLANE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible._internal._datatag._tags import Origin
 from ansible.parsing.vault import EncryptedString
 
-from bedplate.errors import Problem
+from bedplate.common.errors import Problem
 from bedplate.site import indentation
 from bedplate.site.places import KeyPath, Place, key_before, lines_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from bedplate.errors import Problem, SiteError
+from bedplate.common.errors import Problem, SiteError
 from bedplate.site.model import Wishes
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from bedplate import reading_yaml, shipped
-from bedplate.errors import Problem, in_order
-from bedplate.nearest import nearest
+from bedplate.common import reading_yaml, shipped
+from bedplate.common.errors import Problem, in_order
+from bedplate.common.nearest import nearest
 from bedplate.site.positions import Positions, is_constant
 from bedplate.site.values import HIDDEN, shown
 

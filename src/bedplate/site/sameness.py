@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from bedplate.errors import Problem
+    from bedplate.common.errors import Problem
     from bedplate.site.places import Place
     from bedplate.site.site import Site, SiteHost
 

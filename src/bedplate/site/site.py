@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bedplate.harmless import secrets_of
+from bedplate.common.harmless import secrets_of
 from bedplate.site.model import ACCESS, Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from bedplate.connection import Connection
+    from bedplate.common.connection import Connection
     from bedplate.site.places import Places
 
 CONTROL_PLANE, POOLS, WORKERS = "control_plane", "gpu_pools", "workers"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.nearest import SAME, nearest
+from bedplate.common.nearest import SAME, nearest
 from bedplate.site.model import KEYS, PREFIX
 
 if TYPE_CHECKING:

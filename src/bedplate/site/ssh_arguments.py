@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from bedplate import ssh_options
-from bedplate.connection import Hop
+from bedplate.common import ssh_options
+from bedplate.common.connection import Hop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.nearest import nearest, pasted
+from bedplate.common.nearest import nearest, pasted
 from bedplate.site.places import lines_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bedplate.presets.model import (
+from bedplate.site.courses import IDLE
+from bedplate.site.patterns import Member, Memory, Name, PoolName, Wish
+from bedplate.site.presets.model import (
     ClassName,
     Order,
     Pods,
@@ -16,8 +18,6 @@ from bedplate.presets.model import (
     Reclaim,
     TopologyUse,
 )
-from bedplate.site.courses import IDLE
-from bedplate.site.patterns import Member, Memory, Name, PoolName, Wish
 
 
 class PerContainer(Wish):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ansible import constants
 
-from bedplate.errors import Problem
+from bedplate.common.errors import Problem
 from bedplate.site.files import VARIABLES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from bedplate.harmless import without_secrets
+from bedplate.common.harmless import without_secrets
 
 HIDDEN = "a value that is not shown, since it may be a password"
 #: An address with a password in it, however torn; `pytorch@2.8` is none.

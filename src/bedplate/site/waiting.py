@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from ansible import constants
 
-from bedplate.errors import Problem, SiteError
+from bedplate.common.errors import Problem, SiteError
 from bedplate.site import files
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from bedplate.errors import Problem
-from bedplate.nearest import nearest, pasted
+from bedplate.common.errors import Problem
+from bedplate.common.nearest import nearest, pasted
 from bedplate.site import marks, remaining, sought, suggestions
 from bedplate.site.model import PREFIX, SHARED, Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY

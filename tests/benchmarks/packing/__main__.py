@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from bedplate.packing.policy import STEP, Gradient
+from bedplate.pods.packing.policy import STEP, Gradient
 from tests.benchmarks.packing import policies, real, simulation
 from tests.benchmarks.packing.trace import SEEDS, Trace, folder, read
 

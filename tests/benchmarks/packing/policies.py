@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from bedplate.packing.policy import Choice, whole_gpus
-from bedplate.packing.shares import WHOLE, Request
+from bedplate.pods.packing.policy import Choice, whole_gpus
+from bedplate.pods.packing.shares import WHOLE, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bedplate.packing.node import Node
+    from bedplate.pods.packing.node import Node
 
 
 def tightest(node: Node, request: Request) -> tuple[int, ...] | None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import requests
 
-from bedplate.packing.shares import RESOURCE, WHOLE
-from bedplate.schedulers.packing_config import NAME
+from bedplate.components.schedulers.packing_config import NAME
+from bedplate.pods.packing.shares import RESOURCE, WHOLE
 from tests.benchmarks import spent
 from tests.schedulers.api import ApiError
 from tests.schedulers.control_plane import ControlPlane

@@ -6,15 +6,15 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from bedplate.packing.mix import Mix, typical
-from bedplate.packing.packer import Packer
+from bedplate.pods.packing.mix import Mix, typical
+from bedplate.pods.packing.packer import Packer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bedplate.packing.node import Node
-    from bedplate.packing.policy import Choice, Policy
-    from bedplate.packing.shares import Request
+    from bedplate.pods.packing.node import Node
+    from bedplate.pods.packing.policy import Choice, Policy
+    from bedplate.pods.packing.shares import Request
     from tests.benchmarks.packing.trace import Task, Trace
 
 

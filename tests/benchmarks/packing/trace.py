@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.packing.node import Node
-from bedplate.packing.shares import WHOLE, Request
+from bedplate.pods.packing.node import Node
+from bedplate.pods.packing.shares import WHOLE, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.lock_place import BILL
+from bedplate.common.lock_place import BILL
 from tests.substrate import gpu
 from tests.substrate.hosts import containers, image, machine, network, ssh
 from tests.substrate.hosts.errors import SubstrateError

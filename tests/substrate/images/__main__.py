@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bedplate.errors import BedplateError
+from bedplate.common.errors import BedplateError
 from bedplate.mirror.store import Store, cache
 from tests.substrate.hosts.errors import SubstrateError
 from tests.substrate.images import fill, known_tools

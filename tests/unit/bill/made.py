@@ -10,7 +10,7 @@ import yaml
 
 from bedplate.bill import Bill, File, Image, Known, Packages, needs_of, write_bill
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.lock import load_lock
 
 DEMO = Path(__file__).parents[3] / "inventories" / "demo"

@@ -10,7 +10,7 @@ import pytest
 from bedplate.bill import web
 from bedplate.bill.catalogue_check import addresses
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

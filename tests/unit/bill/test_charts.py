@@ -15,10 +15,10 @@ from bedplate.bill.errors import ResolveError
 from bedplate.bill.registry import layer
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
-from bedplate.cluster import artifact
+from bedplate.cli.main import main
+from bedplate.components.cluster import artifact
+from bedplate.components.config import StackError
 from bedplate.lock import load_lock
-from bedplate.stackconfig import StackError
 from tests.substrate.internet.faults import Fault
 from tests.unit.bill.made import make, mirrored_demo
 from tests.unit.bill.vendors import put_chart, put_layer

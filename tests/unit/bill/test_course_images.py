@@ -17,7 +17,7 @@ from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
-from bedplate.frameworks import hub_settings
+from bedplate.components.frameworks import hub_settings
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, Hub, Share
 from bedplate.lock.model import Framework

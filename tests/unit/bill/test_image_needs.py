@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import cli
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.image_needs import Asks, Machine, asked, asks_of, machines, mismatches, satisfied
 from bedplate.bill.inspect_command import unfit
 from bedplate.bill.places import Places
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
+from bedplate.cli import main as cli
 from bedplate.lock import load_lock
 from bedplate.lock.model import TeamImage
 from tests.substrate.internet.fixtures import serving

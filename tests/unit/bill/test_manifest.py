@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from bedplate.bill import load_bill, write_bill
-from bedplate.cluster import artifact
+from bedplate.components.cluster import artifact
+from bedplate.components.config import StackError
 from bedplate.lock import load_lock
-from bedplate.stackconfig import StackError
 from tests.unit.bill.made import make, mirrored_demo
 
 if TYPE_CHECKING:

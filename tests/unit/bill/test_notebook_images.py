@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate import cli
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.file import load_bill, write_bill
 from bedplate.bill.match import differences
@@ -22,7 +21,8 @@ from bedplate.bill.places import Places
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
-from bedplate.errors import Problem
+from bedplate.cli import main as cli
+from bedplate.common.errors import Problem
 from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, Share
 from bedplate.lock.model import TeamImage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bedplate.bill import load_bill
 from bedplate.bill.replacements import offered
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.lock import load_lock
 from tests.unit.bill.test_resolve import resolve
 from tests.unit.bill.vendors import planned, put_archive

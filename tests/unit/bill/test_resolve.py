@@ -11,11 +11,11 @@ import certifi
 import pytest
 import yaml
 
-from bedplate import progress, shipped
 from bedplate.bill import bill_path, load_bill, web
 from bedplate.bill.errors import UNANSWERED, refused, together
 from bedplate.bill.partial import PLACE
-from bedplate.cli import main
+from bedplate.cli.main import main
+from bedplate.common import progress, shipped
 from bedplate.lock import load_lock
 from tests.substrate.internet.faults import Fault
 from tests.substrate.standin.signing import Key

@@ -13,7 +13,7 @@ import yaml
 from bedplate.bill import needs_of
 from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.catalogue import catalogue_of, load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.lock import load_lock
 
 if TYPE_CHECKING:

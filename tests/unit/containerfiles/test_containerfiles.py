@@ -10,13 +10,13 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from bedplate import cli
 from bedplate.bill.needs import jupyterhub_of
 from bedplate.catalogue import load_catalogue
-from bedplate.containerfiles.render import Build, builds_of, files_of
+from bedplate.cli import main as cli
+from bedplate.common.versions import number
 from bedplate.lock.builds import notebook_of
 from bedplate.lock.model import Framework, Sources
-from bedplate.versions import number
+from bedplate.planning.containerfiles.render import Build, builds_of, files_of
 from tests.schedulers.locks import lock_of
 
 GOLDENS = Path(__file__).parent / "goldens"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import cli
-from bedplate.containerfiles.course import Added, added
-from bedplate.errors import BedplateError
+from bedplate.cli import main as cli
+from bedplate.common.errors import BedplateError
+from bedplate.planning.containerfiles.course import Added, added
 from tests.unit.containerfiles.test_containerfiles import build_of, site
 
 if TYPE_CHECKING:

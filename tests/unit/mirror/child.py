@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.cli import main
+from bedplate.cli.main import main
 from tests.substrate.internet.faults import Records
 from tests.substrate.internet.fixtures import Served
 from tests.substrate.internet.tree import Tree

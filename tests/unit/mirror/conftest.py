@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bedplate.bill import Bill, load_bill, write_bill
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.mirror.store import Store, cache
 from tests.substrate.internet.fixtures import Served, serving
 from tests.substrate.standin.signing import Key

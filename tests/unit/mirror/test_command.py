@@ -9,7 +9,7 @@ import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
 
 from bedplate.bill import Bill, File, Known, write_bill
-from bedplate.errors import BedplateError, LockError
+from bedplate.common.errors import BedplateError, LockError
 from bedplate.mirror import Contents, MirrorError
 from bedplate.mirror.command import run
 from bedplate.mirror.store import Store, cache

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate import progress
 from bedplate.bill.places import HTTPS
+from bedplate.common import progress
 from tests.substrate.internet.faults import Fault
 from tests.unit.mirror.conftest import LARGE
 

@@ -14,7 +14,7 @@ from bedplate.bill.partial import Partial
 from bedplate.bill.resolve import Resolver
 from bedplate.bill.web import Web
 from bedplate.catalogue import load_catalogue
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.lock import load_lock
 from bedplate.mirror import made
 from bedplate.mirror.fill import Filling

@@ -20,7 +20,7 @@ import pytest
 from bedplate.bill import Bill, File, Known, Places, write_bill
 from bedplate.bill.registry import image
 from bedplate.bill.web import Web
-from bedplate.cli import main
+from bedplate.cli.main import main
 from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store, cache
 from tests.schedulers.api import eventually

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from bedplate.catalogue import load_catalogue
-from bedplate.errors import BedplateError
-from bedplate.hypervisors import cards, pools, proxmox, vsphere
-from bedplate.planning import plan
+from bedplate.common.errors import BedplateError
+from bedplate.evidence.hypervisors import cards, pools, proxmox, vsphere
+from bedplate.planning.plan import plan
 from bedplate.portable.passthrough import libvirt_domain
 
 if TYPE_CHECKING:

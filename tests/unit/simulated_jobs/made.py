@@ -6,14 +6,14 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from bedplate.simulation.jobs import Request, Row
-from bedplate.simulation.supply import Gpu, Node, Part, Policy, Supply, Team, equal_parts
+from bedplate.planning.simulation.jobs import Request, Row
+from bedplate.planning.simulation.supply import Gpu, Node, Part, Policy, Supply, Team, equal_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bedplate.simulation.rooms import Place
-    from bedplate.simulation.run import Outcome
+    from bedplate.planning.simulation.rooms import Place
+    from bedplate.planning.simulation.run import Outcome
 
 GIB = 1024
 WHOLE = Gpu("t4", "none", 16 * GIB, whole=True)

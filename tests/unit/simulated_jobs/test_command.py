@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate import cli
+from bedplate.cli import main as cli
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "simulate.md"
@@ -107,7 +107,7 @@ def test_a_name_of_a_job_is_text_and_no_markup(lab: Path) -> None:
 
 
 def test_without_the_plotting_library_only_the_page_is_refused(lab: Path) -> None:
-    lacks = "import sys; sys.modules['matplotlib'] = None; from bedplate.cli import main; "
+    lacks = "import sys; sys.modules['matplotlib'] = None; from bedplate.cli.main import main; "
     for more, status in (([], 2), (["--output", "page.html"], 3)):
         words = ["simulate", str(lab), "jobs.csv", *more]
         done = subprocess.run(

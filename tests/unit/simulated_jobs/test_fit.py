@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bedplate.simulation.fit import best_fit
-from bedplate.simulation.jobs import Request, Row
-from bedplate.simulation.supply import Gpu, Node, Policy, Quota, Supply, Team
+from bedplate.planning.simulation.fit import best_fit
+from bedplate.planning.simulation.jobs import Request, Row
+from bedplate.planning.simulation.supply import Gpu, Node, Policy, Quota, Supply, Team
 from tests.unit.simulated_jobs.made import (
     HALVES,
     MIXED,

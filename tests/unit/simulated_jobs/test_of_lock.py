@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.simulation.of_lock import supply_of
+from bedplate.planning.simulation.of_lock import supply_of
 from tests.resolver.test_presets import choice
 from tests.resolver.test_whole_sites import T4, decide, host, planned
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bedplate.simulation.refusals import never
-from bedplate.simulation.run import simulate
-from bedplate.simulation.supply import Gpu, Policy, Quota, Supply, Team
+from bedplate.planning.simulation.refusals import never
+from bedplate.planning.simulation.run import simulate
+from bedplate.planning.simulation.supply import Gpu, Policy, Quota, Supply, Team
 from tests.unit.simulated_jobs.made import (
     HALVES,
     MIXED,
@@ -23,7 +23,7 @@ from tests.unit.simulated_jobs.made import (
 )
 
 if TYPE_CHECKING:
-    from bedplate.simulation.jobs import Row
+    from bedplate.planning.simulation.jobs import Row
 
 TENTHS_GIVE = "it gives 10 \N{MULTIPLICATION SIGN} 1/10 (1638Mi) of t4 (time-slicing)"
 TEAMS = {

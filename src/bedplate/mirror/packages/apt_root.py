@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate import programs
+from bedplate.common import programs
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import pool, running

@@ -25,7 +25,7 @@ from bedplate.portable.packages import dnf, openpgp
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bedplate import programs
+    from bedplate.common import programs
     from bedplate.mirror.packages.wanted import System, Wanted
 
 PLUGIN = Path(__file__).with_name("dnf_listing.py")

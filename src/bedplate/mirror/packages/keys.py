@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate import programs
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.signatures import signed
+from bedplate.common import programs
 from bedplate.mirror.errors import MirrorError
 from bedplate.portable.packages import openpgp
 

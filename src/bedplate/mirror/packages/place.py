@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bedplate import reading
-from bedplate.errors import LockError, Problem
+from bedplate.common import reading
+from bedplate.common.errors import LockError, Problem
+from bedplate.common.lock_place import PACKAGES
 from bedplate.lock.file import BlockDumper, write_text
-from bedplate.lock_place import PACKAGES
 from bedplate.portable.packages import openpgp
 
 if TYPE_CHECKING:

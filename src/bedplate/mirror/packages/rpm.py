@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate import programs
 from bedplate.bill.repository import parts_of_index
+from bedplate.common import programs
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read

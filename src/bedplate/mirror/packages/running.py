@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from bedplate import programs
+from bedplate.common import programs
 from bedplate.mirror.errors import MirrorError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What Pulumi's three projects are made of, from the lock."""

@@ -1,0 +1,159 @@
+"""What a stack applies of the site's bill: files fetched and checked, images by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bedplate.bill import Places, bill_path, checked_bill
+from bedplate.bill.errors import ResolveError
+from bedplate.bill.needs import chart_of
+from bedplate.bill.own import web_of
+from bedplate.catalogue import catalogue_of
+from bedplate.common.errors import BedplateError
+from bedplate.components.config import StackError
+from bedplate.mirror import atomic
+from bedplate.portable.message import problem
+
+if TYPE_CHECKING:
+    from bedplate.bill import Bill, File
+    from bedplate.lock import Lock
+
+#: Below the site; git ignores it.
+CHARTS = Path(".bedplate", "charts")
+
+
+def bill_of(site: Path, lock: Lock) -> Bill:
+    """Return the bill of a site. Raises StackError where there is none, or another lock's."""
+    try:
+        return checked_bill(site, lock, catalogue_of(site))
+    except BedplateError as error:
+        raise StackError(str(error)) from error
+
+
+def fetched(site: Path, lock: Lock, artifact: str) -> str:
+    """Return the text of a file of the bill.
+
+    Raises:
+        StackError: the bill does not have it, nobody serves it, or it has another digest.
+    """
+    return _content(site, lock, artifact, _entry(site, lock, artifact)).decode()
+
+
+def chart(site: Path, lock: Lock, name: str) -> Path:
+    """Return where an add-on's chart is, once it is fetched: a path from the project's folder.
+
+    So a stack's state is the same on every machine.
+
+    Raises:
+        StackError: as `fetched`.
+    """
+    entry = _entry(site, lock, chart_of(name))
+    place = site / CHARTS / f"{name}-{entry.version}.tgz"
+    if not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() != entry.sha256:
+        content = _content(site, lock, chart_of(name), entry)
+        with atomic.writing(place) as file:
+            file.write(content)
+    return Path(os.path.relpath(place, Path.cwd()))
+
+
+def _entry(site: Path, lock: Lock, artifact: str) -> File:
+    entry = bill_of(site, lock).files.get(artifact)
+    if entry is None:
+        raise _lacking(site, artifact)
+    return entry
+
+
+def _content(site: Path, lock: Lock, artifact: str, entry: File) -> bytes:
+    """Return the bytes that the bill has the digest of, from the vendor or the site's mirror."""
+    url = Places.of(lock.sources, catalogue_of(site)).file(entry.url)
+    try:
+        with closing(web_of(site, lock.sources)) as web:
+            content = web.content(url, artifact)
+    except ResolveError as error:
+        got = "; ".join(str(problem.got) for problem in error.problems)
+        raise StackError(
+            problem(
+                "file cannot be fetched",
+                url,
+                got,
+                f"{artifact} {entry.version}",
+                "see that this machine reaches the address; where it is a mirror, start it or"
+                " correct bedplate_sources of the site",
+            )
+        ) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != entry.sha256:
+        raise StackError(
+            problem(
+                "file has another digest than the bill",
+                url,
+                f"sha256 {found}",
+                entry.sha256,
+                "do not trust this source until you know why",
+            )
+        )
+    return content
+
+
+def manifest(site: Path, lock: Lock, artifact: str) -> str:
+    """Return a manifest of the bill, with the digest of each image beside its tag.
+
+    Raises:
+        StackError: as `fetched`; or an image of the bill is not there to be pinned.
+    """
+    text = fetched(site, lock, artifact)
+    for name, entry in sorted(bill_of(site, lock).images.items()):
+        if entry.needed_by != artifact:
+            continue
+        written = re.compile(rf"""(image:\s*["']?{re.escape(name)})(?=["']?\s*$)""", re.MULTILINE)
+        text, count = written.subn(rf"\1@{entry.digest}", text)
+        if not count:
+            raise StackError(
+                problem(
+                    "image of a manifest has no digest",
+                    artifact,
+                    f"no line `image: {name}`",
+                    "each image of the bill",
+                    f"run: bedplate mirror resolve {site}",
+                )
+            )
+    return text
+
+
+def image(site: Path, lock: Lock, needed_by: str) -> str:
+    """Return an image of the bill by tag and digest, by the catalogue's name of it.
+
+    Raises:
+        StackError: the bill does not have it.
+    """
+    for name, entry in bill_of(site, lock).images.items():
+        if entry.needed_by == needed_by:
+            return f"{name}@{entry.digest}"
+    raise _lacking(site, needed_by)
+
+
+def refused(site: Path, lock: Lock) -> dict[str, str]:
+    """Return why own images of the lock are not in the bill, by name.
+
+    Raises:
+        StackError: there is a bill, and it cannot be used.
+    """
+    found = bill_of(site, lock).refused.values() if bill_path(site).exists() else ()
+    return {one.needed_by.partition(".")[2]: one.reason for one in found}
+
+
+def _lacking(site: Path, name: str) -> StackError:
+    return StackError(
+        problem(
+            "bill of materials lacks something",
+            str(site),
+            f"no {name}",
+            "everything that the lock installs",
+            f"run: bedplate mirror resolve {site}",
+        )
+    )

@@ -1,0 +1,104 @@
+"""Kueue's own configuration, and its chart's values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+from bedplate.components.schedulers.kueue import claims
+from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, Object
+from bedplate.components.schedulers.kueue.queues import places_nodes, preset_of
+from bedplate.lock.taints import open_nodes
+
+if TYPE_CHECKING:
+    from bedplate.lock import Lock
+
+#: Fair sharing stops a workload only where its queue is left with no smaller a share than the one
+#: that comes. Each such step makes the largest share smaller, so two teams can't stop each other in
+#: turns; the other strategy, and the two together, have looped (kueue#7101, #14543).
+STRATEGY: Final = "LessThanOrEqualToFinalShare"
+#: How long pods may look for a node, pull their images and become ready, where Kueue doesn't choose
+#: the node. Images of 20 GB take their time.
+READY_WITHIN: Final = "30m"
+#: Requests a second. A job takes ten of them (docs/proof/queues.md), so that the chart's 300 are 30
+#: jobs a second at most, and a bare scheduler does more. The API server limits fairly by itself.
+CLIENT: Final = {"qps": 1000, "burst": 2000}
+FRAMEWORKS: Final = ("batch/job", "pod", "deployment")
+JOBSET: Final = "jobset.x-k8s.io/jobset"
+
+
+def configuration(lock: Lock) -> Object:
+    """Return the controller's configuration file."""
+    found: Object = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
+        "webhook": {"port": 9443},
+        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {
+            "groupKindConcurrency": {
+                "Job.batch": 5,
+                "Pod": 5,
+                "Workload.kueue.x-k8s.io": 10,
+                "LocalQueue.kueue.x-k8s.io": 5,
+                "ClusterQueue.kueue.x-k8s.io": 5,
+                "ResourceFlavor.kueue.x-k8s.io": 1,
+            }
+        },
+        "clientConnection": {**CLIENT},
+        # Only what lies in teams' namespaces is Kueue's: with Kueue down, all others go on.
+        "managedJobsNamespaceSelector": {
+            "matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]
+        },
+        "integrations": {"frameworks": list(frameworks(lock))},
+        # Teams have quotas of GPUs. Processors and memory are the nodes' matter.
+        "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
+    }
+    if mapped := claims.mappings(lock):
+        found["resources"]["deviceClassMappings"] = mapped
+    if preset_of(lock).queue.fair_sharing:
+        found["fairSharing"] = {"preemptionStrategies": [STRATEGY]}
+    if not places_nodes(lock):
+        found["waitForPodsReady"] = {"timeout": READY_WITHIN, "blockAdmission": False}
+    return found
+
+
+def frameworks(lock: Lock) -> tuple[str, ...]:
+    """Return the kinds of workloads that are queued; JobSets where the add-on is there."""
+    addons = {addon.name for addon in lock.cluster.addons} if lock.cluster else set()
+    return (*FRAMEWORKS, JOBSET) if "jobset" in addons else FRAMEWORKS
+
+
+def replicas(lock: Lock) -> int:
+    """Return 2 where there are two nodes for them: without its webhooks nothing is submitted."""
+    return min(2, max(1, len(open_nodes(lock))))
+
+
+def values(lock: Lock, image: str) -> Object:
+    """Return the chart's values. `image` is NAME:TAG@DIGEST: the digest decides what is pulled."""
+    repository, _, tag = image.partition("@")[0].rpartition(":")
+    digest = image.partition("@")[2]
+    count = replicas(lock)
+    return {
+        "controllerManager": {
+            "replicas": count,
+            "podDisruptionBudget": {"enabled": count > 1, "minAvailable": 1},
+            "manager": {
+                "image": {
+                    "repository": repository,
+                    "tag": f"{tag}@{digest}" if digest else tag,
+                    "pullPolicy": "IfNotPresent",
+                },
+                "priorityClassName": "system-cluster-critical",
+                "resources": {
+                    "requests": {"cpu": "100m", "memory": "192Mi"},
+                    "limits": {"memory": "2Gi"},
+                },
+            },
+        },
+        "managerConfig": {
+            "controllerManagerConfigYaml": yaml.safe_dump(configuration(lock), sort_keys=False)
+        },
+    }

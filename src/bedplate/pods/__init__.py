@@ -1,0 +1,1 @@
+"""What runs in pods; it imports nothing of the package but `portable.quantities`."""
