@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
+    from bedplate.lock import Lock
+
 TEAMS: dict[str, Any] = {
     "vision": {"gpus": {"pool_train": (1, 0)}, "members": ["alice"]},
     "audio": {"gpus": {"pool_train": (1, 0)}, "members": ["bob"]},
@@ -140,17 +142,24 @@ def echoes(secret: Path, connection: socket.socket | None = None) -> bool:
 
 @pytest.fixture(scope="module")
 def remote() -> Iterator[Remote]:
+    with running(LOCK) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def running(lock: Lock) -> Iterator[Remote]:
+    """Run a control plane with a lock's teams, their queues, and the controller."""
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-remote-") as folder,
         ControlPlane(Path(folder)) as plane,
         EngineStandIn() as engine,
     ):
         where = Path(folder)
-        kueue = RunningKueue(plane, LOCK)
-        add_nodes(plane.api, nodes_of(LOCK))
-        kueue.configure(LOCK)
-        wanted = install.settings(LOCK, "registry.invalid/engine-stand-in", "registry.invalid/p")
-        for one in [*users.objects(LOCK), *install.objects(LOCK, wanted)]:
+        kueue = RunningKueue(plane, lock)
+        add_nodes(plane.api, nodes_of(lock))
+        kueue.configure(lock)
+        wanted = install.settings(lock, "registry.invalid/engine-stand-in", "registry.invalid/p")
+        for one in [*users.objects(lock), *install.objects(lock, wanted)]:
             if one["kind"] == "ConfigMap":
                 (where / "settings.json").write_text(one["data"]["settings.json"])
                 (where / "remote.pyz").write_bytes(

@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,14 +50,23 @@ TEAMS = {
     },
 }
 STORM = 40
+JOBSETS = "jobset.x-k8s.io/v1alpha2"
 UNITS = {"pool-train": {GPU: 1.0}}
+
+
+def job_set(name: str, namespace: str) -> dict[str, Any]:
+    """Return a set of one job of one GPU."""
+    part = {"name": "workers", "replicas": 1, "template": {"spec": job("w", namespace)["spec"]}}
+    meta = {"name": name, "namespace": namespace}
+    spec = {"replicatedJobs": [part]}
+    return {"apiVersion": JOBSETS, "kind": "JobSet", "metadata": meta, "spec": spec}
 
 
 @pytest.fixture(scope="module")
 def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with eight GPUs, and the queue of a team that has a limit."""
-    lock = lock_of({"pool_train": [{}, {}]}, TEAMS, gpus=4)
-    with kueue_of(lock) as started:
+    lock = lock_of({"pool_train": [{}, {}]}, TEAMS, gpus=4, addons=["kueue", "jobset"])
+    with kueue_of(lock, jobsets=True) as started:
         limits = person_limits.by_namespace(lock)
         for one in objects("", {}, None, limits):
             if one["kind"] != "Deployment":
@@ -212,18 +221,23 @@ def test_who_has_used_the_hours_of_the_week_gets_nothing_more(
     next_second()
     alice.create(job("a-waits", "week", gpus=1))
     alice.create(pod("a-pod", "week"))
+    alice.create(job_set("a-set", "week"))
     next_second()
     bob.create(job("b-first", "week", gpus=1))
 
-    def held() -> dict[str, str]:
+    def known() -> dict[str, str]:
         return {
-            one["metadata"]["ownerReferences"][0]["name"]: told
+            one["metadata"]["ownerReferences"][0]["name"]: one["metadata"]
+            .get("annotations", {})
+            .get(HELD, "")
             for one in kueue.workloads("week")
-            if (told := one["metadata"].get("annotations", {}).get(HELD))
         }
 
-    eventually(lambda: len(kueue.workloads("week")) == 4 and held() == {})
-    eventually(held, until=lambda found: set(found) == {"a-waits", "a-pod"})
+    def held() -> dict[str, str]:
+        return {name: told for name, told in known().items() if told}
+
+    eventually(known, 60, until=lambda found: len(found) == 5 and not any(found.values()))
+    eventually(held, until=lambda found: set(found) == {"a-waits", "a-pod", "a-set"})
     pattern = (
         r"alice has used 0\.00 of 0\.00416667 GPU-hours of team week in this week: "
         r"this waits until Monday, \d+ \w+, 00:00 UTC"
@@ -242,13 +256,17 @@ def test_who_has_used_the_hours_of_the_week_gets_nothing_more(
     bob.delete(api.path("jobs", "batch/v1", "week", "b-first"))
     bob.create(job("b-next", "week", gpus=1))
     eventually(lambda: running(api, "week") == ["b-next"])
-    assert set(held()) == {"a-waits", "a-pod", "a-new"}
+    assert set(held()) == {"a-waits", "a-pod", "a-set", "a-new"}
     second.kill()
     file.write_text(json.dumps({"week": ["week", 40]}))
     counting(kueue, *options)
     eventually(lambda: held() == {})
     bob.delete(api.path("jobs", "batch/v1", "week", "b-next"))
     eventually(lambda: running(api, "week") == ["a-waits"])
+    api.delete(api.path("pods", "v1", "week", "a-pod"))
+    api.delete(api.path("jobs", "batch/v1", "week", "a-waits"))
+    path = api.path("jobsets", JOBSETS, "week", "a-set")
+    eventually(lambda: api.call("GET", path)["spec"]["suspend"] is False)
 
 
 @pytest.mark.prove

@@ -92,6 +92,8 @@ class Claim:
 
 #: Who made a claim; written by the API server's policy.
 USER: Final = f"{GROUP}/user"
+#: On a Workload that is not in the queue yet: why its person has to wait.
+HELD: Final = f"{GROUP}/held"
 
 
 def definition() -> Object:

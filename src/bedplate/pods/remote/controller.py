@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.pods.packing.api import ApiError
 from bedplate.pods.remote import certificates, objects, tunnel
-from bedplate.pods.remote.claims import API, ENDED, LIVE, OPEN, PLURAL, QUEUED, Claim
+from bedplate.pods.remote.claims import API, ENDED, HELD, LIVE, OPEN, PLURAL, QUEUED, Claim
 from bedplate.pods.remote.objects import CLAIM_LABEL, PORT
 
 if TYPE_CHECKING:
@@ -325,10 +325,13 @@ def _admitted_at(workload: Object | None) -> float:
 
 
 def _why(workload: Object | None) -> str:
-    """Return what the queue says, in one line."""
-    conditions = (workload or {}).get("status", {}).get("conditions", [])
+    """Return why it waits, in one line: what holds it before the queue, or what the queue says."""
+    found = workload or {}
+    conditions = found.get("status", {}).get("conditions", [])
     texts = {one["type"]: one.get("message", "") for one in conditions}
-    return str(texts.get("QuotaReserved") or texts.get("Evicted") or "waits for the queue")[:500]
+    held = (found.get("metadata", {}).get("annotations") or {}).get(HELD)
+    why = held or texts.get("QuotaReserved") or texts.get("Evicted")
+    return str(why or "waits for the queue")[:500]
 
 
 def _mount(claim: Claim) -> str:
