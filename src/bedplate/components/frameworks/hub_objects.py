@@ -92,11 +92,10 @@ def app(name: str) -> dict[str, str]:
 
 def files() -> dict[str, str]:
     """Return what is mounted into the hub: by the path below `bedplate`, its text."""
-    hub = Path(bedplate.pods.hub.__file__).parent
-    found = sorted([*hub.glob("*.py"), *hub.glob("pages/*.html")])
-    package = hub.parents[1]
-    found += [package / "portable" / name for name in ("__init__.py", "quantities.py")]
-    found += [package / "pods" / "__init__.py"]
+    package = Path(bedplate.pods.hub.__file__).parents[2]
+    found = sorted([*package.glob("pods/hub/*.py"), *package.glob("pods/hub/pages/*.html")])
+    others = ("portable/__init__.py", "portable/quantities.py", "pods/__init__.py")
+    found += [package / name for name in others]
     return {str(path.relative_to(package)): path.read_text() for path in found}
 
 
