@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 PCI = {"t4-16gb": ["10de:1eb8"]}
 
 
+def newest(branch: str, system: str = "debian-12") -> str:
+    """Return the version of a branch that a distribution has."""
+    found = {
+        fact.value.version
+        for fact in load_catalogue().driver_packages.values()
+        if (fact.value.os, fact.value.source) == (system, "distro")
+    }
+    return max(one for one in found if one.startswith(f"{branch}."))
+
+
 def driver(system: str, version: str, flavour: str) -> dict[str, Any]:
     """Name the distribution's packages of a version, as variables of the role."""
     wanted = (system, "distro", version, flavour)

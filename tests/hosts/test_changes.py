@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.hosts.runs import Machine
     from tests.hosts.snapshots import Snapshot
 
-OLD, NEW = "470.256.02", "535.261.03"
+OLD, NEW = drivers.newest("470"), drivers.newest("535")
 #: A fault of the new branch alone: its module does not load, that of the old one does.
 FAULT = "/etc/modprobe.d/planted.conf"
 REFUSE = "install nvidia modinfo -F version nvidia | grep -q ^470 && modprobe -i nvidia"

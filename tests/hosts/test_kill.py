@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.hosts import state
+from tests.hosts.drivers import newest
 from tests.hosts.runs import Blow
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.hosts.runs import Machine
     from tests.hosts.snapshots import Snapshot
 
-FIRST, SECOND = "470.256.02", "535.261.03"
+FIRST, SECOND = newest("470"), newest("535")
 #: The task that takes long: it is also killed in its middle, seconds after its start.
 TRANSACTION = "Install and hold the driver's packages in one transaction"
 MIDDLE = (2.0, 5.0, 8.0)
