@@ -200,7 +200,9 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     elif value is None and kind.endswith("_type"):
         got, fix = "nothing", "give it a value, or leave it out"
         fix = (len(path) == 1 and suggestions.indented(name, place)) or fix
-    if fix == "correct it" and not (isinstance(value, dict | list) or _is_secret(path[:-1])):
+    # Of a list or a mapping of the right form, a part is wrong: the whole is no example of it.
+    of_part = isinstance(value, dict | list) and not kind.endswith("_type")
+    if fix == "correct it" and not (of_part or _is_secret(path[:-1])):
         fix = suggestions.like(setting, known, value, allowed)
     return Problem(
         what, place.file, place.line, place.column, key, got, allowed, fix, rule="setting-form"
