@@ -28,6 +28,7 @@ ELSEWHERE = {
     "course-image": "resolver/test_course_fit.py",
     "course-own-image": "resolver/test_images.py",
     "course-pools": "resolver/test_course_pools.py",
+    "course-registry": "resolver/test_courses.py",
     "image-pool": "resolver/test_images.py",
     "image-runs": "resolver/test_images.py",
     "preset-cluster": "resolver/test_presets.py",
