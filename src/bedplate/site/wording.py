@@ -192,7 +192,11 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
         fix = suggestions.word(value, allowed.split(", ")) or "write one of these"
     elif kind in {"int_type", "float_type"} and isinstance(value, str):
         fix = suggestions.number(value) or fix
-    elif kind in {"model_type", "list_type"} and (inside := _inside(path, value)):
+    elif (
+        kind in {"model_type", "list_type"}
+        and not _is_secret(path)
+        and (inside := _inside(path, value))
+    ):
         fix = f"write {name}: {inside}"
     elif value is not None and not _is_secret(path):
         pattern = detail.get("ctx", {}).get("pattern")
