@@ -97,15 +97,16 @@ def test_at_the_limit_all_that_it_started_ends(line: str, tmp_path: Path) -> Non
 def test_an_interrupt_ends_all_that_it_started(tmp_path: Path) -> None:
     """The signal reaches this program alone, as one from elsewhere does."""
     asks = (
-        "import signal, sys; from bedplate import programs; "
+        "import signal, sys; from bedplate.common import programs; "
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
         "programs.run(['bash', '-c', sys.argv[1]], 300)"
     )
-    run = subprocess.Popen(
-        [sys.executable, "-c", asks, HANGS], cwd=tmp_path, stderr=subprocess.DEVNULL
-    )
+    errors = tmp_path / "errors"
+    with errors.open("w") as written:
+        run = subprocess.Popen([sys.executable, "-c", asks, HANGS], cwd=tmp_path, stderr=written)
     until = time.monotonic() + 60
     while not ((tmp_path / "child").exists() and (tmp_path / "child").read_text()):
+        assert run.poll() is None, errors.read_text()
         assert time.monotonic() < until
         time.sleep(0.02)
     run.send_signal(signal.SIGINT)
