@@ -14,6 +14,7 @@ from bedplate.site import (
     addresses,
     authorities,
     forms,
+    manual,
     membership,
     remaining,
     sameness,
@@ -22,7 +23,7 @@ from bedplate.site import (
 from bedplate.site.model import BARE, COMMON, KEYS, OF_GPUS, PREFIX, Wishes
 from bedplate.site.places import spelt
 from bedplate.site.site import GROUPS, POOL_PREFIX, Site, SiteHost
-from bedplate.site.wording import fields, has_form, problems_of
+from bedplate.site.wording import has_form, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -169,7 +170,7 @@ def _typed(raw: RawHost) -> tuple[Wishes | None, list[Problem]]:
     )
     for key in sorted(set(wishes) - set(KEYS)):
         value = wishes.pop(key)
-        absent, allowed, fix = sought.setting(key, fields)
+        absent, allowed, fix = sought.setting(key, manual.fields)
         if key in OF_GPUS and isinstance(value, str) and no_gpus:
             allowed, fix = "bedplate_gpu", f"write bedplate_gpu: {{model: {value}, count: …}}"
         elif key in (*COMMON, "model") or (key in BARE and not has_form(f"{PREFIX}{key}", value)):

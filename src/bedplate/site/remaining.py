@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from bedplate.common.errors import Problem, SiteError
+from bedplate.site import manual
 from bedplate.site.model import Wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -31,6 +32,15 @@ ALONE = {
     "bedplate_proxy",
     "bedplate_taints",
     "bedplate_topology",
+}
+MISSING = "setting is missing"
+#: Settings that divide the GPUs of hosts: without their number, what they lack is not known.
+DIVIDE = {
+    "bedplate_courses",
+    "bedplate_guests",
+    "bedplate_passthrough",
+    "bedplate_sharing",
+    "bedplate_teams",
 }
 _END_OF_ROOT = re.compile(r"[.\[]")
 
@@ -59,7 +69,7 @@ class WrongSiteError(SiteError):
         return SiteError([*known, *others(known, more)])
 
 
-def others(known: Iterable[Problem], further: Iterable[Problem]) -> list[Problem]:
+def others(known: Collection[Problem], further: Iterable[Problem]) -> list[Problem]:
     """Return further problems, without those of the settings that known ones are about.
 
     An unknown setting is about the one that is to be written in its place, wherever that stands,
@@ -72,6 +82,8 @@ def others(known: Iterable[Problem], further: Iterable[Problem]) -> list[Problem
         else one.fix.removeprefix("write ").partition(" ")[0].rstrip(":")
         for one in known
     }
+    if any(one.what == MISSING and (one.key or "").endswith(".count") for one in known):
+        meant |= DIVIDE
     return [
         one for one in further if (one.file, _root(one)) not in wrong and _root(one) not in meant
     ]
@@ -82,12 +94,21 @@ def _root(problem: Problem) -> str:
 
 
 def right_part(wishes: Mapping[str, Any], error: ValidationError) -> Wishes | None:
-    """Return settings without what is wrong in them; None where others need what is gone."""
+    """Return settings without what is wrong in them; None where others need what is gone.
+
+    A key that is missing has the manual's example: what else is wrong does not wait for it.
+    """
     rest = quoted(wishes, error.errors(include_url=False))
     for _ in range(MOST):
         if not (wrong := errors_of(rest)):
             return Wishes.model_validate(rest)
-        change(rest, next(iter(wrong)))
+        path = next(iter(wrong))
+        if wrong[path]["type"] == "missing" and len(path) > 1:
+            _, known = manual.of_key(path)
+            _, _, lacking = _way(rest, path[:-1])[-1]
+            lacking[path[-1]] = known["examples"][0]
+        else:
+            change(rest, path)
         if wishes.keys() - rest.keys() - ALONE:
             return None
     return None
@@ -113,19 +134,26 @@ def errors_of(wishes: Mapping[str, Any]) -> dict[tuple[str | int, ...], ErrorDet
     return {}
 
 
-def change(inside: Any, path: Sequence[str | int], text: str | None = None) -> None:
+def change(settings: Any, path: Sequence[str | int], text: str | None = None) -> None:
     """Remove what a path of Pydantic's leads to, as far as it is written, or put a text there."""
-    found: tuple[Any, Any] | None = None
+    if way := _way(settings, path):
+        container, key, _ = way[-1]
+        if text is None:
+            del container[key]
+        else:
+            container[key] = text
+
+
+def _way(settings: Any, path: Sequence[str | int]) -> list[tuple[Any, Any, Any]]:
+    """Return each container on a path as far as it is written, with the key and what is there."""
+    found: list[tuple[Any, Any, Any]] = []
+    inside = settings
     for part in path:
         if isinstance(inside, list):
             there = isinstance(part, int) and part < len(inside)
         else:
             there = isinstance(inside, dict) and part in inside
         if there:  # other parts are names of Pydantic's: a form, an index of a single GPU
-            found, inside = (inside, part), inside[part]
-    if found is not None:
-        container, key = found
-        if text is None:
-            del container[key]
-        else:
-            container[key] = text
+            found.append((inside, part, inside[part]))
+            inside = inside[part]
+    return found

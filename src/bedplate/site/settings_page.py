@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from bedplate.site.manual import flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,13 +124,8 @@ def _default(node: Node) -> str:
     default = node["default"]
     if isinstance(default, dict) and default:
         return "as its keys"
-    return "none" if default in (None, "", [], {}) else f"`{_flow(default)}`"
+    return "none" if default in (None, "", [], {}) else f"`{flow(default)}`"
 
 
 def _example(node: Node) -> str:
-    return f"`{_flow(node['examples'][0])}`"
-
-
-def _flow(value: object) -> str:
-    written = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
-    return written.removesuffix("...\n").strip()
+    return f"`{flow(node['examples'][0])}`"

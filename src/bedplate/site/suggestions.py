@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from bedplate.common.nearest import nearest, pasted
+from bedplate.site import manual
 from bedplate.site.places import lines_of
 
 if TYPE_CHECKING:
@@ -69,14 +65,6 @@ def number(value: object) -> str | None:
     return f"write {value}, without quotes" if quoted else None
 
 
-@cache
-def manual(model: str, key: str) -> dict[str, Any]:
-    """Return what the manual has of a key of a model of settings; nothing where there is none."""
-    schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
-    found: dict[str, Any] = schema["$defs"].get(model, schema)["properties"].get(key, {})
-    return found
-
-
 def like(key: str, known: Mapping[str, Any], value: object, allowed: str) -> str:
     """Return how a setting is written, by what the manual has of it, and that it may be left out.
 
@@ -88,8 +76,7 @@ def like(key: str, known: Mapping[str, Any], value: object, allowed: str) -> str
     fix = "correct it"
     if known.get("examples") and " like " not in allowed:
         written = {key: known["examples"][0]}
-        text = yaml.safe_dump(written, default_flow_style=True, sort_keys=False, width=1000)
-        fix = f"write it like this: {text.strip()[1:-1]}"
+        fix = f"write it like this: {manual.flow(written)[1:-1]}"
     return fix + (f", or leave it out: {left_out}" if left_out else "")
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from bedplate.common.errors import Problem
 from bedplate.common.nearest import nearest, pasted
-from bedplate.site import marks, remaining, sought, suggestions
+from bedplate.site import manual, marks, remaining, sought, suggestions
 from bedplate.site.model import PREFIX, SHARED, Wishes
 from bedplate.site.patterns import BY_GPUS, BY_MEMORY, BY_PART, MEMORY
 from bedplate.site.places import spelt
@@ -103,7 +103,7 @@ def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
     again = remaining.errors_of(remaining.quoted(host.wishes, details))
     found = [_problem(again.get(detail["loc"], detail), host) for detail in details]
     # What is missing comes with the unknown key that stands for it: misspelt, or another's.
-    missing = {one.key: one for one in found if one.what == "setting is missing"}
+    missing = {one.key: one for one in found if one.what == remaining.MISSING}
     for number, one in enumerate(found):
         if not one.what.startswith("unknown key"):
             continue
@@ -115,7 +115,7 @@ def problems_of(error: ValidationError, host: RawHost) -> list[Problem]:
             more = ", ".join(missing.pop(key).fix for key in lacks)
             found[number] = replace(one, fix=f"{one.fix}, and {more}")
     left = set(missing)
-    found = [one for one in found if one.what != "setting is missing" or one.key in left]
+    found = [one for one in found if one.what != remaining.MISSING or one.key in left]
     return [_for_all(one, host) for one in found]
 
 
@@ -145,20 +145,22 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
     whole = ".".join(str(part) for part in path)
     form = whole if whole in PATTERNS else around
-    setting, known = _of_manual(path)
+    setting, known = manual.of_key(path)
     allowed, fix = _allowed(detail, form, known.get("x-unit", "")), "correct it"
     if as_key and around == "bedplate_pins":
         allowed = "a component's name like nvidia_driver"
     if kind == "missing":
-        what, got = "setting is missing", "nothing"
-        allowed = PATTERNS.get(whole, PATTERNS.get(name, "a value"))
+        what, got = remaining.MISSING, "nothing"
+        allowed = PATTERNS.get(
+            whole, PATTERNS.get(name, f"a value like {manual.flow(known['examples'][0])}")
+        )
         fix = f"set {key} in group_vars" if len(path) == 1 else f"add {name}"
         if len(path) == 1:
             allowed = "what only you can know"
         elif words := _words(path):
             allowed, fix = ", ".join(words), f"add {name}: {' or '.join(words)}"
     elif kind == "extra_forbidden":
-        names = fields(path)
+        names = manual.fields(path)
         if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
             key, name = spelt(path[:-1]), HIDDEN
         longer = (one for one in names if one.startswith(f"{name}_"))
@@ -215,7 +217,7 @@ def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
 
 def _words(path: tuple[str | int, ...]) -> list[str]:
     """Return the words that a setting may have, where it has some."""
-    return _literals(_models(path[:-1])[-1].model_fields.get(str(path[-1])))
+    return _literals(manual.models(path[:-1])[-1].model_fields.get(str(path[-1])))
 
 
 def _literals(field: FieldInfo | None) -> list[str]:
@@ -228,7 +230,7 @@ def _inside(path: tuple[str | int, ...], value: object) -> str | None:
     """Return a list or a mapping with the value that was written in its place."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    model, around = _models(path)[-1], _models(path[:-1])[-1]
+    model, around = manual.models(path)[-1], manual.models(path[:-1])[-1]
     if model is around:
         field = model.model_fields.get(str(path[-1]))
         return f"[{pasted(str(value))}]" if field and get_origin(field.annotation) is list else None
@@ -239,16 +241,10 @@ def _inside(path: tuple[str | int, ...], value: object) -> str | None:
     return f"{{{takes}: {value}{''.join(more)}}}" if takes else None
 
 
-def _of_manual(path: tuple[str | int, ...]) -> tuple[str, dict[str, Any]]:
-    """Return the key that a path ends in, without indexes, and what the manual has of it."""
-    key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
-    return key, suggestions.manual(_models(path[: path.index(key)])[-1].__name__, key)
-
-
 def _holds(path: tuple[str | int, ...]) -> str | None:
     """Return which key next to an unknown one is a mapping that has it."""
-    known = _models(path[:-1])[-1].model_fields
-    models = {name: _model_in(field.annotation) for name, field in known.items()}
+    known = manual.models(path[:-1])[-1].model_fields
+    models = {name: manual.model_in(field.annotation) for name, field in known.items()}
     return next(
         (k for k, model in models.items() if model and path[-1] in model.model_fields), None
     )
@@ -259,7 +255,7 @@ def _taken(path: tuple[str | int, ...], name: str, value: object) -> str:
     if not isinstance(value, str | int) or _is_secret(path):
         return "…"
     try:
-        _models(path)[-1].model_validate({name: value})
+        manual.models(path)[-1].model_validate({name: value})
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["loc"][:1] == (name,):
@@ -306,7 +302,7 @@ def _allowed(detail: ErrorDetails, name: str, unit: str) -> str:
 
 def has_form(setting: str, value: object) -> bool:
     """Tell whether a value is a setting's by keys of its own, be it that some are missing."""
-    if not value or _models((setting,))[-1] is Wishes:
+    if not value or manual.models((setting,))[-1] is Wishes:
         return False
     try:
         Wishes.model_validate({setting: value})
@@ -316,27 +312,6 @@ def has_form(setting: str, value: object) -> bool:
     return True
 
 
-def fields(path: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that are known beside the one at *path*."""
-    return list(_models(path[:-1])[-1].model_fields)
-
-
 def _is_secret(path: tuple[str | int, ...]) -> bool:
     """Tell whether a value is of a type that may hold a password, whatever its form is."""
-    return any(getattr(model, "secret", False) for model in _models(path))
-
-
-def _models(path: tuple[str | int, ...]) -> list[type[BaseModel]]:
-    """Return the models that a path leads through."""
-    models: list[type[BaseModel]] = [Wishes]
-    for part in path:
-        if isinstance(part, int) or part not in models[-1].model_fields:
-            continue
-        models.append(_model_in(models[-1].model_fields[part].annotation) or models[-1])
-    return models
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((m for arg in get_args(annotation) if (m := _model_in(arg))), None)
+    return any(getattr(model, "secret", False) for model in manual.models(path))
