@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from bedplate.site import sought
 from bedplate.site.effective import RawHost
+from bedplate.site.manual import fields
 from bedplate.site.model import KEYS, Wishes
 from bedplate.site.places import Places
 from bedplate.site.reach import Reaches
-from bedplate.site.wording import fields, problems_of
+from bedplate.site.wording import problems_of
 
 HOST = {"os": "debian-12", "kind": "bare-metal"}
 #: What is not in this version, and what is, by the word that its message has to have.
