@@ -148,7 +148,7 @@ from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal impo
 
 
 def refuse_other_wishes(module: AnsibleModule, units: dict[str, str]) -> None:
-    """Fail on a wish that is none of `services.WISHES`."""
+    """Fail on a wish that is not in `services.WISHES`."""
     for unit, wish in units.items():
         if wish not in services.WISHES:
             module.fail_json(msg=f"{unit}: units takes {', '.join(services.WISHES)}, got {wish}")

@@ -159,7 +159,7 @@ def test_a_kernel_that_shows_less_memory_changes_no_file() -> None:
 @pytest.mark.parametrize("pods", ["-1", "0", "110.5", '"110"', "true", "110", None])
 def test_a_number_of_pods_of_a_pool_is_one(pods: str | None, tmp_path: Path) -> None:
     tasks = yaml.safe_load((ROLE / "tasks/validate.yml").read_text())
-    (task,) = [one for one in tasks if "number of pods" in one["name"]]
+    (task,) = [one for one in tasks if "maxPods" in one["name"]]
     play = {"hosts": "localhost", "gather_facts": False, "tasks": [task]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     fields = "{}" if pods is None else f'{{"maxPods": {pods}}}'
@@ -173,5 +173,6 @@ def test_a_number_of_pods_of_a_pool_is_one(pods: str | None, tmp_path: Path) -> 
         text=True,
     )
     assert (done.returncode == 0) is (pods in ("110", None))
-    refused = "no number of pods — localhost, kubernetes_node_kubelet.maxPods — got"
+    where = "localhost, kubernetes_node_kubelet.maxPods"
+    refused = f"maxPods is not a positive whole number — {where} — got"
     assert (refused in done.stdout + done.stderr) is (pods not in ("110", None))

@@ -98,9 +98,9 @@ def test_no_node_is_emptied_for_modules_of_a_kernel_that_it_may_not_boot(tmp_pat
     ]
     said = play(tmp_path, hosts, tasks)
     message = (
-        "the node would be drained for modules of a kernel that it may not boot — {} —"
-        " got no reboot is allowed / allowed a reboot into kernel 6.1.0-50-amd64, for which the"
-        " driver comes built — Run bedplate.gpu.upgrade with -e upgrade_reboot_allowed=true."
+        "node is not drained: the driver's modules need another kernel, and reboots are not allowed"
+        " — {} — got no reboot / allowed a reboot into kernel 6.1.0-50-amd64, for which the"
+        " driver is built — Run bedplate.gpu.upgrade with -e upgrade_reboot_allowed=true."
     )
     assert [name for name in hosts if message.format(name) in said] == ["waits"], said
     # The others go on, to where this site's lock is missed.

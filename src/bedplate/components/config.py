@@ -86,7 +86,7 @@ def _own(site: Path, name: str) -> str | None:
 
 
 def found_in(path: Path, key: str) -> dict[str, Any]:
-    """Return a mapping of a host's evidence; nothing where there is none of it.
+    """Return a mapping of a host's evidence; an empty one where the host has none.
 
     Raises StackError where something else lies there.
     """

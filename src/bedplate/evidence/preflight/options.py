@@ -16,8 +16,8 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         "preflight",
         help="measure messages between nodes by MPI and keep the result as evidence",
         description="Run one MPI job over the nodes of the site's pools, two processes on each, in "
-        "a namespace of its own that goes afterwards. What was measured, and why the rest was not, "
-        "is evidence: `bedplate report` shows it.",
+        "a temporary namespace, which is deleted at the end. What was measured, and why the rest "
+        "was not, is evidence: `bedplate report` shows it.",
         epilog="Exit status: 0 every pair of nodes was measured, 2 a node was not, 3 refused, "
         "1 internal error.",
     )

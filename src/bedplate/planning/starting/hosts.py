@@ -79,7 +79,7 @@ def entries(text: str, prefix: str, option: str) -> tuple[list[Entry], list[Prob
 
 
 def _expanded(word: str) -> list[str] | None:
-    """Return the hosts of a name, an address or a range; None if it is none of them."""
+    """Return the hosts of a name, an address or a range; None if it is neither."""
     if _is_address(word):
         return [word]
     found = [word]

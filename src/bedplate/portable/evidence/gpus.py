@@ -60,7 +60,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
             "gpu.count",
             "as many GPUs in use as declared",
             count,
-            # One that nobody declares, as for a display, is named above and is none of these.
+            # One that nobody declares, as for a display, is named above and is not counted here.
             sum(g.bus[-ADDRESS:] not in others for g in answered),
             "See the kernel's log for Xid messages, and nvidia-smi on the host.",
         )

@@ -1,6 +1,6 @@
 """The record of the packages that Bedplate holds with apt-mark: dpkg does not say who held one.
 
-A package that the user had held before is none of them. dnf's list of locks needs no such record:
+A package that the user had held before is not recorded. dnf's list of locks needs no such record:
 ours carry a mark there.
 """
 

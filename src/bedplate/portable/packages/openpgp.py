@@ -159,7 +159,7 @@ def only(content: bytes, fingerprint: str) -> bytes:
 
 
 def fingerprints_in(host: Host, name: str) -> List[str]:
-    """The same of a host's file; empty where it is none of keys."""
+    """The same of a host's file; empty where it holds no keys."""
     try:
         with open(host.path(name), "rb") as stream:
             return fingerprints(stream.read())

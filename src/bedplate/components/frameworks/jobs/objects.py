@@ -35,7 +35,7 @@ TASK_INDEX: Final = "volcano.sh/task-index"
 def objects(lock: Lock, request: Request) -> list[Object]:
     """Return the objects of a job that has no problems, in the order in which they are made.
 
-    The Secret of an MPI job is none of them: `ssh-privatekey` in NAME-ssh, made by who starts it.
+    The Secret of an MPI job is not among them: `ssh-privatekey` in NAME-ssh, made by who starts it.
     """
     if request.form == "JobSet":
         return [_jobset(lock, request)]
