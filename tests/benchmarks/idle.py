@@ -21,7 +21,7 @@ from bedplate.pods.hub import node_use
 from bedplate.pods.hub.node_use import Gpus, Server, Use, processes
 
 if TYPE_CHECKING:
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 NODES, PODS, EACH, ROUNDS = 10, 100, 3, 5
 SHARED = "nvidia.com/gpu.shared"

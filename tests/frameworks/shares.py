@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from bedplate.components.frameworks import hub_objects
+from bedplate.pods.api import Access, Api
 from bedplate.pods.hub import share_service
 from bedplate.pods.hub.courses import Course, Profile, Settings
 from bedplate.pods.hub.share_service import SCOPES
-from bedplate.pods.packing.api import Access, Api
 from tests.schedulers.workloads import IMAGE
 
 if TYPE_CHECKING:

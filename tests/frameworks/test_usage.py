@@ -30,11 +30,11 @@ from bedplate.catalogue import load_catalogue
 from bedplate.cli.main import main
 from bedplate.components.schedulers.accounting_objects import ARCHIVE, NAME, archive, objects
 from bedplate.lock.model import Gpu, Quota, Team
+from bedplate.pods.api import Access
+from bedplate.pods.api import Api as OwnApi
 from bedplate.pods.hub import magic, node_use
 from bedplate.pods.hub.idle import ENDED, ENDS
 from bedplate.pods.hub.shares import Share
-from bedplate.pods.packing.api import Access
-from bedplate.pods.packing.api import Api as OwnApi
 from tests.frameworks.programs import Programs
 from tests.frameworks.shares import serving
 from tests.frameworks.truth import Truth

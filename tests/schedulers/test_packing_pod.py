@@ -10,7 +10,7 @@ import pytest
 
 from bedplate.components.schedulers.packing_config import NAME, NAMESPACE
 from bedplate.components.schedulers.packing_objects import ARCHIVE, HEALTH, archive, objects
-from bedplate.pods.packing.api import ACCOUNT
+from bedplate.pods.api import ACCOUNT
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane, tool
 from tests.schedulers.nodes import add_nodes, node, remove_nodes

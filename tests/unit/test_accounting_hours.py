@@ -11,13 +11,13 @@ import pytest
 from bedplate.accounting.hours import Hours
 from bedplate.accounting.records import Amount, Record
 from bedplate.accounting.store import Store
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub import hours
 from bedplate.pods.hub.courses import Course
 from bedplate.pods.hub.shares import ShareError
-from bedplate.pods.packing.api import ApiError
 
 if TYPE_CHECKING:
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 #: A Monday, and the Wednesday of its week at noon.
 MONDAY = datetime(2026, 11, 30, tzinfo=UTC)

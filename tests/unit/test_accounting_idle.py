@@ -18,7 +18,7 @@ from bedplate.accounting.records import Amount, Record, written
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 GPU = "nvidia.com/gpu"
 NOW = 1_700_000_600

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bedplate.accounting.turns import Turns
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub.shares import HELD
-from bedplate.pods.packing.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 LIMITS = {"lab": ("lab", 4), "lab-two": ("lab", 4)}
 

@@ -10,9 +10,9 @@ import pytest
 from bedplate.accounting import ending
 from bedplate.accounting.measured import Measured
 from bedplate.accounting.records import Amount, Record
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub import shares
 from bedplate.pods.hub.idle import ENDED, ENDS, WARNED, changed
-from bedplate.pods.packing.api import ApiError
 from bedplate.pods.remote.claims import Claim
 
 NOW = datetime(2026, 11, 30, 10, tzinfo=UTC)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.pods.packing.api import Access, Api
+from bedplate.pods.api import Access, Api
 from bedplate.pods.packing.extender import Extender
 from bedplate.pods.packing.lease import VALID, Leadership
 from bedplate.pods.packing.quantities import milli, of_pod

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub import hours, person, share_service, shares
 from bedplate.pods.hub.courses import Course, Profile, Settings
-from bedplate.pods.hub.share_service import ApiError, Service, User, course_of
+from bedplate.pods.hub.share_service import Service, User, course_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,26 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 from pathlib import Path
 
 from bedplate.accounting import measured
 from bedplate.accounting.recorder import Recorder
 from bedplate.accounting.store import NAMESPACE, Store
+from bedplate.pods.api import Api, chosen, options
 from bedplate.pods.hub.node_use import PORT
-from bedplate.pods.packing.api import ACCOUNT, Access, Api
 
 
 def main() -> None:
     """Read the arguments and record."""
-    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
-    inside = f"https://{f'[{host}]' if ':' in host else host}:{port}" if host else None
     parser = argparse.ArgumentParser(prog="python -m bedplate.accounting", description=__doc__)
-    parser.add_argument("--server", default=inside, required=not inside, help="API server")
-    parser.add_argument("--ca", type=Path, default=ACCOUNT / "ca.crt" if inside else None)
-    parser.add_argument("--token", type=Path, default=ACCOUNT / "token" if inside else None)
-    parser.add_argument("--certificate", type=Path)
-    parser.add_argument("--key", type=Path)
+    options(parser)
     parser.add_argument("--namespace", default=NAMESPACE, help="where the records are kept")
     parser.add_argument(
         "--units", type=Path, help="a JSON file: GPUs by unit, by pool and resource"
@@ -45,7 +38,7 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     units = json.loads(given.units.read_text()) if given.units else {}
-    api = Api(Access(given.server, given.ca, given.token, given.certificate, given.key), 30.0)
+    api = Api(chosen(given), 30.0)
     Recorder(
         api,
         Store(api, given.namespace),

@@ -20,7 +20,7 @@ from bedplate.common import reading, terminal
 from bedplate.common.errors import Problem, SiteError
 from bedplate.lock import load_lock
 from bedplate.lock.file import write_text
-from bedplate.pods.packing.api import Api, ApiError
+from bedplate.pods.api import Api, ApiError
 from bedplate.provider import kubeconfig
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import API as KUEUE
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub import idle, shares
-from bedplate.pods.packing.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from bedplate.accounting.measured import Measured
     from bedplate.accounting.records import Record
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 #: Idle times in seconds, by namespace and by what holds the GPUs there.
 Limits = dict[str, dict[str, float]]

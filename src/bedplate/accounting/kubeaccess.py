@@ -19,7 +19,7 @@ from bedplate.common import programs
 from bedplate.common.errors import BedplateError, Problem
 from bedplate.common.reading import content
 from bedplate.common.reading_yaml import parsed
-from bedplate.pods.packing.api import Access
+from bedplate.pods.api import Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

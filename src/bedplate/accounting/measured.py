@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bedplate.accounting.records import Record
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 #: Seconds between two looks: a reader that nobody asks for a minute begins again.
 EVERY: Final = 30.0

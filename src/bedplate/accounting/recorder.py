@@ -14,9 +14,9 @@ from bedplate.accounting import ending, measured
 from bedplate.accounting.hours import Hours
 from bedplate.accounting.records import API, seen, user_of
 from bedplate.accounting.turns import Turns
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub import hours
 from bedplate.pods.hub.node_use import PORT
-from bedplate.pods.packing.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bedplate.accounting.hours import Limits
     from bedplate.accounting.records import Record, Units
     from bedplate.accounting.store import Store
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 WORKLOADS = f"/apis/{API}/workloads"
 PAGE = 500

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.book import Book, lines, read_lines
 from bedplate.accounting.records import Record, seconds, written
-from bedplate.pods.packing.api import ApiError
+from bedplate.pods.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 NAMESPACE: Final = "bedplate-accounting"
 OPEN: Final = "open"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.hours import OF_WEEK
 from bedplate.accounting.records import API
+from bedplate.pods.api import ApiError
 from bedplate.pods.hub.shares import HELD
-from bedplate.pods.packing.api import ApiError
 from bedplate.portable.quantities import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 #: By namespace: the team, and the GPUs or shares of it that one person has at most at once.
 Limits = dict[str, tuple[str, int | None]]

@@ -42,7 +42,7 @@ def collection() -> Path:
 
 
 def modules(package: str, *leave: str) -> list[str]:
-    """Return the modules of a package, but for those to leave out: `pods/packing/api.py`."""
+    """Return the modules of a package, but for those to leave out: `pods/hub/idle.py`."""
     found = sorted((_PACKAGE / package).glob("*.py"))
     return [f"{package}/{path.name}" for path in found if path.name not in leave]
 

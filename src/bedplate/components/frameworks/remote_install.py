@@ -125,7 +125,7 @@ def objects(lock: Lock, wanted: Settings) -> list[Object]:
 @functools.cache
 def archive() -> bytes:
     """Return front and controller as one file that Python runs; equal sources give equal bytes."""
-    shared = ("pods/hub/idle.py", "pods/packing/api.py")
+    shared = ("pods/hub/idle.py", "pods/api.py")
     return program("pods/remote", [*modules("pods/remote", "install.py"), *shared])
 
 

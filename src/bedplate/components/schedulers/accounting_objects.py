@@ -35,7 +35,8 @@ FILES: Final = (
     *(f"accounting/{name}.py" for name in ("hours", "measured", "recorder", "records", "store")),
     *(f"accounting/{name}.py" for name in ("turns", "usage")),
     *(f"pods/hub/{name}.py" for name in ("hours", "idle", "memory", "node_use", "shares")),
-    *(f"pods/packing/{name}.py" for name in ("api", "quantities", "shares")),
+    *(f"pods/packing/{name}.py" for name in ("quantities", "shares")),
+    "pods/api.py",
     "portable/quantities.py",
 )
 NOBODY: Final = 65532

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 #: What reads amounts, for hosts and pods alike.
-QUANTITIES: Final = ("portable/quantities.py",)
+SHARED: Final = ("pods/api.py", "portable/quantities.py")
 RUNTIME_CLASS: Final = "nvidia"
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 HEALTH: Final = 10271
@@ -56,7 +56,7 @@ def objects(scheduler: str, python: str, replicas: int = REPLICAS) -> list[Objec
 
 def archive() -> bytes:
     """Return the extender as one file that Python runs; equal sources give equal bytes."""
-    return program("pods/packing", [*modules("pods/packing"), *QUANTITIES])
+    return program("pods/packing", [*modules("pods/packing"), *SHARED])
 
 
 def _object(version: str, kind: str, name: str, text: str, **more: Any) -> Object:

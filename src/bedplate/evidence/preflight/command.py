@@ -18,7 +18,7 @@ from bedplate.evidence.preflight import judge
 from bedplate.evidence.preflight.objects import LABEL, NAME, NAMESPACE, nodes_of, objects
 from bedplate.lock import digest, load_lock
 from bedplate.lock.file import write_text
-from bedplate.pods.packing.api import Api, ApiError
+from bedplate.pods.api import Api, ApiError
 from bedplate.portable.evidence import checks
 from bedplate.provider import kubeconfig
 

@@ -22,7 +22,6 @@ import json
 import logging
 import os
 import re
-import ssl
 import threading
 import time
 import urllib.error
@@ -35,6 +34,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bedplate.pods.api import Access, Api, of_pod
 from bedplate.pods.hub import hours, notebook, person, push, shares
 from bedplate.pods.hub.courses import Course, Settings, settings
 
@@ -334,72 +334,17 @@ def course_of(known: Settings) -> Callable[[str, User], Course | None]:
     return course
 
 
-class ApiError(Exception):
-    """An answer of the API server that is none of success."""
+def access() -> Access:
+    """Return how to ask this pod's API server, or that of a kubeconfig with its files."""
+    if (inside := of_pod()) is not None:
+        return inside
+    import yaml  # KubeSpawner's client brings it
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Api:
-    """The API server, as the hub's account asks it. The token is read each time: it is renewed."""
-
-    server: str
-    trusted: ssl.SSLContext
-    token: Path | None = None
-
-    def __call__(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Make one request. Raises ApiError."""
-        found: dict[str, Any] = json.loads(self._asked(method, path, body))
-        return found
-
-    def text(self, path: str) -> str:
-        """Return the text at a path, such as a pod's log. Raises ApiError."""
-        return self._asked("GET", path).decode(errors="replace")
-
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        headers = {"Content-Type": "application/json"}
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token.read_text().strip()}"
-        asked = urllib.request.Request(  # noqa: S310 - the API server's address
-            self.server + path,
-            data=None if body is None else json.dumps(body).encode(),
-            method=method,
-            headers=headers,
-        )
-        try:
-            with urllib.request.urlopen(  # noqa: S310
-                asked, timeout=PATIENCE, context=self.trusted
-            ) as answer:
-                content: bytes = answer.read()
-                return content
-        except urllib.error.HTTPError as error:
-            try:
-                message = str(json.load(error)["message"])
-            except (ValueError, KeyError, TypeError):
-                message = str(error)
-            raise ApiError(error.code, message) from error
-
-
-def api() -> Api:
-    """Return the API server of this pod, or of a kubeconfig with certificates in files."""
-    if "KUBECONFIG" in os.environ:
-        import yaml  # KubeSpawner's client brings it
-
-        found = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
-        cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
-        trusted = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        trusted.load_cert_chain(user["client-certificate"], user["client-key"])
-        return Api(cluster["server"], trusted)
-    account = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-    host, port = (os.environ[f"KUBERNETES_SERVICE_{part}"] for part in ("HOST", "PORT"))
-    trusted = ssl.create_default_context(cafile=str(account / "ca.crt"))
-    address = f"[{host}]" if ":" in host else host
-    return Api(f"https://{address}:{port}", trusted, account / "token")
+    found = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
+    files = (cluster["certificate-authority"], user["client-certificate"], user["client-key"])
+    ca, certificate, key = map(Path, files)
+    return Access(cluster["server"], ca, certificate=certificate, key=key)
 
 
 def _slug(name: str) -> str:
@@ -417,9 +362,9 @@ def main() -> None:
     """Serve, as a service that the hub starts: where and for which hub says the environment."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     hub = os.environ["JUPYTERHUB_API_URL"]
-    cluster, known = api(), settings()
+    cluster, known = Api(access(), PATIENCE), settings()
     service = Service(
-        cluster,
+        cluster.call,
         cluster.text,
         lambda token: user_of(hub, token),
         course_of(known),

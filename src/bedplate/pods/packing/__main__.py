@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import socket
 import time
-from pathlib import Path
 
-from bedplate.pods.packing.api import ACCOUNT, Access, Api
+from bedplate.pods.api import Api, chosen, options
 from bedplate.pods.packing.extender import Extender
 from bedplate.pods.packing.lease import Leadership
 from bedplate.pods.packing.server import serve
@@ -17,14 +15,8 @@ from bedplate.pods.packing.server import serve
 
 def main() -> None:
     """Read the arguments and serve."""
-    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
-    inside = f"https://{f'[{host}]' if ':' in host else host}:{port}" if host else None
     parser = argparse.ArgumentParser(prog="python -m bedplate.pods.packing", description=__doc__)
-    parser.add_argument("--server", default=inside, required=not inside, help="API server")
-    parser.add_argument("--ca", type=Path, default=ACCOUNT / "ca.crt" if inside else None)
-    parser.add_argument("--token", type=Path, default=ACCOUNT / "token" if inside else None)
-    parser.add_argument("--certificate", type=Path)
-    parser.add_argument("--key", type=Path)
+    options(parser)
     parser.add_argument(
         "--lease", default="kube-system/bedplate-packing", help="kube-scheduler's NAMESPACE/NAME"
     )
@@ -36,11 +28,8 @@ def main() -> None:
     parser.add_argument("--health-address", default="0.0.0.0")  # noqa: S104 - a pod's own address
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    access = Access(
-        arguments.server, arguments.ca, arguments.token, arguments.certificate, arguments.key
-    )
     leadership = Leadership(arguments.identity, time.monotonic)
-    extender = Extender(Api(access), leadership, arguments.lease)
+    extender = Extender(Api(chosen(arguments)), leadership, arguments.lease)
     extender.start()
     serve(
         extender,

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from bedplate.pods.packing.api import ApiError
+from bedplate.pods.api import ApiError
 from bedplate.pods.packing.quantities import of_pod
 from bedplate.pods.packing.shares import GPUS, RESOURCE, ShareError
 from bedplate.pods.packing.state import RefusalError, State
@@ -18,7 +18,7 @@ from bedplate.pods.packing.watching import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
     from bedplate.pods.packing.lease import Leadership
 
 FREED = "bedplate.io/packing-freed"

@@ -10,12 +10,12 @@ import threading
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
-from bedplate.pods.packing.api import ApiError
+from bedplate.pods.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
 
 QUIET = 90.0
 """Seconds without an event or bookmark after which a watch counts as broken."""

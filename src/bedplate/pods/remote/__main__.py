@@ -7,12 +7,12 @@ import asyncio
 import functools
 import json
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+from bedplate.pods.api import Api, chosen, options
 from bedplate.pods.remote import listeners
 from bedplate.pods.remote.front import ExposedError, Front, context_of
 from bedplate.pods.remote.objects import FILES, PORT, SCRATCH, Settings
@@ -33,11 +33,7 @@ def main() -> None:
     front.add_argument("--engine-port", type=int, required=True, help="on loopback")
     front.add_argument("--network", type=Path, default=Path("/proc/net"), help="who listens")
     controller = parts.add_parser("controller", help="of all claims")
-    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
-    inside = f"https://{f'[{host}]' if ':' in host else host}:{port}" if host else None
-    controller.add_argument("--server", default=inside, required=not inside, help="API server")
-    controller.add_argument("--ca", type=Path)
-    controller.add_argument("--token", type=Path)
+    options(controller)
     controller.add_argument("--settings", type=Path, required=True, help="JSON")
     controller.add_argument("--program", type=Path, default=Path(sys.argv[0]), help="the archive")
     controller.add_argument("--pause", type=float, default=2.0, help="seconds between looks")
@@ -73,19 +69,14 @@ async def _front(arguments: argparse.Namespace) -> None:
 
 def _controller(arguments: argparse.Namespace) -> None:
     # Signing needs a library that the front's image doesn't have.
-    from bedplate.pods.packing.api import ACCOUNT, Access, Api
     from bedplate.pods.remote.controller import Controller
 
     # The first process of a container has no default for it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     found = json.loads(arguments.settings.read_text())
     settings = Settings(**{key: _frozen(value) for key, value in found.items()})
-    access = Access(
-        arguments.server,
-        arguments.ca or ACCOUNT / "ca.crt",
-        arguments.token or ACCOUNT / "token",
-    )
-    Controller(Api(access), settings, arguments.program.read_bytes()).run(arguments.pause)
+    api, program = Api(chosen(arguments)), arguments.program.read_bytes()
+    Controller(api, settings, program).run(arguments.pause)
 
 
 def _frozen(value: Any) -> Any:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.pods.packing.api import ApiError
+from bedplate.pods.api import ApiError
 from bedplate.pods.remote import certificates, objects, tunnel
 from bedplate.pods.remote.claims import API, ENDED, HELD, LIVE, OPEN, PLURAL, QUEUED, Claim
 from bedplate.pods.remote.objects import CLAIM_LABEL, PORT
@@ -27,7 +27,7 @@ from bedplate.pods.remote.objects import CLAIM_LABEL, PORT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bedplate.pods.packing.api import Api
+    from bedplate.pods.api import Api
     from bedplate.pods.remote.objects import Settings
 
 LOG = logging.getLogger(__name__)

@@ -1,9 +1,11 @@
-"""The few calls to the API server that packing needs, over kept connections."""
+"""Calls to the API server with the standard library, over kept connections: from pods, and here."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
+import select
 import ssl
 import threading
 import urllib.parse
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
     import socket
     from collections.abc import Callable, Iterator, Mapping
 
@@ -37,6 +40,29 @@ class Access:
     key: Path | None = None
 
 
+def of_pod() -> Access | None:
+    """Return how the account of this pod asks; None outside of one."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    if not host:
+        return None
+    address = f"[{host}]" if ":" in host else host
+    return Access(f"https://{address}:{port}", ACCOUNT / "ca.crt", ACCOUNT / "token")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a program that asks the API server: in a pod none is needed."""
+    inside = of_pod()
+    parser.add_argument("--server", required=inside is None, help="API server")
+    for name in ("ca", "token", "certificate", "key"):
+        parser.add_argument(f"--{name}", type=Path)
+    parser.set_defaults(**vars(inside) if inside else {})
+
+
+def chosen(given: argparse.Namespace) -> Access:
+    """Return what those options say."""
+    return Access(given.server, given.ca, given.token, given.certificate, given.key)
+
+
 class Api:
     """One connection a thread, opened when it is needed. All bodies are JSON."""
 
@@ -55,10 +81,17 @@ class Api:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "json"
     ) -> dict[str, Any]:
         """Return the answer's document. Raises ApiError."""
+        return _document(self._answer(method, path, body, kind))
+
+    def text(self, path: str) -> str:
+        """Return the text at a path, such as a pod's log. Raises ApiError."""
+        return self._answer("GET", path).decode(errors="replace")
+
+    def _answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "json"
+    ) -> bytes:
         try:
-            connection = getattr(self._own, "connection", None)
-            if connection is None:
-                connection = self._own.connection = self._connect(self._timeout)
+            connection = self._kept()
             sent = None if body is None else json.dumps(body).encode()
             connection.request(method, path, sent, self._headers(f"application/{kind}"))
             answer = connection.getresponse()
@@ -66,10 +99,23 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             self.drop()
             raise ApiError(0, f"{method} {path}: {error!r}") from error
-        document = _document(text)
         if status >= http.HTTPStatus.BAD_REQUEST:
-            raise ApiError(status, str(document.get("message") or f"{method} {path}: {status}"))
-        return document
+            message = _document(text).get("message")
+            raise ApiError(status, str(message or f"{method} {path}: {status}"))
+        return text
+
+    def _kept(self) -> http.client.HTTPConnection:
+        """Return this thread's connection; a new one where the server has closed it, being idle."""
+        found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        if found is not None and found.sock is not None:
+            looking = select.poll()
+            looking.register(found.sock, select.POLLIN)
+            if looking.poll(0):  # nothing was asked: what can be read is the end
+                self.drop()
+                found = None
+        if found is None:
+            found = self._own.connection = self._connect(self._timeout)
+        return found
 
     def drop(self) -> None:
         """Close this thread's connection."""
