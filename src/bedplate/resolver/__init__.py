@@ -1,4 +1,4 @@
-"""Wishes and facts to one lock or one refusal."""
+"""Settings and facts to one lock or one refusal."""
 
 from bedplate.resolver.answer import Plan, Refusal
 from bedplate.resolver.outcome import Reason

@@ -1,4 +1,4 @@
-"""What can be chosen for each component, what a wish leaves of it, and what each choice costs."""
+"""What can be chosen for each component, what a setting leaves, and what each choice costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which wishes do not go together, by which rule, and the nearest change that would help."""
+"""Which settings do not go together, by which rule, and the nearest change that would help."""
 
 from __future__ import annotations
 

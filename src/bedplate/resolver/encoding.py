@@ -1,4 +1,4 @@
-"""Wishes and the facts that bear on them, as facts of the logic program.
+"""Settings and the facts that bear on them, as facts of the logic program.
 
 A *close* problem has only what the wishes leave to choose, and is solved in about a millisecond.
 A *wide* one has every alternative too, to find out what could be wished instead.

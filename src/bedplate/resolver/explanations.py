@@ -1,4 +1,4 @@
-"""The words of a refusal. Which wishes are refused is in the rules, not here."""
+"""The words of a refusal. Which settings are refused is in the rules, not here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the resolver says beside its decision: reasons of versions, and notices."""
+"""What the resolver says with its decision: reasons of versions, and notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with wishes by themselves, without deciding anything: names nobody knows, sums."""
+"""What is wrong with settings alone, without deciding anything: unknown names, sums."""
 
 from __future__ import annotations
 

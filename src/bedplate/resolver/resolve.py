@@ -1,4 +1,4 @@
-"""Wishes and facts to one plan or one refusal. A pure function: no host, no network, no clock."""
+"""Settings and facts to one plan or one refusal. A pure function: no host, no network, no clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the wish for sharing by itself: parameters, isolation, GPUs one by one."""
+"""What is wrong with the setting for sharing alone: parameters, isolation, GPUs one by one."""
 
 from __future__ import annotations
 

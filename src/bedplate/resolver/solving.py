@@ -1,4 +1,4 @@
-"""Asking clingo: the best decision, whether wishes go together, and which of them do not."""
+"""Asking clingo: the best decision, whether settings go together, and which of them do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site wishes, one by one: each with its place, what it leaves to choose, and its weight.
+"""What a site sets, one by one: each with its place, what it leaves to choose, and its weight.
 
 The weight says how hard a wish is to change for its user: boards are bought, a version is a word.
 """
