@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.bill import load_bill
 from bedplate.common.errors import LockError
+from bedplate.common.lock_place import BILL, PACKAGES
 from bedplate.lock import digest, load_lock, render, write_lock
+from bedplate.mirror.packages import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 TEXT = (DEMO / ".bedplate.lock.yml").read_bytes()
@@ -136,3 +144,21 @@ def test_what_is_read_is_written_byte_for_byte(site: Path) -> None:
     assert write_lock(site, lock) is True
     assert (site / ".bedplate.lock.yml").read_bytes() == TEXT
     assert [path.name for path in site.iterdir()] == [".bedplate.lock.yml"]
+
+
+@pytest.mark.parametrize("load", [load_bill, place.load])
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("format: 1\n<<<<<<< HEAD\n", "<<<<<<< HEAD"),
+        ("a: " + "[" * 500 + "]" * 500, "nested deeper than 200 levels"),
+        ("key: [\n", "did not find expected node content"),
+    ],
+)
+def test_what_lies_beside_the_lock_is_read_in_the_same_way(
+    load: Callable[[Path], object], text: str, got: str, tmp_path: Path
+) -> None:
+    for name in (BILL, PACKAGES):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(LockError, match=re.escape(got)):
+        load(tmp_path)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import yaml
-from pydantic import ValidationError
 
 from bedplate.bill.model import FORMAT, Bill
-from bedplate.common import reading
+from bedplate.common import reading_yaml
 from bedplate.common.errors import LockError, Problem
 from bedplate.common.lock_place import BILL
-from bedplate.common.reading_yaml import parsed
 from bedplate.lock.file import GENERATED, BlockDumper, write_text
 
 if TYPE_CHECKING:
@@ -53,24 +51,12 @@ def load_bill(site: Path) -> Bill | None:
     Raises:
         LockError: it cannot be used.
     """
-    path = bill_path(site)
     try:
-        content = parsed(reading.content(path).decode())
-        return Bill.model_validate(content)
+        return reading_yaml.typed(Bill, reading_yaml.value_at(bill_path(site)))
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise _broken(site, None, reading.why(error)) from error
-    except UnicodeDecodeError as error:
-        raise _broken(site, None, "bytes that are not UTF-8") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        got = getattr(error, "problem", None) or "no YAML"
-        raise _broken(site, mark.line + 1 if mark else None, got) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise _broken(site, None, f"{key}: {first['msg']}") from error
+    except reading_yaml.UnusableError as error:
+        raise _broken(site, error.line, str(error)) from error
 
 
 def _broken(site: Path, line: int | None, got: str) -> LockError:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from bedplate.common import reading
 from bedplate.common.errors import BedplateError, Problem
 from bedplate.common.harmless import cleaned
+from bedplate.common.reading_yaml import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,8 +118,7 @@ def read_evidence(path: Path, secrets: Iterable[str] = ()) -> Evidence:
 def why(error: Exception) -> str:
     """Return in one line why a file is not evidence."""
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        return first_of(error)
     return reading.why(error)
 
 

@@ -6,12 +6,10 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import ValidationError
 
-from bedplate.common import reading, writing
+from bedplate.common import reading, reading_yaml, writing
 from bedplate.common.errors import LockError, Problem
 from bedplate.common.lock_place import lock_path
-from bedplate.common.reading_yaml import parsed
 from bedplate.lock.model import FORMAT, Lock
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ GENERATED = "# yamllint disable\n"
 HEADER = f"# Written by `bedplate plan`: commit it, review its changes, don't edit it.\n{GENERATED}"
 #: libyaml's writes a lock of a thousand hosts in a quarter of the time.
 _Emitter = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-MARKERS = ("<<<<<<< ", "=======", ">>>>>>> ")
+BROKEN = "lock cannot be read"
 
 
 class BlockDumper(_Emitter):  # type: ignore[misc,valid-type]
@@ -53,7 +51,7 @@ def digest(site: Path) -> str:
     except FileNotFoundError as error:
         raise _missing(site) from error
     except OSError as error:
-        raise _broken(site, None, reading.why(error)) from error
+        raise _problem(site, BROKEN, reading.why(error)) from error
 
 
 def write_lock(site: Path, lock: Lock) -> bool:
@@ -76,80 +74,28 @@ def write_text(path: Path, text: str) -> bool:
 
 def load_lock(site: Path) -> Lock:
     """Read the lock of *site*. Raises LockError if it is missing or cannot be used."""
-    path = lock_path(site)
     try:
-        text = reading.content(path).decode()
+        content = reading_yaml.value_at(lock_path(site))
+        if isinstance(content, dict) and content.get("format") == FORMAT:
+            return reading_yaml.typed(Lock, content)
     except FileNotFoundError as error:
         raise _missing(site) from error
-    except OSError as error:
-        raise _broken(site, None, reading.why(error)) from error
-    except UnicodeDecodeError as error:
-        raise _broken(site, None, "bytes that are not UTF-8") from error
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith(MARKERS):
-            problem = Problem(
-                "lock has conflict markers",
-                str(path),
-                number,
-                got=line[:20],
-                allowed="what `bedplate plan` writes",
-                fix=f"merge the settings, then run: bedplate plan {site}",
-                rule="lock",
-            )
-            raise LockError([problem])
-    try:
-        content = parsed(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = mark.line + 1 if mark else None
-        raise _broken(site, at, getattr(error, "problem", None) or "no YAML") from error
+    except reading_yaml.ConflictError as error:
+        fix = f"merge the settings, then run: bedplate plan {site}"
+        what = "lock has conflict markers"
+        raise _problem(site, what, str(error), line=error.line, fix=fix) from error
+    except reading_yaml.UnusableError as error:
+        raise _problem(site, BROKEN, str(error), line=error.line) from error
     if not isinstance(content, dict):
-        raise _broken(site, 1, "no mapping")
-    if content.get("format") != FORMAT:
-        problem = Problem(
-            "lock is of another format",
-            str(path),
-            key="format",
-            got=repr(content.get("format")),
-            allowed=str(FORMAT),
-            fix=f"run: bedplate plan {site}",
-            rule="lock",
-        )
-        raise LockError([problem])
-    try:
-        return Lock.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise _broken(site, None, f"{key}: {first['msg']}") from error
+        raise _problem(site, BROKEN, "no mapping", line=1)
+    other = repr(content.get("format"))
+    raise _problem(site, "lock is of another format", other, allowed=str(FORMAT), key="format")
+
+
+def _problem(site: Path, what: str, got: str, **more: Any) -> LockError:
+    fields = {"allowed": "what `bedplate plan` writes", "fix": f"run: bedplate plan {site}", **more}
+    return LockError([Problem(what, str(lock_path(site)), got=got, rule="lock", **fields)])
 
 
 def _missing(site: Path) -> LockError:
-    return LockError(
-        [
-            Problem(
-                "site has no lock",
-                str(lock_path(site)),
-                got="no file",
-                allowed="what `bedplate plan` writes",
-                fix=f"run: bedplate plan {site}",
-                rule="lock",
-            )
-        ]
-    )
-
-
-def _broken(site: Path, line: int | None, got: str) -> LockError:
-    return LockError(
-        [
-            Problem(
-                "lock cannot be read",
-                str(lock_path(site)),
-                line,
-                got=got,
-                allowed="what `bedplate plan` writes",
-                fix=f"run: bedplate plan {site}",
-                rule="lock",
-            )
-        ]
-    )
+    return _problem(site, "site has no lock", "no file")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from bedplate.common.reading_yaml import first_of
 from bedplate.portable.evidence import checks
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ def read(text: str) -> Measured | str:
     try:
         return Measured.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = f"{where}: {first['msg']}" if where else str(first["msg"])
-        return f"the job left no figures: {said}"
+        return f"the job left no figures: {first_of(error)}"
 
 
 def failed(nodes: Sequence[str], reason: str) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from bedplate.common import reading
+from bedplate.common import reading_yaml
 from bedplate.common.errors import LockError, Problem
 from bedplate.common.lock_place import PACKAGES
 from bedplate.lock.file import BlockDumper, write_text
@@ -55,21 +55,13 @@ def load(site: Path) -> Place | None:
     Raises:
         LockError: it can't be used.
     """
-    path = path_of(site)
     try:
-        content = yaml.load(reading.content(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-        place = Place.model_validate(content)
+        place = reading_yaml.typed(Place, reading_yaml.value_at(path_of(site)))
         found = openpgp.fingerprints(place.key.encode())
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise _broken(site, error.strerror or "no file") from error
-    except yaml.YAMLError as error:
-        raise _broken(site, getattr(error, "problem", None) or "no YAML") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise _broken(site, f"{key}: {first['msg']}") from error
+    except reading_yaml.UnusableError as error:
+        raise _broken(site, str(error)) from error
     except openpgp.KeyFileError as error:
         raise _broken(site, f"key: {error}") from error
     if found != [place.fingerprint]:
