@@ -14,54 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.mirror import Contents, MirrorError, atomic, processes, render
+from bedplate.mirror import MirrorError, atomic, processes, render
 from bedplate.mirror.address import Address
-from bedplate.mirror.store import Store
 from tests.substrate.images import oci, recipes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from bedplate.mirror import FileEntry
-
-RECIPE = "sha256:" + "a" * 64
-
-
-ADDRESS = "dl.k8s.io/v1/tool.tgz"
-
-
-def filled(tmp_path: Path, content: bytes = b"content") -> tuple[Store, FileEntry]:
-    made = tmp_path / "made"
-    made.write_bytes(content)
-    store = Store(tmp_path / "root")
-    return store, store.add_file(made, ADDRESS, recipe=RECIPE)
-
-
-def test_a_file_lies_at_its_vendors_path(tmp_path: Path) -> None:
-    store, entry = filled(tmp_path)
-    sha256 = hashlib.sha256(b"content").hexdigest()
-    assert (store.root / "files" / ADDRESS).read_bytes() == b"content"
-    assert (entry.sha256, entry.size) == (sha256, 7)
-    assert store.file_is_intact(ADDRESS, entry)
-
-
-@pytest.mark.parametrize("damage", [b"CONTENT", b"conten", b""])
-def test_damage_is_found_and_adding_again_mends_it(tmp_path: Path, damage: bytes) -> None:
-    store, entry = filled(tmp_path)
-    store.place(ADDRESS).write_bytes(damage)
-    assert not store.file_is_intact(ADDRESS, entry)
-    assert filled(tmp_path)[1] == entry
-    assert store.file_is_intact(ADDRESS, entry)
-
-
-def test_a_small_file_that_is_there_stays(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    entry = store.add_text(b"text", "dl.k8s.io/text")
-    before = store.place("dl.k8s.io/text").stat().st_ino
-    assert store.add_text(b"text", "dl.k8s.io/text") == entry
-    assert store.place("dl.k8s.io/text").stat().st_ino == before
-    assert store.add_text(b"TEXT", "dl.k8s.io/text") != entry
-    assert store.place("dl.k8s.io/text").read_bytes() == b"TEXT"
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
@@ -77,21 +35,6 @@ def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path) ->
         interrupted()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
-
-
-def test_files_that_nothing_lists_go(tmp_path: Path) -> None:
-    store, kept = filled(tmp_path)
-    made = tmp_path / "made"
-    for older in ("dl.k8s.io/v0/tool.tgz", "dl.k8s.io/v0/tool.tgz.sha256", "sha256/00/tool.tgz"):
-        store.add_file(made, older, recipe=RECIPE)
-    assert store.remove_unlisted_files(Contents(files={ADDRESS: kept})) == [
-        "dl.k8s.io/v0/tool.tgz",
-        "dl.k8s.io/v0/tool.tgz.sha256",
-        "sha256/00/tool.tgz",
-    ]
-    assert store.file_is_intact(ADDRESS, kept)
-    assert [path.name for path in store.files.iterdir()] == ["dl.k8s.io"]
-    assert not (store.files / "dl.k8s.io/v0").exists()
 
 
 def test_a_path_that_nginx_would_read_otherwise_is_refused(tmp_path: Path) -> None:

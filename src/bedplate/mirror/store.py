@@ -8,7 +8,6 @@ import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +17,11 @@ from bedplate.common import reading
 from bedplate.mirror import atomic
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.images import Images
-from bedplate.mirror.index import Contents, FileEntry
+from bedplate.mirror.index import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedReader
-    from typing import IO
 
 
 def cache() -> Path:
@@ -96,55 +94,6 @@ class Store:
                 "find out who wrote it into the bill: bedplate mirror resolve SITE",
             )
         return self.files / path
-
-    def add_file(self, made: Path, address: str, *, recipe: str) -> FileEntry:
-        """Copy a file to a vendor's address (``HOST/PATH``) and return its entry.
-
-        What is written is what was hashed: the bytes are read once.
-        """
-        with made.open("rb") as source:
-            return self._add(source, address, recipe)
-
-    def add_text(self, content: bytes, address: str) -> FileEntry:
-        """Write a small file, whose own digest is its recipe's; one that is there already stays."""
-        sha256 = hashlib.sha256(content).hexdigest()
-        entry = FileEntry(sha256=sha256, size=len(content), recipe=f"sha256:{sha256}")
-        return (
-            entry
-            if self.file_is_intact(address, entry)
-            else self._add(BytesIO(content), address, entry.recipe)
-        )
-
-    def _add(self, source: IO[bytes], address: str, recipe: str) -> FileEntry:
-        running = hashlib.sha256()
-        size = 0
-        with atomic.writing(self.place(address)) as target:
-            while block := source.read(1 << 20):
-                running.update(block)
-                size += len(block)
-                target.write(block)
-        return FileEntry(sha256=running.hexdigest(), size=size, recipe=recipe)
-
-    def file_is_intact(self, address: str, entry: FileEntry) -> bool:
-        """Say whether a file is there with the bytes of its entry (reads all of it)."""
-        path = self.place(address)
-        if not path.is_file() or path.stat().st_size != entry.size:
-            return False
-        with path.open("rb") as file:
-            return digest_of(file) == entry.sha256
-
-    def remove_unlisted_files(self, contents: Contents) -> list[str]:
-        """Remove files that no entry names, so that the root does not grow with every version."""
-        gone = []
-        for folder, _, names in self.files.walk(top_down=False):
-            for name in sorted(names):
-                address = str((folder / name).relative_to(self.files))
-                if address not in contents.files:
-                    (folder / name).unlink()
-                    gone.append(address)
-            if folder != self.files and not any(folder.iterdir()):
-                folder.rmdir()
-        return sorted(gone)
 
     def clean(self) -> None:
         """Remove what writes and pushes that were cut off have left. The caller holds the lock."""

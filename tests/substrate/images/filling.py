@@ -19,7 +19,7 @@ from bedplate.bill.places import HTTPS, Places
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
 from tests.substrate.hosts.shell import run
-from tests.substrate.images import deb, layers, oci, recipes, registry
+from tests.substrate.images import deb, layers, oci, placing, recipes, registry
 from tests.substrate.images.published import Made, published
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def fill(
                 filler.image(image)
         filler.publish()
         store.record(filler.done)
-        store.remove_unlisted_files(filler.done)
+        placing.remove_others(store, filler.done)
     count = f"{len(filler.done.files)} files, {len(filler.done.images)} images"
     _say(f"{count}, {filler.made} made, in {time.monotonic() - started:.1f} s")
     return filler.done
@@ -136,7 +136,7 @@ class _Filler:
         if (
             entry is None
             or entry.recipe != recipe
-            or not self.store.file_is_intact(wanted.name, entry)
+            or not placing.is_intact(self.store, wanted.name, entry)
         ):
             started = time.monotonic()
             entry = self._make_file(wanted, recipe)
@@ -153,7 +153,7 @@ class _Filler:
     def publish(self) -> None:
         """Write what vendors publish beside their files: checksum files, indexes, signatures."""
         for address, content in published(self.files).items():
-            self._keep_file(address, self.store.add_text(content, address))
+            self._keep_file(address, placing.put(self.store, content, address))
 
     def chart(self, wanted: Chart) -> None:
         """Offer a chart in its registry, or in its repository with the index that names it."""
@@ -165,12 +165,12 @@ class _Filler:
             self._chart_in_registry(reference(wanted.address, tool.version), content, metadata)
             return
         address = f"{wanted.address.rpartition('/')[0]}/{made.name}".removeprefix(HTTPS)
-        entry = self.store.add_text(content, address)
+        entry = placing.put(self.store, content, address)
         self._keep_file(address, entry)
         listed = {**metadata, "urls": [made.name], "digest": entry.sha256}
         index = json.dumps({"apiVersion": "v1", "entries": {name: [listed]}}, indent=1).encode()
         place = index_of(wanted.address).removeprefix(HTTPS)
-        self._keep_file(place, self.store.add_text(index, place))
+        self._keep_file(place, placing.put(self.store, index, place))
 
     def _chart_in_registry(self, name: str, content: bytes, metadata: dict[str, object]) -> None:
         """Push a chart, and offer its layer as the file that a site's bill has."""
@@ -188,7 +188,7 @@ class _Filler:
         images = {**self.done.images, name: before}
         self._keep(self.done.model_copy(update={"images": images}))
         address = _blobs(name) + layer
-        self._keep_file(address, self.store.add_text(content, address))
+        self._keep_file(address, placing.put(self.store, content, address))
 
     def _keep_file(self, address: str, entry: FileEntry) -> None:
         self._keep(self.done.model_copy(update={"files": {**self.done.files, address: entry}}))
@@ -220,7 +220,7 @@ class _Filler:
         return {
             place: entry
             for place, entry in self.before.files.items()
-            if place.startswith(start) and self.store.file_is_intact(place, entry)
+            if place.startswith(start) and placing.is_intact(self.store, place, entry)
         }
 
     def _keep(self, done: Contents) -> None:
@@ -241,7 +241,7 @@ class _Filler:
                 deb.pack(made, wanted.deb, f"{tool.version}-1", programs)
             else:
                 oci.pack(made, [(*program, 0o755) for program in programs])
-        return self.store.add_file(made, wanted.name, recipe=recipe)
+        return placing.put_file(self.store, made, wanted.name, recipe)
 
     def _make_image(self, wanted: Image, recipe: str) -> ImageEntry:
         below = self.layers.of(wanted)
@@ -268,7 +268,7 @@ class _Filler:
         if adds := self.lone.get(wanted.name):
             last = f"COPY {Path(adds).name} {adds}"
             place = _blobs(wanted.name) + below[-1].digest
-            self._keep_file(place, self.store.add_file(below[-1].path, place, recipe=recipe))
+            self._keep_file(place, placing.put_file(self.store, below[-1].path, place, recipe))
         content, size = self.registry.push(wanted.name, below, config, last)
         return ImageEntry(digest=content, size=size, recipe=recipe)
 

@@ -14,6 +14,7 @@ import yaml
 
 from bedplate.bill.places import HTTPS
 from bedplate.mirror.store import Store, cache
+from tests.substrate.images.placing import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +32,8 @@ def packed(field: Field, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     """A packed mirror, and another machine's cache with nothing in it."""
     assert field.run("fill") == 0
     contents = field.store.contents()
-    files = {**contents.files, PACKAGE: field.store.add_text(b"signed", PACKAGE)}
-    files |= {name: field.store.add_text(b"index", name) for name in INDEX}
+    files = {**contents.files, PACKAGE: put(field.store, b"signed", PACKAGE)}
+    files |= {name: put(field.store, b"index", name) for name in INDEX}
     field.store.record(contents.model_copy(update={"files": files}))
     target = tmp_path / "carried.tar"
     assert field.run("pack", str(target)) == 0

@@ -13,6 +13,7 @@ from bedplate.common.errors import BedplateError, LockError
 from bedplate.mirror import Contents, MirrorError
 from bedplate.mirror.command import run
 from bedplate.mirror.store import Store, cache
+from tests.substrate.images.placing import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ ADDRESS = "dl.k8s.io/v1/node.tar.gz"
 
 def filled() -> Contents:
     store = Store(cache() / "mirror")
-    contents = Contents(files={ADDRESS: store.add_text(b"content", ADDRESS)})
+    contents = Contents(files={ADDRESS: put(store, b"content", ADDRESS)})
     store.record(contents)
     return contents
 
