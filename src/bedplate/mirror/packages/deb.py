@@ -8,9 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.common import programs
 from bedplate.mirror import atomic
-from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.packages import running
 from bedplate.mirror.packages.apt_root import ARCHITECTURE
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read, sha256_of
 
@@ -27,7 +26,6 @@ INDEXES = ("Packages", "Packages.xz")
 #: The file that names all others by digest, and is written last.
 SIGNED = "InRelease"
 EPOCH = re.compile(r"_[0-9]+%3a")
-SECONDS = 1800
 
 
 def file_name(deb: Package) -> str:
@@ -65,14 +63,11 @@ def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -
     before = {path.name for path in (folder / BY_HASH).glob("*")}
     current = {sha256_of(read(folder / name)) for name in INDEXES}
     for content in contents.values():
-        with atomic.writing(folder / BY_HASH / sha256_of(content)) as file:
-            file.write(content)
+        atomic.write_bytes(folder / BY_HASH / sha256_of(content), content)
     release = _release(contents)
     for name, content in contents.items():
-        with atomic.writing(folder / name) as file:
-            file.write(content)
-    with atomic.writing(folder / SIGNED) as file:
-        file.write(key.clearsigned(release))
+        atomic.write_bytes(folder / name, content)
+    atomic.write_bytes(folder / SIGNED, key.clearsigned(release))
     listed = {sha256_of(content) for content in contents.values()}
     for name in before - listed - current:
         (folder / BY_HASH / name).unlink()
@@ -111,25 +106,8 @@ def _release(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _ftparchive(work: Path, *words: str) -> bytes:
-    command = ["apt-ftparchive", "-q", *words]
-    try:
-        return programs.run(command, SECONDS, own={"LC_ALL": "C.UTF-8"}, folder=work).content
-    except programs.MissingError as error:
-        raise MirrorError(
-            "an index of packages cannot be written",
-            "PATH",
-            error.got,
-            "apt's own program for archives",
-            "run 'apt-get install apt-utils'",
-        ) from error
-    except programs.ProgramError as error:
-        raise MirrorError(
-            "an index of packages cannot be written",
-            str(work),
-            error.got,
-            "an index",
-            "see that the disk is not full",
-        ) from error
+    missing = "apt's own program for archives", "run 'apt-get install apt-utils'"
+    return running.index(["apt-ftparchive", "-q", *words], missing, work)
 
 
 def _signed_by(folder: Path, key: SigningKey) -> bool:

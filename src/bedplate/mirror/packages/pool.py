@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from bedplate.mirror import atomic
+from bedplate.mirror.download import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,11 +38,12 @@ def read(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def lacking(folder: Path, packages: Iterable[Package]) -> list[Package]:
+def lacking(folder: Path, packages: Iterable[Package]) -> list[Part]:
     """Return what is not there, or is not as its index says: of the latter the file goes."""
-    wrong = [package for package in packages if not _whole(folder, package)]
-    for package in wrong:
-        (folder / package.name).unlink(missing_ok=True)
+    there = [Part(one.name, "", one.sha256, one.size, folder / one.name) for one in packages]
+    wrong = [part for part in there if part.damage()]
+    for part in wrong:
+        part.target.unlink(missing_ok=True)
     return wrong
 
 
@@ -75,14 +77,6 @@ def drop_others(chosen: Mapping[str, Path], pool: Path) -> Sequence[Path]:
     for path in gone:
         path.unlink()
     return gone
-
-
-def _whole(folder: Path, package: Package) -> bool:
-    path = folder / package.name
-    if not path.is_file() or path.stat().st_size != package.size:
-        return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == package.sha256
 
 
 def _same(source: Path, target: Path) -> bool:

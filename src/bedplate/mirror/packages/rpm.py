@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.bill.repository import parts_of_index
-from bedplate.common import programs
 from bedplate.mirror import atomic
-from bedplate.mirror.errors import MirrorError
+from bedplate.mirror.packages import running
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 INDEX = "repodata"
 #: The file that names all others by digest, and its signature.
 TOP, SIGNATURE = f"{INDEX}/repomd.xml", f"{INDEX}/repomd.xml.asc"
-SECONDS = 1800
 
 
 def publish(
@@ -87,11 +85,9 @@ def _exchange(folder: Path, fresh: Path, key: SigningKey) -> None:
     signature = key.detached(top)
     now = {Path(name).name for name in parts_of_index(top)}
     for name in now:
-        with atomic.writing(index / name) as file:
-            file.write(read(fresh / INDEX / name))
-    for name, content in ((TOP, top), (SIGNATURE, signature)):
-        with atomic.writing(folder / name) as file:
-            file.write(content)
+        atomic.write_bytes(index / name, read(fresh / INDEX / name))
+    atomic.write_bytes(folder / TOP, top)
+    atomic.write_bytes(folder / SIGNATURE, signature)
     for name in older - current - now - {Path(TOP).name, Path(SIGNATURE).name}:
         (index / name).unlink()
 
@@ -101,21 +97,5 @@ def _signed_by(folder: Path, key: SigningKey) -> bool:
 
 
 def _run(program: str, *words: str) -> None:
-    try:
-        programs.run([program, *words], SECONDS)
-    except programs.MissingError as error:
-        raise MirrorError(
-            "an index of packages cannot be written",
-            "PATH",
-            error.got,
-            "the programs of createrepo_c",
-            "install the package createrepo-c (Debian, Ubuntu) or createrepo_c (Red Hat's family)",
-        ) from error
-    except programs.ProgramError as error:
-        raise MirrorError(
-            "an index of packages cannot be written",
-            words[-1],
-            error.got,
-            "an index",
-            "see that the disk is not full",
-        ) from error
+    fix = "install the package createrepo-c (Debian, Ubuntu) or createrepo_c (Red Hat's family)"
+    running.index([program, *words], ("the programs of createrepo_c", fix), where=words[-1])
