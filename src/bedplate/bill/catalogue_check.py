@@ -13,7 +13,6 @@ from bedplate.bill.charts import OCI, index_of, reference
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import NeededFile, Repository, of_distribution
 from bedplate.bill.places import Places, split
-from bedplate.bill.registry import ACCEPT
 from bedplate.bill.repository import offers
 from bedplate.bill.web import CONNECTIONS, Web
 from bedplate.lock.file import write_text
@@ -136,7 +135,7 @@ def _reason(web: Web, places: Places, one: Asked) -> str:
             offers(web, places, one.repository, ())
         elif one.kind == "image":
             repository, tag = places.repository(one.url), split(one.url)[1]
-            web.manifest(f"{repository}/manifests/{tag}", ACCEPT, "image is not found")
+            web.manifest(f"{repository}/manifests/{tag}", "image is not found")
         else:
             web.size(one.url, "file is not found")
     except ResolveError as error:

@@ -11,7 +11,7 @@ import yaml
 from bedplate.bill.errors import refused
 from bedplate.bill.model import File, Known
 from bedplate.bill.places import HTTPS, split
-from bedplate.bill.registry import manifest
+from bedplate.bill.registry import blob, manifest
 
 if TYPE_CHECKING:
     from bedplate.bill.places import Places
@@ -57,14 +57,7 @@ def _artefact(web: Web, places: Places, named: str, version: str, what: str) -> 
         raise refused(
             what, where, f"no chart: {kind or 'unknown'}", f"a layer {CONTENT}"
         ) from error
-    host = named.partition("/")[0]
-    return File(
-        version=version,
-        url=f"{places.official(named)}/blobs/{digest}",
-        sha256=digest.removeprefix(SHA256),
-        size=size,
-        known=Known(registry=places.registries.get(host, host)),
-    )
+    return blob(places, named, version, digest, size)
 
 
 def _listed(web: Web, places: Places, address: str, version: str, what: str) -> File:

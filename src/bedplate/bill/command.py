@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill import catalogue_check
@@ -98,13 +99,11 @@ def run(options: Namespace) -> int:
     if options.check:
         return _check(site, lock)
     started = time.monotonic()
-    web = web_of(site, _sources(lock, upstream=options.upstream), options.ca)
-    try:
+    sources = _sources(lock, upstream=options.upstream)
+    with closing(web_of(site, sources, options.ca)) as web:
         bill, unread = resolved(site, lock, web, upstream=options.upstream, made=options.made)
-        found = _instead(site, lock, web, bill, _sources(lock, upstream=options.upstream))
+        found = _instead(site, lock, web, bill, sources)
         instead = [line for one in found for line in written(site, one)]
-    finally:
-        web.close()
     _show(site, bill, written=write_bill(site, bill))
     for name, one in needs_of(lock, catalogue_of(site)).images.items():
         if one.optional and name not in bill.images:

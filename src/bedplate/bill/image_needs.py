@@ -9,14 +9,12 @@ Containers that get their GPUs by CDI are started without a check of them: it is
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.errors import ResolveError, refused
-from bedplate.bill.registry import chosen_manifest
+from bedplate.bill.registry import built, configuration
 from bedplate.common.versions import parts
 
 if TYPE_CHECKING:
@@ -116,14 +114,9 @@ def read(
     what = f"image {reference} is not found"
     name, _, digest = reference.partition("@")
     where = places.repository(name if ":" in name.rpartition("/")[2] else f"{name}:")
-    tag = digest or name.rpartition("/")[2].rpartition(":")[2]
-    chosen, manifest = chosen_manifest(web, where, tag, reference, digest or None)
+    _, chosen, manifest, _ = built(web, where, reference, what, digest or None)
     try:
-        config = str(manifest["config"]["digest"])
-        content = web.content(f"{where}/blobs/{config}", what)
-        if f"sha256:{hashlib.sha256(content).hexdigest()}" != config:
-            raise refused(what, where, "content that does not match its digest")
-        return where, chosen, manifest, dict(json.loads(content))
+        return where, chosen, manifest, configuration(web, where, manifest, what)
     except (KeyError, TypeError, ValueError) as error:
         raise _no_configuration(reference, where) from error
 

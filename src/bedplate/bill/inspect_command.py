@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill import notebook
@@ -74,17 +75,14 @@ def run(options: Namespace) -> int:
         options.usage_error(
             f"no pool {options.pool}; the pools are {', '.join(sorted(lock.pools))}"
         )
-    web = web_of(options.site, lock.sources, options.ca)
     versions: dict[str, str] = {}
     unable: list[Problem] = []
-    try:
+    with closing(web_of(options.site, lock.sources, options.ca)) as web:
         places = Places.of(lock.sources, catalogue)
         digest, asks = asked(web, places, options.image)
         if options.notebook:
             starts = starts_of(lock, catalogue)
             versions, unable = notebook.of_image(web, places, options.image, starts)
-    finally:
-        web.close()
     print(f"{options.image.partition('@')[0]}: {digest}")
     print(f"  {asks.platform}, {f'CUDA {asks.cuda}' if asks.cuda else 'no CUDA that it names'}")
     wrong = problems(options.image, asks, lock, catalogue, options.pool)

@@ -14,8 +14,6 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from urllib3.exceptions import HTTPError
-
 from bedplate.bill.errors import refused
 from bedplate.bill.image_needs import read
 from bedplate.common.errors import Problem
@@ -50,7 +48,6 @@ PACKAGE: Final = re.compile(
 #: Python of Debian and Ubuntu has the packages of /usr and /usr/local, in folders `dist-packages`.
 DEBIAN: Final = "usr"
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash"})
-BLOCK: Final = 1 << 20
 
 
 @dataclass
@@ -172,18 +169,20 @@ class Files:
 class _Layer:
     """The bytes of a layer as they come, and their digest."""
 
-    def __init__(self, raw: Any) -> None:
-        self._raw, self._hash = raw, hashlib.sha256()
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._hash = blocks, hashlib.sha256()
 
-    def read(self, size: int) -> bytes:
-        """Return so many bytes, or what is left."""
-        block: bytes = self._raw.read(size, decode_content=False)
+    def read(self, _: int) -> bytes:
+        """Return more of it: tarfile keeps what it did not ask for."""
+        block = b""
+        while len(block) < tarfile.BLOCKSIZE and (more := next(self._blocks, b"")):
+            block += more  # it tells the compression by the first block
         self._hash.update(block)
         return block
 
     def digest(self) -> str:
         """Read what is left, and return the digest of all."""
-        while self.read(BLOCK):
+        while self.read(0):
             pass
         return f"sha256:{self._hash.hexdigest()}"
 
@@ -211,7 +210,7 @@ def of_image(
     folders = [one for one in named if len(one) <= PATH_LENGTH][:FOLDERS]
     files = Files()
     for layer in reversed(manifest.get("layers") or []):
-        _layer(web, f"{where}/blobs/{layer['digest']}", str(layer["digest"]), reference, files)
+        _layer(web, where, layer, reference, files)
         if files.whole(folders, starts):
             break
     wrong = [
@@ -237,17 +236,19 @@ def of_image(
 _Wrong = tuple[str, str, str, str]
 
 
-def _layer(web: Web, url: str, digest: str, reference: str, files: Files) -> None:
-    what = f"a layer of image {reference} cannot be read"
+def _layer(
+    web: Web, where: str, described: Mapping[str, Any], reference: str, files: Files
+) -> None:
+    name, digest = f"a layer of image {reference}", str(described.get("digest"))
+    url = f"{where}/blobs/{digest}"
     try:
-        with web.opened(url, what) as answer:
-            layer = _Layer(answer.raw)
-            with tarfile.open(fileobj=layer, mode="r|*") as tar:  # type: ignore[call-overload]
-                files.take(tar)
-            found = layer.digest()
-    except (tarfile.TarError, HTTPError, EOFError, OSError, ValueError) as error:
+        layer = _Layer(web.blocks(url, name, int(described["size"])))
+        with tarfile.open(fileobj=layer, mode="r|*") as tar:  # type: ignore[call-overload]
+            files.take(tar)
+        found = layer.digest()
+    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, TypeError) as error:
         raise refused(
-            what,
+            f"{name} cannot be read",
             url,
             str(error) or type(error).__name__,
             "a tar file, plain or compressed by gzip",
@@ -255,7 +256,7 @@ def _layer(web: Web, url: str, digest: str, reference: str, files: Files) -> Non
             "--dest-compress-format gzip --dest-force-compress-format",
         ) from error
     if found != digest:
-        raise refused(what, url, f"content {found}", f"content {digest}")
+        raise refused(f"{name} is changed", url, f"content {found}", f"content {digest}")
 
 
 def _of_program(files: Files, folders: Sequence[str], starts: Starts) -> Iterator[_Wrong]:

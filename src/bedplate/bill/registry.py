@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.model import File, Image, Known
 from bedplate.bill.places import split
+from bedplate.bill.web import INDEXES
 
 if TYPE_CHECKING:
     from bedplate.bill.places import Places
     from bedplate.bill.web import Web
 
-INDEXES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-MANIFESTS = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
-ACCEPT = ", ".join(INDEXES + MANIFESTS)
 PLATFORM = {"os": "linux", "architecture": "amd64"}
 
 
@@ -49,20 +40,14 @@ def image(
             pass  # its maker has removed what it replaced: the tag says what there is now
         else:
             return kept
-    found, chosen, inner, kind = _built(web, where, reference, what, digest)
+    found, chosen, inner, kind = built(web, where, reference, what, digest)
     try:
         blobs = [inner["config"], *inner["layers"]]
         size = sum(int(blob["size"]) for blob in blobs)
     except (KeyError, TypeError, ValueError) as error:
         raise refused(what, where, f"a manifest of type {kind or 'unknown'}") from error
-    host = reference.partition("/")[0]
-    return Image(
-        digest=found,
-        manifest=chosen,
-        size=size,
-        needed_by=needed_by,
-        known=Known(registry=places.registries.get(host, host)),
-    )
+    known = _known(places, reference)
+    return Image(digest=found, manifest=chosen, size=size, needed_by=needed_by, known=known)
 
 
 def layer(web: Web, places: Places, reference: str, adds: str, version: str, what: str) -> File:
@@ -72,14 +57,11 @@ def layer(web: Web, places: Places, reference: str, adds: str, version: str, wha
         ResolveError: the registry does not give the image, or no layer of it adds just this file.
     """
     where = places.repository(reference)
-    _, chosen, inner, _ = _built(web, where, reference, what)
+    _, chosen, inner, _ = built(web, where, reference, what)
     place = f"{where}/manifests/{chosen}"
     try:
-        config = f"{where}/blobs/{inner['config']['digest']}"
-        content = web.content(config, what)
-        if f"sha256:{hashlib.sha256(content).hexdigest()}" != inner["config"]["digest"]:
-            raise refused(what, config, "content that does not match its digest")
-        steps = [one for one in json.loads(content)["history"] if not one.get("empty_layer")]
+        history = configuration(web, where, inner, what)["history"]
+        steps = [one for one in history if not one.get("empty_layer")]
         layers = dict(enumerate(inner["layers"])) if len(steps) == len(inner["layers"]) else {}
         made = [layers[at] for at, step in enumerate(steps) if at in layers and _adds(step, adds)]
         digest, size = str(made[0]["digest"]), int(made[0]["size"])
@@ -88,14 +70,19 @@ def layer(web: Web, places: Places, reference: str, adds: str, version: str, wha
         raise refused(what, place, f"no layer that adds {adds}", "one such layer") from error
     if len(made) != 1 or not gzipped:
         raise refused(what, place, f"{len(made)} layers that add {adds}", "one, packed by gzip")
+    return blob(places, reference, version, digest, size)
+
+
+def blob(places: Places, reference: str, version: str, digest: str, size: int) -> File:
+    """Return the entry of a file that is a layer of what *reference* names."""
+    url, known = f"{places.official(reference)}/blobs/{digest}", _known(places, reference)
+    sha256 = digest.removeprefix("sha256:")
+    return File(version=version, url=url, sha256=sha256, size=size, known=known)
+
+
+def _known(places: Places, reference: str) -> Known:
     host = reference.partition("/")[0]
-    return File(
-        version=version,
-        url=f"{places.official(reference)}/blobs/{digest}",
-        sha256=digest.removeprefix("sha256:"),
-        size=size,
-        known=Known(registry=places.registries.get(host, host)),
-    )
+    return Known(registry=places.registries.get(host, host))
 
 
 def _adds(step: dict[str, Any], path: str) -> bool:
@@ -104,10 +91,25 @@ def _adds(step: dict[str, Any], path: str) -> bool:
     return "COPY" in words[:1] and path in words
 
 
-def _built(
+def configuration(web: Web, where: str, manifest: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return what an image's manifest names as its configuration.
+
+    Raises:
+        ResolveError: the registry does not give it.
+        KeyError, TypeError, ValueError: it is none.
+    """
+    digest = str(manifest["config"]["digest"])
+    return dict(json.loads(web.content(f"{where}/blobs/{digest}", what, digest)))
+
+
+def built(
     web: Web, where: str, reference: str, what: str, digest: str | None = None
 ) -> tuple[str, str, dict[str, Any], str]:
-    """Return the digest of what a tag or *digest* names; of its platform digest, manifest, type."""
+    """Return the digest of what a tag or *digest* names; of its platform digest, manifest, type.
+
+    Raises:
+        ResolveError: the registry does not give it, or has none for linux/amd64.
+    """
     asked = digest or split(reference)[1]
     top, kind, found = manifest(web, f"{where}/manifests/{asked}", what, digest)
     if kind not in INDEXES:
@@ -115,22 +117,6 @@ def _built(
     chosen = _for_platform(top, where, reference)
     inner, kind, _ = manifest(web, f"{where}/manifests/{chosen}", what, chosen)
     return found, chosen, inner, kind
-
-
-def chosen_manifest(
-    web: Web, where: str, tag: str, reference: str, digest: str | None
-) -> tuple[str, dict[str, Any]]:
-    """Return digest and manifest of the build for the platform, by a tag or by *digest*.
-
-    Raises:
-        ResolveError: the registry does not give it, or has none for linux/amd64.
-    """
-    what = f"image {reference} is not found"
-    top, kind, found = manifest(web, f"{where}/manifests/{tag}", what, digest)
-    if kind not in INDEXES:
-        return found, top
-    chosen = _for_platform(top, where, reference)
-    return chosen, manifest(web, f"{where}/manifests/{chosen}", what, chosen)[0]
 
 
 def manifest(
@@ -141,9 +127,7 @@ def manifest(
     Raises:
         ResolveError: the registry does not give it, or gives other bytes than those of *expected*.
     """
-    body, kind, digest = web.manifest(url, ACCEPT, what)
-    if expected is not None and digest != expected:
-        raise refused(what, url, f"content {digest}", f"content {expected}")
+    body, kind, digest = web.manifest(url, what, expected)
     try:
         found = dict(json.loads(body))
     except (ValueError, TypeError) as error:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from bedplate.bill.registry import image, layer
 from bedplate.bill.repository import offers, trusted
 from bedplate.bill.web import CONNECTIONS
 from bedplate.common.errors import BedplateError, Problem
-from bedplate.common.progress import LOOK, Progress
+from bedplate.common.progress import Progress
 from bedplate.portable.fetch import FetchError, named_digest
 
 if TYPE_CHECKING:
@@ -130,11 +129,8 @@ class Resolver:
     def _waited(self, asked: Sequence[Future[None]]) -> list[Problem]:
         """Wait for all, show how far they are, and return what could not be looked up."""
         self.progress.total += len(asked)
-        left = set(asked)
-        while left:
-            done, left = wait(left, LOOK, FIRST_COMPLETED)
-            self.progress.add(len(done), fetched=True)
-            self.progress.show()
+        for _ in self.progress.waited(asked):
+            self.progress.add(1, fetched=True)
         problems: list[Problem] = []
         for future in asked:
             try:
@@ -190,12 +186,7 @@ class Resolver:
     def _named(self, entry: File) -> list[str]:
         """Return the images that a manifest names, read from the file itself."""
         where = self.places.file(entry.url)
-        content = self.web.content(where, "manifest is not found")
-        found = hashlib.sha256(content).hexdigest()
-        if found != entry.sha256:
-            raise refused(
-                "manifest has another digest", where, f"sha256:{found}", f"sha256:{entry.sha256}"
-            )
+        content = self.web.content(where, "manifest is not found", f"sha256:{entry.sha256}")
         try:
             return sorted({*_images_in(list(yaml.safe_load_all(content)))})
         except yaml.YAMLError as error:

@@ -1,15 +1,18 @@
-"""Small requests to vendors or a mirror: retried where that helps, counted, failures explained."""
+"""All that is fetched from vendors or a mirror: retried where that helps, counted, explained.
+
+Small files come whole. Large ones come in blocks, and go on where a connection broke off.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import re
 import ssl
 import threading
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,9 +25,10 @@ from urllib3.util import Retry
 from bedplate.bill.errors import UNANSWERED, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from io import BufferedReader
     from pathlib import Path
+    from threading import Event
 
     from bedplate.bill.errors import ResolveError
 
@@ -39,26 +43,31 @@ ATTEMPTS, BACKOFF = 4, 0.5
 LONGEST_WAIT = 20
 LATER = (429, 500, 502, 503, 504)
 OK, PARTIAL, UNAUTHORISED = 200, 206, 401
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
 #: No small file is larger: a whole index of packages has a few megabytes.
 LARGEST = 64 * 1024 * 1024
+#: How often a large file that breaks off is taken up again, and how many seconds after.
+RESUMED, PAUSE = 5, 0.5
+#: A server that gives less than so many bytes in so many seconds does not give a large file, and
+#: fewer bytes before it breaks off are no step ahead.
+SLOWEST_BYTES, SLOWEST_SECONDS = 64 << 10, 60.0
+BLOCK = 1 << 16
+#: What an answer fails with that breaks off.
+BROKEN = (HTTPError, http.client.HTTPException, OSError)
 #: Of a length: more than any file has, and than Python reads as a number.
 LENGTH = re.compile("[0-9]{1,18}")
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a server answered in the end: its status with reason, headers and bytes."""
-
-    status: int
-    reason: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def failure(self) -> str:
-        """Return the status as a reason; empty where the answer is the thing itself."""
-        return "" if self.status == OK else f"HTTP {self.status} {self.reason}"
+class StoppedError(Exception):
+    """Another part of the run has failed, or the user has interrupted it."""
 
 
 @dataclass
@@ -122,21 +131,16 @@ class Web:
         """Close every connection."""
         self._session.close()
 
-    def read(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """Return the answer to a GET, whatever its status.
-
-        Raises:
-            ResolveError: nobody answered, or the answer is too large to be a small file.
-        """
-        return self._ask("GET", url, headers)
-
-    def content(self, url: str, what: str) -> bytes:
+    def content(self, url: str, what: str, digest: str = "") -> bytes:
         """Return what an address gives; an anonymous login to a registry is done.
 
         Raises:
-            ResolveError: it gives nothing; *what* says what was looked for.
+            ResolveError: it gives nothing, or not what has *digest* where that is named; *what*
+                says what was looked for.
         """
-        return self._let_in(url, {}, what).body
+        body = self._whole(url, lambda: self._let_in(url, what))[1]
+        _expect(digest, _digest(body), what, url)
+        return body
 
     def size(self, url: str, what: str) -> int:
         """Return how many bytes an address would give.
@@ -144,10 +148,10 @@ class Web:
         Raises:
             ResolveError: there is nothing, or the server does not say how much.
         """
-        answer = self._ask("HEAD", url, None)
-        length = declared(answer.headers)
-        if answer.failure or length is None:
-            raise refused(what, url, answer.failure or "an answer without its length")
+        with self._answer("HEAD", url) as answer:
+            length = _declared(answer)
+        if length is None:
+            raise refused(what, url, _failure(answer) or "an answer without its length")
         return length
 
     def length(self, url: str) -> int | None:
@@ -156,8 +160,8 @@ class Web:
         Raises:
             ResolveError: no server answered.
         """
-        answer = self._ask("HEAD", url, None)
-        return None if answer.failure else declared(answer.headers)
+        with self._answer("HEAD", url) as answer:
+            return _declared(answer)
 
     def put(self, url: str, file: Path) -> int:
         """Put a file at an address of the site's own, and return the server's status.
@@ -165,60 +169,103 @@ class Web:
         Raises:
             ResolveError: no server answered.
         """
-        with file.open("rb") as content, self._answer("PUT", url, None, body=content) as answer:
-            self._count(answer, 0)
+        with file.open("rb") as content, self._answer("PUT", url, body=content) as answer:
             status: int = answer.status_code
         return status
 
-    def manifest(self, url: str, accept: str, what: str) -> tuple[bytes, str, str]:
+    def manifest(self, url: str, what: str, digest: str | None = None) -> tuple[bytes, str, str]:
         """Return an image's manifest, its media type and digest; an anonymous login is done.
 
         Raises:
-            ResolveError: the registry does not give it.
+            ResolveError: the registry does not give it, or gives another one than *digest*.
         """
-        answer = self._let_in(url, {"Accept": accept}, what)
-        found = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
+        accept = {"Accept": ", ".join(INDEXES + MANIFESTS)}
+        answer, body = self._whole(url, lambda: self._let_in(url, what, accept))
+        found = _digest(body)
         said = answer.headers.get("Docker-Content-Digest", found)
         if said != found:
             raise refused(what, url, f"content {found} under the name {said}")
-        return answer.body, answer.headers.get("Content-Type", "").partition(";")[0], found
+        _expect(digest, found, what, url)
+        return body, answer.headers.get("Content-Type", "").partition(";")[0], found
 
-    def _let_in(self, url: str, headers: Mapping[str, str], what: str) -> Answer:
-        """Return the answer to a GET, with a registry's token where it asks for one."""
-        repository = url.rsplit("/", 2)[0]
-        token = self._tokens.get(repository)
-        answer = self.read(url, {**headers, **_bearing(token)})
-        if answer.status == UNAUTHORISED:
-            token = self._token(answer.headers.get("WWW-Authenticate", ""), url, what)
-            self._tokens[repository] = token
-            answer = self.read(url, {**headers, **_bearing(token)})
-        if answer.failure:
-            raise refused(what, url, answer.failure)
-        return answer
+    def blocks(
+        self, url: str, name: str, size: int, offset: int = 0, stop: Event | None = None
+    ) -> Iterator[bytes]:
+        """Yield a large file from an offset on; it goes on where a connection broke off.
 
-    @contextmanager
-    def opened(self, url: str, what: str, offset: int = 0) -> Iterator[requests.Response]:
-        """Open a large file from an offset on; an anonymous login to a registry is done.
-
-        The answer is 200 with all of the file, or 206 with the rest of it; its bytes are in `raw`.
+        Args:
+            url: may be a registry's, whose anonymous login is done.
+            name: of the file, for messages.
+            size: of all of it, in bytes.
+            offset: how many bytes are there already.
+            stop: ends it, in a pause too.
 
         Raises:
-            ResolveError: no server gives it; *what* says what was looked for.
+            ResolveError: no server gives it, it breaks off again and again, or has another size.
+            StoppedError: *stop* was set.
+        """
+        stop, attempts = stop or threading.Event(), 0
+        while offset < size:
+            begun = offset
+            try:
+                for block in self._from(url, name, size, offset):
+                    if stop.is_set():
+                        raise StoppedError
+                    offset += len(block)
+                    yield block
+            except BROKEN as error:
+                attempts = 1 if offset - begun >= SLOWEST_BYTES else attempts + 1
+                if attempts >= RESUMED:
+                    raise refused(f"{name} breaks off", url, reason_of(error)) from error
+                if stop.wait(PAUSE * attempts):
+                    raise StoppedError from error
+
+    def _from(self, url: str, name: str, size: int, offset: int) -> Iterator[bytes]:
+        """Yield what comes of a large file before its connection ends, from an offset on."""
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        with self._let_in(url, f"{name} is not found", headers) as answer:
+            # A server that gives no rest of a file gives all of it again.
+            at = offset if answer.status_code == PARTIAL else 0
+            length = _declared(answer)
+            if length is not None and at + length != size:
+                what, got = f"{name} has another size than listed", f"{at + length} bytes"
+                fix = "find out why its publisher changed it"
+                raise refused(what, url, got, f"{size} bytes", fix)
+            since, came = time.monotonic(), 0
+            for block in self._pieces(answer, decode=False):
+                came += len(block)
+                if (now := time.monotonic()) - since > SLOWEST_SECONDS:
+                    if came < SLOWEST_BYTES:
+                        raise TimeoutError(f"{came} bytes in {now - since:.0f} s")
+                    since, came = now, 0
+                if new := block[max(offset - at, 0) : size - at]:
+                    yield new
+                at += len(block)
+                if length is None and at >= size:
+                    return
+        if at < size:
+            raise ConnectionError("the connection ended")
+
+    def _let_in(
+        self, url: str, what: str, headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        """Open an answer to a GET, with a registry's token where it asks for one.
+
+        Raises:
+            ResolveError: it is none with content.
         """
         repository = url.rsplit("/", 2)[0]
-        headers = {"Range": f"bytes={offset}-"} if offset else {}
         for again in (True, False):
-            token = self._tokens.get(repository)
-            with self._answer("GET", url, {**headers, **_bearing(token)}) as answer:
-                if answer.status_code == UNAUTHORISED and again:
-                    challenge = answer.headers.get("WWW-Authenticate", "")
-                    self._tokens[repository] = self._token(challenge, url, what)
-                    continue
-                if answer.status_code not in (OK, PARTIAL):
-                    raise refused(what, url, f"HTTP {answer.status_code} {answer.reason}")
-                self._count(answer, 0)
-                yield answer
-                return
+            bearing = _bearing(self._tokens.get(repository))
+            answer = self._answer("GET", url, {**(headers or {}), **bearing})
+            if not _failure(answer):
+                return answer
+            answer.close()
+            if answer.status_code != UNAUTHORISED or not again:
+                break
+            challenge = answer.headers.get("WWW-Authenticate", "")
+            self._tokens[repository] = self._token(challenge, url, what)
+        raise refused(what, url, _failure(answer))
 
     def _token(self, challenge: str, url: str, what: str) -> str:
         """Ask for the token that a registry hands out to everybody."""
@@ -234,14 +281,15 @@ class Web:
         query = requests.models.PreparedRequest()
         query.prepare_url(realm, asked)
         login = self._own.login if self._own.has(url) else None
-        answer = self._ask("GET", str(query.url), None, login)
-        if answer.status == UNAUTHORISED and self._own.has(url):
+        address = str(query.url)
+        answer, body = self._whole(address, lambda: self._answer("GET", address, login=login))
+        if answer.status_code == UNAUTHORISED and self._own.has(url):
             raise self._no_login(url, what)
         try:
-            found: dict[str, Any] = json.loads(answer.body)
+            found: dict[str, Any] = json.loads(body)
             return str(found.get("token") or found["access_token"])
         except (ValueError, KeyError, TypeError) as error:
-            raise refused(what, realm, f"HTTP {answer.status} and no token") from error
+            raise refused(what, realm, f"HTTP {answer.status_code} and no token") from error
 
     def _no_login(self, url: str, what: str) -> ResolveError:
         return refused(
@@ -252,52 +300,40 @@ class Web:
             "correct bedplate_sources_login in the site",
         )
 
-    def _ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None,
-        login: tuple[str, str] | None = None,
-    ) -> Answer:
+    def _whole(
+        self, url: str, opened: Callable[[], requests.Response]
+    ) -> tuple[requests.Response, bytes]:
+        """Return a small answer, which is opened again where it breaks off, and its bytes."""
         for left in reversed(range(ATTEMPTS)):
+            body, begun = bytearray(), time.monotonic()
             try:
-                answer, body = self._whole(method, url, headers, login)
+                with opened() as answer:
+                    for block in self._pieces(answer, decode=True):
+                        body += block
+                        if len(body) > LARGEST:
+                            raise refused("answer is too large", url, f"more than {LARGEST} bytes")
+                        if time.monotonic() - begun > WHOLE_SECONDS:
+                            got = f"{len(body)} bytes in {WHOLE_SECONDS:.0f} s"
+                            raise refused("answer takes too long", url, got, "a whole answer")
                 break
-            except requests.RequestException as error:  # broken off on the way
+            except BROKEN as error:
                 if not left:
                     raise _unanswered(url, error) from error
-        self._count(answer, len(body))
-        return Answer(answer.status_code, str(answer.reason), answer.headers, bytes(body))
+        return answer, bytes(body)
 
-    def _count(self, answer: requests.Response, size: int) -> None:
-        with self._lock:
-            self.traffic.requests += 1 + len(answer.history)
-            self.traffic.received += size
-            self.traffic.hosts |= {urlsplit(one.url).netloc for one in (*answer.history, answer)}
-
-    def _whole(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None,
-        login: tuple[str, str] | None,
-    ) -> tuple[requests.Response, bytearray]:
-        body, begun = bytearray(), time.monotonic()
-        with self._answer(method, url, headers, login) as answer:
-            for block in _pieces(answer):
-                body += block
-                if len(body) > LARGEST:
-                    raise refused("answer is too large", url, f"more than {LARGEST} bytes")
-                if time.monotonic() - begun > WHOLE_SECONDS:
-                    got = f"{len(body)} bytes in {WHOLE_SECONDS:.0f} s"
-                    raise refused("answer takes too long", url, got, "a whole answer")
-        return answer, body
+    def _pieces(self, answer: requests.Response, *, decode: bool) -> Iterator[bytes]:
+        """Yield what has come so far, again and again: a server that drips fills no block."""
+        while block := answer.raw.read1(BLOCK, decode_content=decode):
+            with self._lock:
+                self.traffic.received += len(block)
+            yield block
 
     def _answer(
         self,
         method: str,
         url: str,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None = None,
+        *,
         login: tuple[str, str] | None = None,
         body: BufferedReader | None = None,
     ) -> requests.Response:
@@ -305,7 +341,7 @@ class Web:
         authorities = str(self._own.ca) if self._own.ca and self._own.has(url) else None
         try:
             # Authorities with each request: the environment wins over what a session has.
-            return self._session.request(
+            answer = self._session.request(
                 method,
                 url,
                 headers=headers,
@@ -321,21 +357,32 @@ class Web:
             raise _unanswered(
                 url, error, "bedplate_sources.ca" if authorities else "--ca"
             ) from error
+        with self._lock:
+            self.traffic.requests += 1 + len(answer.history)
+            self.traffic.hosts |= {urlsplit(one.url).netloc for one in (*answer.history, answer)}
+        return answer
 
 
-def declared(headers: Mapping[str, str]) -> int | None:
-    """Return the length that an answer's headers name; None where they name none."""
-    length = headers.get("Content-Length", "")
-    return int(length) if LENGTH.fullmatch(length) else None
+def _declared(answer: requests.Response) -> int | None:
+    """Return the length that an answer names of its content; None where it names or has none."""
+    length = answer.headers.get("Content-Length", "")
+    return int(length) if not _failure(answer) and LENGTH.fullmatch(length) else None
 
 
-def _pieces(answer: requests.Response) -> Iterator[bytes]:
-    """Return what has come so far, again and again: a server that drips fills no block."""
-    try:
-        while block := answer.raw.read1(1 << 16, decode_content=True):
-            yield block
-    except HTTPError as error:
-        raise requests.exceptions.ChunkedEncodingError(error) from error
+def _failure(answer: requests.Response) -> str:
+    """Return an answer's status as a reason; empty where it is the thing itself, or its rest."""
+    good = answer.status_code in (OK, PARTIAL)
+    return "" if good else f"HTTP {answer.status_code} {answer.reason}"
+
+
+def _digest(content: bytes) -> str:
+    """Return the digest of some bytes, as registries write it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _expect(digest: str | None, found: str, what: str, url: str) -> None:
+    if digest and digest != found:
+        raise refused(what, url, f"content {found}", f"content {digest}")
 
 
 def _unanswered(url: str, error: Exception, named: str = "--ca") -> ResolveError:

@@ -13,11 +13,13 @@ from bedplate.common import terminal
 from bedplate.common.harmless import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
     from typing import Self
 
     from rich.progress import Progress as Bar
 
-#: How often those who wait for threads call `show`, in seconds.
+#: How often what runs is shown while threads are waited for, in seconds.
 LOOK = 0.25
 #: Where no terminal is, a line is added so often, in seconds.
 LOG_SECONDS = 15.0
@@ -65,6 +67,16 @@ class Progress:
         elif (now := time.monotonic()) - self._shown >= LOG_SECONDS:
             self._shown = now
             print(self.line(now), file=sys.stderr, flush=True)
+
+    def waited[T](self, asked: Iterable[Future[T]]) -> Iterator[Future[T]]:
+        """Yield what threads do as it ends, and show how far the run is meanwhile."""
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        left = set(asked)
+        while left:
+            done, left = wait(left, LOOK, FIRST_COMPLETED)
+            yield from done
+            self.show()
 
     def __enter__(self) -> Self:
         """Return itself: nothing is shown yet."""

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from bedplate.bill.places import split
 from bedplate.common.progress import Progress, sized
 from bedplate.mirror import atomic, wanted
 from bedplate.mirror.check import check
@@ -139,9 +138,7 @@ class Carrying:
             self.store.forget_incoming()
         images = self._images()
         for image in images:
-            repository, tag = split(image.name)
-            blobs = [f"{wanted.SHA256}{part.sha256}" for part in image.blobs]
-            self.store.images.name(repository, tag, image.manifests, blobs)
+            image.name_in(self.store.images)
         self.store.add_to_record(wanted.entries(wanted.files(self.bill, self.store), images, along))
         return sum(part.size for part in staged.values())
 

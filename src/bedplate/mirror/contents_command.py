@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill import Places, checked_bill, needs_of
@@ -92,16 +93,13 @@ def run_fill(options: Namespace) -> int:
     bill, store, vendors = _known(site, lock)
     needs = needs_of(lock, catalogue_of(site))
     built = {name for name, one in needs.images.items() if one.built}
-    web = Web(options.ca)
-    try:
-        with store.filling(lambda holder: _waiting(store, holder)):
-            started = time.monotonic()
-            filling = Filling(store, web, vendors, built, options.jobs)
-            count = filling.fill(bill)
-            seconds = time.monotonic() - started
-            service.refresh_all(store)
-    finally:
-        web.close()
+    waiting = store.filling(lambda holder: _waiting(store, holder))
+    with closing(Web(options.ca)) as web, waiting:
+        started = time.monotonic()
+        filling = Filling(store, web, vendors, built, options.jobs)
+        count = filling.fill(bill)
+        seconds = time.monotonic() - started
+        service.refresh_all(store)
     fetched = filling.progress.fetched
     print(
         f"{store.root} holds the {len(bill.files)} files and {len(bill.images)} images of "

@@ -7,23 +7,22 @@ ends whole, and a run with nothing to do makes no request.
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.places import split
-from bedplate.bill.registry import ACCEPT
+from bedplate.bill.web import StoppedError
 from bedplate.common.errors import BedplateError, Problem
-from bedplate.common.progress import LOOK, Progress, sized
+from bedplate.common.progress import Progress, sized
 from bedplate.mirror import wanted
-from bedplate.mirror.download import FULL, Downloads, Part, StoppedError
+from bedplate.mirror.download import FULL, Downloads, Part
 from bedplate.mirror.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
-    from concurrent.futures import Future
 
     from bedplate.bill import Bill, Image, Places
     from bedplate.bill.web import Web
@@ -74,9 +73,7 @@ class Filling:
             problems += self._each(self.downloads.fetch, lacking)
         for image in images:
             if all(not part.wrong_size() for part in image.blobs):
-                repository, tag = split(image.name)
-                digests = [f"sha256:{part.sha256}" for part in image.blobs]
-                self.store.images.name(repository, tag, image.manifests, digests)
+                image.name_in(self.store.images)
         whole = {name: part for name, part in files.items() if not part.wrong_size()}
         pulled = [
             image
@@ -107,16 +104,10 @@ class Filling:
                 if name in self.built:
                     raise _not_built(name, str(self.store.root))
                 what = f"image {name} is not found"
-                images.add(self._manifest(f"{where}/{digest}", what, digest))
+                images.add(self.web.manifest(f"{where}/{digest}", what, digest)[0])
         return wanted.image(
             name, entry, images.manifest(entry.manifest) or {}, self.store, self.places
         )
-
-    def _manifest(self, url: str, what: str, digest: str) -> bytes:
-        content, _, found = self.web.manifest(url, ACCEPT, what)
-        if found != digest:
-            raise refused(what, url, f"content {found}", f"content {digest}")
-        return content
 
     def _lacking(self, parts: list[Part]) -> list[Part]:
         """Return what is not there or has other bytes, the largest first."""
@@ -152,22 +143,18 @@ class Filling:
 
     def _each[T](self, action: Callable[[T], None], items: Iterable[T]) -> list[Problem]:
         """Do something for all items, several at once, and return what went wrong."""
-        asked: set[Future[None]] = {self.pool.submit(action, item) for item in items}
-        left, problems = asked, list[Problem]()
-        while left:
-            done, left = wait(left, LOOK, FIRST_COMPLETED)
-            self.progress.show()
-            for future in done:
-                try:
-                    future.result()
-                except StoppedError:
-                    pass  # what stopped it is raised by another
-                except BedplateError as error:
-                    problems += error.problems
-                except OSError as error:
-                    if error.errno in FULL:
-                        raise self._full(self.progress.total - self.progress.done) from error
-                    raise _unwritable(error, str(self.store.root)) from error
+        problems = list[Problem]()
+        for future in self.progress.waited([self.pool.submit(action, item) for item in items]):
+            try:
+                future.result()
+            except StoppedError:
+                pass  # what stopped it is raised by another
+            except BedplateError as error:
+                problems += error.problems
+            except OSError as error:
+                if error.errno in FULL:
+                    raise self._full(self.progress.total - self.progress.done) from error
+                raise _unwritable(error, str(self.store.root)) from error
         return problems
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.places import split
-from bedplate.bill.registry import ACCEPT
 from bedplate.mirror import skopeo
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.wanted import manifests
@@ -124,7 +123,7 @@ class Pushing:
     def _has(self, name: str, entry: Image) -> bool:
         repository, tag = self.places.repository(name), split(name)[1]
         try:
-            _, _, found = self.web.manifest(f"{repository}/manifests/{tag}", ACCEPT, name)
+            _, _, found = self.web.manifest(f"{repository}/manifests/{tag}", name)
         except ResolveError as error:
             # A registry says so of what it lacks; whatever else it says is an error.
             if "HTTP 404" in str(error):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bedplate.bill.places import HTTPS
+from bedplate.bill.places import HTTPS, split
 from bedplate.mirror.download import Part
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import Contents, FileEntry, ImageEntry
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bedplate.bill import Bill, Image, Places
+    from bedplate.mirror.images import Images
     from bedplate.mirror.store import Store
 
 SHA256 = "sha256:"
@@ -34,6 +35,12 @@ class WantedImage:
     def size(self) -> int:
         """The size of its blobs in bytes."""
         return sum(part.size for part in self.blobs)
+
+    def name_in(self, images: Images) -> None:
+        """Let a mirror's images have it: its blobs are there."""
+        repository, tag = split(self.name)
+        blobs = [f"{SHA256}{part.sha256}" for part in self.blobs]
+        images.name(repository, tag, self.manifests, blobs)
 
 
 def files(bill: Bill, store: Store) -> dict[str, Part]:

@@ -88,7 +88,7 @@ class OwnServers:
     def _await(self, web: Web, url: str) -> None:
         for _ in range(1200):
             try:
-                web.read(url)
+                web.length(url)
             except Exception:
                 time.sleep(0.1)
             else:

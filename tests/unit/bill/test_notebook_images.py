@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import tarfile
 from dataclasses import replace
@@ -327,7 +328,8 @@ def test_packages_are_those_of_the_programs_python(internet: Served) -> None:
 def test_a_layer_that_cannot_be_read_is_no_answer(internet: Served) -> None:
     with pytest.raises(ResolveError, match=r"a layer of image nvcr.io/lab/own@.* cannot be read"):
         read(internet, b"\x28\xb5\x2f\xfd zstd")
-    right, other = layer(BASE | HUB | LAB | {"x": FILE}), layer(BASE | HUB | LAB | {"y": FILE})
+    # Of the same size: another one is refused before it is read.
+    right, other = (layer(BASE | HUB | LAB | {name: FILE}, "w") for name in "xy")
     digest = internet.tree.image(f"{NAME}:2", (right,), config=CONFIG)
     (blob,) = [
         one for one in (internet.tree.root / "registry").rglob("data") if one.read_bytes() == right
@@ -335,6 +337,13 @@ def test_a_layer_that_cannot_be_read_is_no_answer(internet: Served) -> None:
     blob.write_bytes(other)
     with pytest.raises(ResolveError, match="allowed content sha256:"):
         looked_at(internet, digest)
+
+
+def test_a_layer_that_breaks_off_is_taken_up(internet: Served) -> None:
+    content = layer(BASE | HUB | LAB)
+    blob = f"*{hashlib.sha256(content).hexdigest()}"
+    with internet.records.fault(Fault(path=blob, cut=True, times=1)):
+        assert read(internet, content) == (FOUND, [])
 
 
 def needed(digest: str, **course: Any) -> Needs:

@@ -53,7 +53,7 @@ def test_a_server_that_drips_is_left(drip: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(web, "WHOLE_SECONDS", 1.0, raising=False)
     client, begun = web.Web(), time.monotonic()
     with pytest.raises(ResolveError, match=r"answer takes too long"):
-        client.read(drip)
+        client.content(drip, "index")
     assert time.monotonic() - begun < 90
     client.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bedplate.bill.web import Web
@@ -85,13 +86,10 @@ def fill_and_show(
     Raises:
         BedplateError: something can't be had.
     """
-    web = Web(ca)
-    try:
+    with closing(Web(ca)) as web:
         for one in fill(site, lock, store, web, more=systems, ca=ca):
             state = "written" if one.changed else "up to date"
             print(f"{one.system}: {one.packages} packages, {sized(one.size)}, {state}")
-    finally:
-        web.close()
     known = place.load(site)
     if known is not None:
         print(f"signed by {known.fingerprint}; its private key is in {keys.home()}: keep it")
