@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from jupyterhub import orm
 from ltiauthenticator.lti13.auth import LTI13Authenticator
 from nativeauthenticator import NativeAuthenticator
 from nativeauthenticator.handlers import SignUpHandler
@@ -15,6 +14,7 @@ from oauthenticator.generic import GenericOAuthenticator
 if TYPE_CHECKING:
     from pathlib import Path
 
+from bedplate.pods.hub import upstream
 from bedplate.pods.hub.courses import ENROLLED, GROUP, Settings
 
 PASSWORD: Final = 8
@@ -53,13 +53,7 @@ class EnrolHandler(SignUpHandler):  # type: ignore[misc]
         if UserInfo.find(self.db, name) is None:
             return
         user = self.user_from_username(name)
-        group = orm.Group.find(self.db, ENROLLED + course)
-        if group is None:
-            group = orm.Group(name=ENROLLED + course)
-            self.db.add(group)
-        if user.orm_user not in group.users:
-            group.users.append(user.orm_user)
-        self.db.commit()
+        upstream.add_to_group(self.db, user, ENROLLED + course)
 
     async def _refuse(self, message: str) -> None:
         self.set_status(403)

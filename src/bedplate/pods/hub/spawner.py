@@ -13,16 +13,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from jupyterhub import orm
-from jupyterhub.utils import exponential_backoff, hash_token
+from jupyterhub.utils import exponential_backoff
 from kubernetes_asyncio.client import ApiException
-from kubespawner import KubeSpawner
 from tornado.web import HTTPError
 
 from bedplate.pods.hub import hours, idle, magic, memory, person, prepare, shares
 from bedplate.pods.hub.courses import Course, Settings, settings
 from bedplate.pods.hub.kube import Kube
 from bedplate.pods.hub.places import Places
+from bedplate.pods.hub.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,7 +48,7 @@ class CannotStartError(HTTPError):  # type: ignore[misc]
         self.jupyterhub_message = message
 
 
-class CourseSpawner(KubeSpawner):  # type: ignore[misc]
+class CourseSpawner(Upstream):
     """Starts a student's pod in the course's namespace, and waits as long as the queue takes."""
 
     _settings: Settings | None = None
@@ -198,24 +197,22 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
 
     # Starting.
 
-    async def _start(self) -> str:
+    async def begin(self) -> str:
         """Make the pod or take up the one that is there, wait for it, and return its address."""
         course = await self._chosen()
         CourseSpawner._ended.pop((self.user.name, self.name), None)
         # Whatever happens to the hub from here on, the next one looks in the right namespace.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
-        await asyncio.gather(self._start_watching_pods(), self._start_watching_events())
-        if events := self.events:
-            self._last_event = events[-1]["metadata"]["uid"]
+        await self.watch()
         template = "" if course.runs else course.claim
         pod = claiming(await self.get_pod_manifest(), template)
         await exponential_backoff(
-            lambda: self._make_create_pod_request(pod, self.k8s_api_request_timeout),
+            lambda: self.make(pod, self.k8s_api_request_timeout),
             f"pod {self.namespace}/{self.pod_name} was not made",
             timeout=self.k8s_api_request_retry_timeout,
         )
-        url = str(self._get_pod_url(await self._running()))
+        url = self.address_of(await self._running())
         await self._listens(url)
         return url
 
@@ -236,7 +233,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
                 writer.close()
                 return
 
-    async def _make_create_pod_request(self, pod: Any, request_timeout: float) -> bool:
+    async def make(self, pod: Any, request_timeout: float) -> bool:
         """Make the pod or take up the one of this name; False to be asked again."""
         found = await self._found()
         if found is not None:
@@ -257,7 +254,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
     async def _create(self, pod: Any, request_timeout: float) -> bool:
         await self._in_hours()
         await self._counted()
-        if not await super()._make_create_pod_request(pod, request_timeout):
+        if not await super().make(pod, request_timeout):
             return False
         try:
             # A share that was asked for in between is there by now.
@@ -293,11 +290,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         )
         (token,) = (one["value"] for one in environment if one["name"] == IDENTITY)
         self.log.info("pod %s is taken up where it is", self.pod_name)
-        if orm.APIToken.find(self.db, token) is None:
-            issued = orm.APIToken.find(self.db, self.api_token)
-            issued.token = token
-        self.orm_spawner.oauth_client.secret = hash_token(token)
-        self.db.commit()
+        self.adopt(token)
         self._taken_up = token
 
     def start_polling(self) -> None:
@@ -357,7 +350,7 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         """Yield what the spawn page shows: the place whenever it moves, then the pod's events."""
         shown, event = "", 0
         while True:
-            done = self._start_future is not None and self._start_future.done()
+            done = self.starting is False
             if self._where and self._where != shown:
                 shown = self._where
                 yield {"progress": 10 if " queue" in shown else 40, "message": shown}
@@ -379,13 +372,12 @@ class CourseSpawner(KubeSpawner):  # type: ignore[misc]
         """
         status: int | None = await super().poll()
         pod = self.pod_reflector.pods.get(f"{self.namespace}/{self.pod_name}")
-        starts = self._start_future is not None and not self._start_future.done()
-        if pod is not None and not starts and memory.ran_out(pod):
+        if pod is not None and not self.starting and memory.ran_out(pod):
             # JupyterHub stops only what still runs: the pod would keep its share.
             await self.stop(now=True)
             return memory.KILLED
         waiting = pod is not None and pod["status"].get("phase") == "Pending"
-        return 0 if status is None and self._start_future is None and waiting else status
+        return 0 if status is None and self.starting is None and waiting else status
 
     async def stop(self, now: bool = False) -> None:
         """Stop the pod; keep why: the service for classes has written it there, or kubelet."""
