@@ -23,7 +23,7 @@ from bedplate.catalogue.check import check, fact_problem
 from bedplate.catalogue.compiled import kept
 from bedplate.catalogue.rows import Kind, rows_of
 from bedplate.common.errors import CatalogueError
-from bedplate.common.nearest import models_like
+from bedplate.common.nearest import models_like, nearest, same_digits, write_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,6 +162,27 @@ class Catalogue:
         plain = "-".join(word.lower().split())
         called = self.gpu_models.items()
         return sorted(name for name, fact in called if plain in fact.value.aliases)
+
+    def instead_of_gpu(self, word: str) -> tuple[str, str]:
+        """Return what is allowed in place of an unknown GPU, and a fix: never other hardware."""
+        if close := self.gpus_like(word):
+            return ", ".join(close), write_one(word, close)
+        if others := models_like(word, self.accelerators):
+            vendor = self.accelerators[others[0]].value.vendor
+            fix = f"write bedplate_accelerator: {{vendor: {vendor}, model: {others[0]}, count: …}}"
+            return "a model of NVIDIA's", fix
+        fix = "look for it with `bedplate gpus`: what that does not list is not supported"
+        return "a model of the catalogue", fix
+
+    def instead_of_system(self, word: str) -> tuple[str, str]:
+        """Return what is allowed in place of an unknown system, and a fix: no other release."""
+        names, plain = sorted(self.systems), word.lower()
+        alike = nearest(plain, same_digits(plain, names))
+        point = [name for name in names if plain.startswith(f"{name}.")]
+        series = [name for name in names if name.startswith((f"{plain}-", f"{plain}."))]
+        close = [alike] if alike else point or series
+        fix = f"write {' or '.join(close)}" if close else "use one of these systems"
+        return ", ".join(names), fix
 
     def fact(self, identifier: str) -> Fact[Any]:
         """Return a fact by its id. Raises KeyError if there is none."""

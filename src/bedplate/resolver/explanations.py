@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bedplate.common.errors import Problem
-from bedplate.common.nearest import meant, models_like, nearest, pasted, same_digits, write_one
+from bedplate.common.nearest import meant, models_like, pasted, write_one
 from bedplate.common.versions import natural, parts
 from bedplate.resolver.conflicts import CONTRADICTION, given_with_mode
 from bedplate.resolver.mig_layouts import shapes_of
@@ -16,7 +16,6 @@ from bedplate.site.sought import elsewhere
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bedplate.catalogue import Catalogue
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.conflicts import Conflict
     from bedplate.resolver.wishes import Wish
@@ -189,21 +188,6 @@ def unknown(
     return refused(rule, host, path, got, shown or "none is known", fix)
 
 
-def unknown_model(
-    host: SiteHost, path: Sequence[str | int], got: str, catalogue: Catalogue
-) -> Problem:
-    """Return the refusal of a GPU that the catalogue does not have: never other hardware."""
-    close = catalogue.gpus_like(got)
-    if close:
-        return refused("gpu-known", host, path, got, ", ".join(close), write_one(got, close))
-    if others := models_like(got, catalogue.accelerators):
-        vendor = catalogue.accelerators[others[0]].value.vendor
-        fix = f"write bedplate_accelerator: {{vendor: {vendor}, model: {others[0]}, count: …}}"
-        return refused("gpu-known", host, path, got, "a model of NVIDIA's", fix)
-    fix = "look for it with `bedplate gpus`: what that does not list is not supported"
-    return refused("gpu-known", host, path, got, "a model of the catalogue", fix)
-
-
 def unknown_accelerator(
     host: SiteHost, path: Sequence[str | int], got: str, models: Iterable[str]
 ) -> Problem:
@@ -214,20 +198,6 @@ def unknown_accelerator(
     fix = write_one(got, close) if close else "use one of these"
     allowed = ", ".join(close or names)
     return refused("accelerator-known", host, path, got, allowed, fix)
-
-
-def unknown_system(
-    host: SiteHost, path: Sequence[str | int], got: str, systems: Iterable[str]
-) -> Problem:
-    """Return the refusal of an operating system: never another release of it."""
-    names = sorted(systems)
-    plain = got.lower()
-    alike = nearest(plain, same_digits(plain, names))
-    point = [name for name in names if plain.startswith(f"{name}.")]
-    series = [name for name in names if name.startswith((f"{plain}-", f"{plain}."))]
-    close = [alike] if alike else point or series
-    fix = f"write {' or '.join(close)}" if close else "use one of these systems"
-    return refused("system-known", host, path, got, ", ".join(names), fix)
 
 
 MANY = 24

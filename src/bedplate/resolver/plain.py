@@ -26,8 +26,6 @@ from bedplate.resolver.explanations import (
     refused,
     unknown,
     unknown_accelerator,
-    unknown_model,
-    unknown_system,
 )
 from bedplate.resolver.wishes import (
     POOL_PINS,
@@ -79,7 +77,8 @@ def check(site: Site, catalogue: Catalogue) -> Iterator[Problem]:
 def _system(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
     wished = host.wishes.bedplate_host
     if wished.os not in catalogue.systems:
-        yield unknown_system(host, ("bedplate_host", "os"), wished.os, catalogue.systems)
+        instead = catalogue.instead_of_system(wished.os)
+        yield refused("system-known", host, ("bedplate_host", "os"), wished.os, *instead)
     elif wished.kernel is not None:
         of = [f.value.os for f in catalogue.kernels.values() if f.value.kernel == wished.kernel]
         if wished.os not in of:  # Kernels that no system has are unknown, and taken.
@@ -265,7 +264,8 @@ def _gpus(host: SiteHost, catalogue: Catalogue) -> Iterator[Problem]:
         if fact is not None:
             seen.add(fact.value.model)
         elif gpu.model is not None and gpu.model not in catalogue.gpu_models:
-            yield unknown_model(host, (*path, "model"), gpu.model, catalogue)
+            instead = catalogue.instead_of_gpu(gpu.model)
+            yield refused("gpu-known", host, (*path, "model"), gpu.model, *instead)
         elif gpu.model is not None:
             board = catalogue.gpu_models[gpu.model].value
             if gpu.pci is not None and gpu.pci not in board.pci:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from bedplate.common.errors import Problem
-from bedplate.common.nearest import write_one
 from bedplate.evidence.discovery.identify import (
     counted,
     flow,
@@ -90,11 +89,9 @@ class Comparison:
         models = self._catalogue.gpu_models
         for wish in wishes:
             if wish.model and wish.model not in models:
-                close = self._catalogue.gpus_like(wish.model)
-                fix = write_one(wish.model, close) if close else "look for it with `bedplate gpus`"
                 what = "the catalogue does not know the declared GPU"
-                allowed = ", ".join(close) or "a model of the catalogue"
-                yield self._problem(what, ("bedplate_gpu",), wish.model, allowed, fix)
+                instead = self._catalogue.instead_of_gpu(wish.model)
+                yield self._problem(what, ("bedplate_gpu",), wish.model, *instead)
                 return
         missing = [w for w in wishes if sum(_is(b, w) for b in boards) != w.count]
         extra = [b for b in boards if not any(_is(b, w) for w in wishes)]

@@ -11,7 +11,6 @@ import yaml
 from bedplate.catalogue.gpus import cpus, not_installed
 from bedplate.common import shipped
 from bedplate.common.errors import BedplateError, Problem
-from bedplate.common.nearest import nearest, same_digits, write_one
 from bedplate.planning.starting import hosts
 from bedplate.site.kubernetes import ENDPOINT
 
@@ -176,10 +175,7 @@ class _Reading:
             allowed = f"MODEL:COUNT, COUNT from 1 to {MOST_GPUS}"
             yield _problem("wrong GPUs", option, text, allowed, "write it like l40s:4")
         elif model not in models:
-            close = self._catalogue.gpus_like(model)
-            allowed = ", ".join(close) or "a model of the catalogue"
-            fix = write_one(model, close) if close else "look for it with `bedplate gpus`"
-            yield _problem("unknown GPU", option, model, allowed, fix)
+            yield _problem("unknown GPU", option, model, *self._catalogue.instead_of_gpu(model))
         elif (cpu := not_installed(models[model].value, self._catalogue)) is not None:
             got = f"{model}, whose hosts are {cpu}"
             allowed = f"a GPU of {', '.join(cpus(self._catalogue))} hosts"
@@ -187,12 +183,10 @@ class _Reading:
             yield _problem("hosts are not installed by this version", option, got, allowed, fix)
 
     def _system(self) -> str:
-        system, systems = self._options.os or self._defaults["os"], self._catalogue.systems
-        if system not in systems:
-            close = nearest(system, same_digits(system, systems))
-            fix = f"write {close}" if close else "use one of these systems"
-            known = ", ".join(sorted(systems))
-            self._add("unknown operating system", "--os", system, known, fix)
+        system = self._options.os or self._defaults["os"]
+        if system not in self._catalogue.systems:
+            instead = self._catalogue.instead_of_system(system)
+            self._add("unknown operating system", "--os", system, *instead)
         return str(system)
 
     def _endpoint(self, control_plane: tuple[Entry, ...]) -> str:
