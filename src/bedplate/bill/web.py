@@ -58,7 +58,8 @@ RESUMED, PAUSE = 5, 0.5
 #: A server that gives less than so many bytes in so many seconds does not give a large file, and
 #: fewer bytes before it breaks off are no step ahead.
 SLOWEST_BYTES, SLOWEST_SECONDS = 64 << 10, 60.0
-BLOCK = 1 << 16
+#: The most that is read at once, in bytes: with less, large files take more of a CPU.
+BLOCK = 1 << 18
 #: What an answer fails with that breaks off.
 BROKEN = (HTTPError, http.client.HTTPException, OSError)
 #: Of a length: more than any file has, and than Python reads as a number.
