@@ -457,3 +457,23 @@ def test_nodes_of_courses_on_nfs_get_its_client(tmp_path: Path) -> None:
     asked = {"ansible.builtin.debug": {"msg": "<{{ kubernetes_node_nfs }}>"}, "vars": of_the_lock}
     found = dict(re.findall(r"\[(\w+)\] => msg: <(.*?)>", play(tmp_path, hosts, [asked])))
     assert found == {name: str(name in {"homes", "data", "second"}) for name in clusters}
+
+
+def test_hosts_trust_the_hubs_certificate_for_its_registry_alone(tmp_path: Path) -> None:
+    (tmp_path / ".hub.pem").write_text("of the hub")
+    at = ["hub.example:30123", "hub.example.org:30123", "my.hub.example:30123", "hub.example"]
+    images = {one: {"image": f"{one}/intro/course@sha256:0"} for one in at}
+    names = [("by_host", None)]
+    names += [(one, "https://hub.example") for one in ("named", "plain", "none")]
+    hosts = {"b": {"address": "other", "groups": ["control_plane"]}}
+    hosts["a"] = {"address": "hub.example", "groups": ["control_plane"]}
+    tasks = []
+    for name, url in names:
+        hub = {"url": url} | ({} if name == "plain" else {"certificate": ".hub.pem"})
+        courses = {"intro": {"registry_mib": 0 if name == "none" else 20}}
+        lock = {"cluster": {"hub": hub, "images": images, "courses": courses}, "hosts": hosts}
+        said = f"<{name} {{{{ container_runtime_registry_authorities | to_json }}}}>"
+        tasks.append({"ansible.builtin.debug": {"msg": said}, "vars": {"__bedplate_lock": lock}})
+    said = dict(re.findall(r"<(\w+) (.*?)>", play(tmp_path, {"one": HERE}, tasks)))
+    its = '{"hub.example": "of the hub", "hub.example:30123": "of the hub"}'
+    assert said == {"named": its, "by_host": its, "plain": "{}", "none": "{}"}

@@ -197,10 +197,10 @@ def test_another_way_to_registries_is_refused_beside_a_wished_mirror(
     outcome = containerd_config.ensure(host, PATH, OURS, PATTERN, config_path=CERTS)
     assert outcome.problems == [
         (
-            "containerd's configuration has another way to registries than the requested mirror — "
+            "containerd's configuration has another way to registries than the requested one — "
             f"{PATH}:registry — got {got} / allowed no mirrors, no certificates, and no "
             f"config_path but {CERTS} — Move them to {CERTS}/<registry>/hosts.toml, or ask for no "
-            "mirror (container_runtime_mirror), and run again."
+            "mirror (container_runtime_mirror) and no registry of courses, and run again."
         )
     ]
     assert host.read(PATH) == theirs

@@ -189,12 +189,12 @@ def _other_registries(
     files += _imported(host, path, text)
     return [
         problem(
-            "containerd's configuration has another way to registries than the requested mirror",
+            "containerd's configuration has another way to registries than the requested one",
             f"{name}:registry",
             ", ".join(found),
             f"no mirrors, no certificates, and no config_path but {config_path}",
             f"Move them to {config_path}/<registry>/hosts.toml, or ask for no mirror "
-            "(container_runtime_mirror), and run again.",
+            "(container_runtime_mirror) and no registry of courses, and run again.",
         )
         for name, inner in (files if config_path else [])
         for found in [_resolves(inner, config_path)]
