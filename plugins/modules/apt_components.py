@@ -45,10 +45,14 @@ files:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release, owned
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
+    mirror_sources,
+    os_release,
+    owned,
+)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian, mirror
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import debian
 
 
 def main() -> None:
@@ -59,7 +63,7 @@ def main() -> None:
     host = Host()
     codename = os_release.keys(host).get("VERSION_CODENAME", "")
     # Where packages come from the site's mirror, the host's own sources are not read.
-    more = [] if mirror.in_force(host) else module.params["components"]
+    more = [] if mirror_sources.in_force(host) else module.params["components"]
     changes = debian.extend_sources(host, codename, more)
     diff = []
     for path, (before, after) in sorted(changes.items()):

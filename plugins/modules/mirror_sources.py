@@ -58,9 +58,9 @@ changes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import mirror_sources as mirror
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import os_release
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import mirror
 
 
 def main() -> None:

@@ -112,16 +112,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import (
     addresses,
     fetch,
+    mirror_sources,
+    openpgp,
     os_release,
     owned,
+    repositories,
 )
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.files import Change
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host, shown
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.packages import (
-    mirror,
-    openpgp,
-    repositories,
-)
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
 
 
@@ -205,7 +203,7 @@ def main() -> None:
     path = repositories.key_path(repository, apt)
     wanted = repositories.apt_files(repository) if apt else repositories.rpm_files(repository)
     present = wish["state"] == "present"
-    mirrored = mirror.in_force(host)
+    mirrored = mirror_sources.in_force(host)
     theirs = (repositories.offered_by(host, repository) if apt else mirrored) if present else None
     keyed = present and not theirs
     for name in wanted:

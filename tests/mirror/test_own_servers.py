@@ -36,7 +36,7 @@ from bedplate.mirror.push import Pushing
 from bedplate.mirror.store import Store
 from bedplate.portable import fetch, sources
 from bedplate.portable.host import Host
-from bedplate.portable.packages.mirror import Mirror, use
+from bedplate.portable.mirror_sources import Mirror, use
 from tests.schedulers.processes import free_port
 from tests.substrate.images import recipes
 from tests.substrate.internet.authority import Authority

@@ -120,7 +120,7 @@ def text(tests: Mapping[str, str]) -> str:
     )
 
 
-def tests_of_rules() -> dict[str, str]:
+def where_rules_refuse() -> dict[str, str]:
     """Return the file or folder that sees each rule refuse, below `tests`."""
     from tests.resolver import test_rules
     from tests.resolver.case_tables import CASES
@@ -133,4 +133,4 @@ def tests_of_rules() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(text(tests_of_rules()), encoding="utf-8")
+    PAGE.write_text(text(where_rules_refuse()), encoding="utf-8")

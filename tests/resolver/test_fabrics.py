@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.portable.fabric import family
+from bedplate.portable.package_names import family
 from bedplate.resolver import Plan, Refusal, resolve
 from bedplate.resolver.candidates import Candidates
 from bedplate.resolver.resolve import decide

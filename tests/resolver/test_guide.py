@@ -6,7 +6,7 @@ from tests.resolver import guide
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    assert guide.PAGE.read_text(encoding="utf-8") == guide.text(guide.tests_of_rules())
+    assert guide.PAGE.read_text(encoding="utf-8") == guide.text(guide.where_rules_refuse())
 
 
 def test_the_program_explains_each_of_its_predicates_and_no_other() -> None:

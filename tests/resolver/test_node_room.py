@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bedplate.catalogue import load_catalogue
-from bedplate.lock.node_pods import for_users
 from bedplate.resolver import course_fit
+from bedplate.resolver.node_pods import for_users
 from tests.resolver.test_course_fit import MANY, TIMES, board, course, said
 from tests.resolver.test_whole_sites import decide, host, planned
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from bedplate.cli.main import main
-from bedplate.evidence.model import Result, load_evidence
-from bedplate.evidence.preflight import command, judge, objects
+from bedplate.common.evidence_file import Result, load_evidence
+from bedplate.components.preflight import command, judge, objects
 from bedplate.evidence.report import assemble, render
 from bedplate.lock import digest
 from bedplate.lock.file import write_lock

@@ -24,8 +24,10 @@ from bedplate.mirror.packages.dnf_root import DnfRoot
 from bedplate.mirror.packages.keys import SigningKey
 from bedplate.mirror.packages.rpm import publish
 from bedplate.mirror.packages.wanted import Source, System, Wanted
+from bedplate.portable import mirror_sources as mirror
+from bedplate.portable import openpgp, repositories
 from bedplate.portable.host import Host, Result, run_command
-from bedplate.portable.packages import dnf, mirror, openpgp, repositories, rpm
+from bedplate.portable.packages import dnf, rpm
 from bedplate.portable.packages.dnf import Change, Wish
 from bedplate.portable.packages.transaction import TransactionError
 from tests.standin import playing

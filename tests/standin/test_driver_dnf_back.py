@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import nvidia
+from bedplate.portable import nvidia, repositories
 from bedplate.portable.driver import record as driver_record
 from bedplate.portable.evidence import driver as driver_evidence
 from bedplate.portable.evidence.area import Collected, Wishes
-from bedplate.portable.packages import repositories, rpm
+from bedplate.portable.packages import rpm
 from tests.standin import playing
 from tests.standin import test_nvidia_driver as role
 from tests.substrate.standin import StandIn, driver_packages, system

@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from bedplate.bill import Bill, Places
+from bedplate.bill import Bill, Places, place
 from bedplate.bill.needs import Repository
 from bedplate.bill.repository import parts_of_index
 from bedplate.bill.web import Web
 from bedplate.lock import load_lock
 from bedplate.mirror import MirrorError, check
 from bedplate.mirror.carry import Carrying
-from bedplate.mirror.packages import filling, held, keys, place, rpm, running
+from bedplate.mirror.packages import filling, held, keys, rpm, running
 from bedplate.mirror.packages.dnf_root import DnfRoot, end_agents
 from bedplate.mirror.packages.wanted import Source, System, Wanted
 from bedplate.mirror.store import Store
-from bedplate.portable.packages import mirror, openpgp
+from bedplate.portable import mirror_sources as mirror
+from bedplate.portable import openpgp
 from tests.substrate.internet.authority import Authority
 from tests.substrate.served import served, silent
 from tests.substrate.standin import StandIn

@@ -24,6 +24,9 @@ ORDER = (
 )
 
 
+FLOORS = 9
+
+
 @cache
 def modules() -> dict[str, Path]:
     """Return each module of the package by its dotted name."""
@@ -97,6 +100,17 @@ def test_no_circle_of_files() -> None:
 
 def test_no_circle_of_rooms() -> None:
     assert circles(rooms()) == set()
+
+
+def test_folders_stand_on_few_floors() -> None:
+    """The longest way down: what stands on one floor more than all that it imports."""
+    arrows = rooms()
+
+    @cache
+    def floor(name: str) -> int:
+        return 1 + max((floor(other) for other in arrows[name]), default=0)
+
+    assert max(floor(name) for name in arrows) <= FLOORS
 
 
 def test_no_folder_imports_one_above_it() -> None:

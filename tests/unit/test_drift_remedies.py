@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from bedplate.common.evidence_file import Check, Result
 from bedplate.evidence import drift
-from bedplate.evidence.model import Check, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

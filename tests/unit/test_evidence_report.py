@@ -16,7 +16,7 @@ import yaml
 
 from bedplate.cli import main as cli
 from bedplate.common.errors import BedplateError
-from bedplate.evidence.model import Evidence, Result, load_evidence
+from bedplate.common.evidence_file import Evidence, Result, load_evidence
 from bedplate.lock import digest, load_lock, write_lock
 
 if TYPE_CHECKING:

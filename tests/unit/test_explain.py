@@ -15,7 +15,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.cli import main as cli
 from bedplate.lock import load_lock, write_lock
 from bedplate.planning import explain, screen
-from bedplate.planning.plan import plan
+from bedplate.resolver.plan import plan
 
 if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue

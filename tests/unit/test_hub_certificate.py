@@ -13,7 +13,7 @@ from bedplate.cli import main as cli
 from bedplate.common.errors import RefusedError
 from bedplate.lock import hub_address
 from bedplate.planning.hub import with_certificate
-from bedplate.planning.plan import plan
+from bedplate.resolver.plan import plan
 from tests.schedulers.certificates import Authority
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"

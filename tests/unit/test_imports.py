@@ -44,13 +44,15 @@ PARTS = {
     "evidence.report",
     "lock",
     "mirror",
-    "planning.plan",
+    "resolver.plan",
     "planning.simulation.run",
     "portable.evidence",  # of `portable`, every command has the form of messages
     "provider",
     "resolver",
     "site",
-    "components",
+    "components.cluster",
+    "components.frameworks",
+    "components.schedulers",
 }
 READING = {"ansible", "jinja2", "pydantic", "yaml"}
 
@@ -87,19 +89,19 @@ def site(tmp_path: Path) -> Path:
             ["plan", "SITE"],
             0,
             READING | {"clingo", "rich"},
-            {"catalogue", "lock", "planning.plan", "resolver", "site"},
+            {"catalogue", "lock", "resolver.plan", "resolver", "site"},
         ),
         (
             ["explain", "SITE", "pool_train"],
             0,
             READING | {"clingo"},
-            {"catalogue", "lock", "planning.plan", "resolver", "site"},
+            {"catalogue", "lock", "resolver.plan", "resolver", "site"},
         ),
         (
             ["simulate", "SITE", "JOBS"],
             0,
             READING | {"clingo", "rich"},
-            {"catalogue", "lock", "planning.plan", "planning.simulation.run", "resolver", "site"},
+            {"catalogue", "lock", "resolver.plan", "planning.simulation.run", "resolver", "site"},
         ),
         (["report", "SITE"], 2, READING, {"evidence.report", "lock", "portable.evidence", "site"}),
     ],

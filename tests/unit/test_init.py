@@ -18,9 +18,9 @@ from packaging.requirements import Requirement
 
 from bedplate.cli import main as cli
 from bedplate.common.errors import RefusedError
-from bedplate.planning.plan import plan
 from bedplate.planning.starting import environment, hosts
 from bedplate.resolver.outcome import Kind
+from bedplate.resolver.plan import plan
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 
 BEGIN, END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
 

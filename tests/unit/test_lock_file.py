@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.bill import load_bill
+from bedplate.bill import load_bill, place
 from bedplate.common.errors import LockError
 from bedplate.common.lock_place import BILL, PACKAGES
 from bedplate.lock import digest, load_lock, render, write_lock
-from bedplate.mirror.packages import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import yaml
 
 from bedplate.common.errors import LockError
 from bedplate.lock import Lock, in_words
-from bedplate.planning.plan import checked_lock
+from bedplate.resolver.plan import checked_lock
 from tests.unit.test_site_broken import broken
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.bill import load_bill
+from bedplate.bill import load_bill, place
 from bedplate.cli import main as cli
 from bedplate.common.errors import LockError
 from bedplate.components import locked_site as module
 from bedplate.components.locked_site import locked_site
 from bedplate.lock import load_lock
-from bedplate.mirror.packages import place
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 from tests.unit.bill.made import make, sha256_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.mirror import MirrorError, atomic, processes, render
+from bedplate.common import atomic
+from bedplate.mirror import MirrorError, processes, render
 from bedplate.mirror.address import Address
 from tests.substrate.images import oci, recipes
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bedplate.bill import Bill, Places
+from bedplate.bill import Bill, Places, place
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import Repository
 from bedplate.bill.signatures import signed
@@ -24,12 +24,12 @@ from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.common.errors import LockError
 from bedplate.lock import load_lock
 from bedplate.mirror import MirrorError, check, listing
-from bedplate.mirror.packages import deb, filling, held, keys, place, running
+from bedplate.mirror.packages import deb, filling, held, keys, running
 from bedplate.mirror.packages import listed as listed_packages
 from bedplate.mirror.packages.apt_root import AptRoot
 from bedplate.mirror.packages.wanted import Source, System, Wanted, systems
 from bedplate.mirror.store import Store
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 from tests.substrate.internet.authority import Authority
 from tests.substrate.served import served, silent
 from tests.substrate.standin import StandIn

@@ -11,7 +11,7 @@ import pytest
 
 from bedplate.cli import main as cli
 from bedplate.common.errors import BedplateError
-from bedplate.evidence.model import load_evidence
+from bedplate.common.evidence_file import load_evidence
 from tests.unit.test_evidence_report import check, report, site, write
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 
 from bedplate.accounting import store as accounting
 from bedplate.components.frameworks import hub_objects
+from bedplate.components.preflight import objects as preflight
 from bedplate.components.schedulers import jobset, packing_config, volcano
 from bedplate.components.schedulers.kueue import objects as kueue_objects
-from bedplate.evidence.preflight import objects as preflight
 from bedplate.pods.remote import objects as remote
 from bedplate.portable import cluster_node
 from bedplate.portable.host import Host, Result

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.portable import owned, removal
+from bedplate.portable import mirror_sources as mirror
+from bedplate.portable import owned, removal, repositories
 from bedplate.portable.host import Host, Result
-from bedplate.portable.packages import mirror, repositories
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.portable import openpgp, repositories
 from bedplate.portable.driver import state as driver
 from bedplate.portable.host import Host, Result
-from bedplate.portable.packages import dnf, openpgp, repositories, rpm, rpm_manager
+from bedplate.portable.packages import dnf, rpm, rpm_manager
 from bedplate.portable.packages import origin as package_origin
 from bedplate.portable.packages.dnf import Change, Wish
 from bedplate.portable.packages.transaction import TransactionError

@@ -16,9 +16,9 @@ from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.mirror.packages.wanted import systems
 from bedplate.planning import changes
 from bedplate.planning.changes import host_changes
-from bedplate.planning.plan import plan
 from bedplate.resolver import Plan, resolve
 from bedplate.resolver.installable import parts
+from bedplate.resolver.plan import plan
 from bedplate.site import load_site
 
 if TYPE_CHECKING:

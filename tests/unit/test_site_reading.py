@@ -12,7 +12,7 @@ from ansible.template import Templar
 from ansible.vars.manager import VariableManager
 
 from bedplate.common.errors import SiteError
-from bedplate.planning.plan import plan
+from bedplate.resolver.plan import plan
 from bedplate.site import ansible_adapter, load_site
 from bedplate.site.reach import Reaches
 from tests.unit.test_site_broken import broken

@@ -12,11 +12,10 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.bedplate.gpu.plugins.plugin_utils import evidence
 
-from bedplate.common import writing
+from bedplate.common import kubeconfig, writing
 from bedplate.common.errors import BedplateError
 from bedplate.evidence.discovery import store
 from bedplate.lock import load_lock, write_lock
-from bedplate.provider import kubeconfig
 
 DEMO = Path(__file__).parents[2] / "inventories" / "demo"
 #: Ends as `kill -9` does, when the bytes are there and before they have their name.
@@ -30,7 +29,7 @@ site = Path(sys.argv[1])
 WRITERS = {
     "lock": "from bedplate.lock.file import write_text; "
     "write_text(site / '.bedplate.lock.yml', 'x')",
-    "kubeconfig": "from bedplate.provider.kubeconfig import write; write(site, 'secret')",
+    "kubeconfig": "from bedplate.common.kubeconfig import write; write(site, 'secret')",
     "discovery": "from bedplate.evidence.discovery.store import write_hosts; "
     "write_hosts(site, {'gpu-a': {'format': 1}})",
 }

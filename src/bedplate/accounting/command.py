@@ -16,12 +16,11 @@ from bedplate.accounting.store import Store
 from bedplate.accounting.units import capacity, units
 from bedplate.accounting.usage import Row, Window, path_in, reasons, rows, window_of
 from bedplate.catalogue import catalogue_of
-from bedplate.common import reading, terminal
+from bedplate.common import kubeconfig, reading, terminal
 from bedplate.common.errors import Problem, SiteError
 from bedplate.lock import load_lock
 from bedplate.lock.file import write_text
 from bedplate.pods.api import Api, ApiError
-from bedplate.provider import kubeconfig
 
 if TYPE_CHECKING:
     from argparse import Namespace

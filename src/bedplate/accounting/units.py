@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import CLAIMS
 from bedplate.lock.claims import RESOURCE, by_claim, template
-from bedplate.lock.node_pods import for_users, of_unit
 from bedplate.lock.offers import offered, offers
-from bedplate.planning.simulation.of_lock import instances
+from bedplate.resolver.mig_layouts import held
+from bedplate.resolver.node_pods import for_users, of_unit
 
 if TYPE_CHECKING:
     from bedplate.accounting.records import Units
@@ -117,7 +117,7 @@ def _unit(pool: Pool, resource: str, catalogue: Catalogue) -> float:
         return 1 / sharing.replicas
     profile = resource.partition("/mig-")[2] or sharing.profile
     if sharing.mode == "mig" and profile and (profile == sharing.profile or "/mig-" in resource):
-        holds = [instances(gpu.model, profile.replace(".me", "+me"), catalogue) for gpu in pool.gpu]
+        holds = [held(gpu.model, profile.replace(".me", "+me"), catalogue) for gpu in pool.gpu]
         most = max((one for one in holds if one), default=0)
         return 1 / most if most else 1.0
     return 1.0

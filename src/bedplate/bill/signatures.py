@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bedplate.bill.errors import refused
 from bedplate.common import programs
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 
 GPGV = "gpgv"
 #: How long a signature may take, in seconds.

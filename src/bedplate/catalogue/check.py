@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.common.errors import Problem
 from bedplate.common.versions import last, number
-from bedplate.portable.fabric import family
+from bedplate.portable.package_names import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

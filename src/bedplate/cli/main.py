@@ -18,7 +18,7 @@ from bedplate.common import shipped, streams, terminal
 from bedplate.common.arguments import add_output, named_path, path_of
 from bedplate.common.errors import BedplateError
 from bedplate.common.refusals import as_problems
-from bedplate.evidence.preflight import options as preflight
+from bedplate.components.preflight import options as preflight
 from bedplate.planning.measure import options as measure
 from bedplate.planning.starting import options as starting
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.planning.changes import Installed
-    from bedplate.planning.plan import Planned
+    from bedplate.resolver.plan import Planned
 
 OK, REFUSED = 0, 3
 EPILOG = (
@@ -332,7 +332,7 @@ def _run(options: argparse.Namespace) -> int:
 
         return sharing.run(options)
     if options.command == "preflight":
-        from bedplate.evidence.preflight import command as measuring
+        from bedplate.components.preflight import command as measuring
 
         return measuring.run(options)
     if options.command == "measure":

@@ -119,8 +119,8 @@ def _keep(cache: Path, content: dict[str, Any]) -> None:
 
 def _checked(site: Path) -> dict[str, Any]:
     from bedplate.lock import content_of
-    from bedplate.planning.plan import checked_lock
     from bedplate.resolver.installable import described
+    from bedplate.resolver.plan import checked_lock
 
     lock = checked_lock(site)
     content = content_of(lock)
@@ -184,9 +184,8 @@ def packages(site: Path, lock: Lock) -> dict[str, Any]:
     """
     if not lock.sources.mirrors_packages:
         return {}
-    from bedplate.bill import Places
+    from bedplate.bill import Places, place
     from bedplate.catalogue import catalogue_of
-    from bedplate.mirror.packages import place
 
     known = place.load(site)
     have = known.systems if known else []

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.accounting.usage import path_in
 from bedplate.common import terminal
+from bedplate.common.evidence_file import Result, load_evidence
 from bedplate.common.harmless import cleaned
 from bedplate.evidence.drift import load_drift, with_playbooks
 from bedplate.evidence.junit import junit
-from bedplate.evidence.model import Result, load_evidence
 from bedplate.evidence.report import assemble, render
 from bedplate.lock import digest, load_lock
 from bedplate.lock.file import write_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.accounting.summary import Summary
-    from bedplate.evidence.model import Evidence
+    from bedplate.common.evidence_file import Evidence
     from bedplate.evidence.overview import Report
     from bedplate.lock import Lock
 

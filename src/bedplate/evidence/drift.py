@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bedplate.evidence.model import Check, Evidence, Result, evidence_folder, read_evidence, why
+from bedplate.common.evidence_file import (
+    Check,
+    Evidence,
+    Result,
+    evidence_folder,
+    read_evidence,
+    why,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.common import terminal
+from bedplate.common.evidence_file import load_evidence
 from bedplate.evidence.drift import HostDrift, commands, load_drift
-from bedplate.evidence.model import load_evidence
 from bedplate.lock import digest, load_lock
 from bedplate.portable.evidence import checks
 from bedplate.site.concealed import secrets

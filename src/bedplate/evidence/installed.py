@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedplate.evidence.model import Result, load_evidence
+from bedplate.common.evidence_file import Result, load_evidence
 from bedplate.evidence.overview import SET_ASIDE
 from bedplate.lock import content_of, digest
 from bedplate.planning.changes import Installed, parts_of
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from bedplate.evidence.model import Evidence
-    from bedplate.planning.plan import Planned
+    from bedplate.common.evidence_file import Evidence
+    from bedplate.resolver.plan import Planned
 
     type Parts = Mapping[str, Any]
 

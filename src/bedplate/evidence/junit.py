@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from bedplate.evidence.model import Result
+from bedplate.common.evidence_file import Result
 
 if TYPE_CHECKING:
-    from bedplate.evidence.model import Check, Evidence
+    from bedplate.common.evidence_file import Check, Evidence
     from bedplate.evidence.overview import Report
 
 #: What XML 1.0 cannot hold, not even escaped; logs of drivers and programs have such characters.

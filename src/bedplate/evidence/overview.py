@@ -7,15 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bedplate.evidence.model import Result
+from bedplate.common.evidence_file import Result
 from bedplate.lock.sharing_line import sharing_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bedplate.accounting.summary import Summary
+    from bedplate.common.evidence_file import Evidence
     from bedplate.evidence.drift import HostDrift
-    from bedplate.evidence.model import Evidence
     from bedplate.lock import Lock
 
 #: What is no check, yet counts as a failure; each with its fix.

@@ -13,8 +13,8 @@ from bedplate.evidence.overview import HostRow, Report
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bedplate.common.evidence_file import Evidence
     from bedplate.evidence.drift import HostDrift
-    from bedplate.evidence.model import Evidence
     from bedplate.lock import Lock
 
 

@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
+from bedplate.bill.place import HOST
+from bedplate.common import atomic
 from bedplate.common.progress import Progress, sized
-from bedplate.mirror import atomic, wanted
+from bedplate.mirror import wanted
 from bedplate.mirror.check import check
 from bedplate.mirror.download import FULL, Part
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import FileEntry
-from bedplate.mirror.packages.place import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

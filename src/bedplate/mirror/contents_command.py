@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
-from bedplate.common import terminal
+from bedplate.common import atomic, terminal
 from bedplate.common.arguments import add_authorities, add_output, path_of
 from bedplate.common.progress import sized
-from bedplate.mirror import atomic, check, listing, locked, service
+from bedplate.mirror import check, listing, locked, service
 from bedplate.mirror.carry import Carrying
 from bedplate.mirror.fill import JOBS, Filling
 from bedplate.mirror.packages import command as packages

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 from bedplate.mirror.errors import MirrorError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

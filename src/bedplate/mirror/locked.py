@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def checked(site: Path) -> Lock:
     """Return a site's lock. Raises BedplateError if it is not up to date or cannot be compared."""
-    from bedplate.planning.plan import checked_lock
+    from bedplate.resolver.plan import checked_lock
 
     return checked_lock(site)
 

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.common import reading
-from bedplate.mirror import atomic
+from bedplate.common import atomic, reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

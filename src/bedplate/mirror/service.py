@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.common import reading
-from bedplate.mirror import atomic, processes, render
+from bedplate.common import atomic, reading
+from bedplate.mirror import processes, render
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.store import Store, cache

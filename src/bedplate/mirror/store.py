@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from bedplate.common import reading
-from bedplate.mirror import atomic
+from bedplate.common import atomic, reading
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.images import Images
 from bedplate.mirror.index import Contents

@@ -12,7 +12,7 @@ from bedplate.lock import content_of, load_lock, write_lock
 from bedplate.planning import screen
 from bedplate.planning.changes import host_changes
 from bedplate.planning.hub import with_certificate
-from bedplate.planning.plan import plan
+from bedplate.resolver.plan import plan
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bedplate.planning.changes import Installed
-    from bedplate.planning.plan import Planned
+    from bedplate.resolver.plan import Planned
 
 OK, STALE, REFUSED, NOT_INSTALLABLE = 0, 2, 3, 4
 

@@ -11,10 +11,10 @@ from bedplate.common.errors import LockError, Problem, SiteError
 from bedplate.common.nearest import nearest
 from bedplate.lock import load_lock, lock_path
 from bedplate.planning import screen
-from bedplate.planning.plan import plan
 from bedplate.resolver import hpc_tools
 from bedplate.resolver.locking import driver_of, reasons
 from bedplate.resolver.outcome import Kind, Reason
+from bedplate.resolver.plan import plan
 from bedplate.resolver.preferences import catalogue_date
 from bedplate.resolver.whynot import Question, has_fabric, name_of, shares, version_of
 from bedplate.resolver.wishes import CLUSTER

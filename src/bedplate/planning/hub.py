@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
-    from bedplate.planning.plan import Planned
+    from bedplate.resolver.plan import Planned
     from bedplate.site import Site
 
 FORM = "a PEM file with the certificate first, then its chain"

@@ -14,9 +14,9 @@ from bedplate.lock import content_of, lock_path
 from bedplate.lock.offers import pools_of_nodes
 from bedplate.lock.sharing_line import sharing_line
 from bedplate.planning.changes import host_changes, shown
-from bedplate.planning.plan import of_facts
 from bedplate.resolver import course_fit, installable
 from bedplate.resolver.outcome import Kind
+from bedplate.resolver.plan import of_facts
 from bedplate.site.presets import load_presets
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.lock.model import Cluster, Lock, Pool
     from bedplate.planning.changes import Installed
-    from bedplate.planning.plan import Planned
     from bedplate.resolver.outcome import Notice
+    from bedplate.resolver.plan import Planned
 
 WIDTH = 100
 #: How many changes of the lock are listed without `--why`.

@@ -1,15 +1,14 @@
 """Fabric Manager and its companions on a host: packages, foreign ones, outdated services."""
 
 import os
-import re
 import time
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import nvidia, os_release
 from .discovery import packages as discovery_packages
 from .host import Host
+from .package_names import family, upstream
 
-_BRANCH = re.compile(r"-\d{3}$")
 _DEBIAN_FILES = "/var/lib/dpkg/info/{}.list"
 MANAGER = "nv-fabricmanager"
 FIRST = "running, began before Fabric Manager"
@@ -33,16 +32,6 @@ class State(NamedTuple):
     differing: List[str]
     foreign: List[str]
     superseded: List[str]
-
-
-def family(name: str) -> str:
-    """A package's name without the driver branch that some sources append."""
-    return _BRANCH.sub("", name.split(":")[0])
-
-
-def upstream(version: str) -> str:
-    """``580.95.05`` of ``1:580.95.05-1ubuntu1``."""
-    return re.split(r"[-~+]", version.split(":", 1)[-1], maxsplit=1)[0]
 
 
 def state(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bedplate.provider import cluster_api, kubeadm, kubeconfig, node_marks
+from bedplate.common import kubeconfig
+from bedplate.provider import cluster_api, kubeadm, node_marks
 from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
 from bedplate.provider.model import ControlPlaneInputs, Inputs

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from bedplate.common.nearest import nearest
 from bedplate.common.versions import minor, number
-from bedplate.lock.node_pods import merged
 from bedplate.portable import node_reserve
 from bedplate.portable.quantities import parse
 from bedplate.resolver.configuration_forms import FORMS, duration, is_of, percentage, said
@@ -26,6 +25,7 @@ from bedplate.resolver.configuration_rules import (
     refusals,
 )
 from bedplate.resolver.explanations import refused
+from bedplate.resolver.node_pods import merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,7 +10,6 @@ from bedplate.courses.hours import together
 from bedplate.courses.packing import Answer
 from bedplate.courses.sizes import FINEST
 from bedplate.lock.courses import Notebook
-from bedplate.lock.node_pods import kubelet_pods, node_pods, settings_of
 from bedplate.portable.quantities import memory
 from bedplate.resolver.course_room import OF_HOST, Class, Room, Taken, rooms
 from bedplate.resolver.course_shares import (
@@ -19,6 +18,7 @@ from bedplate.resolver.course_shares import (
     written,
 )
 from bedplate.resolver.explanations import refused
+from bedplate.resolver.node_pods import kubelet_pods, node_pods, settings_of
 from bedplate.site.courses import OfSize, listed
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from bedplate.lock.courses import Notebook
-from bedplate.lock.node_pods import for_users, of_unit, parted
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver import courses
 from bedplate.resolver.course_shares import gpus_of
+from bedplate.resolver.node_pods import for_users, of_unit, parted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bedplate.catalogue import Catalogue
     from bedplate.lock import Lock
     from bedplate.lock.courses import Share
-    from bedplate.lock.node_pods import Free
+    from bedplate.resolver.node_pods import Free
     from bedplate.site import Site
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from bedplate.courses import packing
 from bedplate.courses.packing import Answer, Kind, Places, Sizes
-from bedplate.lock.node_pods import for_users
 from bedplate.lock.offers import offered
 from bedplate.resolver.course_shares import gpus_of
+from bedplate.resolver.node_pods import for_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

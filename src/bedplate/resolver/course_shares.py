@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from bedplate.common.errors import Wrong
 from bedplate.courses.sizes import Asked, Gpus
 from bedplate.lock.courses import Share
-from bedplate.lock.node_pods import EQUAL
 from bedplate.lock.offers import offers
 from bedplate.portable.quantities import GIB, mebibytes
 from bedplate.resolver.mig_layouts import shapes_of
+from bedplate.resolver.node_pods import EQUAL
 from bedplate.resolver.sharing_checks import clients
 from bedplate.resolver.wishes import split_named
 from bedplate.site.courses import StudentGpus, StudentMemory

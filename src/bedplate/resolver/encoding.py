@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bedplate.common.versions import last, minor, number
-from bedplate.portable.fabric import family
+from bedplate.portable.package_names import family
 from bedplate.resolver import node_needs
 from bedplate.resolver.candidates import SHARED
 from bedplate.resolver.terms import Facts, Name, Term, name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
-from bedplate.lock.node_pods import COUNTED
 from bedplate.portable import node_reserve
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver import hpc_tools, rdma_pods, sharing
 from bedplate.resolver import preferences as prefer
+from bedplate.resolver.node_pods import COUNTED
 from bedplate.resolver.outcome import Reason
 from bedplate.resolver.wishes import DRA_DRIVER
 

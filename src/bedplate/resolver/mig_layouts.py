@@ -93,3 +93,11 @@ def resources(
             totals[name] = totals.get(name, 0) + number * len(cards)
     for name, number in sorted(totals.items()):
         yield divided.format(profile=name), number
+
+
+def held(model: str, profile: str, catalogue: Catalogue) -> int | None:
+    """Return how many instances of a MIG profile a GPU holds, None if it has no such profile."""
+    for fact in catalogue.mig_geometries.values():
+        if fact.value.profile == profile and model in fact.value.models:
+            return fact.value.instances
+    return None

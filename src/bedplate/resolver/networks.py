@@ -8,8 +8,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bedplate.lock.node_pods import addresses, kubelet_pods, subnet_limit
 from bedplate.resolver.explanations import refused
+from bedplate.resolver.node_pods import addresses, kubelet_pods, subnet_limit
 from bedplate.resolver.outcome import Notice, Stops
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site.site import CONTROL_PLANE

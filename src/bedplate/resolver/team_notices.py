@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.lock.node_pods import for_users
 from bedplate.lock.offers import offered
+from bedplate.resolver.node_pods import for_users
 from bedplate.resolver.outcome import Notice
 
 if TYPE_CHECKING:

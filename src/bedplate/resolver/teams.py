@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import model as locked
-from bedplate.lock.node_pods import for_users
 from bedplate.lock.offers import offered, offers
 from bedplate.portable.quantities import mebibytes
 from bedplate.resolver.courses import seconds
 from bedplate.resolver.explanations import refused, unknown
+from bedplate.resolver.node_pods import for_users
 from bedplate.resolver.wishes import schedulers
 from bedplate.site.courses import listed
 from bedplate.site.presets.model import PLAIN, Preset, load_presets

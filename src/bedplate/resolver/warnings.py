@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bedplate.bill.needs import files_of, images_of
 from bedplate.common.nearest import pasted
 from bedplate.common.versions import last, minor, number
-from bedplate.lock.node_pods import EQUAL, for_users
 from bedplate.lock.offers import offers
 from bedplate.resolver import (
     control_planes,
@@ -23,6 +22,7 @@ from bedplate.resolver import (
     team_notices,
 )
 from bedplate.resolver import preferences as prefer
+from bedplate.resolver.node_pods import EQUAL, for_users
 from bedplate.resolver.outcome import WEAK, Kind, Notice, Stops
 from bedplate.resolver.sharing_words import mode_fact
 from bedplate.resolver.wishes import CLUSTER

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from bedplate.mirror import FileEntry, atomic
+from bedplate.common import atomic
+from bedplate.mirror import FileEntry
 from bedplate.mirror.download import Part
 from bedplate.mirror.store import digest_of
 

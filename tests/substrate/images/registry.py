@@ -10,7 +10,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bedplate.mirror import atomic, processes, service
+from bedplate.common import atomic
+from bedplate.mirror import processes, service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 
 SEED: Final = b"Bedplate's demo signs packages that it made itself: not a secret"
 USER: Final = b"Bedplate's demo, not a vendor"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

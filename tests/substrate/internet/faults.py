@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,8 @@ from bedplate.bill import Bill, File, Known, Places, write_bill
 from bedplate.bill.registry import image
 from bedplate.bill.web import Web
 from bedplate.cli.main import main
-from bedplate.mirror import atomic, processes, service
+from bedplate.common import atomic
+from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store, cache
 from tests.schedulers.api import eventually
 from tests.schedulers.processes import free_port

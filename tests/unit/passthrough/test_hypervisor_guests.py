@@ -12,8 +12,8 @@ import yaml
 from bedplate.catalogue import load_catalogue
 from bedplate.common.errors import BedplateError
 from bedplate.evidence.hypervisors import cards, pools, proxmox, vsphere
-from bedplate.planning.plan import plan
 from bedplate.portable.passthrough import libvirt_domain
+from bedplate.resolver.plan import plan
 
 if TYPE_CHECKING:
     from pathlib import Path

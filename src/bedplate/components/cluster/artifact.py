@@ -14,9 +14,9 @@ from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
 from bedplate.bill.own import web_of
 from bedplate.catalogue import catalogue_of
+from bedplate.common import atomic
 from bedplate.common.errors import BedplateError
 from bedplate.components.config import StackError
-from bedplate.mirror import atomic
 from bedplate.portable.message import problem
 
 if TYPE_CHECKING:

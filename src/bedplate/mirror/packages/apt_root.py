@@ -11,8 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.common import programs
-from bedplate.mirror import atomic
+from bedplate.common import atomic, programs
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import pool, running
 from bedplate.mirror.packages.pool import Package

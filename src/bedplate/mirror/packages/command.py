@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from bedplate.bill import place
 from bedplate.bill.web import Web
 from bedplate.common.arguments import add_authorities, path_of
 from bedplate.common.progress import sized
 from bedplate.mirror import locked
 from bedplate.mirror.errors import MirrorError
-from bedplate.mirror.packages import keys, place
+from bedplate.mirror.packages import keys
 from bedplate.mirror.packages.filling import fill
 from bedplate.mirror.store import Store, cache
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 from bedplate.mirror.packages import running
 from bedplate.mirror.packages.apt_root import ARCHITECTURE
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read, sha256_of

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import pool, running
 from bedplate.mirror.packages.pool import Package
-from bedplate.portable.packages import dnf, openpgp
+from bedplate.portable import openpgp
+from bedplate.portable.packages import dnf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,10 +6,11 @@ import fcntl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bedplate.bill import place
 from bedplate.catalogue import catalogue_of
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.index import FileEntry
-from bedplate.mirror.packages import deb, keys, place, pool, rpm
+from bedplate.mirror.packages import deb, keys, pool, rpm
 from bedplate.mirror.packages.apt_root import AptRoot
 from bedplate.mirror.packages.dnf_root import DnfRoot
 from bedplate.mirror.packages.wanted import systems

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from bedplate.bill import place
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.repository import digests, paragraphs, parts_of_index, primary, primary_of
 from bedplate.bill.signatures import signed
 from bedplate.mirror.download import Part
-from bedplate.mirror.packages import deb, place, rpm
+from bedplate.mirror.packages import deb, rpm
 from bedplate.mirror.packages.pool import read, sha256_of
 from bedplate.mirror.packages.wanted import format_of
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bedplate.mirror.packages.place import Place
+    from bedplate.bill.place import Place
     from bedplate.mirror.store import Store
 
 

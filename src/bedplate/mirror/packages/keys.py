@@ -12,7 +12,7 @@ from bedplate.bill.errors import ResolveError, refused
 from bedplate.bill.signatures import signed
 from bedplate.common import programs
 from bedplate.mirror.errors import MirrorError
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

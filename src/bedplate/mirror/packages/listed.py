@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.mirror.packages import held, place
+from bedplate.bill import place
+from bedplate.mirror.packages import held
 from bedplate.mirror.packages.wanted import systems
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 from bedplate.mirror.download import Part
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.bill.repository import parts_of_index
-from bedplate.mirror import atomic
+from bedplate.common import atomic
 from bedplate.mirror.packages import running
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read
 

@@ -11,7 +11,7 @@ from bedplate.common.errors import BedplateError, Problem
 from bedplate.lock.file import write_text
 from bedplate.planning.containerfiles import course
 from bedplate.planning.containerfiles.render import Build, builds_of, files_of
-from bedplate.planning.plan import checked_lock
+from bedplate.resolver.plan import checked_lock
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -10,7 +10,6 @@ from bedplate.catalogue import catalogue_of
 from bedplate.common import terminal
 from bedplate.common.errors import Problem, SiteError
 from bedplate.lock.file import write_text
-from bedplate.planning.plan import checked_lock
 from bedplate.planning.simulation import screen
 from bedplate.planning.simulation.figures import Report, content
 from bedplate.planning.simulation.fit import best_fit
@@ -18,6 +17,7 @@ from bedplate.planning.simulation.jobs import mib, read_jobs
 from bedplate.planning.simulation.modes import Asked, other_ways
 from bedplate.planning.simulation.of_lock import supply_of
 from bedplate.planning.simulation.run import simulate
+from bedplate.resolver.plan import checked_lock
 from bedplate.site import load_site
 
 if TYPE_CHECKING:

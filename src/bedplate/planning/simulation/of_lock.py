@@ -6,7 +6,6 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from bedplate.lock.node_pods import Free, for_users
 from bedplate.planning.simulation.supply import (
     Gpu,
     Node,
@@ -17,6 +16,8 @@ from bedplate.planning.simulation.supply import (
     Team,
     equal_parts,
 )
+from bedplate.resolver import mig_layouts
+from bedplate.resolver.node_pods import Free, for_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -142,19 +143,11 @@ def _profiles(
             return layout.profiles
     if sharing.profile is None:
         return {}
-    return {sharing.profile: instances(model, sharing.profile, catalogue) or 1}
-
-
-def instances(model: str, profile: str, catalogue: Catalogue) -> int | None:
-    """Return how many instances of a MIG profile a GPU holds, None if it has no such profile."""
-    for fact in catalogue.mig_geometries.values():
-        if fact.value.profile == profile and model in fact.value.models:
-            return fact.value.instances
-    return None
+    return {sharing.profile: mig_layouts.held(model, sharing.profile, catalogue) or 1}
 
 
 def _part(model: str, profile: str, count: int, catalogue: Catalogue) -> Part:
-    holds = instances(model, profile, catalogue)
+    holds = mig_layouts.held(model, profile, catalogue)
     share = Fraction(1, holds) if holds else Fraction(int(profile[0]), SLICES)
     found = PROFILE_MEMORY.search(profile)
     return Part(profile, count, share, int(found["gib"]) * GIB if found else 0)

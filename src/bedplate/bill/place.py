@@ -11,7 +11,7 @@ from bedplate.common import reading_yaml
 from bedplate.common.errors import LockError, Problem
 from bedplate.common.lock_place import PACKAGES
 from bedplate.lock.file import BlockDumper, write_text
-from bedplate.portable.packages import openpgp
+from bedplate.portable import openpgp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from bedplate.catalogue import catalogue_of
 from bedplate.common.errors import LockError, Problem, RefusedError, SiteError
 from bedplate.common.lock_place import FACTS
 from bedplate.lock import Lock, differences, in_words, load_lock, lock_path
-from bedplate.planning.running import cluster_runs, kubernetes_alone, refuse_upgrade
 from bedplate.resolver import Plan, Refusal, installable, resolve
 from bedplate.resolver.outcome import Notice
+from bedplate.resolver.running import cluster_runs, kubernetes_alone, refuse_upgrade
 from bedplate.site import load_site
 from bedplate.site.remaining import WrongSiteError
 

@@ -5,10 +5,10 @@ import os
 import urllib.parse
 from typing import List, NamedTuple, Optional
 
-from .. import owned
-from ..files import Change, File, ensure_files, take_back
-from ..host import Host, shown
-from ..message import problem
+from . import owned
+from .files import Change, File, ensure_files, take_back
+from .host import Host, shown
+from .message import problem
 
 ROLE = "package_mirror"
 #: Read after every other file of apt's configuration.

@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import Iterator, List, Tuple
 
-from ..host import Host
+from .host import Host
 
 _BEGIN, _END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*:( .*)?")

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.kubeaccess import access_of
-from bedplate.common import programs, terminal
+from bedplate.common import kubeconfig, programs, terminal
 from bedplate.common.errors import BedplateError, Problem
-from bedplate.evidence.model import Result, evidence_folder, load_evidence
-from bedplate.evidence.preflight import judge
-from bedplate.evidence.preflight.objects import LABEL, NAME, NAMESPACE, nodes_of, objects
+from bedplate.common.evidence_file import Result, evidence_folder, load_evidence
+from bedplate.components.preflight import judge
+from bedplate.components.preflight.objects import LABEL, NAME, NAMESPACE, nodes_of, objects
 from bedplate.lock import digest, load_lock
 from bedplate.lock.file import write_text
 from bedplate.pods.api import Api, ApiError
 from bedplate.portable.evidence import checks
-from bedplate.provider import kubeconfig
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -4,8 +4,8 @@ import configparser
 import re
 from typing import Dict, List, NamedTuple, Optional
 
-from ..host import Host
-from . import mirror
+from . import mirror_sources
+from .host import Host
 
 HEADER = "# Managed by Bedplate: changes here are lost.\n"
 SOURCES = "/etc/apt/sources.list.d"
@@ -75,7 +75,7 @@ def offered_by(host: Host, repository: Repository) -> Optional[str]:
     The site's mirror does so for all. The user's own may, and apt refuses to work at all where two
     entries of one address name different keys.
     """
-    mirrored = mirror.in_force(host)
+    mirrored = mirror_sources.in_force(host)
     if mirrored:
         return mirrored
     names = ["/etc/apt/sources.list"]
