@@ -55,7 +55,7 @@ def test_each_profile_of_a_course_runs_the_build_that_was_decided(tmp_path: Path
                     # A framework's own log may come after what the cell prints.
                     printed = cell(hub, slug, IMPORT[build[0]] + COMPUTES).splitlines()
                     said = [json.loads(line) for line in printed if line.startswith("[")]
-                    assert said == [[*expected, 64.0**3]]
+                    assert said == [[*expected, 64.0**3]], printed
     finally:
         removed(*images)
 
