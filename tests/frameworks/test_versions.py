@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 IMPORT: Final = {
     "pytorch": "import torch as it; ones = it.ones(64, 64); cuda = it.version.cuda; add = it.sum",
-    "tensorflow-cpu": "import tensorflow as it; ones = it.ones((64, 64)); cuda = None; add = it.reduce_sum",
+    "tensorflow-cpu": "import tensorflow as it; ones = it.ones((64, 64)); cuda = None; "
+    "add = it.reduce_sum",
     "paddle-cpu": "import paddle as it; ones = it.ones([64, 64]); cuda = None; add = it.sum",
 }
 #: PyTorch's wheels bring no NumPy.
