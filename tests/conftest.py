@@ -60,6 +60,20 @@ class FolderScheduling(LoadScopeScheduling):
             self.workqueue.move_to_end(next(fitting, next(iter(self.workqueue))), last=False)
         super()._assign_work_unit(node)
 
+    def remove_node(self, node: Any) -> str | None:
+        """Give what a worker had left to others; not, as the base does, the test that ended it."""
+        left = {
+            scope: dict.fromkeys((one for one, done in tests.items() if not done), False)
+            for scope, tests in self.assigned_work.pop(node).items()
+        }
+        ended = next((one for tests in left.values() for one in tests), None)
+        for tests in left.values():
+            tests.pop(ended or "", None)
+        self.workqueue.update({scope: tests for scope, tests in left.items() if tests})
+        for one in self.assigned_work:
+            self._reschedule(one)
+        return ended
+
     def _split_scope(self, nodeid: str) -> str:
         if scenario := SCENARIO.match(nodeid):
             return f"hosts of {scenario_hosts(scenario['folder'])}"

@@ -80,3 +80,18 @@ def test_of_many_workers_two_have_hosts(workers: int) -> None:
                 scheduling.mark_test_complete(node, tests.index(ran[-1]))
     assert sorted(ran) == sorted(tests)
     assert most == 2
+
+
+def test_what_ended_a_worker_is_not_run_again() -> None:
+    """The base gives it to the next worker, which it ends as well, and so on."""
+    tests = [f"tests/site/test_site.py::test_{n}" for n in range(9)]
+    tests += [f"tests/unit/test_a.py::test_{n}" for n in range(9)]
+    scheduling, (ended, other) = scheduled(2, tests)
+    first, second, *_ = list(ended.queue)
+    scheduling.mark_test_complete(ended, first)
+    assert scheduling.remove_node(ended) == tests[second]
+    ran = list(other.queue)
+    while other.queue:
+        scheduling.mark_test_complete(other, other.queue.pop(0))
+        ran += [one for one in other.queue if one not in ran]
+    assert sorted([*ran, first, second]) == list(range(len(tests)))
