@@ -11,7 +11,7 @@ from bedplate.common.errors import CatalogueError, Problem
 from bedplate.common.nearest import nearest
 from bedplate.common.versions import natural, parts
 from bedplate.resolver.encoding import Encoding
-from bedplate.resolver.solving import Model, Program, shrunk
+from bedplate.resolver.solving import Model, Program, grounded, shrunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,15 +173,20 @@ class Search:
 
     def with_options(self, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
         """Return a program with some more wishes, the last ones, that need not be kept."""
+        encoding = self._encoded.copy()
+        for option in options:
+            encoding.option(option)
+        problem = encoding.finish()
+        return grounded(problem.facts.text(), len(problem.wishes)), problem.wishes
+
+    @cached_property
+    def _encoded(self) -> Encoding:
         encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
         encoding.cluster(self.cluster)
         encoding.kubelet(self.cluster.host)
         for pool in self.pools:
             encoding.pool(pool)
-        for option in options:
-            encoding.option(option)
-        problem = encoding.finish()
-        return Program(problem.facts.text(), len(problem.wishes), kept=False), problem.wishes
+        return encoding
 
     def conflicts(self) -> list[Conflict]:
         """Return the conflicts, one after the other, each without the wishes that others blame.

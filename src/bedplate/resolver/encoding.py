@@ -46,6 +46,13 @@ class Encoding:
         self.problem = Problem()
         self._given: set[str] = set()
 
+    def copy(self) -> Encoding:
+        """Return one with the same facts, to which others can be added."""
+        other = Encoding(self.catalogue, self.candidates, wide=self.wide)
+        other.problem = Problem([*self.problem.wishes], self.problem.facts.copy())
+        other._given = {*self._given}
+        return other
+
     def cluster(self, subject: Subject, fixed: Mapping[str, str] | None = None) -> None:
         """Add the shared components, decided already where *fixed* has them."""
         facts = self.problem.facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,12 @@ class Program:
         wishes = shrunk(list(kept), lambda some: not self.possible(some))
         rules_needed = shrunk(list(self.rules), lambda some: not self.possible(wishes, some))
         return wishes, rules_needed
+
+
+@lru_cache(maxsize=64)  # conflicts of many pools ask the same again and again
+def grounded(facts: str, wishes: int) -> Program:
+    """Return a program whose wishes need not be kept, grounded once for the same facts."""
+    return Program(facts, wishes, kept=False)
 
 
 def shrunk[T](items: list[T], holds: Callable[[list[T]], bool]) -> list[T]:

@@ -44,6 +44,12 @@ class Facts:
         """Add a fact."""
         self._lines[f"{predicate}({','.join(map(spelt, terms))})."] = None
 
+    def copy(self) -> Facts:
+        """Return the same facts, to which others can be added."""
+        other = Facts()
+        other._lines = dict(self._lines)
+        return other
+
     def text(self) -> str:
         """Return the program."""
         return "\n".join(self._lines)

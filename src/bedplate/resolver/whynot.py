@@ -14,7 +14,7 @@ from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.explanations import WHAT
 from bedplate.resolver.locking import reasons
 from bedplate.resolver.resolve import Decider, decide
-from bedplate.resolver.solving import Program, shrunk
+from bedplate.resolver.solving import Program, grounded, shrunk
 from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
 from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, begins, split_named
@@ -271,7 +271,7 @@ class Question:
         for option in options:
             encoding.option(option)
         problem = encoding.finish()
-        return Program(problem.facts.text(), len(problem.wishes), kept=False), problem.wishes
+        return grounded(problem.facts.text(), len(problem.wishes)), problem.wishes
 
     def _told(
         self,
