@@ -264,3 +264,13 @@ def test_hosts_beyond_the_kernels_inotify_instances_are_refused(tmp_path: Path) 
     assert "got 60 of 128 left" in str(refused.value)
     assert "80 for 4 hosts" in str(refused.value)
     assert "make clean" in str(refused.value)
+
+
+@pytest.mark.parametrize(("found", "then"), [(128, machine.WATCHERS), (4096, 4096)])
+def test_a_limit_of_inotify_instances_is_raised_and_never_lowered(
+    found: int, then: int, tmp_path: Path
+) -> None:
+    limit = tmp_path / "max_user_instances"
+    limit.write_text(f"{found}\n")
+    machine.allow_watchers(limit)
+    assert int(limit.read_text()) == then

@@ -36,6 +36,7 @@ def up(description: Description, site: Path) -> list[str]:
     """
     machine.check()
     machine.load_modules()
+    machine.allow_watchers()
     if network.ensure(description, site):
         say(f"network {description.network}: {description.subnet}")
     public_key = ssh.ensure_key(site)

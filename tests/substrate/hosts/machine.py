@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ WATCHERS_PER_HOST = 20  # seen on a control plane with its pods, the hungriest: 
 #: Seconds that `up` waits for other hosts to go; none unless it is set.
 PATIENCE = "BEDPLATE_SUBSTRATE_PATIENCE"
 INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+#: Enough for 50 hosts; the kernel's own 128 let two sets of hosts wait for each other.
+WATCHERS = 1024
 MODULES = ("overlay", "br_netfilter", "vxlan", "ip_vs", "nf_conntrack")
 
 
@@ -109,6 +111,18 @@ def load_modules() -> None:
         ["modprobe", "--all", *MODULES],
         fix="install this kernel's modules (a cloud image needs the linux-image without 'cloud')",
     )
+
+
+def allow_watchers(limit: Path = INOTIFY_LIMIT) -> None:
+    """Raise the kernel's limit of inotify instances until the machine starts anew, and say so.
+
+    Where that is not allowed, hosts wait for each other, or are refused.
+    """
+    found = int(limit.read_text())
+    if found < WATCHERS:
+        with suppress(OSError):
+            limit.write_text(f"{WATCHERS}\n")
+            say(f"fs.inotify.max_user_instances is {WATCHERS} until this machine starts anew")
 
 
 @contextmanager
