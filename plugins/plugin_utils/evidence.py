@@ -50,9 +50,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def write(path: Path, document: Mapping[str, Any]) -> Path:
     """Write evidence in one step, readable by all: there is no secret in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    writing.replace(path, text.encode(errors="replace"))
+    writing.replace(path, text.encode(errors="replace"), durable=False)
     return path
 
 

@@ -124,6 +124,10 @@ def test_a_link_of_the_users_stays_one(
     assert cli.main(["plan", "--check", str(site)]) == 0
     capsys.readouterr()
     lock.unlink()
+    lock.symlink_to(tmp_path / "no/disk/lock.yml")
+    assert "No such file or directory" in refused(["plan", site], capsys)
+    assert not (tmp_path / "no").exists()
+    lock.unlink()
     lock.symlink_to(lock.name)
     assert "Too many levels of symbolic links" in refused(["plan", site], capsys)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror import MirrorError, processes, render
 from bedplate.mirror.address import Address
 from tests.substrate.images import oci, recipes
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
     target = tmp_path / "file"
-    atomic.write(target, "old")
+    writing.replace(target, b"old")
 
     def interrupted() -> None:
-        with atomic.writing(target) as file:
+        with writing.stream(target) as file:
             file.write(b"half of the n")
             raise KeyboardInterrupt
 

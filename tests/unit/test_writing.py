@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import subprocess
 import sys
@@ -62,7 +61,8 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path, writer: str
 
 def test_a_lock_that_is_up_to_date_removes_it_too(tmp_path: Path) -> None:
     write_lock(tmp_path, load_lock(DEMO))
-    (tmp_path / ".bedplate.lock.yml.1aajx29z").touch()
+    for left in (".bedplate.lock.yml.1aajx29z", ".new-bedplate.lock.yml.1aajx29z"):
+        (tmp_path / left).touch()
     (tmp_path / ".bedplate.lock.yml.orig").touch()
     assert write_lock(tmp_path, load_lock(DEMO)) is False
     assert files(tmp_path) == [".bedplate.lock.yml", ".bedplate.lock.yml.orig"]
@@ -78,12 +78,20 @@ def test_a_kubeconfig_that_goes_takes_what_was_left_with_it(tmp_path: Path) -> N
 
 def test_what_another_run_is_writing_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    handle, temporary = writing._temporary(path)
-    with os.fdopen(handle, "wb"):
+    with writing.stream(path) as slow:
+        slow.write(b"[]")
+        (temporary,) = tmp_path.iterdir()
         writing.replace(path, b"{}")
         assert temporary.exists()
-    writing.replace(path, b"{}")
+    assert path.read_text() == "[]"
     assert files(tmp_path) == ["a.json"]
+
+
+def test_a_name_of_any_length_is_written(tmp_path: Path) -> None:
+    """A mirror's files have the names of their addresses."""
+    for name in ("x" * 255, "ü" * 127):
+        writing.replace(tmp_path / name, b"whole")
+    assert files(tmp_path) == ["x" * 255, "ü" * 127]
 
 
 #: Names that an inventory may have, and a file may not.

@@ -71,5 +71,4 @@ def _digest(facts: Path) -> bytes:
 
 def _keep(place: Path, content: bytes) -> None:
     """Write in one step: another process may be reading."""
-    place.parent.mkdir(exist_ok=True)
-    writing.replace(place, content)
+    writing.replace(place, content, durable=False)

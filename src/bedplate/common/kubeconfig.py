@@ -17,9 +17,7 @@ def path_in(site: Path) -> Path:
 
 def write(site: Path, text: str) -> None:
     """Put the kubeconfig in place at once, readable by its owner only."""
-    path = path_in(site)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    writing.replace(path, text.encode(), mode=0o600)
+    writing.replace(path_in(site), text.encode(), mode=0o600, durable=False)
 
 
 def remove(site: Path) -> None:

@@ -7,16 +7,19 @@ import fcntl
 import os
 import re
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, TYPE_CHECKING, Final
 
 from bedplate.common.errors import BedplateError, Problem
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 #: In bytes: a file's name may have 255, and something is put before and after it.
 LONGEST: Final = 200
-#: What `tempfile` puts after a prefix.
-_RANDOM: Final = re.compile(r"[a-z0-9_]{8}")
+#: How the names of files begin that are being written.
+UNFINISHED: Final = ".new-"
 
 
 def file_name(name: str, of: str) -> str:
@@ -41,16 +44,19 @@ def file_name(name: str, of: str) -> str:
     )
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
-    """Put a file in place of what is there: whole, or not at all.
+@contextmanager
+def stream(path: Path, *, mode: int = 0o644, durable: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of what is there when the block ends well, or not at all.
 
-    A `durable` file has its bytes on the disk before it has its name. Raises OSError.
+    Its folder is made. A `durable` file has its bytes on the disk before it has its name, and the
+    name survives a power cut. Raises OSError.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     remove_left(path)
     handle, temporary = _temporary(path)
     try:
         with os.fdopen(handle, "wb") as out:
-            out.write(content)
+            yield out
             out.flush()
             if durable:
                 os.fsync(out.fileno())
@@ -61,11 +67,22 @@ def replace(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = Fa
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(path.parent)
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Put a small file in place of what is there, as `stream` does. Raises OSError."""
+    with stream(path, mode=mode, durable=durable) as out:
+        out.write(content)
+
+
+def sync(folder: Path) -> None:
+    """Write a folder's entries to the disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def through(path: Path) -> Path:
@@ -83,24 +100,22 @@ def through(path: Path) -> Path:
 
 def remove_left(path: Path) -> None:
     """Remove the temporary files of a file that runs have left which were cut off."""
-    prefix = _prefix(path)
+    # What `tempfile` puts after a prefix; earlier versions wrote without UNFINISHED.
+    left = re.compile(rf"\.(new-)?{re.escape(_short(path))}\.[a-z0-9_]{{8}}")
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            rest = entry.name.removeprefix(prefix)
-            if rest == entry.name or not _RANDOM.fullmatch(rest):
-                continue
-            if entry.is_file(follow_symlinks=False):
+            if left.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 _remove_unheld(entry.path)
 
 
-def _prefix(path: Path) -> str:
-    return f".{path.name.removeprefix('.')}."
+def _short(path: Path) -> str:
+    return os.fsdecode(os.fsencode(path.name.removeprefix("."))[:LONGEST])
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
     """Return a temporary file next to *path*, held by a lock that ends with the process."""
     while True:
-        handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f"{UNFINISHED}{_short(path)}.", dir=path.parent)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:

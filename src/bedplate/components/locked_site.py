@@ -114,7 +114,7 @@ def _configurations() -> list[Path]:
 def _keep(cache: Path, content: dict[str, Any]) -> None:
     with suppress(OSError):  # a site that may only be read is checked each time
         cache.parent.mkdir(mode=0o755, exist_ok=True)
-        writing.replace(cache, json.dumps(content).encode(), mode=0o600)
+        writing.replace(cache, json.dumps(content).encode(), mode=0o600, durable=False)
 
 
 def _checked(site: Path) -> dict[str, Any]:

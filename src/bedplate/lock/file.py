@@ -62,13 +62,15 @@ def write_lock(site: Path, lock: Lock) -> bool:
 def write_text(path: Path, text: str) -> bool:
     """Replace a file in one step if that changes anything, and return whether it did.
 
-    A link stays one, and the file that it leads to is replaced.
+    A link stays one, and the file that it leads to is replaced. Raises OSError, also where its
+    folder is missing.
     """
     path = writing.through(path)
+    path.parent.stat()  # the user's own: not made, as it may be of a disk that is not mounted
     writing.remove_left(path)
     if path.is_file() and path.read_bytes() == text.encode():
         return False
-    writing.replace(path, text.encode(), durable=True)
+    writing.replace(path, text.encode())
     return True
 
 

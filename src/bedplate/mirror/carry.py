@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from bedplate.bill.place import HOST
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.common.progress import Progress, sized
 from bedplate.mirror import wanted
 from bedplate.mirror.check import check
@@ -93,7 +93,7 @@ class Carrying:
                 name: {"sha256": entry.sha256, "size": entry.size} for name, entry in along.items()
             },
         }
-        with _disk(target), atomic.writing(target) as file, self.progress:
+        with _disk(target), writing.stream(target) as file, self.progress:
             whole: Any = _Hashing(file)  # tarfile only writes to it
             with tarfile.open(fileobj=whole, mode="w|", format=tarfile.PAX_FORMAT) as archive:
                 content = json.dumps(listed, indent=1, sort_keys=True).encode()
@@ -149,9 +149,9 @@ class Carrying:
         part.target.parent.mkdir(parents=True, exist_ok=True)
         if last:
             came.replace(part.target)
-            atomic.sync(part.target.parent)
+            writing.sync(part.target.parent)
             return
-        with came.open("rb") as file, atomic.writing(part.target) as copy:
+        with came.open("rb") as file, writing.stream(part.target) as copy:
             shutil.copyfileobj(file, copy, BLOCK)
 
     def _staged(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bedplate.bill import Places, checked_bill, needs_of
 from bedplate.bill.web import Web
 from bedplate.catalogue import catalogue_of
-from bedplate.common import atomic, terminal
+from bedplate.common import terminal, writing
 from bedplate.common.arguments import add_authorities, add_output, path_of
 from bedplate.common.progress import sized
 from bedplate.mirror import check, listing, locked, service
@@ -186,7 +186,7 @@ def run_pack(options: Namespace) -> int:
         carrying = Carrying(bill, store, vendors)
         sha256 = carrying.pack(target)
     sums = target.with_name(f"{target.name}.sha256")
-    atomic.write(sums, f"{sha256}  {target.name}\n")
+    writing.replace(sums, f"{sha256}  {target.name}\n".encode())
     print(
         f"{target}: {sized(carrying.progress.total)}, sha256:{sha256}\n"
         f"{sums}: its checksum, for sha256sum -c. On the other side, with the same site: "

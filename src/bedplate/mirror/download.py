@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Downloads:
             path.chmod(0o644)
             part.target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(part.target)
-            atomic.sync(part.target.parent)
+            writing.sync(part.target.parent)
         except OSError as error:
             if error.errno in FULL:
                 self.stop.set()

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bedplate.common import atomic
+from bedplate.common import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,7 +54,7 @@ class Images:
     def add(self, content: bytes) -> str:
         """Write a small blob and return its digest."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        atomic.write_bytes(self.blob(digest), content)
+        writing.replace(self.blob(digest), content)
         return digest
 
     def name(
@@ -105,7 +105,7 @@ class Images:
                 return
         except OSError:
             pass  # it is written
-        atomic.write(place, digest)
+        writing.replace(place, digest.encode())
 
 
 def _path(digest: str) -> str:

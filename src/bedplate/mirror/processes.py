@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic, reading
+from bedplate.common import reading, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ def start(record: Path, command: list[str], log: Path, environment: Mapping[str,
         )
     # Not reaped yet, so the id is still this process's even if it has ended.
     found = identity(process.pid) or Identity(process.pid, 0, "")
-    atomic.write(record, json.dumps(asdict(found)) + "\n")
+    writing.replace(record, f"{json.dumps(asdict(found))}\n".encode())
     return found
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic, reading
+from bedplate.common import reading, writing
 from bedplate.mirror import processes, render
 from bedplate.mirror.address import Address
 from bedplate.mirror.errors import MirrorError
@@ -101,10 +101,10 @@ class Mirror:
             files=_files(),
         )
         conf = self.run / "nginx.conf"
-        atomic.write(conf, render.nginx(served, self.store.images.blobs))
+        writing.replace(conf, render.nginx(served, self.store.images.blobs).encode())
         refresh(self.run, self.store)
         settings |= {"token": served.token}
-        atomic.write(self.run / "mirror.json", json.dumps(settings, indent=2) + "\n")
+        writing.replace(self.run / "mirror.json", f"{json.dumps(settings, indent=2)}\n".encode())
         try:
             processes.start(
                 self.run / "nginx.json",
@@ -144,7 +144,7 @@ def refresh(run: Path, store: Store) -> None:
     for name, text in render.maps(store.images).items():
         place = run / name
         if not place.is_file() or place.read_text() != text:
-            atomic.write(place, text)
+            writing.replace(place, text.encode())
             changed = True
     found = processes.running(run / "nginx.json")
     if changed and found:

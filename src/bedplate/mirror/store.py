@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from bedplate.common import atomic, reading
+from bedplate.common import reading, writing
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.images import Images
 from bedplate.mirror.index import Contents
@@ -59,7 +59,8 @@ class Store:
 
     def record(self, contents: Contents) -> None:
         """Replace the record."""
-        atomic.write(self.root / "contents.json", contents.model_dump_json(indent=2) + "\n")
+        text = f"{contents.model_dump_json(indent=2)}\n"
+        writing.replace(self.root / "contents.json", text.encode())
 
     @property
     def images(self) -> Images:
@@ -96,7 +97,7 @@ class Store:
 
     def clean(self) -> None:
         """Remove what writes and pushes that were cut off have left. The caller holds the lock."""
-        unfinished = f"{atomic.UNFINISHED}*"
+        unfinished = f"{writing.UNFINISHED}*"
         places = (self.root.glob(unfinished), self.files.rglob(unfinished))
         for path in chain(*places, self.registry.rglob(unfinished)):
             path.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror import FileEntry
 from bedplate.mirror.download import Part
 from bedplate.mirror.store import digest_of
@@ -26,15 +26,15 @@ def put_file(store: Store, made: Path, address: str, recipe: str = "") -> FileEn
         sha256 = digest_of(file)
     entry = FileEntry(sha256=sha256, size=made.stat().st_size, recipe=recipe or f"sha256:{sha256}")
     if not is_intact(store, address, entry):
-        with made.open("rb") as source, atomic.writing(store.place(address)) as target:
+        with made.open("rb") as source, writing.stream(store.place(address)) as target:
             shutil.copyfileobj(source, target)
     return entry
 
 
 def put(store: Store, content: bytes, address: str) -> FileEntry:
     """Write a small file there and return its entry."""
-    made = store.root / f"{atomic.UNFINISHED}content"
-    atomic.write_bytes(made, content)
+    made = store.root / f"{writing.UNFINISHED}content"
+    writing.replace(made, content)
     try:
         return put_file(store, made, address)
     finally:

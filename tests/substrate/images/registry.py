@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror import processes, service
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def writable(store: Store, program: Path) -> Iterator[int]:
     processes.stop(identity)  # of a fill that was killed: the caller holds the lock
     port = _free_port()
     store.registry.mkdir(parents=True, exist_ok=True)
-    atomic.write(run / "registry.yml", _settings(store.registry, port))
+    writing.replace(run / "registry.yml", _settings(store.registry, port).encode())
     command = [str(program), "serve", str(run / "registry.yml")]
     try:
         processes.start(identity, command, run / "registry.log", ENVIRONMENT)

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bedplate.common import atomic
+from bedplate.common import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ class Authority:
         self.folder.mkdir(parents=True, exist_ok=True)
         _write_key(self.folder / "ca.key", key)
         signed = made.sign(key, hashes.SHA256())
-        atomic.write(self.certificate, _pem(signed))
+        writing.replace(self.certificate, _pem(signed).encode())
 
     def context(self, names: Iterable[str]) -> ssl.SSLContext:
         """Return a server's TLS settings with a new certificate for the names."""
@@ -76,7 +76,7 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .sign(signer, hashes.SHA256())
         )
-        atomic.write(self.folder / "server.crt", _pem(made))
+        writing.replace(self.folder / "server.crt", _pem(made).encode())
         _write_key(self.folder / "server.key", key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")

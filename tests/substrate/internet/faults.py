@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic
+from bedplate.common import writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class Records:
     @contextmanager
     def fault(self, *faults: Fault) -> Iterator[None]:
         """Switch faults on while the block lasts."""
-        atomic.write(self.faults, json.dumps([asdict(fault) for fault in faults]))
+        writing.replace(self.faults, json.dumps([asdict(fault) for fault in faults]).encode())
         try:
             yield
         finally:

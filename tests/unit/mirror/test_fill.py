@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -167,6 +168,13 @@ def there(field: Field) -> int:
 def test_what_cut_off_writes_and_pushes_have_left_goes(field: Field) -> None:
     push = field.store.registry / "docker/registry/v2/repositories/nvcr.io/x/_uploads/1/data"
     rests_of_it = [push, field.store.files / "dl.k8s.io/.new-x", field.store.incoming / "0"]
+    killed = "import os; from pathlib import Path; from bedplate.common import writing\n"
+    killed += "with writing.stream(Path('kubelet')): os._exit(9)"
+    folder = field.store.files / "dl.k8s.io/release"
+    folder.mkdir(parents=True)
+    assert subprocess.run([sys.executable, "-c", killed], cwd=folder).returncode == 9
+    rests_of_it += folder.iterdir()
+    assert len(rests_of_it) == 4
     for path in rests_of_it:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")

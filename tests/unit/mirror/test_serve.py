@@ -21,7 +21,7 @@ from bedplate.bill import Bill, File, Known, Places, write_bill
 from bedplate.bill.registry import image
 from bedplate.bill.web import Web
 from bedplate.cli.main import main
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store, cache
 from tests.schedulers.api import eventually
@@ -72,7 +72,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A cache whose mirror has one file and one image; what serves it is stopped in the end."""
     monkeypatch.setenv("BEDPLATE_CACHE", str(tmp_path / "cache"))
     found = Store(cache() / "mirror")
-    atomic.write_bytes(found.place(FILE), CONTENT)
+    writing.replace(found.place(FILE), CONTENT)
     Tree(found.root).image(IMAGE, (b"layer " * 1000,))
     yield found
     for record in tmp_path.rglob("nginx.json"):

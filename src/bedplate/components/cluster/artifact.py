@@ -14,7 +14,7 @@ from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
 from bedplate.bill.own import web_of
 from bedplate.catalogue import catalogue_of
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.common.errors import BedplateError
 from bedplate.components.config import StackError
 from bedplate.portable.message import problem
@@ -56,8 +56,7 @@ def chart(site: Path, lock: Lock, name: str) -> Path:
     place = site / CHARTS / f"{name}-{entry.version}.tgz"
     if not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() != entry.sha256:
         content = _content(site, lock, chart_of(name), entry)
-        with atomic.writing(place) as file:
-            file.write(content)
+        writing.replace(place, content)
     return Path(os.path.relpath(place, Path.cwd()))
 
 

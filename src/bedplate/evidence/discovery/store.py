@@ -19,8 +19,7 @@ HOSTS, POOLS = "hosts", "pools"
 
 def put(path: Path, text: str) -> None:
     """Write a file in one step, readable by all: there is no secret in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    writing.replace(path, text.encode(errors="replace"))
+    writing.replace(path, text.encode(errors="replace"), durable=False)
 
 
 def write_hosts(site: Path, records: Mapping[str, Mapping[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic, programs
+from bedplate.common import programs, writing
 from bedplate.mirror.errors import MirrorError
 from bedplate.mirror.packages import pool, running
 from bedplate.mirror.packages.pool import Package
@@ -157,7 +157,7 @@ class AptRoot:
         quiet: bool = True,
     ) -> programs.Ended:
         pins = debian.preferences(Host(str(self.root)), wanted.packages)
-        atomic.write(self.root / "etc/apt/preferences.d/exact.pref", pins)
+        writing.replace(self.root / "etc/apt/preferences.d/exact.pref", pins.encode())
         names = ["=".join(filter(None, item)) for item in sorted(wanted.packages.items())]
         return self._apt(how, "install", *names, seconds=seconds, options=options, quiet=quiet)
 

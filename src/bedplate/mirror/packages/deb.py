@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror.packages import running
 from bedplate.mirror.packages.apt_root import ARCHITECTURE
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read, sha256_of
@@ -63,11 +63,11 @@ def _write_index(folder: Path, contents: Mapping[str, bytes], key: SigningKey) -
     before = {path.name for path in (folder / BY_HASH).glob("*")}
     current = {sha256_of(read(folder / name)) for name in INDEXES}
     for content in contents.values():
-        atomic.write_bytes(folder / BY_HASH / sha256_of(content), content)
+        writing.replace(folder / BY_HASH / sha256_of(content), content)
     release = _release(contents)
     for name, content in contents.items():
-        atomic.write_bytes(folder / name, content)
-    atomic.write_bytes(folder / SIGNED, key.clearsigned(release))
+        writing.replace(folder / name, content)
+    writing.replace(folder / SIGNED, key.clearsigned(release))
     listed = {sha256_of(content) for content in contents.values()}
     for name in before - listed - current:
         (folder / BY_HASH / name).unlink()

@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror.download import Part
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def clean(folder: Path) -> None:
     """Remove what a run that was killed has left in a repository."""
     for path in folder.glob(f"{INDEXING}*"):
         shutil.rmtree(path, ignore_errors=True)
-    for path in folder.rglob(f"{atomic.UNFINISHED}*"):
+    for path in folder.rglob(f"{writing.UNFINISHED}*"):
         path.unlink(missing_ok=True)
 
 
@@ -91,7 +91,7 @@ def _same(source: Path, target: Path) -> bool:
 
 def _link(source: Path, target: Path) -> None:
     """Have a file in two places, without its bytes twice where both are of one file system."""
-    fresh = target.with_name(f"{atomic.UNFINISHED}{target.name}")
+    fresh = target.with_name(f"{writing.UNFINISHED}{target.name}")
     fresh.unlink(missing_ok=True)
     try:
         os.link(source, fresh)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.bill.repository import parts_of_index
-from bedplate.common import atomic
+from bedplate.common import writing
 from bedplate.mirror.packages import running
 from bedplate.mirror.packages.pool import INDEXING, POOL, bring, drop_others, read
 
@@ -85,9 +85,9 @@ def _exchange(folder: Path, fresh: Path, key: SigningKey) -> None:
     signature = key.detached(top)
     now = {Path(name).name for name in parts_of_index(top)}
     for name in now:
-        atomic.write_bytes(index / name, read(fresh / INDEX / name))
-    atomic.write_bytes(folder / TOP, top)
-    atomic.write_bytes(folder / SIGNATURE, signature)
+        writing.replace(index / name, read(fresh / INDEX / name))
+    writing.replace(folder / TOP, top)
+    writing.replace(folder / SIGNATURE, signature)
     for name in older - current - now - {Path(TOP).name, Path(SIGNATURE).name}:
         (index / name).unlink()
 
