@@ -134,85 +134,108 @@ def _for_all(problem: Problem, host: RawHost) -> Problem:
 def _problem(detail: ErrorDetails, host: RawHost) -> Problem:
     path = tuple(detail["loc"])
     # Pydantic's word for a name that is a key, and not of the form that names have.
-    path = path[:-1] if path[-1:] == ("[key]",) else path
-    kind, value = detail["type"], detail["input"]
-    as_key = tuple(detail["loc"])[-1:] == ("[key]",)
-    path = _as_written(path, host)
-    key, place = spelt(path), host.places.of(path)
-    name = str(path[-1])
-    what, got = "wrong value", HIDDEN if _is_secret(path) else shown(value)
+    as_key = path[-1:] == ("[key]",)
+    path = _as_written(path[:-1] if as_key else path, host)
+    kind, value, place = detail["type"], detail["input"], host.places.of(path)
     # The form of a list's items and of a mapping's values is named by what they are in.
-    around = next((str(part) for part in reversed(path) if str(part) in PATTERNS), name)
-    whole = ".".join(str(part) for part in path)
-    form = whole if whole in PATTERNS else around
+    form = next((str(part) for part in reversed(path) if str(part) in PATTERNS), str(path[-1]))
     setting, known = manual.of_key(path)
-    allowed, fix = _allowed(detail, form, known.get("x-unit", "")), "correct it"
-    if as_key and around == "bedplate_pins":
+    whole = ".".join(map(str, path))
+    allowed = _allowed(detail, whole if whole in PATTERNS else form, known.get("x-unit", ""))
+    if as_key and form == "bedplate_pins":
         allowed = "a component's name like nvidia_driver"
-    if kind == "missing":
-        what, got = remaining.MISSING, "nothing"
-        allowed = PATTERNS.get(
-            whole, PATTERNS.get(name, f"a value like {manual.flow(known['examples'][0])}")
-        )
-        fix = f"set {key} in group_vars" if len(path) == 1 else f"add {name}"
-        if len(path) == 1:
-            allowed = "what only you can know"
-        elif words := _words(path):
-            allowed, fix = ", ".join(words), f"add {name}: {' or '.join(words)}"
-    elif kind == "extra_forbidden":
-        names = manual.fields(path)
-        if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
-            key, name = spelt(path[:-1]), HIDDEN
-        longer = (one for one in names if one.startswith(f"{name}_"))
-        close = nearest(name, names) or next(longer, None)
-        what, got, allowed = "unknown key", name, ", ".join(names)
-        fix = f"write {close}" if close else OF_CARDS.get(key, "remove it")
-        if close is None and (holder := _holds(path)):
-            shown_as = _taken((*path[:-1], holder), name, value)
-            fix = f"write {holder}: {{{name}: {shown_as}}}"
-        elsewhere = None if close else sought.elsewhere(name)
-        # Below a setting a word means another setting only where it is about a cluster.
-        apart = path[0] == "bedplate_kubernetes" and "bedplate_kubernetes" not in str(elsewhere)
-        if elsewhere and (elsewhere[1] is None or apart):
-            what, fix = what + elsewhere[0], elsewhere[2]
-        if fix == "remove it" and has_form(f"{PREFIX}{name}", value):
-            fix = f"write {PREFIX}{name} as far left as {path[0]}"
-    elif kind == "string_type" and isinstance(value, int | float | date):
-        text = getattr(value, "text", str(value))
-        read = "true or false" if isinstance(value, bool) else "a number"
-        read = "a date" if isinstance(value, date) else read
-        what, allowed = f"{'version' if _is_version(path) else 'text'} reads as {read}", "text"
-        fix = f'quote it: "{text}"'
-        if isinstance(value, bool):
-            fix = "quote it as it is written: YAML takes yes, no, on and off for true and false"
-    elif kind == "string_pattern_mismatch" and name.endswith("_subnet") and "," in str(value):
-        what, allowed = "dual stack is not supported", "one subnet, of IPv4 or of IPv6"
-        fix = f"write {str(value).partition(',')[0].strip()}"
-    elif name == "vendor" and str(value).lower() == "nvidia":
-        fix = "set NVIDIA's GPUs by bedplate_gpu, without a vendor"
-    elif kind == "literal_error":
-        fix = suggestions.word(value, allowed.split(", ")) or "write one of these"
-    elif kind in {"int_type", "float_type"} and isinstance(value, str):
-        fix = suggestions.number(value) or fix
-    elif (
-        kind in {"model_type", "list_type"}
-        and not _is_secret(path)
-        and (inside := _inside(path, value))
-    ):
-        fix = f"write {name}: {inside}"
-    elif value is not None and not _is_secret(path):
-        pattern = detail.get("ctx", {}).get("pattern")
-        fix = suggestions.fix(around, value, pattern) or fix
-    elif value is None and kind.endswith("_type"):
-        got, fix = "nothing", "give it a value, or leave it out"
-        fix = (len(path) == 1 and suggestions.indented(name, place)) or fix
+    got = HIDDEN if _is_secret(path) else shown(value)
+    at = (place.file, place.line, place.column, spelt(path))
+    said = Problem("wrong value", *at, got, allowed, "correct it", rule="setting-form")
+    if kind in OF_KIND and (other := OF_KIND[kind](said, path, value)):
+        return other
+    if value is None and kind.endswith("_type"):
+        fix = len(path) == 1 and suggestions.indented(str(path[-1]), place)
+        return replace(said, got="nothing", fix=fix or "give it a value, or leave it out")
+    fix = _fix(detail, path, form, allowed)
     # Of a list or a mapping of the right form, a part is wrong: the whole is no example of it.
     of_part = isinstance(value, dict | list) and not kind.endswith("_type")
-    if fix == "correct it" and not (of_part or _is_secret(path[:-1])):
+    if not (fix or of_part or _is_secret(path[:-1])):
         fix = suggestions.like(setting, known, value, allowed)
-    return Problem(
-        what, place.file, place.line, place.column, key, got, allowed, fix, rule="setting-form"
-    )
+    return replace(said, fix=fix or said.fix)
+
+
+def _missing(said: Problem, path: tuple[str | int, ...], _: Any) -> Problem:
+    name = str(path[-1])
+    if len(path) == 1:
+        allowed, fix = "what only you can know", f"set {said.key} in group_vars"
+    elif words := _words(path):
+        allowed, fix = ", ".join(words), f"add {name}: {' or '.join(words)}"
+    else:
+        like = f"a value like {manual.flow(manual.of_key(path)[1]['examples'][0])}"
+        named = PATTERNS.get(name, like)
+        allowed, fix = PATTERNS.get(".".join(map(str, path)), named), f"add {name}"
+    said = replace(said, what=remaining.MISSING, got="nothing")
+    return replace(said, allowed=allowed, fix=fix)
+
+
+def _unknown(said: Problem, path: tuple[str | int, ...], value: Any) -> Problem:
+    key, name, names = spelt(path), str(path[-1]), manual.fields(path)
+    if _is_secret(path[:-1]) and not _KEY.fullmatch(name):
+        key, name = spelt(path[:-1]), HIDDEN
+    longer = (one for one in names if one.startswith(f"{name}_"))
+    close = nearest(name, names) or next(longer, None)
+    what, fix = "unknown key", f"write {close}" if close else OF_CARDS.get(key, "remove it")
+    if close is None and (holder := _holds(path)):
+        fix = f"write {holder}: {{{name}: {_taken((*path[:-1], holder), name, value)}}}"
+    elsewhere = None if close else sought.elsewhere(name)
+    # Below a setting a word means another setting only where it is about a cluster.
+    apart = path[0] == "bedplate_kubernetes" and "bedplate_kubernetes" not in str(elsewhere)
+    if elsewhere and (elsewhere[1] is None or apart):
+        what, fix = what + elsewhere[0], elsewhere[2]
+    if fix == "remove it" and has_form(f"{PREFIX}{name}", value):
+        fix = f"write {PREFIX}{name} as far left as {path[0]}"
+    return replace(said, what=what, key=key, got=name, allowed=", ".join(names), fix=fix)
+
+
+def _unquoted(said: Problem, path: tuple[str | int, ...], value: Any) -> Problem | None:
+    if not isinstance(value, int | float | date):
+        return None
+    read, fix = "a number", f'quote it: "{getattr(value, "text", str(value))}"'
+    if isinstance(value, bool):
+        read = "true or false"
+        fix = "quote it as it is written: YAML takes yes, no, on and off for true and false"
+    elif isinstance(value, date):
+        read = "a date"
+    what = f"{'version' if _is_version(path) else 'text'} reads as {read}"
+    return replace(said, what=what, allowed="text", fix=fix)
+
+
+def _two_subnets(said: Problem, path: tuple[str | int, ...], value: Any) -> Problem | None:
+    first, comma, _ = str(value).partition(",")
+    if not (comma and str(path[-1]).endswith("_subnet")):
+        return None
+    what, allowed = "dual stack is not supported", "one subnet, of IPv4 or of IPv6"
+    return replace(said, what=what, allowed=allowed, fix=f"write {first.strip()}")
+
+
+#: What is not told by the value and what is allowed alone, by Pydantic's word for it.
+OF_KIND = {
+    "missing": _missing,
+    "extra_forbidden": _unknown,
+    "string_type": _unquoted,
+    "string_pattern_mismatch": _two_subnets,
+}
+
+
+def _fix(detail: ErrorDetails, path: tuple[str | int, ...], form: str, allowed: str) -> str | None:
+    kind, value, name = detail["type"], detail["input"], path[-1]
+    if name == "vendor" and str(value).lower() == "nvidia":
+        return "set NVIDIA's GPUs by bedplate_gpu, without a vendor"
+    if kind == "literal_error":
+        return suggestions.word(value, allowed.split(", ")) or "write one of these"
+    if kind in {"int_type", "float_type"} and isinstance(value, str):
+        return suggestions.number(value)
+    if value is None or _is_secret(path):
+        return None
+    if kind in {"model_type", "list_type"} and (inside := _inside(path, value)):
+        return f"write {name}: {inside}"
+    return suggestions.fix(form, value, detail.get("ctx", {}).get("pattern"))
 
 
 def _words(path: tuple[str | int, ...]) -> list[str]:
