@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedplate.accounting.kubeaccess import access_of
 from bedplate.components.schedulers.topology import POOL_LABEL
 from bedplate.pods.api import Api, ApiError
 from bedplate.pods.hub import shares
+from bedplate.pods.kubeaccess import access_of
 from tests.frameworks.classroom import COURSE, Cluster
 from tests.frameworks.starting import PODS, Teacher, unowned, until
 from tests.site.cluster import conditions

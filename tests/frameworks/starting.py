@@ -18,8 +18,8 @@ from typing import Any, Self
 
 import requests
 
-from bedplate.accounting.kubeaccess import access_of
 from bedplate.pods.api import Api, ApiError
+from bedplate.pods.kubeaccess import access_of
 from tests.frameworks.hub import Browser
 from tests.site.cluster import wait_for
 from tests.substrate.commands import SiteCommands

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from bedplate.accounting.kubeaccess import AccessError, access_of, default_path
+from bedplate.pods.kubeaccess import AccessError, access_of, default_path
 
 if TYPE_CHECKING:
     from pathlib import Path

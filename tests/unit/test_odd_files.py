@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.accounting import command as usage
-from bedplate.accounting.kubeaccess import access_of
 from bedplate.accounting.share import command as share
 from bedplate.bill import load_bill
 from bedplate.bill.partial import PLACE, Partial
@@ -22,6 +21,7 @@ from bedplate.lock import load_lock
 from bedplate.mirror import processes, service
 from bedplate.mirror.store import Store
 from bedplate.planning.simulation.jobs import read_jobs
+from bedplate.pods.kubeaccess import access_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from bedplate.accounting import recorder
 from bedplate.accounting.book import Book, lines, read_lines
-from bedplate.accounting.kubeaccess import AccessError, access_of
 from bedplate.accounting.records import written
 from bedplate.accounting.store import Store
 from bedplate.accounting.units import capacity, units
@@ -21,6 +20,7 @@ from bedplate.common.errors import Problem, SiteError
 from bedplate.lock import load_lock
 from bedplate.lock.file import write_text
 from bedplate.pods.api import Api, ApiError
+from bedplate.pods.kubeaccess import AccessError, access_of
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -1,1 +1,1 @@
-"""What runs in pods; it imports nothing of the package but `portable.quantities`."""
+"""What runs in pods, with `portable.quantities` of the package alone; `kubeaccess` no pod has."""

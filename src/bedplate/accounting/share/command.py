@@ -6,11 +6,11 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bedplate.accounting.kubeaccess import AccessError, access_of, default_path
 from bedplate.common import reading, terminal
 from bedplate.common.errors import Problem
 from bedplate.pods.api import Api, ApiError
 from bedplate.pods.hub import share_ssh, shares
+from bedplate.pods.kubeaccess import AccessError, access_of, default_path
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -6,8 +6,8 @@ import tempfile
 import urllib.parse
 from pathlib import Path
 
-from bedplate.accounting.kubeaccess import access_of
 from bedplate.pods.api import Api, ApiError
+from bedplate.pods.kubeaccess import access_of
 
 SECONDS = 20.0
 

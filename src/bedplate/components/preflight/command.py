@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bedplate.accounting.kubeaccess import access_of
 from bedplate.common import kubeconfig, programs, terminal
 from bedplate.common.errors import BedplateError, Problem
 from bedplate.common.evidence_file import Result, evidence_folder, load_evidence
@@ -19,6 +18,7 @@ from bedplate.components.preflight.objects import LABEL, NAME, NAMESPACE, nodes_
 from bedplate.lock import digest, load_lock
 from bedplate.lock.file import write_text
 from bedplate.pods.api import Api, ApiError
+from bedplate.pods.kubeaccess import access_of
 from bedplate.portable.evidence import checks
 
 if TYPE_CHECKING:
