@@ -114,7 +114,7 @@ def load_modules() -> None:
 
 
 def allow_watchers(limit: Path = INOTIFY_LIMIT) -> None:
-    """Raise the kernel's limit of inotify instances until the machine starts anew, and say so.
+    """Raise the kernel's limit of inotify instances until the next start, and say so.
 
     Where that is not allowed, hosts wait for each other, or are refused.
     """
@@ -122,7 +122,7 @@ def allow_watchers(limit: Path = INOTIFY_LIMIT) -> None:
     if found < WATCHERS:
         with suppress(OSError):
             limit.write_text(f"{WATCHERS}\n")
-            say(f"fs.inotify.max_user_instances is {WATCHERS} until this machine starts anew")
+            say(f"fs.inotify.max_user_instances is {WATCHERS} until the next start")
 
 
 @contextmanager
