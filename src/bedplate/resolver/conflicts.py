@@ -14,7 +14,7 @@ from bedplate.resolver.encoding import Encoding
 from bedplate.resolver.solving import Model, Program, grounded, shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bedplate.resolver.candidates import Candidates
     from bedplate.resolver.wishes import Subject, Wish
@@ -141,6 +141,7 @@ class Search:
     """Looks for the conflicts of a cluster and some pools, every alternative at hand.
 
     What it proposes has to go with each of `others` too, pools that the conflict is not about.
+    Where the shared components are decided already, *fixed* has them.
     """
 
     def __init__(
@@ -149,8 +150,10 @@ class Search:
         cluster: Subject,
         pools: Sequence[Subject],
         others: Sequence[Subject] = (),
+        fixed: Mapping[str, str] | None = None,
     ) -> None:
         self.candidates, self.cluster, self.pools = candidates, cluster, pools
+        self.fixed = fixed
         alike = {
             tuple((w.path, w.label, w.model and w.model.id) for w in o.wishes): o for o in others
         }
@@ -182,7 +185,7 @@ class Search:
     @cached_property
     def _encoded(self) -> Encoding:
         encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
-        encoding.cluster(self.cluster)
+        encoding.cluster(self.cluster, self.fixed)
         encoding.kubelet(self.cluster.host)
         for pool in self.pools:
             encoding.pool(pool)

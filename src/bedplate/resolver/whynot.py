@@ -9,12 +9,11 @@ from bedplate.common.versions import parts
 from bedplate.resolver import kernels, plain
 from bedplate.resolver import preferences as prefer
 from bedplate.resolver.candidates import Candidates
-from bedplate.resolver.conflicts import STRUCTURAL, leaning_on
-from bedplate.resolver.encoding import Encoding
+from bedplate.resolver.conflicts import STRUCTURAL, Search, leaning_on
 from bedplate.resolver.explanations import WHAT
 from bedplate.resolver.locking import reasons
 from bedplate.resolver.resolve import Decider, decide
-from bedplate.resolver.solving import Program, grounded, shrunk
+from bedplate.resolver.solving import Program, shrunk
 from bedplate.resolver.subjects import subjects
 from bedplate.resolver.terms import Name
 from bedplate.resolver.wishes import CLUSTER, POOL_PINS, SHARED_PINS, Wish, begins, split_named
@@ -262,16 +261,9 @@ class Question:
         return Alternative(version, f"{names}: each goes with it alone, but not together")
 
     def _wide(self, asked: Asked, pool: str, options: Sequence[Wish]) -> tuple[Program, list[Wish]]:
-        encoding = Encoding(self.candidates.catalogue, self.candidates, wide=True)
-        shared = asked.holder.name == CLUSTER
-        encoding.cluster(self.cluster, None if shared else self.values(CLUSTER))
-        encoding.kubelet(self.cluster.host)
-        if pool != CLUSTER:
-            encoding.pool(self.pools[pool])
-        for option in options:
-            encoding.option(option)
-        problem = encoding.finish()
-        return grounded(problem.facts.text(), len(problem.wishes)), problem.wishes
+        of = [] if pool == CLUSTER else [self.pools[pool]]
+        fixed = None if asked.holder.name == CLUSTER else self.values(CLUSTER)
+        return Search(self.candidates, self.cluster, of, fixed=fixed).with_options(options)
 
     def _told(
         self,
