@@ -34,10 +34,11 @@ def tried(site: SiteCommands, folder: Path, trials: dict[str, tuple[str, str]]) 
     assert done.returncode == 0, done.stdout
 
     def ended() -> bool:
-        listed = site.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "json").stdout
-        return all(
+        listed = site.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "json")
+        # An API server that is away for a moment ends nothing: kubectl lists what it had by then.
+        return listed.returncode == 0 and all(
             one["status"].get("succeeded") or one["status"].get("failed")
-            for one in json.loads(listed)["items"]
+            for one in json.loads(listed.stdout)["items"]
         )
 
     wait_for("every trial of an image ends", ended, 600)
