@@ -114,14 +114,20 @@ def sized() -> dict[str, Any]:
     }
 
 
+def alive(hub: RunningHub, course: str, **labels: str) -> list[dict[str, Any]]:
+    """Return a course's pods with these labels, those that end left out."""
+    return [
+        one
+        for one in hub.plane.api.get("pods", "v1", course)
+        if "deletionTimestamp" not in one["metadata"]
+        and labels.items() <= one["metadata"]["labels"].items()
+    ]
+
+
 def pods(hub: RunningHub, course: str = "intro") -> dict[str, str]:
     """Return the UIDs of a course's pods by name, those that end left out."""
-    listed = hub.plane.api.get("pods", "v1", course)
-    return {
-        one["metadata"]["name"]: one["metadata"]["uid"]
-        for one in listed
-        if "deletionTimestamp" not in one["metadata"]
-    }
+    found = [one["metadata"] for one in alive(hub, course)]
+    return {one["name"]: one["uid"] for one in found}
 
 
 def states(hub: RunningHub) -> dict[str, str]:
@@ -472,7 +478,7 @@ def test_environments_are_prepared_before_a_lesson(hub: RunningHub) -> None:
     hub.start()
     eventually(lambda: pods(hub, "lab") == {})
     hub.api("POST", "users/bea/server", {"profile": "lab-jax"})
-    (pod,) = eventually(lambda: hub.plane.api.get("pods", "v1", "lab"))
+    (pod,) = eventually(lambda: alive(hub, "lab", **hub_objects.STUDENTS))
     hook = pod["spec"]["containers"][0]["lifecycle"]["postStart"]["exec"]["command"]
     assert hook[-len(fetch) :] == fetch
     eventually(lambda: states(hub).get("bea") == "ready")
@@ -666,7 +672,7 @@ def test_a_notebook_asks_for_a_share_of_its_own(
     assert does("list") == "No shares.\n"
     # A notebook's own token has the scope: that which the hub puts into the pod.
     hub.api("POST", "users/bea/server", {"profile": "lab-jax"})
-    (pod,) = eventually(lambda: hub.plane.api.get("pods", "v1", "lab"))
+    (pod,) = eventually(lambda: alive(hub, "lab", **hub_objects.STUDENTS))
     environment = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
     monkeypatch.setenv(magic.TOKEN, environment["JUPYTERHUB_API_TOKEN"])
     magic.share("list")

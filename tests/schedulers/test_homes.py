@@ -69,7 +69,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
     every = [space, role, bound, *volumes.objects(LOCK, "debian")]
     for one in every:
         found.apply(one)
-    eventually(lambda: refusal(found, "ada", pod()) != "", PATIENCE)
+    eventually(lambda: in_force(found), PATIENCE)
     yield found
     for one in reversed(every):
         found.delete(found.path_of(one))
@@ -88,6 +88,33 @@ def pod(mounts: list[dict[str, Any]] | None = None, first: bool = False) -> dict
     if first:
         spec["initContainers"] = [{"name": "first", "image": "x", "volumeMounts": mounts}]
     return made("Pod", "server-bob", "Tests.", version="v1", namespace=COURSE, spec=spec)
+
+
+def job(name: str, mounts: list[dict[str, Any]] | None = None, maker: str = "") -> dict[str, Any]:
+    """Return a Job of such a pod; `maker` is who a Job of before the policy was made by."""
+    spec = pod(mounts)["spec"] | {"restartPolicy": "Never"}
+    meta = {"annotations": {USER: maker}} if maker else {}
+    content = {"spec": {"template": {"metadata": meta, "spec": spec}, "backoffLimit": 0}}
+    return made("Job", name, "Tests.", version="batch/v1", namespace=COURSE, **content)
+
+
+def in_force(api: Api) -> bool:
+    """Tell whether the API server has read each of the policies: it reads one after another."""
+    return bool(
+        refusal(api, "ada", pod())
+        and refusal(api, "ada", job("early"))
+        and kept(api, volumes.HOMES)
+    )
+
+
+def kept(api: Api, claim: str) -> str:
+    """Return why a member may not delete a claim, empty where she may; none is deleted."""
+    path = api.path("persistentvolumeclaims", "v1", COURSE, claim)
+    try:
+        api.acting_as("ada").delete(path, dryRun=["All"])
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 def refusal(api: Api, user: str, wanted: dict[str, Any]) -> str:
@@ -165,13 +192,6 @@ def test_the_hub_alone_mounts_homes_and_each_by_one_name(api: Api) -> None:
 def test_the_hub_alone_makes_jobs_with_homes(api: Api) -> None:
     """Of its shares the controller makes the pods; of a Job of before it makes none."""
 
-    def job(name: str, mounts: list[dict[str, Any]] | None = None, maker: str = "") -> Any:
-        spec = pod(mounts)["spec"] | {"restartPolicy": "Never"}
-        meta = {"annotations": {USER: maker}} if maker else {}
-        template = {"metadata": meta, "spec": spec}
-        content = {"spec": {"template": template, "backoffLimit": 0}}
-        return made("Job", name, "Tests.", version="batch/v1", namespace=COURSE, **content)
-
     def pods(name: str) -> list[str]:
         found = api.get("pods", "v1", COURSE)
         return [one["metadata"]["name"] for one in found if name in one["metadata"]["name"]]
@@ -221,8 +241,7 @@ def test_who_may_make_pods_reads_all_homes_where_the_policy_is_off(api: Api) -> 
 def test_a_member_cannot_delete_the_claims(api: Api) -> None:
     ada = api.acting_as("ada")
     for claim in ("homes", "data-mnist"):
-        with pytest.raises(ApiError, match="users who may delete"):
-            ada.delete(api.path("persistentvolumeclaims", "v1", COURSE, claim))
+        assert "users who may delete" in kept(api, claim)
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     own = made("PersistentVolumeClaim", "own", "Hers.", version="v1", namespace=COURSE, spec=spec)
     ada.create(own)
