@@ -82,6 +82,7 @@ def site(tmp_path: Path) -> Path:
         (["--help"], 0, set(), set()),
         (["plan", "--help"], 0, set(), set()),
         (["init", "--help"], 0, set(), set()),
+        (["render", "--help"], 0, set(), set()),
         (["--version"], 0, {"pydantic", "yaml"}, {"catalogue"}),
         (["gpus", "h100"], 0, {"pydantic", "rich", "yaml"}, {"catalogue"}),
         (["completion", "bash"], 0, {"argcomplete"}, set()),

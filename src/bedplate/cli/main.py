@@ -19,6 +19,7 @@ from bedplate.common.arguments import add_output, named_path, path_of
 from bedplate.common.errors import BedplateError
 from bedplate.common.refusals import as_problems
 from bedplate.components.preflight import options as preflight
+from bedplate.components.rendering import options as rendering
 from bedplate.planning.measure import options as measure
 from bedplate.planning.starting import options as starting
 
@@ -206,6 +207,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     )
     add_output(frameworks, option=())
     frameworks.set_defaults(usage_error=frameworks.error)
+    rendering.add_parser(commands)
     report = commands.add_parser(
         "report",
         help="evidence to SITE/.bedplate/report.html and junit.xml",
@@ -335,6 +337,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.components.preflight import command as measuring
 
         return measuring.run(options)
+    if options.command == "render":
+        from bedplate.components.rendering import command as shown
+
+        return shown.run(options)
     if options.command == "measure":
         from bedplate.planning.measure import command as sizing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 
@@ -16,6 +16,9 @@ from bedplate.portable.message import problem
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
+
+#: Settings that a stack keeps encrypted.
+SECRETS: Final = ("oauthClientSecret", "hubKey")
 
 
 class StackError(pulumi.RunError):  # type: ignore[misc]

@@ -9,18 +9,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bedplate.bill import Places, bill_path, checked_bill
+from bedplate.bill import Bill, File, Image, Known, Places, bill_path, checked_bill, needs_of
 from bedplate.bill.errors import ResolveError
 from bedplate.bill.needs import chart_of
 from bedplate.bill.own import web_of
 from bedplate.catalogue import catalogue_of
 from bedplate.common import writing
 from bedplate.common.errors import BedplateError
+from bedplate.components import later
+from bedplate.components.cluster import flannel
 from bedplate.components.config import StackError
 from bedplate.portable.message import problem
 
 if TYPE_CHECKING:
-    from bedplate.bill import Bill, File
     from bedplate.lock import Lock
 
 #: Below the site; git ignores it.
@@ -28,11 +29,35 @@ CHARTS = Path(".bedplate", "charts")
 
 
 def bill_of(site: Path, lock: Lock) -> Bill:
-    """Return the bill of a site. Raises StackError where there is none, or another lock's."""
+    """Return the bill of a site. Raises StackError where there is none, or another lock's.
+
+    Where stacks are only shown, a site without one gets names and versions with placeholders.
+    """
+    if later.only_shown() and not bill_path(site).exists():
+        return _outlined(site, lock)
     try:
         return checked_bill(site, lock, catalogue_of(site))
     except BedplateError as error:
         raise StackError(str(error)) from error
+
+
+def _outlined(site: Path, lock: Lock) -> Bill:
+    needs, read = needs_of(lock, catalogue_of(site)), later.placeholder("by the bill")
+    known, digest = Known(), f"sha256:{read}"
+    return Bill.model_construct(
+        files={
+            name: File.model_construct(
+                version=one.version, url=read, sha256=read, size=0, known=known
+            )
+            for name, one in needs.files.items()
+        },
+        images={
+            name: Image.model_construct(
+                digest=digest, manifest=digest, size=0, needed_by=one.needed_by, known=known
+            )
+            for name, one in needs.images.items()
+        },
+    )
 
 
 def fetched(site: Path, lock: Lock, artifact: str) -> str:
@@ -54,6 +79,8 @@ def chart(site: Path, lock: Lock, name: str) -> Path:
     """
     entry = _entry(site, lock, chart_of(name))
     place = site / CHARTS / f"{name}-{entry.version}.tgz"
+    if later.only_shown():
+        return place
     if not place.is_file() or hashlib.sha256(place.read_bytes()).hexdigest() != entry.sha256:
         content = _content(site, lock, chart_of(name), entry)
         writing.replace(place, content)
@@ -102,9 +129,13 @@ def _content(site: Path, lock: Lock, artifact: str, entry: File) -> bytes:
 def manifest(site: Path, lock: Lock, artifact: str) -> str:
     """Return a manifest of the bill, with the digest of each image beside its tag.
 
+    Where stacks are only shown, nothing is fetched: what stands for it has the parts that are set.
+
     Raises:
         StackError: as `fetched`; or an image of the bill is not there to be pinned.
     """
+    if later.only_shown():
+        return flannel.OUTLINE
     text = fetched(site, lock, artifact)
     for name, entry in sorted(bill_of(site, lock).images.items()):
         if entry.needed_by != artifact:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ipaddress
 import json
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 import yaml
+
+from bedplate.components import later
 
 SKIP_AWAIT = "pulumi.com/skipAwait"
 
@@ -20,6 +22,19 @@ INTERFACE = {
 }
 #: flannel's own toleration is for NoSchedule alone: a node without it has no network.
 STAYS = {"operator": "Exists", "effect": "NoExecute"}
+
+#: What stands for the manifest where it is not fetched: the parts in which something is set.
+OUTLINE: Final = f"""\
+apiVersion: {later.OUTLINE}
+kind: ConfigMap
+metadata: {{name: kube-flannel-cfg, namespace: kube-flannel}}
+data: {{net-conf.json: "{{}}"}}
+---
+apiVersion: {later.OUTLINE}
+kind: DaemonSet
+metadata: {{name: kube-flannel-ds, namespace: kube-flannel}}
+spec: {{template: {{spec: {{containers: [{{name: kube-flannel}}]}}}}}}
+"""
 
 
 def objects(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate.components import later
 from bedplate.components.config import StackError, found_in
 from bedplate.components.refs import MANAGED
 from bedplate.lock.rdma import resources, settings_name
@@ -71,11 +72,15 @@ def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
     """
     found: dict[str, dict[str, str]] = {}
     first: dict[str, str] = {}
+    waiting: set[str] = set()
     for name, host in sorted(lock.hosts.items()):
         pool = host.pool
         if pool is None or lock.pools[pool].rdma is None or not set(NODES) & set(host.groups):
             continue
         variables = _of_host(site, name)
+        if variables is None:
+            waiting.add(pool)
+            continue
         if found.setdefault(pool, variables) != variables:
             raise StackError(
                 problem(
@@ -88,6 +93,7 @@ def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
                 )
             )
         first.setdefault(pool, name)
+    found = {pool: {"NCCL_*": later.placeholder("by verify")} for pool in waiting} | found
     return {
         pool: variables
         for pool, variables in found.items()
@@ -101,10 +107,12 @@ def namespaces_of(lock: Lock) -> list[str]:
     return sorted({namespace for team in teams.values() for namespace in team.namespaces})
 
 
-def _of_host(site: Path, name: str) -> dict[str, str]:
+def _of_host(site: Path, name: str) -> dict[str, str] | None:
     path = site / ".bedplate" / "evidence" / f"host-{name}.json"
     settings = found_in(path, "facts").get("nccl")
     if not isinstance(settings, dict):
+        if later.only_shown():
+            return None
         raise StackError(
             problem(
                 "no evidence of NCCL's settings",

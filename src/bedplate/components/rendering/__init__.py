@@ -1,0 +1,2 @@
+"""What the three stacks would apply to Kubernetes, as YAML: without a cluster, and without Pulumi's
+engine."""
