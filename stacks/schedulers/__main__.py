@@ -8,7 +8,7 @@ from bedplate.components import refs as stackrefs
 from bedplate.components.cluster.wished import gpus
 from bedplate.components.frameworks.accounting import Accounting, accounting_args
 from bedplate.components.schedulers.dra import Dra, dra_args
-from bedplate.components.schedulers.jobset import JobSets
+from bedplate.components.schedulers.jobset import JobSets, jobsets_args
 from bedplate.components.schedulers.kueue import Kueue
 from bedplate.components.schedulers.nccl import (
     NcclDefaults,
@@ -35,7 +35,7 @@ if (classes := dra_args(lock)) is not None:
     Dra("dra", classes, below)
 before: list[pulumi.Resource] = [labels]
 if "jobset" in addons:
-    before.append(JobSets("jobset", {"site": config.site, "lock": lock}, below))
+    before.append(JobSets("jobset", jobsets_args(config.site, lock), below))
 after = pulumi.ResourceOptions(providers=[provider], depends_on=before)
 if "kueue" in addons:
     queues = Kueue("kueue", {"site": config.site, "lock": lock}, after)

@@ -67,7 +67,8 @@ class Smoke(pulumi.ComponentResource):  # type: ignore[misc]
                 parent=self, custom_timeouts=pulumi.CustomTimeouts(create="5m")
             ),
         )
-        log = pulumi.Output.all(args["kubeconfig"], job.metadata["name"]).apply(
+        # By its id, which a preview of a new job does not know: then there is no log to ask for.
+        log = pulumi.Output.all(args["kubeconfig"], job.metadata["name"], job.id).apply(
             lambda found: pod_log.of_job(found[0], args["namespace"], found[1])
         )
         # The kubeconfig made it a secret; what the job printed is none.

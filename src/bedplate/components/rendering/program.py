@@ -102,6 +102,15 @@ def registered(name: str, site: Path) -> list[Registered]:
     """
     folder, stack_name = shipped.stacks() / name, site.resolve().name
     given = _settings(folder / f"Pulumi.{stack_name}.yaml") | {"bedplate:site": str(site.resolve())}
+    return registered_in(folder, stack_name, given)
+
+
+def registered_in(folder: Path, stack_name: str, given: dict[str, Any]) -> list[Registered]:
+    """Return what a project's program registers for Kubernetes with these settings.
+
+    Raises:
+        StackError: the program refuses them.
+    """
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text(encoding="utf-8"))["name"]
     monitor = _Monitor()
 
@@ -114,6 +123,7 @@ def registered(name: str, site: Path) -> list[Registered]:
     asyncio.set_event_loop(loop)
     try:
         settings.set_root_resource(None)
+        settings.SETTINGS.outputs.clear()  # of a program that was refused, on a loop that is closed
         mocks.set_mocks(_Nothing(), project, stack_name, preview=True, monitor=monitor)
         with later.shown(), chdir(folder):
             loop.run_until_complete(whole())

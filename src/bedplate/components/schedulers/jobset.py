@@ -23,10 +23,10 @@ CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{ADDON}-controller"
 class JobSetsArgs(TypedDict):
     """Inputs of JobSets."""
 
-    site: Path
-    """The site's directory, which has the bill."""
-    lock: Lock
-    """What was decided."""
+    chart: str
+    """JobSet's chart: a path from the project's folder, or an address."""
+    image: str
+    """The controller, as NAME:TAG or NAME:TAG@DIGEST."""
 
 
 class JobSets(pulumi.ComponentResource):  # type: ignore[misc]
@@ -36,14 +36,14 @@ class JobSets(pulumi.ComponentResource):  # type: ignore[misc]
         self, name: str, args: JobSetsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:schedulers:JobSets", name, None, opts)
-        site, lock = args["site"], args["lock"]
-        released(
-            (self, name),
-            (ADDON, NAMESPACE),
-            (site, lock),
-            values(artifact.image(site, lock, ADDON)),
-        )
+        released((self, name), (ADDON, NAMESPACE), args["chart"], values(args["image"]))
         self.register_outputs({})
+
+
+def jobsets_args(site: Path, lock: Lock) -> JobSetsArgs:
+    """Return what a site's bill has of JobSet. Raises StackError as `artifact.chart`."""
+    chart, image = artifact.chart(site, lock, ADDON), artifact.image(site, lock, ADDON)
+    return {"chart": str(chart), "image": image}
 
 
 def values(image: str) -> dict[str, Any]:

@@ -1,18 +1,11 @@
-"""An add-on's unmodified chart, from the site's bill, as a release of Helm."""
+"""An add-on's unmodified chart as a release of Helm."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-
-from bedplate.components.cluster import artifact
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bedplate.lock import Lock
 
 #: Seconds until its controllers answer: images are pulled, and certificates of webhooks made.
 PATIENCE: Final = 600
@@ -21,22 +14,22 @@ PATIENCE: Final = 600
 def released(
     component: tuple[pulumi.ComponentResource, str],
     addon: tuple[str, str],
-    bill: tuple[Path, Lock],
+    chart: str,
     values: dict[str, Any],
 ) -> pulumi.Resource:
-    """Install an add-on's chart below a component. Raises StackError as `artifact.chart`.
+    """Install an add-on's chart below a component.
 
     Args:
         component: the parent, and its name.
-        addon: its name in the lock, and the namespace that it runs in.
-        bill: the site's directory, and its lock.
+        addon: the release's name, and the namespace that it runs in.
+        chart: a path from the project's folder, or an address.
         values: of the chart.
     """
-    (parent, name), (called, namespace), (site, lock) = component, addon, bill
+    (parent, name), (called, namespace) = component, addon
     return kubernetes.helm.v3.Release(
         f"{name}-release",
         name=called,
-        chart=str(artifact.chart(site, lock, called)),
+        chart=chart,
         namespace=namespace,
         create_namespace=True,
         values=values,

@@ -49,7 +49,7 @@ class Volcano(pulumi.ComponentResource):  # type: ignore[misc]
         release = released(
             (self, name),
             (ADDON, NAMESPACE),
-            (site, lock),
+            str(artifact.chart(site, lock, ADDON)),
             volcano_objects.values(lock, tag_of(images)),
         )
         known = topology.places(lock, discovered(site, gpus(lock)))

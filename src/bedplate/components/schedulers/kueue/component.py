@@ -47,7 +47,7 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
         release = released(
             (self, name),
             (ADDON, NAMESPACE),
-            (site, lock),
+            str(artifact.chart(site, lock, ADDON)),
             values(lock, artifact.image(site, lock, ADDON)),
         )
         objects(self, name, (site, lock), release)
