@@ -14,6 +14,7 @@ from bedplate.common import terminal
 from bedplate.common.reading_yaml import UnusableError
 from bedplate.components import later
 from bedplate.components.cluster import artifact
+from bedplate.components.cluster.manifest import FIRST
 from bedplate.components.config import StackError
 from bedplate.components.rendering.options import STACKS
 from bedplate.components.rendering.program import HIDDEN, registered
@@ -150,7 +151,9 @@ def _place(one: Registered, content: dict[str, Any]) -> tuple[str, bool]:
     if one.kind == RELEASE:
         return f"chart-{content['chart']}", False
     metadata = content["metadata"]
-    parts = (content["kind"].lower(), metadata.get("namespace"), metadata.get("name", one.name))
+    first = "0" if content["kind"] in FIRST else None  # kubectl takes a folder's files by name
+    kind = content["kind"].lower()
+    parts = (first, kind, metadata.get("namespace"), metadata.get("name", one.name))
     return "-".join(filter(None, parts)), not one.kind.endswith("Patch")
 
 

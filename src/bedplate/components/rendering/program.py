@@ -21,6 +21,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from bedplate.common import reading_yaml, shipped
 from bedplate.components import later
+from bedplate.components.cluster.manifest import FIRST
 from bedplate.components.config import SECRETS
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 def _rank(one: Registered) -> int:
     """Put first what others lie in."""
-    return {"Namespace": 0, "CustomResourceDefinition": 1}.get(one.kind.rpartition(":")[2], 2)
+    return 0 if one.kind.rpartition(":")[2] in FIRST else 1
 
 
 def _plain(value: Any, *, secret: bool = False) -> Any:
