@@ -67,6 +67,10 @@ options:
     description: The kubelet's version. Empty skips the check.
     type: str
     default: ""
+  certificate_days:
+    description: Days that certificates of a control plane are to be good for at least.
+    type: int
+    default: 30
   baseline:
     description:
       - What role host_baseline keeps, as C(settings) (the options of
@@ -228,6 +232,7 @@ summary:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable import certificates
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.evidence import (
     host as host_evidence,
 )
@@ -277,6 +282,7 @@ def main() -> None:
             "containerd_version": text,
             "toolkit_version": text,
             "kubelet_version": text,
+            "certificate_days": {"type": "int", "default": certificates.DAYS},
             "plugin_image": text,
             "fabric": {"type": "dict", "default": {}},
             "cuda": {"type": "dict", "default": {}},

@@ -42,7 +42,7 @@ ROLES = {
 #: Entry points of roles that only read, and those that take away.
 READS = {"validate", "part", "host", "verify", "withdraw", "remove"}
 #: Areas that no one role answers for.
-OTHERS = {"gpu", "health", "updates", "compute", "isolation", "owned"}
+OTHERS = {"certificates", "gpu", "health", "updates", "compute", "isolation", "owned"}
 #: Names that evidence puts together.
 MADE = {
     "runtime.": ["active", "enabled"],
@@ -112,7 +112,7 @@ def _of_task(
 
 REACHED = {
     play: {role for role, _ in tasks_of(PLAYBOOKS / f"{play}.yml")}
-    for play in ("site", "upgrade", "slurm")
+    for play in ("site", "upgrade", "slurm", "certificates")
 }
 
 

@@ -71,6 +71,7 @@ BY_HAND = (
     "baseline.later_files",
     "baseline.secure_boot",
     "baseline.signing_key",
+    "certificates.authorities",
     "updates.",
     "health.",
     "gpu.",
@@ -113,6 +114,7 @@ REMEDIES = {
     "site, rebooting": _PLAY + "site --limit {hosts} -e nvidia_driver_reboot_allowed=true",
     "site, rebooting hypervisors": _PLAY
     + "site --limit {hosts} -e gpu_passthrough_reboot_allowed=true",
+    "certificates": _PLAY + "certificates --limit {hosts}",
     "upgrade": _PLAY + "upgrade --limit {hosts}",
     "upgrade, rebooting": _PLAY + "upgrade --limit {hosts} -e upgrade_reboot_allowed=true",
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
@@ -177,6 +179,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
     if check.id.startswith(BY_HAND) or check.id in BY_HAND_ONLY:
         return ""
+    if check.id.startswith("certificates."):
+        return "certificates"
     if slurm and check.id in AFTER_REBOOT_OF_NODES:
         return "slurm, rebooting"
     if slurm and check.id.startswith(HELD_IN_SLURM):

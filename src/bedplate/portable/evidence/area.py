@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
-from .. import mig
+from .. import certificates, mig
 from ..host import VERSION, Host
 from .checks import AGAIN, Checks, check, skipped
 
@@ -27,6 +27,7 @@ class Wishes(NamedTuple):
     containerd_version: str = ""
     toolkit_version: str = ""
     kubelet_version: str = ""
+    certificate_days: int = certificates.DAYS
     plugin_image: str = ""
     sharing: Mapping[str, Any] = {}
     fabric: Mapping[str, Any] = {}
