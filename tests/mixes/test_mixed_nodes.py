@@ -86,3 +86,14 @@ def test_control_planes_with_gpus_behind_an_address_and_a_worker_without(
         figures["virtual address: seconds until the API answers again"] = {"keepalived": took}
         assert holders(site, ["cp2", "cp3"]) == ["cp2"]
         assert gpus_in_pod(site, "cp3", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
+
+        # Through the next control plane a node gets its label, and the upgrade asks for its nodes.
+        variables = site.site / "host_vars" / "w1.yml"
+        variables.parent.mkdir()
+        variables.write_text("bedplate_labels: {example.com/room: b12}\n")
+        site.plan()
+        site.resolve()
+        told = " ".join(site.up("cluster").stdout.split())
+        assert "cp1 cannot be reached; cp2 is asked in its place" in told
+        assert node(site, "w1")["metadata"]["labels"]["example.com/room"] == "b12"
+        site.playbook("playbooks/upgrade.yml", "--limit", "!cp1")

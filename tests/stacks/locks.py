@@ -47,3 +47,12 @@ def lock_of(
         for name, place in hosts.items()
     }
     return lock.model_copy(update={"hosts": made, "cluster": cluster})
+
+
+def of_control_planes(names: Sequence[str], endpoint: str) -> Lock:
+    """Return a lock whose hosts are these control planes, of the cluster at an endpoint."""
+    lock = lock_of({name: {} for name in names}, groups=["control_plane"])
+    assert lock.cluster is not None
+    kubernetes = lock.cluster.kubernetes.model_copy(update={"endpoint": endpoint})
+    cluster = lock.cluster.model_copy(update={"kubernetes": kubernetes})
+    return lock.model_copy(update={"cluster": cluster})

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.lock.file import write_lock
+from tests.stacks.locks import of_control_planes
 from tests.stacks.world import ENVIRONMENT, World
 from tests.substrate.pulumi import LANGUAGE_HOST, environment, official
 
@@ -24,7 +26,7 @@ class Stack:
     """A stack of the test program, in a world and a site of its own."""
 
     def __init__(self, tmp_path: Path, world: World, site: Path) -> None:
-        self.world = world
+        self.world, self.site = world, site
         self.workers = ""
         self.forgotten = ""
         self.kubernetes = "1.36.3"
@@ -131,6 +133,20 @@ def test_another_kubernetes_is_refused_in_the_preview(stack: Stack) -> None:
         stack.world.set(name, runs="1.37.0")
     assert "~ 2 updated" in stack.up()
     stack.run("preview", "--expect-no-changes")
+
+
+def test_a_worker_joins_while_the_first_control_plane_is_away(stack: Stack) -> None:
+    """Another one of the lock's is asked, and the user is told once."""
+    write_lock(stack.site, of_control_planes(["cp1", "cp2"], "192.0.2.1:6443"))
+    stack.workers = "w1"
+    stack.up()
+    stack.world.root("cp1").rename(stack.world.root("cp2"))
+    stack.workers = "w1 w2 w3"
+    output = stack.up()
+    assert "+ 4 created" in output
+    _, _, told = output.partition("Diagnostics:")
+    assert told.count("cp1 cannot be reached; cp2 is asked in its place") == 1
+    assert {"w2", "w3"} < stack.world.api["nodes"].keys()
 
 
 def test_a_resource_that_forgot_its_provider_fails(stack: Stack) -> None:

@@ -19,7 +19,7 @@ NAMED = re.compile(r"""\bpackage\("([a-z_.]+)"\)""")
 
 #: Each folder imports those before it alone.
 ORDER = (
-    *("portable", "common", "pods", "site", "catalogue", "provider", "lock", "bill"),
+    *("portable", "common", "pods", "site", "catalogue", "lock", "bill", "provider"),
     *("courses", "resolver", "planning", "accounting", "mirror", "components", "evidence", "cli"),
 )
 

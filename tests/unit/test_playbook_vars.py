@@ -20,9 +20,18 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executa
 LOST = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
 
-def play(folder: Path, hosts: dict[str, Any], tasks: list[Any], **keys: Any) -> str:
-    """Run tasks on hosts of gpu_pools with the playbooks' variables; return what was printed."""
-    groups = {"gpu_pools": {"hosts": hosts}, "control_plane": {"hosts": {}}}
+def play(
+    folder: Path,
+    hosts: dict[str, Any],
+    tasks: list[Any],
+    planes: dict[str, Any] | None = None,
+    **keys: Any,
+) -> str:
+    """Run tasks on hosts of gpu_pools with the playbooks' variables; return what was printed.
+
+    `planes` are the control planes, none of which is in a pool.
+    """
+    groups = {"gpu_pools": {"hosts": hosts}, "control_plane": {"hosts": planes or {}}}
     (folder / "hosts.yml").write_text(
         yaml.safe_dump({"all": {"children": groups}}, sort_keys=False)
     )
@@ -73,6 +82,37 @@ def test_a_node_of_a_cluster_that_the_site_does_not_have_is_left_alone(tmp_path:
     said = play(tmp_path, {"one": HERE}, tasks)
     assert "the node cannot be drained — one — got no host in control_plane / allowed " in said
     assert "failed=1" in said
+
+
+def test_a_control_plane_that_answers_drains_and_opens_nodes(tmp_path: Path) -> None:
+    """The first is down, the API of the second is: nobody has to reorder the inventory."""
+    waves = yaml.safe_load((PLAYBOOKS / "upgrade_nodes.yml").read_text())[-1]["tasks"]
+    (looks,) = (
+        task for task in waves if "answering.yml" in str(task.get("ansible.builtin.import_tasks"))
+    )
+    assert "upgrade_control_plane" not in str(waves[: waves.index(looks)])
+
+    def host(name: str, kubectl: str) -> dict[str, Any]:
+        (tmp_path / name).mkdir()
+        for program, runs in (("kubectl", kubectl), ("python3", f'exec {sys.executable} "$@"')):
+            path = tmp_path / name / program
+            path.write_text(f"#!/bin/sh\nPATH={tmp_path / name}:$PATH\n{runs}\n")
+            path.chmod(0o755)
+        return HERE | {"ansible_python_interpreter": str(tmp_path / name / "python3")}
+
+    lost = LOST | {"ansible_python_interpreter": sys.executable}
+    asleep, awake = host("asleep", "echo 'connection refused' >&2; exit 1"), host("cp3", "echo ok")
+    tasks = [
+        {"ansible.builtin.import_tasks": str(PLAYBOOKS / "tasks" / "answering.yml")},
+        {"ansible.builtin.debug": {"msg": "<{{ __upgrade_control_plane }}>"}},
+    ]
+    chosen = []
+    for planes in ({"cp1": lost, "cp2": asleep, "cp3": awake}, {"cp1": lost, "cp2": asleep}):
+        said = play(tmp_path, {"one": HERE, "two": HERE}, tasks, planes)
+        chosen.append(re.findall(r"msg: <(.*?)>", said))
+        assert "failed=1" not in said, said
+        assert re.search(r"one : .*? unreachable=0 ", said), said
+    assert chosen == [["cp3"] * 2, ["cp1"] * 2]
 
 
 def test_no_node_is_emptied_for_modules_of_a_kernel_that_it_may_not_boot(tmp_path: Path) -> None:

@@ -190,7 +190,8 @@ class Says:
 
 
 HOST = Machine(name="h", address="192.0.2.1")
-MEMBER = {"ok": True, "kubeconfig": "", "authority": "", "phase": "", "member": True}
+TEXTS = dict.fromkeys(("kubeconfig", "authority", "phase", "endpoint"), "")
+MEMBER = {"ok": True, **TEXTS, "member": True}
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 from bedplate.common.harmless import printable
 from bedplate.portable import dra
 from bedplate.provider.deadline import Deadline
-from bedplate.provider.errors import CommandFailedError, ProviderError, message
+from bedplate.provider.errors import (
+    CommandFailedError,
+    ProviderError,
+    UnreachableError,
+    message,
+)
 from bedplate.provider.kubeadm import Invitation, read_invitation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from bedplate.provider.hosts import Hosts
     from bedplate.provider.model import Machine
+
+    type Tell = Callable[[str], Awaitable[None]]
 
 KUBECTL = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf")
 FRESH_SECONDS = 1.0
@@ -30,11 +37,28 @@ CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 
 class ClusterApi:
     """One cluster as the provider sees it: shared by all resources, so that waiting for a thousand
-    nodes costs one query a second and their joins one token."""
+    nodes costs one query a second and their joins one token.
 
-    def __init__(self, hosts: Hosts, control_plane: Machine) -> None:
+    Args:
+        hosts: what runs commands on hosts.
+        control_plane: the one that is asked.
+        others: returns the cluster's endpoint and those that are asked where it cannot be
+            reached; read only then.
+        tell: tells the user that another one is asked.
+    """
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        control_plane: Machine,
+        others: Callable[[], tuple[str, Sequence[Machine]]] = lambda: ("", ()),
+        tell: Tell | None = None,
+    ) -> None:
         self._hosts = hosts
-        self.control_plane = control_plane
+        self._control_plane = control_plane
+        self._others = others
+        self._tell = tell
+        self._choosing = asyncio.Lock()
         self._nodes: dict[str, dict[str, Any]] = {}
         self._asked = 0.0
         self._query = asyncio.Lock()
@@ -48,7 +72,49 @@ class ClusterApi:
 
     async def kubectl(self, *argv: str, deadline: Deadline) -> str:
         """Run kubectl with the administrator's credentials of the control plane."""
-        return await self._hosts.run(self.control_plane, [*KUBECTL, *argv], deadline)
+        return await self._run([*KUBECTL, *argv], deadline)
+
+    async def _run(self, argv: Sequence[str], deadline: Deadline) -> str:
+        return await self._on_a_member(lambda host: self._hosts.run(host, argv, deadline))
+
+    async def _on_a_member[T](self, act: Callable[[Machine], Awaitable[T]]) -> T:
+        """Act on the control plane, or on another one once that cannot be reached.
+
+        What is done twice where a connection broke in the middle does the same as once.
+        """
+        tried: list[str] = []
+        while True:
+            host = self._control_plane
+            try:
+                return await act(host)
+            except UnreachableError as error:
+                tried.append(host.name)
+                if not await self._leave(host, tried, error):
+                    raise
+
+    async def _leave(self, host: Machine, tried: Sequence[str], error: UnreachableError) -> bool:
+        """Turn to another control plane that is in the cluster; False where there is none."""
+        async with self._choosing:
+            if self._control_plane.name not in tried:
+                return True  # another question has turned to it meanwhile
+            endpoint, others = self._others()
+            for other in others:
+                if other.name in tried:
+                    continue
+                deadline = Deadline(f"asking {other.name} for its cluster", QUERY_SECONDS)
+                try:
+                    found = await self._hosts.ask(other, {"action": "access"}, deadline)
+                except ProviderError:
+                    continue
+                # A host of the lock may be in another cluster still, or in none yet.
+                done = found["phase"] == "done" and found["endpoint"] == endpoint
+                if done and found["kubeconfig"]:
+                    self._control_plane = other
+                    if self._tell is not None:
+                        told = f"{host.name} cannot be reached; {other.name} is asked in its place"
+                        await self._tell(f"{told}: {error}")
+                    return True
+            return False
 
     async def nodes(self) -> dict[str, dict[str, Any]]:
         """Return all Node objects by name, at most a second old."""
@@ -73,7 +139,7 @@ class ClusterApi:
         raise ProviderError(
             message(
                 "the cluster's API gave no list",
-                self.control_plane.name,
+                self._control_plane.name,
                 printable(text[:200]) or "nothing",
                 "a list of whole objects",
                 "run `kubectl get nodes -o json` on that host",
@@ -116,19 +182,17 @@ class ClusterApi:
 
     async def access(self, deadline: Deadline) -> dict[str, Any]:
         """Return what the control plane's disk says of the cluster; see `on_host.access`."""
-        return await self._hosts.ask(self.control_plane, {"action": "access"}, deadline)
+        return await self._on_a_member(
+            lambda host: self._hosts.ask(host, {"action": "access"}, deadline)
+        )
 
     async def _upload_certificates(self, deadline: Deadline) -> str:
-        shown = await self._hosts.run(
-            self.control_plane,
-            ["kubeadm", "init", "phase", "upload-certs", "--upload-certs"],
-            deadline,
-        )
+        upload = ["kubeadm", "init", "phase", "upload-certs", "--upload-certs"]
+        shown = await self._run(upload, deadline)
         return shown.strip().splitlines()[-1]
 
     async def _join_command(self, deadline: Deadline) -> str:
-        return await self._hosts.run(
-            self.control_plane,
+        return await self._run(
             [
                 "kubeadm",
                 "--kubeconfig=/etc/kubernetes/admin.conf",

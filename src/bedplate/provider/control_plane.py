@@ -54,7 +54,7 @@ class ControlPlane(Resource):
                 "etcd_data_dir": wished.etcd_data_dir,
             }
         else:
-            first = self.context.cluster(wished.join)
+            first = self.context.cluster(wished.join, without=wished.host.name)
             invitation = await first.invitation(deadline, control_plane=True)
             config = kubeadm.join_config(
                 wished.host,
@@ -70,16 +70,9 @@ class ControlPlane(Resource):
         outputs = self._outputs(values, answer)
         await self._until_it_answers(wished, outputs, deadline)
         # kubeadm has set it on a new node; one that was there already may have another.
-        await self.context.cluster(wished.host).taint(
-            wished.host.name, wanted=wished.taint, deadline=deadline
-        )
-        await node_marks.apply(
-            self.context.cluster(wished.host),
-            wished.host.name,
-            wished.labels,
-            wished.taints,
-            deadline,
-        )
+        api = self.context.alone(wished.host)
+        await api.taint(wished.host.name, wanted=wished.taint, deadline=deadline)
+        await node_marks.apply(api, wished.host.name, wished.labels, wished.taints, deadline)
         return outputs
 
     async def running_version(self, values: dict[str, Any], deadline: Deadline) -> str | None:
@@ -92,7 +85,7 @@ class ControlPlane(Resource):
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
         """Look at the host: without an administrator's configuration it is no control plane."""
         known: ControlPlaneInputs = self.typed(values)
-        found = await self.context.cluster(known.host).access(deadline)
+        found = await self.context.alone(known.host).access(deadline)
         if not found["kubeconfig"]:
             return None
         kubeconfig.write(self.context.site, found["kubeconfig"])
@@ -103,12 +96,13 @@ class ControlPlane(Resource):
         known: ControlPlaneInputs = self.typed(values)
         host = known.host
         try:
-            found = await self.context.cluster(host).access(deadline)
+            found = await self.context.alone(host).access(deadline)
             if known.join is None:
                 if found["kubeconfig"] and found["phase"] == "done" and not self.context.force:
                     await self._refuse_if_used(known, deadline)
             elif found["member"]:
-                await self.context.cluster(known.join).drain(host.name, deadline)
+                api = self.context.cluster(known.join, without=host.name)
+                await api.drain(host.name, deadline)
             request = {
                 "action": "reset",
                 "endpoint": known.endpoint,
@@ -119,12 +113,13 @@ class ControlPlane(Resource):
             if not self.context.force:
                 raise
         if known.join is not None:
-            await self.context.cluster(known.join).forget(host.name, deadline)
+            api = self.context.cluster(known.join, without=host.name)
+            await api.forget(host.name, deadline)
         else:
             kubeconfig.remove(self.context.site)
 
     async def _refuse_if_used(self, known: ControlPlaneInputs, deadline: Deadline) -> None:
-        api = self.context.cluster(known.host)
+        api = self.context.alone(known.host)
         await refuse_if_used(api, known.endpoint, deadline)
         others = [
             name
@@ -146,7 +141,7 @@ class ControlPlane(Resource):
     async def _until_it_answers(
         self, wished: ControlPlaneInputs, outputs: dict[str, Any], deadline: Deadline
     ) -> None:
-        api = self.context.cluster(wished.host)
+        api = self.context.alone(wished.host)
         try:
             while not await api.answers(deadline):
                 if deadline.over():

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 5.0
 
 
-_MEMBERSHIP = {"kubeconfig": str, "authority": str, "phase": str, "member": bool}
+_MEMBERSHIP = {
+    **dict.fromkeys(("kubeconfig", "authority", "phase", "endpoint"), str),
+    "member": bool,
+}
 #: What the answers to the actions of `on_host` have, if all is well.
 ANSWERS: dict[str, dict[str, type]] = {
     "access": _MEMBERSHIP,

@@ -308,12 +308,13 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def access(host: Host, _request: dict[str, Any]) -> dict[str, Any]:
-    """Return the administrator's configuration, the CA's digest and the phase that was noted."""
-    config = host.path("etc/kubernetes/admin.conf")
+    """Return the administrator's configuration, the CA's digest, the phase and endpoint noted."""
+    config, mark = host.path("etc/kubernetes/admin.conf"), read_mark(host)
     return {
         "kubeconfig": config.read_text() if config.exists() else "",
         "authority": authority(host),
-        "phase": read_mark(host).get("phase", ""),
+        "phase": mark.get("phase", ""),
+        "endpoint": mark.get("endpoint", ""),
         "member": bool(leftovers(host)),
     }
 

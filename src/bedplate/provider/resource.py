@@ -7,17 +7,21 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bedplate.common.errors import LockError
 from bedplate.provider.cluster_api import ClusterApi
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import ProviderError, message
+from bedplate.provider.model import Machine
 from bedplate.provider.wire import UNKNOWN, Unknown
+from bedplate.site.site import CONTROL_PLANE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from bedplate.provider.cluster_api import Tell
     from bedplate.provider.hosts import Hosts
-    from bedplate.provider.model import Inputs, Machine
+    from bedplate.provider.model import Inputs
 
 POLL_SECONDS = 1.0
 VERSION = "version"
@@ -26,16 +30,51 @@ VERSION_SECONDS = 30.0
 
 @dataclass
 class Context:
-    """What resources work with: hosts, the clusters on them, and the site's directory."""
+    """What resources work with: hosts, the clusters on them, the site's directory, a word to users.
+
+    `tell` shows a warning to the user.
+    """
 
     hosts: Hosts
     site: Path
     force: bool = False
-    _clusters: dict[Machine, ClusterApi] = field(default_factory=dict)
+    tell: Tell | None = None
+    _clusters: dict[tuple[Machine, str | None], ClusterApi] = field(default_factory=dict)
 
-    def cluster(self, control_plane: Machine) -> ClusterApi:
-        """Return the one view of the cluster behind a control plane."""
-        return self._clusters.setdefault(control_plane, ClusterApi(self.hosts, control_plane))
+    def alone(self, control_plane: Machine) -> ClusterApi:
+        """Return the view of its cluster that one control plane has, and no other is asked."""
+        key = (control_plane, None)
+        return self._clusters.setdefault(key, ClusterApi(self.hosts, control_plane))
+
+    def cluster(self, control_plane: Machine, without: str = "") -> ClusterApi:
+        """Return the one view of the cluster behind a control plane.
+
+        Where that cannot be reached, the site's others are asked, but for the host `without`.
+        """
+
+        def others() -> tuple[str, list[Machine]]:
+            endpoint, found = control_planes(self.site)
+            mine = any(one.name == control_plane.name for one in found)
+            return endpoint, [one for one in found if mine and one.name != without]
+
+        key = (control_plane, without)
+        api = ClusterApi(self.hosts, control_plane, others, self.tell)
+        return self._clusters.setdefault(key, api)
+
+
+def control_planes(site: Path) -> tuple[str, list[Machine]]:
+    """Return the endpoint and the control planes of a site's lock; none where it cannot be read."""
+    from bedplate.lock.file import load_lock  # half a second of a provider's start, and seldom used
+
+    try:
+        lock = load_lock(site)
+    except LockError:
+        return "", []
+    return lock.cluster.kubernetes.endpoint if lock.cluster else "", [
+        Machine(**host.connection(name).model_dump(), node_ip=host.node_ip)
+        for name, host in sorted(lock.hosts.items())
+        if CONTROL_PLANE in host.groups
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 import grpc.aio
-from pulumi.runtime.proto import provider_pb2_grpc
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2_grpc
 
 from bedplate.provider.servicer import Provider
+from bedplate.provider.ssh import SshTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ LIMITS = (
 
 
 async def serve(
-    transport: Callable[[Path | None, Path | None, Path], Transport] | None = None,
+    transport: Callable[[Path | None, Path | None, Path], Transport] = SshTransport,
 ) -> None:
     """Serve on a free loopback port, print it, and end on a signal or with the engine.
 
@@ -39,8 +40,7 @@ async def serve(
     in state. So the process ends when its parent is no longer the engine that started it.
     """
     parent = os.getppid()
-    version = metadata.version("bedplate")
-    provider = Provider(transport, version=version) if transport else Provider(version=version)
+    provider = Provider(transport, version=metadata.version("bedplate"), tell=_warn)
     server = grpc.aio.server(options=LIMITS)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -60,6 +60,19 @@ async def serve(
     provider.cancel_all()
     await server.stop(grace=ANSWER_SECONDS)
     await provider.close()
+
+
+async def _warn(text: str) -> None:
+    """Let the engine show a warning: what a plugin prints, its user does not see.
+
+    What it cannot be told goes to the plugin's own log.
+    """
+    try:
+        async with grpc.aio.insecure_channel(sys.argv[1]) as channel:
+            request = engine_pb2.LogRequest(severity=engine_pb2.WARNING, message=text)
+            await engine_pb2_grpc.EngineStub(channel).Log(request, timeout=ANSWER_SECONDS)
+    except (IndexError, grpc.RpcError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -30,6 +30,8 @@ from bedplate.provider.ssh import SshTransport, Transport
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from bedplate.provider.cluster_api import Tell
+
 RESOURCES: tuple[type[Resource], ...] = (ControlPlane, Node, GpuReady, DeletionGuard)
 READ_SECONDS = 120.0
 
@@ -42,9 +44,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         transport: Callable[[Path | None, Path | None, Path], Transport] = SshTransport,
         *,
         version: str = "",
+        tell: Tell | None = None,
     ) -> None:
         self._make_transport = transport
         self._version = version
+        self._tell = tell
         self._transport: Transport | None = None
         self._context: Context | None = None
         self._directory = Path.cwd()
@@ -102,7 +106,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 )
         self._transport = self._make_transport(key, known, site)
         force = wished.force or os.environ.get("BEDPLATE_FORCE", "").lower() in {"1", "true"}
-        self._context = Context(Hosts(self._transport), site, force)
+        self._context = Context(Hosts(self._transport), site, force, self._tell)
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -41,13 +42,23 @@ def member(**files: str) -> None:
     world.write_api(api)
 
 
+def config() -> dict[str, Any]:
+    """Return the first document of kubeadm's configuration."""
+    path = next(word for word in arguments if word.startswith("--config="))
+    documents = yaml.safe_load_all(Path(path.partition("=")[2]).read_text())
+    return dict(next(iter(documents)))
+
+
 def taints() -> list[dict[str, str]]:
     """Return what kubeadm registers the node with: its own taint, unless it is told otherwise."""
     own = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
-    config = next(word for word in arguments if word.startswith("--config="))
-    documents = yaml.safe_load_all(Path(config.partition("=")[2]).read_text())
-    registration = next(iter(documents))["nodeRegistration"]
-    return registration.get("taints", own if arguments[0] == "init" else [])
+    registration = config()["nodeRegistration"]
+    return registration.get("taints", own if controls() else [])
+
+
+def controls() -> bool:
+    """Tell whether the host becomes a control plane."""
+    return arguments[0] == "init" or "controlPlane" in config()
 
 
 def together(count: int) -> None:
@@ -80,9 +91,8 @@ def kubeadm() -> None:
             if arguments[0] == "init":
                 count = len(world.journal("kubeadm init --config"))
                 world.write_api({**world.api, "nodes": {}, "authority": f"AAA{count}"})
-                member(**{"admin.conf": "apiVersion: v1\nkind: Config\nplanted: Geheimnis\n"})
-            else:
-                member()
+            admin = {"admin.conf": "apiVersion: v1\nkind: Config\nplanted: Geheimnis\n"}
+            member(**admin if controls() else {})
     elif arguments[0] == "reset":
         shutil.rmtree(kubernetes, ignore_errors=True)
     elif "token" in arguments:
