@@ -15,7 +15,6 @@ import yaml
 
 from bedplate.catalogue import catalogue_of
 from bedplate.cli.main import main
-from bedplate.common import shipped
 from bedplate.components.config import SECRETS
 from bedplate.components.frameworks import (
     hub_objects,
@@ -103,11 +102,10 @@ def demo(folder: Path, **more: str) -> Path:
 
 
 @pytest.fixture
-def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the stacks' folder, where tests write settings."""
+def stacks(tmp_path: Path) -> Path:
+    """Return the stacks' folder beside sites, as `bedplate init` writes it."""
     folder = tmp_path / "stacks"
     shutil.copytree(ROOT / "stacks", folder, ignore=shutil.ignore_patterns("Pulumi.*.yaml"))
-    monkeypatch.setattr(shipped, "stacks", lambda: folder)
     return folder
 
 
@@ -271,6 +269,30 @@ def test_settings_of_the_stack_count(
     (stacks / "frameworks/Pulumi.engine.yaml").write_text("config: [\n")
     assert main(["render", str(site)]) == 3
     assert capsys.readouterr().err.startswith("settings of a stack cannot be read — ")
+
+
+def test_programs_beside_the_site_are_run_with_settings_by_name(
+    stacks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = planned(demo(tmp_path / "inventory"), capsys)
+    for name in ("main", "other"):
+        text = yaml.safe_dump({"config": {"bedplate:own": f"of-{name}"}})
+        (stacks / f"schedulers/Pulumi.{name}.yaml").write_text(text)
+    program = stacks / "schedulers/__main__.py"
+    with program.open("a") as file:
+        file.write('own = {"name": pulumi.Config("bedplate").require("own")}\n')
+        file.write("on = pulumi.ResourceOptions(provider=provider)\n")
+        file.write('kubernetes.core.v1.Namespace("own", metadata=own, opts=on)\n')
+    asked = ["render", str(site), "--stack", "schedulers"]
+    for given, expected in (([], "of-main"), (["--pulumi-stack", "other"], "of-other")):
+        assert main([*asked, *given]) == 0
+        objects, _ = shown(capsys.readouterr().out)
+        assert ("Namespace", "", expected) in objects
+    (stacks / "schedulers/Pulumi.other.yaml").write_text("config: {}\n")
+    assert main([*asked, "--pulumi-stack", "other"]) == 3
+    assert capsys.readouterr().err.startswith("Missing required configuration variable")
+    assert main([*asked, "--pulumi-stack", "neither"]) == 3
+    assert capsys.readouterr().err.startswith("no such Pulumi stack — --pulumi-stack — got neither")
 
 
 def test_folders_have_whole_objects_apart_from_parts(

@@ -6,6 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+import pulumi
 import yaml
 
 from bedplate.bill import bill_path
@@ -17,7 +18,7 @@ from bedplate.components.cluster import artifact
 from bedplate.components.cluster.manifest import FIRST
 from bedplate.components.config import StackError
 from bedplate.components.rendering.options import STACKS
-from bedplate.components.rendering.program import HIDDEN, registered
+from bedplate.components.rendering.program import HIDDEN, project_of, registered
 from bedplate.lock.file import write_text
 from bedplate.portable.message import problem
 from bedplate.resolver.plan import checked_lock
@@ -66,13 +67,15 @@ def run(options: Namespace) -> int:
     lock = checked_lock(site)
     output: Path | None = options.output
     found: dict[str, dict[str, str]] = {}
+    stacks = [one for one in STACKS if one in (options.stack or STACKS)]
+    asked: str | None = options.pulumi_stack
     try:
+        _known(stacks, site, asked)
         with later.shown():
             bill = artifact.bill_of(site, lock)
-        for stack in STACKS:
-            if stack in (options.stack or STACKS):
-                found[stack] = dict(_files(stack, registered(stack, site), bill))
-    except StackError as error:
+        for stack in stacks:
+            found[stack] = dict(_files(stack, registered(stack, site, asked), bill))
+    except pulumi.RunError as error:  # of a stack, or of Pulumi about a setting
         terminal.refuse(error)
         return REFUSED
     except UnusableError as error:
@@ -92,6 +95,14 @@ def run(options: Namespace) -> int:
         text = f"Digests are placeholders until there is a bill: bedplate mirror resolve {site}"
         terminal.show(text, error=True)
     return SHOWN
+
+
+def _known(stacks: list[str], site: Path, asked: str | None) -> None:
+    """Refuse the name of a Pulumi stack that no project has settings of."""
+    paths = [project_of(one, site) / f"Pulumi.{asked}.yaml" for one in stacks]
+    if asked is not None and not any(path.is_file() for path in paths):
+        allowed, fix = f"one with settings, as {paths[0]}", "name another, or leave it out"
+        raise StackError(problem("no such Pulumi stack", "--pulumi-stack", asked, allowed, fix))
 
 
 def _files(stack: str, resources: list[Registered], bill: Bill) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,12 @@ def add_parser(commands: _SubParsersAction[Any]) -> None:
         help="this one alone (may be repeated; default: all three)",
     )
     parser.add_argument(
+        "--pulumi-stack",
+        metavar="NAME",
+        help="whose settings count, of stacks/*/Pulumi.NAME.yaml (default: that of the site's "
+        "name, else main, where there is one)",
+    )
+    parser.add_argument(
         "--output",
         type=path_of,
         metavar="FOLDER",

@@ -90,20 +90,35 @@ class _Nothing(mocks.Mocks):  # type: ignore[misc]
         raise AssertionError(args.token)
 
 
-def registered(name: str, site: Path) -> list[Registered]:
+def registered(name: str, site: Path, pulumi_stack: str | None = None) -> list[Registered]:
     """Return what a stack's program registers for Kubernetes, in a stable order.
 
-    Settings are those of `Pulumi.SITE.yaml` in the stack's folder, where there is one; its secrets
-    are not read.
+    The program is that of `stacks/` beside the site or its folder, as `bedplate init` writes it,
+    else the package's. Settings are those of its `Pulumi.STACK.yaml`, where there is one; its
+    secrets are not read.
+
+    Args:
+        name: cluster, schedulers or frameworks.
+        site: its directory.
+        pulumi_stack: whose settings count; by default the site's name, else main.
 
     Raises:
         StackError: the program refuses the site.
-        OSError: the stack's settings cannot be read.
-        UnusableError: they are no settings.
+        UnusableError: its settings cannot be read.
     """
-    folder, stack_name = shipped.stacks() / name, site.resolve().name
-    given = _settings(folder / f"Pulumi.{stack_name}.yaml") | {"bedplate:site": str(site.resolve())}
-    return registered_in(folder, stack_name, given)
+    folder = project_of(name, site)
+    names = (pulumi_stack,) if pulumi_stack else (site.resolve().name, "main")
+    files = {one: folder / f"Pulumi.{one}.yaml" for one in names}
+    known = {one: reading_yaml.value_at(path) for one, path in files.items() if path.is_file()}
+    used = next((one for one in names if one in known), names[0])
+    given = _settings(known.get(used)) | {"bedplate:site": str(site.resolve())}
+    return registered_in(folder, used, given)
+
+
+def project_of(name: str, site: Path) -> Path:
+    """Return the folder of a stack's project: beside the site or its folder, else the package's."""
+    beside = (above / "stacks" / name for above in site.resolve().parents[:2])
+    return next((one for one in beside if (one / "__main__.py").is_file()), shipped.stacks() / name)
 
 
 def registered_in(folder: Path, stack_name: str, given: dict[str, Any]) -> list[Registered]:
@@ -138,11 +153,8 @@ def _run(program: Path) -> None:
     runpy.run_path(str(program), run_name="__main__")
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _settings(content: Any) -> dict[str, str]:
     """Return the plain settings of a stack's file, as the engine hands them to a program."""
-    if not path.is_file():
-        return {}
-    content = reading_yaml.value_at(path)
     found = content.get("config") if isinstance(content, dict) else None
     return {
         str(key): value if isinstance(value, str) else json.dumps(value)
