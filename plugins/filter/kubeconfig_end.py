@@ -31,7 +31,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The end, as C(2027-11-30 04:30 UTC). Empty where there is no certificate.
+  description: The end, as C(2027-11-30 04:30:00 UTC). Empty where there is no certificate.
   type: str
 """
 
@@ -43,7 +43,7 @@ def kubeconfig_end(text: str) -> str:
         end = x509.load_pem_x509_certificate(base64.b64decode(data)).not_valid_after_utc
     except (ValueError, KeyError, IndexError, TypeError, yaml.YAMLError):
         return ""
-    return end.strftime("%Y-%m-%d %H:%M UTC")
+    return end.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 class FilterModule:

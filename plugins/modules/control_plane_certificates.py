@@ -122,9 +122,9 @@ def apply(module: AnsibleModule, host: Host, wanted: bool) -> list[str]:
     if answered and not certificates.await_answer(host, seconds):
         refuse(
             module,
-            "the API server of this control plane is not ready again",
-            f"no 'ok' at /readyz within {seconds} s",
-            "an API server that is ready",
+            "this control plane is not ready again",
+            f"no 'ok' at /readyz, or a static pod that does not run, after {seconds} s",
+            "an API server that is ready, and all static pods",
             "See 'crictl ps --all' and 'journalctl -u kubelet' there, and run the play again.",
         )
     return restarted

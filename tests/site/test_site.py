@@ -457,6 +457,7 @@ def test_evidence_and_report(site: SiteCommands) -> None:
     page = (results / "report.html").read_text()
     assert "Simulated silicon." in page
     assert 'class="badge fail"' not in page
+    assert re.search(r"certificates are good until 20\d\d-", page)
     cluster = json.loads((results / "evidence" / "cluster.json").read_text())
     assert {check["result"] for check in cluster["checks"]} == {"pass"}
     for name, count in CARDS.items():

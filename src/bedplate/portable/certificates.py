@@ -59,8 +59,8 @@ class Certificate(NamedTuple):
 
 
 def day(when: datetime) -> str:
-    """A time as people are told it: UTC, to the minute."""
-    return when.strftime("%Y-%m-%d %H:%M UTC")
+    """A time as people are told it: UTC, to the second."""
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def find(host: Host) -> List[Certificate]:
@@ -188,9 +188,13 @@ def answers(host: Host) -> bool:
 
 
 def await_answer(host: Host, seconds: float, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Wait for the answer, and return whether it came within ``seconds``."""
+    """Wait for the answer and for all static pods, and return whether both came in ``seconds``.
+
+    Controllers and scheduler end where the API server is away for long, and start again later.
+    """
     left = seconds
-    while not answers(host):
+    there = [name for name in READ if host.exists(f"{MANIFESTS}/{name}.yaml")]
+    while not (answers(host) and set(there) <= set(_running(host))):
         if left <= 0:
             return False
         pause(PAUSE)
