@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -9,7 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mixes.living import Mix, installed, living
-from tests.site.cluster import allocatable, gpus_in_pod, node, node_names, ready, wait_for
+from tests.site.cluster import (
+    allocatable,
+    gpus_in_pod,
+    node,
+    node_names,
+    ready,
+    recap,
+    wait_for,
+)
 from tests.site.hosts import on_host
 from tests.substrate.hosts.description import load
 
@@ -54,12 +63,18 @@ def test_control_planes_with_gpus_behind_an_address_and_a_worker_without(
         assert node_names(site) == {"cp1", "cp2", "cp3", "w1"}
         assert allocatable(site) == {"cp2": 2, "cp3": 2}
         assert all(ready(site, name) for name in MIX.hosts)
-        assert {name: taints(site, name) for name in MIX.hosts} == {
+        own = {
             "cp1": ["node-role.kubernetes.io/control-plane"],
             "cp2": [],
             "cp3": [],
             "w1": [],
         }
+        # That of a node which is not ready goes a moment after it is.
+        wait_for(
+            "the nodes' own taints",
+            lambda: {name: taints(site, name) for name in MIX.hosts} == own,
+            SECONDS,
+        )
         assert gpus_in_pod(site, "cp3", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
         # Nothing of NVIDIA's is on the worker, and kubelet and runtime are.
         found = on_host(
@@ -97,3 +112,11 @@ def test_control_planes_with_gpus_behind_an_address_and_a_worker_without(
         assert "cp1 cannot be reached; cp2 is asked in its place" in told
         assert node(site, "w1")["metadata"]["labels"]["example.com/room"] == "b12"
         site.playbook("playbooks/upgrade.yml", "--limit", "!cp1")
+        # Evidence of the cluster comes through it too: it says that one control plane is down.
+        evidence = site.site / ".bedplate/evidence/cluster.json"
+        before = evidence.stat().st_mtime
+        done = site.playbook("playbooks/verify.yml", check=False)
+        assert recap(done.stdout)["cp1"]["unreachable"] == 1
+        assert evidence.stat().st_mtime > before
+        checks = json.loads(evidence.read_text())["checks"]
+        assert "node.cp1.ready" in {one["id"] for one in checks if one["result"] == "fail"}
