@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 import yaml
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.certificates import day
 from cryptography import x509
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def kubeconfig_end(text: str) -> str:
         end = x509.load_pem_x509_certificate(base64.b64decode(data)).not_valid_after_utc
     except (ValueError, KeyError, IndexError, TypeError, yaml.YAMLError):
         return ""
-    return end.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return day(end)
 
 
 class FilterModule:

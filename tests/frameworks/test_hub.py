@@ -1,4 +1,4 @@
-"""The hub's part of a class: sign-up, the queue, sizes, a hub that dies, hours, idle servers.
+"""The hub's part of a class: sign-up, queue, sizes, a hub that dies, hours, idle servers, %share.
 
 Kubelets and notebooks are doubles. Runs in shares are in test_runs.py, limits per person in
 test_person.py, other ways to sign in in test_hub_sign_in.py, real browsers in classroom.py.
