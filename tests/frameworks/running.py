@@ -3,12 +3,16 @@
 `python -m tests.frameworks.running [STUDENTS]`: more students than shares each run a cell, and
 each gets its turn. Then how long a run takes from
 Kueue's admission to the first line that its notebook shows, against the same pod started bare until
-its log has that line; the two take turns.
+its log has that line; the two take turns. Of both it prints how many seconds after that start the
+pod had its node, its container ran, and the line was written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -39,11 +43,16 @@ PAUSE = 0.05
 PATIENCE = 600.0
 JOBS = shares.jobs(COURSE)
 WORK = f"{shares.KUEUE}/namespaces/{COURSE}/workloads"
-FIRST = "begun"
+EVERY = "/api/v1/pods"
+FIRST = "begun at"
+#: All programs are on one machine, with one clock.
+WRITTEN = re.compile(rf"^{FIRST} ([\d.]+)$", re.MULTILINE)
+STEPS = ("scheduled", "started", "written")
 #: Its first line, its GPU, and a file of the notebook's home.
 CELL = f"""\
-print("{FIRST}", flush=True)
-import subprocess, time
+import time
+print("{FIRST}", time.time(), flush=True)
+import subprocess
 print(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout, flush=True)
 open("result", "a").write("seen\\n")
 time.sleep(SECONDS)
@@ -69,7 +78,7 @@ class Typed:
         """Keep what is printed, and when it came."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.lines.append((time.monotonic(), line.rstrip()))
+            self.lines.append((time.time(), line.rstrip()))
 
     def ended(self) -> bool:
         """Wait for its end, and tell whether that is a success."""
@@ -88,7 +97,7 @@ class Typed:
 
     def first(self) -> float | None:
         """Return when the first line of the cell itself came."""
-        return next((when for when, line in self.lines if line == FIRST), None)
+        return next((when for when, line in self.lines if WRITTEN.match(line)), None)
 
 
 @dataclass(eq=False)
@@ -117,11 +126,51 @@ class Admissions(threading.Thread):
             self.most = max(self.most, admitted)
 
 
+@dataclass(eq=False)
+class Steps(threading.Thread):
+    """Watches all pods: when each had its node, and when a container of it ran."""
+
+    api: Api
+    seen: dict[str, dict[str, float]] = field(default_factory=dict)
+    _socket: socket.socket | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+
+    def run(self) -> None:
+        """Watch until told to end."""
+        with contextlib.suppress(ApiError):
+            for change in self.api.stream(f"{EVERY}?watch=1", PATIENCE, self._opened):
+                pod, now = change["object"], time.time()
+                steps = self.seen.setdefault(pod["metadata"]["name"], {})
+                if pod["spec"].get("nodeName"):
+                    steps.setdefault("scheduled", now)
+                states = [one["state"] for one in pod["status"].get("containerStatuses", [])]
+                if any("waiting" not in one for one in states):
+                    steps.setdefault("started", now)
+
+    def _opened(self, one: socket.socket) -> None:
+        self._socket = one
+
+    def end(self) -> None:
+        """Stop watching."""
+        if self._socket is not None:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.join()
+
+    def after(self, since: float, pod: str, said: str) -> dict[str, float]:
+        """Return the seconds from a moment to each step of a pod that has printed its line."""
+        found = WRITTEN.search(said)
+        assert found, said
+        steps = self.seen[pod] | {"written": float(found[1])}
+        return {step: steps[step] - since for step in STEPS}
+
+
 class Runs:
     """Students of a course whose notebooks have no GPU, and their runs."""
 
     def __init__(self, site: SiteCommands, api: Api, students: int) -> None:
-        self._site, self._api = site, api
+        self._site, self._api, self._steps = site, api, Steps(api)
         mark = f"{datetime.now(UTC):%H%M%S}"
         self.students = [f"r{mark}n{number}" for number in range(students)]
 
@@ -185,11 +234,11 @@ class Runs:
         assert [when for _, when in came] == sorted(when for _, when in came), came
         assert seen.most == SHARES
 
-    def run(self, name: str) -> tuple[float, dict[str, Any]]:
-        """Return the seconds from the admission of a run to its first line, and its pod."""
-        typed, since = self.types(name), time.monotonic()
+    def run(self, name: str) -> tuple[dict[str, float], dict[str, Any]]:
+        """Return the seconds from the admission of a run to each step, and its pod."""
+        typed, since = self.types(name), time.time()
         while True:
-            asked = time.monotonic()
+            asked = time.time()
             if any(not one["spec"]["suspend"] for one in self._api.call("GET", JOBS)["items"]):
                 break
             since = asked  # it was not admitted then
@@ -199,22 +248,23 @@ class Runs:
         (pod,) = self._api.call("GET", PODS.format(COURSE) + chosen)["items"]
         assert typed.ended(), typed.said
         until(lambda: not self._api.call("GET", JOBS)["items"])
-        return first - since, pod
+        steps = self._steps.after(since, pod["metadata"]["name"], typed.said)
+        return steps | {"shown": first - since}, pod
 
-    def bare(self, pod: dict[str, Any]) -> float:
-        """Return the seconds until the same pod has printed the line, without queue and hub."""
+    def bare(self, pod: dict[str, Any]) -> dict[str, float]:
+        """Return the seconds to each step of the same pod, without queue and hub."""
         name = f"bare-{pod['metadata']['name']}"
         spec = unowned(pod["spec"])
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         path = f"{PODS.format('default')}/{name}"
-        since = time.monotonic()
+        since = time.time()
         self._api.call("POST", PODS.format("default"), made)
-        while FIRST not in self._printed(path):
+        while not WRITTEN.search(said := self._printed(path)):
             time.sleep(PAUSE)
-        seconds = time.monotonic() - since
+        shown = time.time() - since
         self._api.call("DELETE", path)
         until(lambda: not self._is(path))
-        return seconds
+        return self._steps.after(since, name, said) | {"shown": shown}
 
     def _printed(self, path: str) -> str:
         """Return what a pod has printed: text, which is no document."""
@@ -230,12 +280,23 @@ class Runs:
     def compared(self) -> tuple[float, float]:
         """Return the medians of runs and of bare pods."""
         runs, bare = [], []
+        self._steps.start()
         for _ in range(ROUNDS):
-            seconds, pod = self.run(self.students[0])
-            runs.append(seconds)
+            load = os.getloadavg()[0]
+            steps, pod = self.run(self.students[0])
+            runs.append(steps)
             bare.append(self.bare(pod))
-            print(f"run {runs[-1]:.2f} s, bare {bare[-1]:.2f} s", flush=True)
-        return statistics.median(runs), statistics.median(bare)
+            print(f"run {_told(steps)}; bare {_told(bare[-1])}; load {load:.0f}", flush=True)
+        self._steps.end()
+        for name, found in (("run", runs), ("bare", bare)):
+            medians = {step: statistics.median(one[step] for one in found) for step in found[0]}
+            print(f"median {name} {_told(medians)}")
+        run, alone = (statistics.median(one["shown"] for one in found) for found in (runs, bare))
+        return run, alone
+
+
+def _told(steps: dict[str, float]) -> str:
+    return ", ".join(f"{step} {seconds:.2f}" for step, seconds in steps.items())
 
 
 def hold_runs(site: SiteCommands, students: int = STUDENTS) -> None:

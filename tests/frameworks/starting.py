@@ -45,7 +45,13 @@ class Teacher:
         told = outputs(site)
         self._course = course
         self._browser = Browser(f"{told['hub']}/hub")
-        self._browser.login("ada", told["hub_passwords"]["ada"])
+        until(lambda: self._signed_in(told["hub_passwords"]["ada"]))
+
+    def _signed_in(self, password: str) -> bool:
+        """Tell whether the hub takes her password: one that starts again does not answer yet."""
+        with contextlib.suppress(requests.RequestException):
+            return self._browser.login("ada", password).ok
+        return False
 
     def asks(self, method: str, path: str, body: Any = None) -> Any:
         """Ask the hub's API."""
