@@ -9,7 +9,7 @@ from bedplate.components.cluster.wished import gpus
 from bedplate.components.frameworks.accounting import Accounting, accounting_args
 from bedplate.components.schedulers.dra import Dra, dra_args
 from bedplate.components.schedulers.jobset import JobSets, jobsets_args
-from bedplate.components.schedulers.kueue import Kueue
+from bedplate.components.schedulers.kueue import Kueue, kueue_args
 from bedplate.components.schedulers.nccl import (
     NcclDefaults,
     NcclDefaultsArgs,
@@ -24,7 +24,6 @@ from bedplate.components.schedulers.volcano import Volcano
 config = stackconfig.read()
 lock = stackconfig.lock_of(config.site)
 cluster = stackrefs.cluster()
-addons = {addon.name for addon in lock.cluster.addons} if lock.cluster else set()
 
 provider = kubernetes.Provider("cluster", kubeconfig=cluster.kubeconfig)
 below = pulumi.ResourceOptions(providers=[provider])
@@ -34,11 +33,11 @@ labels = NodeLabels("gpus", {"labels": node_labels(lock, found)}, below)
 if (classes := dra_args(lock)) is not None:
     Dra("dra", classes, below)
 before: list[pulumi.Resource] = [labels]
-if "jobset" in addons:
+if "jobset" in lock.addons:
     before.append(JobSets("jobset", jobsets_args(config.site, lock), below))
 after = pulumi.ResourceOptions(providers=[provider], depends_on=before)
-if "kueue" in addons:
-    queues = Kueue("kueue", {"site": config.site, "lock": lock}, after)
+if "kueue" in lock.addons:
+    queues = Kueue("kueue", kueue_args(config.site, lock), after)
     pulumi.export("teams", queues.queues)
     shared: NcclDefaultsArgs = {
         "settings": settings_of(config.site, lock),
@@ -48,7 +47,7 @@ if "kueue" in addons:
     if (counted := accounting_args(config.site, lock)) is not None:
         within = pulumi.ResourceOptions(providers=[provider], depends_on=[queues])
         Accounting("accounting", counted, within)
-if "volcano" in addons:
+if "volcano" in lock.addons:
     batch = Volcano("volcano", {"site": config.site, "lock": lock}, after)
     pulumi.export("hypernodes", batch.hypernodes)
 

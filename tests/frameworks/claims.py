@@ -18,6 +18,7 @@ from bedplate.resolver import courses as decided
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import VERSION, claim, pod, resource_slice, template
 from tests.schedulers.kueue import API as KUEUE
+from tests.schedulers.locks import queues_of
 from tests.schedulers.nodes import GPU
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def unguarded(api: Api, lock: Lock) -> Iterator[None]:
     """Be without the policies of claims for a time."""
     off = [
         one
-        for one in policies.objects(lock)
+        for one in policies.objects(queues_of(lock))
         if "bedplate-counted-devices" in one["metadata"]["name"]
     ]
     for one in off:

@@ -27,7 +27,7 @@ from tests.frameworks.fronts import EngineStandIn, FrontKubelets
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.kueue import RunningKueue
-from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.locks import lock_of, nodes_of, queues_of
 from tests.schedulers.nodes import GPU, add_nodes
 from tests.schedulers.workloads import job
 
@@ -159,7 +159,7 @@ def running(lock: Lock) -> Iterator[Remote]:
         add_nodes(plane.api, nodes_of(lock))
         kueue.configure(lock)
         wanted = install.settings(lock, "registry.invalid/engine-stand-in", "registry.invalid/p")
-        for one in [*users.objects(lock), *install.objects(lock, wanted)]:
+        for one in [*users.objects(queues_of(lock)), *install.objects(lock, wanted)]:
             if one["kind"] == "ConfigMap":
                 (where / "settings.json").write_text(one["data"]["settings.json"])
                 (where / "remote.pyz").write_bytes(

@@ -42,7 +42,7 @@ LOCK = lock_of(
 def remote() -> Iterator[Remote]:
     """Start all, and wait until each request is held to be counted."""
     with running(LOCK) as found:
-        limits = person_limits.by_namespace(LOCK)
+        limits = person_limits.by_namespace(LOCK.teams)
         for one in objects("", {}, None, limits):
             if one["kind"] != "Deployment":
                 found.api.apply(one)

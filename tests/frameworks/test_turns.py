@@ -67,7 +67,7 @@ def kueue() -> Iterator[RunningKueue]:
     """Start a control plane with eight GPUs, and the queue of a team that has a limit."""
     lock = lock_of({"pool_train": [{}, {}]}, TEAMS, gpus=4, addons=["kueue", "jobset"])
     with kueue_of(lock, jobsets=True) as started:
-        limits = person_limits.by_namespace(lock)
+        limits = person_limits.by_namespace(lock.teams)
         for one in objects("", {}, None, limits):
             if one["kind"] != "Deployment":
                 started.api.apply(one)

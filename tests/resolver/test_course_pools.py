@@ -12,6 +12,7 @@ from bedplate.resolver import course_fit
 from bedplate.resolver.candidates import compiled
 from tests.resolver.test_course_fit import QUEUES, TIMES, board, course, said, slicing
 from tests.resolver.test_whole_sites import decide, host, planned
+from tests.schedulers.locks import queues_of
 
 if TYPE_CHECKING:
     from bedplate.lock import Lock
@@ -55,9 +56,10 @@ def test_the_first_pool_is_filled_and_the_next_one_has_the_rest() -> None:
         ("pool_b", 10, 0),
         ("pool_a", 6, 0),
     ]
-    (group,) = cluster_queue(lock, "intro")["spec"]["resourceGroups"]
+    of = queues_of(lock)
+    (group,) = cluster_queue(of, "intro")["spec"]["resourceGroups"]
     flavors = [(one["name"], one["resources"][0]["nominalQuota"]) for one in group["flavors"]]
-    assert flavors == [(flavor_name(lock, "pool_b"), "10"), (flavor_name(lock, "pool_a"), "6")]
+    assert flavors == [(flavor_name(of, "pool_b"), "10"), (flavor_name(of, "pool_a"), "6")]
     assert course_fit.lines(lock, load_catalogue()) == [
         ("pool_b", f"intro: 16 {TIMES} 1187Mi, always, 10 in pool_b, then 6 in pool_a; 4 left")
     ]
@@ -221,7 +223,8 @@ def test_teams_try_pools_in_the_order_that_the_site_writes() -> None:
     quota = {"guaranteed": 1}
     team = {"bedplate_teams": {"lab": {"gpus": {"pool_b": quota, "pool_a": quota}}}}
     lock = planned(site(**team)).lock
-    (group,) = cluster_queue(lock, "lab")["spec"]["resourceGroups"]
-    assert [one["name"] for one in group["flavors"]] == [flavor_name(lock, one) for one in BOTH]
+    of = queues_of(lock)
+    (group,) = cluster_queue(of, "lab")["spec"]["resourceGroups"]
+    assert [one["name"] for one in group["flavors"]] == [flavor_name(of, one) for one in BOTH]
     other = {"bedplate_teams": {"lab": {"gpus": {"pool_a": quota, "pool_b": quota}}}}
     assert planned(site(**other)).lock.site_digest != lock.site_digest, "a lock that is not stale"

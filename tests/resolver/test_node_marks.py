@@ -8,9 +8,10 @@ from bedplate.components.cluster import flannel
 from bedplate.components.cluster.wished import cluster_args
 from bedplate.components.frameworks import jobs
 from bedplate.components.frameworks.jobs.model import Request
-from bedplate.components.schedulers.kueue import configuration, queues
+from bedplate.components.schedulers.kueue import queues
 from bedplate.lock.taints import open_nodes, tolerations
 from tests.resolver.test_whole_sites import CP, T4, decide, host, node, planned, rules
+from tests.schedulers.locks import queues_of
 from tests.stacks.test_components import MANIFEST
 
 GPU = {"key": "example.com/gpu", "effect": "NoSchedule"}
@@ -86,14 +87,15 @@ def queued(*taints: dict[str, str]):
 
 def test_kueue_gives_the_toleration_to_what_it_admits() -> None:
     """A flavour with a topology cannot change: other taints are another flavour."""
-    found = {name: queued(*taints) for name, taints in {"none": (), "gpu": (GPU,)}.items()}
-    flavors = {name: next(queues.flavors(lock)) for name, lock in found.items()}
+    kinds = {"none": (), "gpu": (GPU,)}
+    found = {name: queues_of(queued(*taints)) for name, taints in kinds.items()}
+    flavors = {name: next(queues.flavors(of)) for name, of in found.items()}
     assert "tolerations" not in flavors["none"]["spec"]
     assert flavors["gpu"]["spec"]["tolerations"] == TOLERATED[:1]
     names = {one["metadata"]["name"] for one in flavors.values()}
     assert len(names) == 2
     assert queues.flavor_name(found["gpu"], "pool_a") in names
-    assert [configuration.replicas(lock) for lock in found.values()] == [2, 1]
+    assert [of.replicas for of in found.values()] == [2, 1]
 
 
 def test_jobs_of_the_product_tolerate_their_pool() -> None:

@@ -19,7 +19,7 @@ from bedplate.components.schedulers.kueue.configuration import configuration, va
 from bedplate.components.schedulers.kueue.objects import CONTROLLER, NAMESPACE
 from tests.schedulers.api import APPLY, Api, ApiError, eventually
 from tests.schedulers.control_plane import FAST, ControlPlane, Limits, tool
-from tests.schedulers.locks import nodes_of
+from tests.schedulers.locks import nodes_of, queues_of
 from tests.schedulers.nodes import add_nodes
 from tests.schedulers.processes import free_port
 
@@ -136,7 +136,7 @@ class RunningKueue(Controller):
         self.places = places
         if places:
             self.left_out = FOR_PODS
-        super().__init__(plane, "kueue", CONTROLLER, values(lock, IMAGE))
+        super().__init__(plane, "kueue", CONTROLLER, values(queues_of(lock), IMAGE))
         self._applied: list[dict[str, Any]] = []
         self.start(lock)
 
@@ -152,7 +152,7 @@ class RunningKueue(Controller):
         served: dict[str, Any] = {"featureGates": {"VisibilityOnDemand": False}}
         if self.places:
             served = {"visibilityServer": {"bindPort": self.visible}}
-        self.run(configuration(lock) | {"namespace": NAMESPACE} | served)
+        self.run(configuration(queues_of(lock)) | {"namespace": NAMESPACE} | served)
 
     def restart(self, lock: Lock) -> None:
         """Start the controller again with another lock's configuration."""
@@ -162,8 +162,9 @@ class RunningKueue(Controller):
 
     def configure(self, lock: Lock) -> None:
         """Apply the objects of a lock; those of the lock before that are not in it are deleted."""
-        self.ask(webhooks.patch(lock))
-        wanted = [*tenancy.objects(lock), *queues.objects(lock), *policies.objects(lock)]
+        of = queues_of(lock)
+        self.ask(webhooks.patch(of))
+        wanted = [*tenancy.objects(of), *queues.objects(of), *policies.objects(of)]
         for one in wanted:
             eventually(lambda one=one: self._apply(one), pause=0.3)
         paths = {self.api.path_of(one) for one in wanted}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bedplate.catalogue import load_catalogue
+from bedplate.components.schedulers.kueue.args import queues_args
 from bedplate.lock.model import Lock
 from tests.schedulers.nodes import GPU, node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 ZEROS = "sha256:" + "0" * 64
 
@@ -91,6 +95,11 @@ def lock_of(
             },
         }
     )
+
+
+def queues_of(lock: Lock) -> QueuesArgs:
+    """Return what a lock decides of queues, by the embedded catalogue."""
+    return queues_args(lock, load_catalogue())
 
 
 def nodes_of(lock: Lock) -> list[dict[str, Any]]:

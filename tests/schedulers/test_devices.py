@@ -17,7 +17,7 @@ from bedplate.portable.dra import IMPLICIT
 from tests.schedulers import ways
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.dra import claim, template
-from tests.schedulers.locks import lock_of
+from tests.schedulers.locks import lock_of, queues_of
 from tests.schedulers.nodes import GPU
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def test_every_kind_with_pods_is_judged(control_plane: ControlPlane) -> None:
 def judged(control_plane: ControlPlane) -> Iterator[Api]:
     """The policies of a team, with the classes of devices."""
     api = control_plane.api
-    made = [*ways.classes(), *tenancy.objects(LOCK), *policies.objects(LOCK)]
+    of = queues_of(LOCK)
+    made = [*ways.classes(), *tenancy.objects(of), *policies.objects(of)]
     for one in made:
         api.apply(one)
     eventually(lambda: ways.in_force(api, TEAM))

@@ -25,7 +25,7 @@ from tests.schedulers.kueue import (
     said,
     workload_of,
 )
-from tests.schedulers.locks import lock_of
+from tests.schedulers.locks import lock_of, queues_of
 from tests.schedulers.nodes import GPU
 from tests.schedulers.workloads import IMAGE, job, pod_spec
 
@@ -457,7 +457,7 @@ def test_work_without_gpus_waits_in_no_queue(api: Api, kueue: RunningKueue) -> N
     (queued,) = kueue.workloads("vision")
     assert queued["metadata"]["ownerReferences"][0]["name"] == "gpus"
     # The defence off: all are asked about.
-    asked = webhooks.patch(lock())
+    asked = webhooks.patch(queues_of(lock()))
     kueue.ask({**asked, "webhooks": [{"name": one["name"]} for one in asked["webhooks"]]})
     try:
         eventually(lambda: held(api, alone))

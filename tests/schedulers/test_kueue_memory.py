@@ -26,7 +26,7 @@ from tests.schedulers.control_plane import ControlPlane
 from tests.schedulers.dra import VERSION, resource_slice, template
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import RunningKueue, holds, kueue_of, reason
-from tests.schedulers.locks import lock_of, nodes_of
+from tests.schedulers.locks import lock_of, nodes_of, queues_of
 from tests.schedulers.nodes import GPU, add_nodes
 from tests.schedulers.workloads import job
 
@@ -53,7 +53,7 @@ class WithMemory(RunningKueue):
 
     def start(self, lock: Any) -> None:
         self.lock = lock
-        given = configuration(lock)
+        given = configuration(queues_of(lock))
         given["resources"]["deviceClassMappings"] = [
             {"name": MEMORY, "deviceClassNames": [dra.SHARE], "sources": [SOURCE]}
         ]
@@ -79,7 +79,7 @@ def kueue() -> Iterator[RunningKueue]:
         plane.api.create(resource_slice(made["metadata"]["name"], 4, "15Gi"))
         started = WithMemory(plane, lock)
         plane.namespace(TEAM, **{"bedplate.io/team": TEAM})
-        for one in queues.objects(lock):
+        for one in queues.objects(queues_of(lock)):
             if one["kind"] == "ClusterQueue":
                 (group,) = one["spec"]["resourceGroups"]
                 group["coveredResources"].append(MEMORY)

@@ -337,8 +337,10 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from bedplate.catalogue import load_catalogue
 from bedplate.lock.model import Lock
 from bedplate.components.schedulers.dra import Dra
+from bedplate.components.schedulers.kueue.args import queues_args
 from bedplate.components.schedulers.kueue.component import objects
 from bedplate.components.schedulers.node_labels import NodeLabels
 from bedplate.components.schedulers.runtime_class import GpuRuntime
@@ -350,7 +352,7 @@ labels = NodeLabels("gpus", {{"labels": {{{node!r}: {{"bedplate.io/tests": "labe
 Dra("dra", {{"limited": True}}, below)
 kueue = pulumi.ComponentResource("bedplate:tests:Kueue", "kueue", None, below)
 lock = Lock.model_validate_json(Path("lock.json").read_text())
-objects(kueue, "kueue", (Path.cwd(), lock), labels)
+objects(kueue, "kueue", queues_args(lock, load_catalogue()), labels)
 """
 POLICIES = ("mutatingadmissionpolicies", "admissionregistration.k8s.io/v1")
 

@@ -111,7 +111,7 @@ def test_it_lets_requests_in_in_the_namespaces_of_teams_with_a_limit_alone() -> 
         "vision": {"gpus": {"pool_a": (4, 0)}, "per_user": {"gpus": 2}, "namespaces": ["x", "y"]},
         "audio": {"gpus": {"pool_a": (4, 0)}},
     }
-    limits = person_limits.by_namespace(lock_of({"pool_a": [{}]}, teams))
+    limits = person_limits.by_namespace(lock_of({"pool_a": [{}]}, teams).teams)
     assert limits == dict.fromkeys(("x", "y", "remote-vision"), ("vision", 2))
     every = objects("", UNITS, None, limits)
     (role, *bindings) = [one for one in every if one["metadata"]["name"] == "bedplate-turns"]
@@ -139,7 +139,7 @@ def test_the_hub_reads_who_has_used_up_the_hours_of_a_course() -> None:
     assert limits == {"intro": ("intro", 5), "intro-large": ("intro", 5), "vision": ("vision", 40)}
 
     def role(hours: Limits) -> list[Any]:
-        every = objects("", UNITS, None, person_limits.by_namespace(lock), hours)
+        every = objects("", UNITS, None, person_limits.by_namespace(lock.teams), hours)
         return [one for one in every if one["metadata"]["name"] == "bedplate-accounting-hours"]
 
     assert role(person_limits.hours(lock)) == []

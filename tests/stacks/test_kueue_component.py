@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.components.cluster import artifact
-from bedplate.components.schedulers.kueue import Kueue
-from tests.schedulers.locks import lock_of
+from bedplate.components.schedulers.kueue import Kueue, KueueArgs
+from tests.schedulers.locks import lock_of, queues_of
 from tests.stacks.test_components import Engine, run
 
 if TYPE_CHECKING:
@@ -19,22 +17,22 @@ IMAGE = "registry.k8s.io/kueue/kueue:v0.19.2@sha256:" + "a" * 64
 
 
 @pytest.fixture
-def up(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Any]:
-    """Register the component for two teams; chart and image are as the bill would have them."""
-    monkeypatch.setattr(artifact, "chart", lambda *_: Path("charts/kueue-0.19.2.tgz"))
-    monkeypatch.setattr(artifact, "image", lambda *_: IMAGE)
+def up() -> tuple[Engine, Any]:
+    """Register the component for two teams."""
     lock = lock_of(
         {"pool_a": [{}]},
         {"b": {"gpus": {"pool_a": (4, None)}}, "a": {"gpus": {"pool_a": (2, 0)}}},
     )
 
     def program() -> dict[str, pulumi.Output[Any]]:
-        return {"queues": Kueue("kueue", {"site": Path("site"), "lock": lock}).queues}
+        chart = "charts/kueue-0.19.2.tgz"
+        args: KueueArgs = {"chart": chart, "image": IMAGE, "queues": queues_of(lock)}
+        return {"queues": Kueue("kueue", args).queues}
 
     return run(program)
 
 
-def test_the_chart_is_the_bills_and_its_image_by_digest(up: tuple[Engine, Any]) -> None:
+def test_the_chart_is_the_given_one_and_its_image_by_digest(up: tuple[Engine, Any]) -> None:
     engine, outputs = up
     release = engine.one("kubernetes:helm.sh/v3:Release").inputs
     assert release["chart"] == "charts/kueue-0.19.2.tgz"

@@ -14,6 +14,7 @@ from bedplate.components.schedulers.kueue import configuration, policies, queues
 from bedplate.site.presets import load_presets
 from tests.resolver.test_presets import RACK, answer, choice
 from tests.resolver.test_whole_sites import planned
+from tests.schedulers.locks import queues_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +38,8 @@ def rendered(lock: Lock) -> Iterator[dict[str, Any]]:
     """Yield every object of every part that the lock has."""
     assert lock.cluster is not None
     assert lock.cluster.preset is not None
-    yield from queues.objects(lock)
-    yield from policies.objects(lock)
-    yield from tenancy.objects(lock)
+    for part in (queues, policies, tenancy):
+        yield from part.objects(queues_of(lock))
     args = dra.dra_args(lock)
     if args is not None:
         yield from dra.objects(limited=args["limited"])
@@ -67,7 +67,7 @@ def test_a_presets_parts_are_rendered_together(name: str, sharing: str) -> None:
     assert (kinds["DeviceClass"] > 0) == (sharing == "dra")
     # Beside Kueue, which every preset brings, Volcano has no queues of its own.
     assert kinds["Queue"] == 0
-    assert bool(configuration.values(lock, "registry.example/kueue:v1@sha256:" + "a" * 64))
+    assert configuration.values(queues_of(lock), "registry.example/kueue:v1@sha256:" + "a" * 64)
 
     places = [
         (one["apiVersion"].partition("/")[0], one["kind"], one["metadata"].get("namespace"),
@@ -86,7 +86,7 @@ def test_admission_changes_work_only_where_the_api_server_can() -> None:
     def kinds(version: str) -> set[str]:
         kubernetes = lock.cluster.kubernetes.model_copy(update={"version": version})
         cluster = lock.cluster.model_copy(update={"kubernetes": kubernetes})
-        found = policies.objects(lock.model_copy(update={"cluster": cluster}))
+        found = policies.objects(queues_of(lock.model_copy(update={"cluster": cluster})))
         return {one["kind"] for one in found if "Mutating" in one["kind"]}
 
     assert kinds("1.36.3") == {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}

@@ -27,6 +27,7 @@ from bedplate.components.frameworks import (
 from bedplate.components.rendering.program import HIDDEN, registered
 from bedplate.components.schedulers import volcano_objects
 from bedplate.components.schedulers.kueue import policies, queues, tenancy
+from bedplate.components.schedulers.kueue.args import queues_args
 from bedplate.components.schedulers.topology import node_labels, places
 from bedplate.lock import load_lock
 from tests.schedulers.certificates import Authority
@@ -130,10 +131,9 @@ def test_the_demo_is_there_with_all_that_pure_functions_give(
     assert main(["render", str(DEMO)]) == 0
     said = capsys.readouterr()
     objects, charts = shown(said.out)
-    lock, facts = load_lock(DEMO), catalogue_of(DEMO)
-    whole = named(
-        [*tenancy.objects(lock), *queues.objects(lock, facts), *policies.objects(lock, facts)]
-    )
+    lock = load_lock(DEMO)
+    of = queues_args(lock, catalogue_of(DEMO))
+    whole = named([*tenancy.objects(of), *queues.objects(of), *policies.objects(of)])
     assert {key: objects.get(key) for key in whole} == whole
     courses = hub_settings.courses_of(lock)
     for one in (

@@ -42,8 +42,6 @@ WITHOUT_SITE = {
     "cli/catalogue_review.py",
     "cli/completion.py",  # GPU models, which no command names a site for
     "planning/measure/command.py",
-    "components/schedulers/kueue/queues.py",
-    "components/schedulers/kueue/users.py",
     "planning/starting/command.py",
     "planning/starting/options.py",
 }

@@ -103,7 +103,7 @@ def merge(api: Api, book: Book, known: Units, now: int) -> None:
 
 def courses(lock: Lock) -> list[str]:
     """Return the names of the courses; each has a queue of its name."""
-    return sorted(lock.cluster.courses) if lock.cluster else []
+    return sorted(lock.courses)
 
 
 def _moment(option: str, text: str | None) -> int | None:

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import CLAIMS
-from bedplate.lock.claims import RESOURCE, by_claim, template
-from bedplate.lock.offers import offered, offers
+from bedplate.lock.claims import RESOURCE, by_claim, in_pools, template
+from bedplate.lock.offers import offered, offers, pools_with_offers
 from bedplate.resolver.mig_layouts import held
 from bedplate.resolver.node_pods import for_users, of_unit
 
@@ -28,11 +28,13 @@ def units(lock: Lock, catalogue: Catalogue) -> Units:
     Shares by claim are of one course's size, and by that course's flavour.
     """
     found = {
-        flavored(name): {resource: _unit(pool, resource, catalogue) for resource in offers(pool)}
-        for name, pool in sorted(lock.pools.items())
-        if offers(pool) and pool.expects is not None and pool.expects.by != "slurm"
+        flavored(name): {
+            resource: _unit(lock.pools[name], resource, catalogue)
+            for resource in offers(lock.pools[name])
+        }
+        for name in pools_with_offers(lock)
     }
-    for name, course in by_claim(lock).items():
+    for name, course in by_claim(lock.courses).items():
         gpus = float(claimed(lock, course, catalogue)["gpus"])
         found[flavor(name, course.pool)] = {RESOURCE: gpus}
     return found
@@ -60,6 +62,18 @@ def flavor(course: str, pool: str) -> str:
     Shares of two courses differ in size, so that each has a flavour of its own.
     """
     return f"{flavored(pool)}{CLAIMS}{course}"
+
+
+def by_flavor(lock: Lock, catalogue: Catalogue) -> dict[str, str]:
+    """Return `annotation` by flavour: of each pool, and of each course in a pool of mode dra."""
+    found = {flavored(pool): annotation(lock, pool, catalogue) for pool in pools_with_offers(lock)}
+    claims = {name for name, pool in lock.pools.items() if pool.sharing.mode == "dra"}
+    for name, course in in_pools(lock.courses, claims).items():
+        known = annotation(lock, course.pool, catalogue)
+        if course.share.memory_mib is not None:
+            known = json.dumps({RESOURCE: claimed(lock, course, catalogue)}, sort_keys=True)
+        found[flavor(name, course.pool)] = known
+    return found
 
 
 def annotation(lock: Lock, pool: str, catalogue: Catalogue) -> str:

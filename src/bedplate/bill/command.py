@@ -196,11 +196,10 @@ def _traffic(traffic: Traffic, seconds: float) -> str:
 
 def _refused(lock: Lock, bill: Bill, unread: Mapping[str, str]) -> int:
     """Report own images that are refused, or were not read, with the courses that have them."""
-    courses = lock.cluster.courses if lock.cluster else {}
 
     def said(needed_by: str) -> str:
         name = needed_by.partition(".")[2]
-        those = ", ".join(one for one, course in courses.items() if name in course.frameworks)
+        those = ", ".join(one for one, course in lock.courses.items() if name in course.frameworks)
         return f"{needed_by} of {those or 'no course'}"
 
     for setting, reason in sorted(unread.items()):

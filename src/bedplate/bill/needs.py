@@ -249,8 +249,7 @@ def _cached(lock: Lock) -> bool:
 
 
 def _pushed(lock: Lock) -> bool:
-    courses = lock.cluster.courses if lock.cluster else {}
-    return any(one.registry_mib for one in courses.values())
+    return any(one.registry_mib for one in lock.courses.values())
 
 
 def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, NeededImage]]:
@@ -259,9 +258,8 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
     One that a fact says to hold that very build is taken; any other is one that the site builds.
     Teams' jobs run these images too: those of the other builds are there once they are built.
     """
-    courses = lock.cluster.courses if lock.cluster else {}
     wanted: dict[str, Framework | None] = {}
-    for course in courses.values():
+    for course in lock.courses.values():
         wanted |= {
             builds.notebook(build): build
             for build in builds.of_course(lock, course)
@@ -270,7 +268,7 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
         if not course.frameworks:
             wanted[builds.notebook(None)] = None
     of_courses = set(wanted)
-    if lock.cluster and lock.cluster.teams.keys() - courses.keys():
+    if lock.teams.keys() - lock.courses.keys():
         pools = sorted(pools_of_nodes(lock))
         of_pools = [build for pool in pools for build in lock.pools[pool].frameworks]
         wanted |= {builds.notebook(build): build for build in of_pools}
@@ -294,8 +292,7 @@ def jupyterhub_of(catalogue: Catalogue) -> str:
 
 def starts_of(lock: Lock, catalogue: Catalogue, name: str | None = None) -> Starts:
     """Return what notebooks of an own image need; without its name, those of any course."""
-    courses = lock.cluster.courses.values() if lock.cluster else ()
-    those = [one for one in courses if name is None or name in one.frameworks]
+    those = [one for one in lock.courses.values() if name is None or name in one.frameworks]
     material, homes = (
         any(getattr(one, field_) is not None for one in those)
         for field_ in ("material", "storage_mib")

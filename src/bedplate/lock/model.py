@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bedplate.common.connection import Connection
 from bedplate.lock.courses import Course, Hub, Storage  # noqa: TC001 - types of fields
-from bedplate.site.presets.model import Preset  # noqa: TC001 - a field's type
+from bedplate.site.presets.model import PLAIN, Preset
 
 FORMAT = 2
 #: What holds a share back: the scheduler's sum alone, software, or the hardware.
@@ -496,3 +496,23 @@ class Lock(Part):
     hosts: dict[str, Host]
     pools: dict[str, Pool]
     not_yet: list[str] = []
+
+    @property
+    def addons(self) -> set[str]:
+        """Return the names of the cluster's add-ons."""
+        return {one.name for one in self.cluster.addons} if self.cluster else set()
+
+    @property
+    def teams(self) -> dict[str, Team]:
+        """Return the teams by name."""
+        return self.cluster.teams if self.cluster else {}
+
+    @property
+    def courses(self) -> dict[str, Course]:
+        """Return the courses by name."""
+        return self.cluster.courses if self.cluster else {}
+
+    @property
+    def preset(self) -> Preset:
+        """Return the decided values, or those of a site that chose no preset."""
+        return (self.cluster and self.cluster.preset) or PLAIN

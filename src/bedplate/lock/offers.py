@@ -29,6 +29,15 @@ def offered(lock: Lock, name: str) -> dict[str, int]:
     return {resource: count * hosts for resource, count in offers(lock.pools[name]).items()}
 
 
+def pools_with_offers(lock: Lock) -> list[str]:
+    """Return the pools whose nodes offer something to pods."""
+    return [
+        name
+        for name, pool in sorted(lock.pools.items())
+        if offers(pool) and pool.expects is not None and pool.expects.by != "slurm"
+    ]
+
+
 def pools_of_nodes(lock: Lock) -> set[str]:
     """Return the pools whose hosts are nodes of Kubernetes; those of Slurm run no pods."""
     pools = {host.pool for host in lock.hosts.values() if set(NODES) & set(host.groups)}

@@ -443,15 +443,14 @@ def lines(lock: Lock, catalogue: Catalogue) -> list[tuple[str, str]]:
 
 def _least_left(room: Room, lock: Lock, name: str) -> int:
     """Return how many more of a course a pool has room for, whenever the course takes place."""
-    courses = lock.cluster.courses if lock.cluster else {}
-    same = {other: one.hours for other, one in courses.items() if room.pool in one.pools}
+    same = {other: one.hours for other, one in lock.courses.items() if room.pool in one.pools}
     left = (_left(room, lock, names, name) for _, names in together(same) if name in names)
     return min(left, default=0)
 
 
 def _left(room: Room, lock: Lock, names: Sequence[str], name: str) -> int:
     """Return how many students more a course has room for while these take place, or runs."""
-    courses = lock.cluster.courses if lock.cluster else {}
+    courses = lock.courses
 
     def of(course: str, number: int) -> Taken:
         return room.of_course(number, courses[course].share, courses[course].notebook)

@@ -59,7 +59,7 @@ def notices(site: Site, lock: Lock) -> Iterator[Notice]:
             name,
             hint="drain the pool first, or use NoSchedule",
         )
-    queued = any(one.name == "kueue" for one in (lock.cluster.addons if lock.cluster else ()))
+    queued = "kueue" in lock.addons
     for pool in sorted(lock.pools):
         if named := [f"{one['key']}:{one['effect']}" for one in tolerations(lock, [pool])]:
             by = "Kueue gives it to what teams' queues admit" if queued else "nothing adds it"

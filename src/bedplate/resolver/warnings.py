@@ -54,8 +54,7 @@ def of(
 ) -> Iterator[Notice]:
     """Yield the notices of a plan."""
     shared, pools = decided
-    courses = lock.cluster.courses.values() if lock.cluster is not None else ()
-    taught = {pool for course in courses for pool in course.pools}
+    taught = {pool for course in lock.courses.values() for pool in course.pools}
     for name, pool in lock.pools.items():
         yield from _driver(name, pool, candidates, today)
         yield from _compatibility(name, pool, candidates)

@@ -94,7 +94,7 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
         "python_image": image,
         "units": units(lock, catalogue_of(site)),
         "idle": idle_of(lock),
-        "per_user": person_limits.by_namespace(lock),
+        "per_user": person_limits.by_namespace(lock.teams),
         "hours": person_limits.hours(lock),
         "readers": [] if lock.cluster.hub else hub_use.for_recorder(lock, image),
     }
@@ -102,12 +102,11 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
 
 def idle_of(lock: Lock) -> Limits:
     """Return after how many seconds what is idle ends, by namespace."""
-    cluster = lock.cluster
     found: Limits = {}
-    for name, team in sorted(cluster.teams.items()) if cluster else ():
+    for name, team in sorted(lock.teams.items()):
         if team.idle_timeout_s is not None:
             times = dict.fromkeys((SHARES, JOBS), float(team.idle_timeout_s))
             found |= dict.fromkeys(team.namespaces, times)
             found[TEAM_NAMESPACE.format(name)] = {CLAIMS: float(team.idle_timeout_s)}
-    courses = cluster.courses if cluster else {}
-    return found | {name: {SHARES: one.idle_timeout_s} for name, one in sorted(courses.items())}
+    of_courses = sorted(lock.courses.items())
+    return found | {name: {SHARES: one.idle_timeout_s} for name, one in of_courses}

@@ -18,9 +18,8 @@ from bedplate.common.shipped import modules, program
 from bedplate.components.schedulers.accounting_objects import ACCOUNT as RECORDER
 from bedplate.components.schedulers.accounting_objects import LETS_IN
 from bedplate.components.schedulers.kueue.objects import QUEUE, TEAM_LABEL, made
-from bedplate.components.schedulers.kueue.queues import pools_of, teams_of
 from bedplate.components.schedulers.kueue.tenancy import RBAC, SECURITY, subjects
-from bedplate.lock.offers import offers
+from bedplate.lock.offers import offers, pools_with_offers
 from bedplate.pods.remote.claims import API, GROUP, PLURAL, USER, definition
 from bedplate.pods.remote.objects import (
     NAMESPACE,
@@ -69,7 +68,7 @@ MEMBER: Final = f"{NAME}-member"
 
 def settings(lock: Lock, engine: str, python: str, **more: Any) -> Settings:
     """Return the settings of a lock's teams. Raises BedplateError where a name is taken."""
-    teams = teams_of(lock)
+    teams = lock.teams
     own = {TEAM_NAMESPACE.format(name): name for name in teams}
     taken = [
         Problem(
@@ -99,7 +98,9 @@ def settings(lock: Lock, engine: str, python: str, **more: Any) -> Settings:
     by_namespace = {
         namespace: name for name, team in sorted(teams.items()) for namespace in team.namespaces
     }
-    counted = {resource for pool in pools_of(lock) for resource in offers(lock.pools[pool])}
+    counted = {
+        resource for pool in pools_with_offers(lock) for resource in offers(lock.pools[pool])
+    }
     return Settings(
         engine=engine,
         python=python,
@@ -143,7 +144,7 @@ def _rights(lock: Lock) -> Iterator[Object]:
     rules = [(GROUP, [PLURAL], list(ALL))]
     about = "May ask for GPUs on other nodes, and release them."
     yield made("ClusterRole", MEMBER, about, version=RBAC, rules=_rules(rules))
-    for name, team in sorted(teams_of(lock).items()):
+    for name, team in sorted(lock.teams.items()):
         yield from _engines(name)
         yield _bound(engines, account, TEAM_NAMESPACE.format(name))
         if team.per_user.limited:

@@ -103,8 +103,7 @@ def settings_of(site: Path, lock: Lock) -> dict[str, dict[str, str]]:
 
 def namespaces_of(lock: Lock) -> list[str]:
     """Return the namespaces of all teams."""
-    teams = lock.cluster.teams if lock.cluster else {}
-    return sorted({namespace for team in teams.values() for namespace in team.namespaces})
+    return sorted({namespace for team in lock.teams.values() for namespace in team.namespaces})
 
 
 def _of_host(site: Path, name: str) -> dict[str, str] | None:

@@ -68,13 +68,13 @@ def supply_of(lock: Lock, catalogue: Catalogue, sizes: Mapping[str, tuple[int, i
 
 
 def _of_several_sizes(lock: Lock) -> set[str]:
-    teams = lock.cluster.teams.values() if lock.cluster is not None else ()
+    teams = lock.teams.values()
     return {pool for team in teams for pool, part in team.gpus.items() if len(part) > 1}
 
 
 def _teams(lock: Lock) -> dict[str, Team]:
     found = {}
-    for name, team in sorted((lock.cluster.teams if lock.cluster is not None else {}).items()):
+    for name, team in sorted(lock.teams.items()):
         quotas = {
             pool: _quota(list(by_resource.values())) for pool, by_resource in team.gpus.items()
         }

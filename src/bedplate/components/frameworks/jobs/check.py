@@ -9,9 +9,8 @@ from bedplate.common.errors import Problem
 from bedplate.common.nearest import nearest
 from bedplate.components.frameworks.jobs import placing
 from bedplate.components.frameworks.jobs.model import FORMS
-from bedplate.components.schedulers.kueue.queues import pools_of, teams_of
 from bedplate.lock.builds import FOR_CPUS, build_of
-from bedplate.lock.offers import offered, offers
+from bedplate.lock.offers import offered, offers, pools_with_offers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +32,7 @@ def problems(lock: Lock, request: Request) -> list[Problem]:
     if lock.cluster is None:
         return [_wrong(request, "team", "no cluster", "no nodes of Kubernetes", "a cluster", "")]
     found = [*_itself(request), *_form(lock, request)]
-    teams = teams_of(lock)
+    teams = lock.teams
     if request.team not in teams:
         what = "unknown team"
         return [*found, _unknown(request, "team", what, request.team, teams)]
@@ -41,8 +40,9 @@ def problems(lock: Lock, request: Request) -> list[Problem]:
     if request.namespace is not None and request.namespace not in own:
         what = "namespace belongs to another team, or to no team"
         found.append(_unknown(request, "namespace", what, request.namespace, own))
-    if request.pool is not None and request.pool not in pools_of(lock):
-        found.append(_unknown(request, "pool", "unknown pool", request.pool, pools_of(lock)))
+    pools = pools_with_offers(lock)
+    if request.pool is not None and request.pool not in pools:
+        found.append(_unknown(request, "pool", "unknown pool", request.pool, pools))
         return found
     return [*found, *_image(lock, request), *_place(lock, request)]
 
@@ -79,8 +79,8 @@ def _form(lock: Lock, request: Request) -> Iterator[Problem]:
     if request.form not in FORMS:
         yield _unknown(request, "form", "unknown form of a job", request.form, FORMS)
     needed = NEEDS.get(request.form)
-    if needed is not None and needed not in placing.addons(lock):
-        possible = [form for form in FORMS if NEEDS.get(form) in {None, *placing.addons(lock)}]
+    if needed is not None and needed not in lock.addons:
+        possible = [form for form in FORMS if NEEDS.get(form) in {None, *lock.addons}]
         fix = f"choose another form, or add {needed} to bedplate_schedulers of the site"
         what = f"form needs the add-on {needed}"
         yield _wrong(request, "form", what, request.form, ", ".join(possible), fix)
@@ -161,7 +161,7 @@ def _numbers(lock: Lock, request: Request, pool: str) -> Iterator[Problem]:
         request.pods % max(1, node // request.devices)
     )
     nodes = offered(lock, pool)[resource] // node
-    quota = teams_of(lock)[request.team].gpus[pool].get(resource)
+    quota = lock.teams[request.team].gpus[pool].get(resource)
     most = _most(quota, offered(lock, pool)[resource])
     told = f"{request.pods} pods with {request.devices} of {resource}: {in_all}"
     if room > nodes:

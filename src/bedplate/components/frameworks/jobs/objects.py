@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from bedplate.common import shipped
 from bedplate.components.frameworks.jobs import placing, pods
 from bedplate.components.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
-from bedplate.components.schedulers.kueue.queues import preset_of
 from bedplate.components.schedulers.volcano_objects import QUEUE_NAME, SCHEDULER
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def objects(lock: Lock, request: Request) -> list[Object]:
     """
     if request.form == "JobSet":
         return [_jobset(lock, request)]
-    if request.form == "VolcanoGang" and "kueue" not in placing.addons(lock):
+    if request.form == "VolcanoGang" and "kueue" not in lock.addons:
         return [_volcano_job(lock, request)]
     found = []
     if request.pods > 1 or request.form in ("MPI", "torchrun"):
@@ -51,10 +50,10 @@ def objects(lock: Lock, request: Request) -> list[Object]:
 
 def by_volcano(lock: Lock, request: Request) -> bool:
     """Tell whether Volcano places the pods of a job: as a gang, or since the quotas are its own."""
-    known = placing.addons(lock)
+    known = lock.addons
     if "volcano" not in known:
         return False
-    gang = preset_of(lock).placement.gang and request.pods > 1
+    gang = lock.preset.placement.gang and request.pods > 1
     return request.form == "VolcanoGang" or gang or "kueue" not in known
 
 
@@ -65,7 +64,7 @@ def _metadata(lock: Lock, request: Request, name: str | None = None) -> Object:
 def _queued(lock: Lock, request: Request) -> Object:
     """Return the metadata of what waits in the queue."""
     found = _metadata(lock, request)
-    if "kueue" in placing.addons(lock):
+    if "kueue" in lock.addons:
         labels = {QUEUE_LABEL: QUEUE}
         if request.seconds is not None:
             labels[LONGEST] = str(request.seconds + LATER)
@@ -85,7 +84,7 @@ def _template(lock: Lock, request: Request, meeting: str) -> Object:
     found = pods.template(lock, request, meeting)
     if by_volcano(lock, request):
         found["spec"]["schedulerName"] = SCHEDULER
-        if "kueue" not in placing.addons(lock):
+        if "kueue" not in lock.addons:
             found["metadata"]["annotations"] = {QUEUE_NAME: request.team}
     return {key: value for key, value in found.items() if value}
 

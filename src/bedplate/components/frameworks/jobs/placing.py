@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bedplate.components.schedulers.kueue.queues import pools_of, teams_of
 from bedplate.lock.builds import build_of
-from bedplate.lock.offers import offers
+from bedplate.lock.offers import offers, pools_with_offers
 
 if TYPE_CHECKING:
     from bedplate.components.frameworks.jobs.model import Request
     from bedplate.lock import Lock
     from bedplate.lock.model import TeamImage
-
-
-def addons(lock: Lock) -> set[str]:
-    """Return the names of the add-ons."""
-    return {addon.name for addon in lock.cluster.addons} if lock.cluster else set()
 
 
 def images(lock: Lock) -> dict[str, TeamImage]:
@@ -26,17 +20,17 @@ def images(lock: Lock) -> dict[str, TeamImage]:
 
 def namespace(lock: Lock, request: Request) -> str:
     """Return the namespace of a job; its team must be known."""
-    return request.namespace or teams_of(lock)[request.team].namespaces[0]
+    return request.namespace or lock.teams[request.team].namespaces[0]
 
 
 def pools_with_quota(lock: Lock, team: str) -> list[str]:
     """Return the pools of which a team may use anything."""
     return [
         name
-        for name in pools_of(lock)
+        for name in pools_with_offers(lock)
         if any(
             quota.guaranteed or quota.borrow != 0
-            for quota in teams_of(lock)[team].gpus.get(name, {}).values()
+            for quota in lock.teams[team].gpus.get(name, {}).values()
         )
     ]
 

@@ -11,59 +11,46 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from bedplate.accounting.units import annotation, claimed, flavor
+from bedplate.accounting.units import flavor
 from bedplate.components.schedulers.dra import SHARE
 from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, Object, made
 from bedplate.components.schedulers.topology import POOL_LABEL
-from bedplate.lock.claims import RESOURCE, by_claim, in_pools_of_claims, template
-from bedplate.lock.taints import tolerations
-from bedplate.pods.hub.shares import UNITS
+from bedplate.lock.claims import RESOURCE, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
     from bedplate.lock.courses import Course
 
 VERSION: Final = "resource.k8s.io/v1"
 
 
-def mappings(lock: Lock) -> list[Object]:
-    """Return what Kueue counts claims of a device class as; nothing without such courses."""
-    return [{"name": RESOURCE, "deviceClassNames": [SHARE]}] if by_claim(lock) else []
-
-
-def tolerated(lock: Lock, pool: str) -> Object:
+def tolerated(args: QueuesArgs, pool: str) -> Object:
     """Return a flavour's tolerations: Kueue gives them to the pods that it lets in there."""
-    found = tolerations(lock, [pool])
-    return {"tolerations": found} if found else {}
+    found = args.pools[pool].tolerations
+    return {"tolerations": list(found)} if found else {}
 
 
-def flavors(lock: Lock, catalogue: Catalogue) -> Iterator[Object]:
+def flavors(args: QueuesArgs) -> Iterator[Object]:
     """Yield a ResourceFlavor for each course in a pool of mode dra."""
-    for name, course in in_pools_of_claims(lock).items():
-        found = made(
+    for name, course in args.in_pools_of_claims.items():
+        yield made(
             "ResourceFlavor",
             flavor(name, course.pool),
             f"{_each(course)} of {course.pool}, for students of {name}.",
             labels={POOL_LABEL: course.pool, TEAM_LABEL: name},
-            spec={"nodeLabels": {POOL_LABEL: course.pool}} | tolerated(lock, course.pool),
+            spec={"nodeLabels": {POOL_LABEL: course.pool}} | tolerated(args, course.pool),
         )
-        units = annotation(lock, course.pool, catalogue)
-        if course.share.memory_mib is not None:
-            units = json.dumps({RESOURCE: claimed(lock, course, catalogue)}, sort_keys=True)
-        found["metadata"]["annotations"][UNITS] = units
-        yield found
 
 
-def groups(lock: Lock, name: str, resources: Iterable[str]) -> list[Object]:
+def groups(args: QueuesArgs, name: str, resources: Iterable[str]) -> list[Object]:
     """Return the resource groups of a course in a pool of mode dra: the class, and nothing more.
 
     Its only flavour has no topology: with one that has, Kueue would choose its nodes. Of the other
     `resources` there is none.
     """
-    course = in_pools_of_claims(lock)[name]
+    course = args.in_pools_of_claims[name]
     share = course.share
     has = dict.fromkeys(resources, 0) | {share.resource: course.seats * share.count}
     if share.memory_mib is not None:
@@ -89,9 +76,9 @@ def _each(course: Course) -> str:
     return f"{course.share.count} {course.share.resource}"
 
 
-def templates(lock: Lock) -> Iterator[Object]:
+def templates(args: QueuesArgs) -> Iterator[Object]:
     """Yield the template of each course's claims. Members of teams may make none."""
-    for name, course in by_claim(lock).items():
+    for name, course in args.claiming.items():
         size = f"{course.share.memory_mib}Mi"
         exactly = {"deviceClassName": SHARE, "capacity": {"requests": {"memory": size}}}
         yield made(
@@ -110,9 +97,9 @@ def asks(spec: str) -> str:
     return f"(has({spec}.resourceClaims) && {spec}.resourceClaims.size() > 0)"
 
 
-def by_template(lock: Lock, spec: str) -> str:
+def by_template(args: QueuesArgs, spec: str) -> str:
     """CEL: whether a pod claims once, by the template of the course that its namespace is of."""
-    names = json.dumps({name: template(one) for name, one in by_claim(lock).items()})
+    names = json.dumps({name: template(one) for name, one in args.claiming.items()})
     label = f"namespaceObject.metadata.labels[?'{TEAM_LABEL}'].orValue('')"
     return (
         f"({spec}.resourceClaims.size() == 1 && {spec}.resourceClaims[0]"

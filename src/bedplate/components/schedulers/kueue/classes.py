@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from bedplate.components.schedulers.kueue.admission import CREATE, mutation
 from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, Object
-from bedplate.components.schedulers.kueue.queues import TEAM_CLASS, teams_of
-from bedplate.components.schedulers.kueue.users import mutating_api
+from bedplate.components.schedulers.kueue.queues import TEAM_CLASS
 
 if TYPE_CHECKING:
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 NAME: Final = "bedplate-team-class"
@@ -27,14 +25,13 @@ KINDS: Final = (
 )
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
+def objects(args: QueuesArgs) -> list[Object]:
     """Return the policy with its binding; none where no team has a priority.
 
     Where the API server has no such policies there is none either: users name the class.
     """
-    teams = sorted(name for name, team in teams_of(lock).items() if team.priority)
-    api = mutating_api(lock, catalogue)
-    if not teams or api is None:
+    teams = sorted(name for name, team in args.teams.items() if team.priority)
+    if not teams or args.mutating_api is None:
         return []
     about = "Work of a team with a priority that names no class gets the team's own."
     own = f"'{TEAM_CLASS.format('')}' + namespaceObject.metadata.labels['{TEAM_LABEL}']"
@@ -50,6 +47,6 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
         CREATE,
         {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}},
         {"names-no-class": unnamed},
-        version=api,
+        version=args.mutating_api,
         namespaces={"matchExpressions": [{"key": TEAM_LABEL, "operator": "In", "values": teams}]},
     )

@@ -13,6 +13,7 @@ from bedplate.catalogue import catalogue_of
 from bedplate.components.cluster import artifact
 from bedplate.components.cluster.manifest import token
 from bedplate.components.schedulers.kueue import policies, queues, tenancy, webhooks
+from bedplate.components.schedulers.kueue.args import QueuesArgs, queues_args
 from bedplate.components.schedulers.kueue.configuration import values
 from bedplate.components.schedulers.kueue.objects import NAMESPACE, Object
 from bedplate.components.schedulers.release import released
@@ -28,10 +29,12 @@ ADDON = "kueue"
 class KueueArgs(TypedDict):
     """Inputs of Kueue."""
 
-    site: Path
-    """The site's directory, which has the bill."""
-    lock: Lock
-    """What was decided: version, teams, preset and pools."""
+    chart: str
+    """Kueue's chart: a path from the project's folder, or an address."""
+    image: str
+    """The controller, as NAME:TAG or NAME:TAG@DIGEST."""
+    queues: QueuesArgs
+    """Teams, pools, and how work waits."""
 
 
 class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
@@ -43,34 +46,28 @@ class Kueue(pulumi.ComponentResource):  # type: ignore[misc]
         self, name: str, args: KueueArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:schedulers:Kueue", name, None, opts)
-        site, lock = args["site"], args["lock"]
-        release = released(
-            (self, name),
-            (ADDON, NAMESPACE),
-            str(artifact.chart(site, lock, ADDON)),
-            values(lock, artifact.image(site, lock, ADDON)),
-        )
-        objects(self, name, (site, lock), release)
-        self.queues = pulumi.Output.from_input(sorted(queues.teams_of(lock)))
+        wanted = args["queues"]
+        given = values(wanted, args["image"])
+        release = released((self, name), (ADDON, NAMESPACE), args["chart"], given)
+        objects(self, name, wanted, release)
+        self.queues = pulumi.Output.from_input(sorted(wanted.teams))
         self.register_outputs({"queues": self.queues})
 
 
-def objects(
-    component: pulumi.ComponentResource,
-    name: str,
-    decided: tuple[Path, Lock],
-    release: pulumi.Resource,
-) -> None:
-    """Make all that a lock has in a running Kueue, below a component and after its release.
+def kueue_args(site: Path, lock: Lock) -> KueueArgs:
+    """Return what a lock decides, with its bill. Raises StackError as `artifact.chart`."""
+    return {
+        "chart": str(artifact.chart(site, lock, ADDON)),
+        "image": artifact.image(site, lock, ADDON),
+        "queues": queues_args(lock, catalogue_of(site)),
+    }
 
-    Args:
-        component: the parent.
-        name: of the component.
-        decided: the site's directory, and its lock.
-        release: what has to be there first.
-    """
-    site, lock = decided
-    asked = webhooks.patch(lock)
+
+def objects(
+    component: pulumi.ComponentResource, name: str, args: QueuesArgs, release: pulumi.Resource
+) -> None:
+    """Make all that is in a running Kueue, below a component of this name and after its release."""
+    asked = webhooks.patch(args)
     # The provider compares lists of a patch by their places, and finds a change each time: what
     # really changed gives the resource another name.
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
@@ -83,13 +80,7 @@ def objects(
         ),
     )
     made: dict[str, pulumi.CustomResource] = {}
-    facts = catalogue_of(site)
-    wanted = (
-        *tenancy.objects(lock),
-        *queues.objects(lock, facts),
-        *policies.objects(lock, facts),
-    )
-    for found in wanted:
+    for found in (*tenancy.objects(args), *queues.objects(args), *policies.objects(args)):
         namespace = found["metadata"].get("namespace")
         after = [release, *([made[f"namespace-{namespace}"]] if namespace else [])]
         keep = found["kind"] == "Namespace"

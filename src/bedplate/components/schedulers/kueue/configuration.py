@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from bedplate.components.schedulers.kueue import claims
+from bedplate.components.schedulers.dra import SHARE
 from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, Object
-from bedplate.components.schedulers.kueue.queues import places_nodes, preset_of
-from bedplate.lock.taints import open_nodes
+from bedplate.lock.claims import RESOURCE
 
 if TYPE_CHECKING:
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 #: Fair sharing stops a workload only where its queue is left with no smaller a share than the one
 #: that comes. Each such step makes the largest share smaller, so two teams can't stop each other in
@@ -28,7 +27,7 @@ FRAMEWORKS: Final = ("batch/job", "pod", "deployment")
 JOBSET: Final = "jobset.x-k8s.io/jobset"
 
 
-def configuration(lock: Lock) -> Object:
+def configuration(args: QueuesArgs) -> Object:
     """Return the controller's configuration file."""
     found: Object = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -52,39 +51,28 @@ def configuration(lock: Lock) -> Object:
         "managedJobsNamespaceSelector": {
             "matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]
         },
-        "integrations": {"frameworks": list(frameworks(lock))},
+        "integrations": {"frameworks": [*FRAMEWORKS, *([JOBSET] if args.jobsets else [])]},
         # Teams have quotas of GPUs. Processors and memory are the nodes' matter.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
     }
-    if mapped := claims.mappings(lock):
+    if args.claiming:
+        mapped = [{"name": RESOURCE, "deviceClassNames": [SHARE]}]
         found["resources"]["deviceClassMappings"] = mapped
-    if preset_of(lock).queue.fair_sharing:
+    if args.preset.queue.fair_sharing:
         found["fairSharing"] = {"preemptionStrategies": [STRATEGY]}
-    if not places_nodes(lock):
+    if not args.places_nodes:
         found["waitForPodsReady"] = {"timeout": READY_WITHIN, "blockAdmission": False}
     return found
 
 
-def frameworks(lock: Lock) -> tuple[str, ...]:
-    """Return the kinds of workloads that are queued; JobSets where the add-on is there."""
-    addons = {addon.name for addon in lock.cluster.addons} if lock.cluster else set()
-    return (*FRAMEWORKS, JOBSET) if "jobset" in addons else FRAMEWORKS
-
-
-def replicas(lock: Lock) -> int:
-    """Return 2 where there are two nodes for them: without its webhooks nothing is submitted."""
-    return min(2, max(1, len(open_nodes(lock))))
-
-
-def values(lock: Lock, image: str) -> Object:
+def values(args: QueuesArgs, image: str) -> Object:
     """Return the chart's values. `image` is NAME:TAG@DIGEST: the digest decides what is pulled."""
     repository, _, tag = image.partition("@")[0].rpartition(":")
     digest = image.partition("@")[2]
-    count = replicas(lock)
     return {
         "controllerManager": {
-            "replicas": count,
-            "podDisruptionBudget": {"enabled": count > 1, "minAvailable": 1},
+            "replicas": args.replicas,
+            "podDisruptionBudget": {"enabled": args.replicas > 1, "minAvailable": 1},
             "manager": {
                 "image": {
                     "repository": repository,
@@ -99,6 +87,6 @@ def values(lock: Lock, image: str) -> Object:
             },
         },
         "managerConfig": {
-            "controllerManagerConfigYaml": yaml.safe_dump(configuration(lock), sort_keys=False)
+            "controllerManagerConfigYaml": yaml.safe_dump(configuration(args), sort_keys=False)
         },
     }

@@ -25,17 +25,13 @@ from bedplate.components.schedulers.kueue.objects import (
     TEAM_LABEL,
     Object,
 )
-from bedplate.components.schedulers.kueue.queues import pools_of
-from bedplate.components.schedulers.kueue.users import SYSTEM, mutating_api
-from bedplate.lock.claims import by_claim
-from bedplate.lock.offers import offers
+from bedplate.components.schedulers.kueue.users import SYSTEM
 from bedplate.portable.dra import IMPLICIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 #: Every kind that has specifications of pods, each as (API group, versions, resources), and in CEL
 #: the list of them. A test compares it with what the API server and the charts define.
@@ -91,19 +87,14 @@ _BY_CLASS: Final = f"{_KIND} asks for devices by a device class"
 _INSTEAD: Final = f"ask for GPUs by the resource, which the queue {QUEUE} counts"
 
 
-def counted(lock: Lock) -> list[str]:
-    """Return the resources that the queues count."""
-    return sorted({name for pool in pools_of(lock) for name in offers(lock.pools[pool])})
-
-
-def gpus(spec: str, lock: Lock) -> str:
+def gpus(spec: str, args: QueuesArgs) -> str:
     """Return the expression that says whether a pod's specification asks for GPUs.
 
     Claims count where courses have some; elsewhere they are refused.
     """
-    domains = sorted({resource.partition("/")[0] for resource in counted(lock)})
+    domains = sorted({resource.partition("/")[0] for resource in args.resources})
     one = " || ".join(f"r.startsWith('{domain}/')" for domain in domains) or "false"
-    claimed = f" || {claims.asks(spec)}" if by_claim(lock) else ""
+    claimed = f" || {claims.asks(spec)}" if args.claiming else ""
     return f"{_asks(_CONTAINERS.format(spec), one)}{claimed}"
 
 
@@ -119,15 +110,15 @@ def _asking(name: str) -> str:
     )
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
+def objects(args: QueuesArgs) -> Iterator[Object]:
     """Yield the policies: what no queue counts is refused in pods and in every template of them."""
-    names = counted(lock)
+    names = args.resources
     for suffix, kinds, path in TEMPLATES:
         of_pods = not suffix
         new, old = path.format("object"), path.format("oldObject")
         same = " && ".join(f"{old}.map(s, {one}) == {new}.map(s, {one})" for one in _ASKED)
         # What was there before goes on: controllers have to be able to end it.
-        more = f" || {_GROWS}" if _courses(lock) else ""
+        more = f" || {_GROWS}" if args.courses else ""
         conditions = {"asks-for-something-else": f"oldObject == null || !({same}){more}"}
         yield from policy(
             f"bedplate-counted-devices{suffix}",
@@ -135,8 +126,8 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             kinds,
             CREATE if of_pods else BOTH,
             {
-                **_claims(lock, of_pods=of_pods),
-                **_of_courses(lock),
+                **_claims(args, of_pods=of_pods),
+                **_of_courses(args),
                 **_names(names),
                 **(_annotated() if of_pods else {}),
             },
@@ -144,7 +135,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             conditions={} if of_pods else conditions,
         )
         # Classes have names of resources in the releases of Kubernetes that have the other API.
-        if mutating_api(lock, catalogue) is not None:
+        if args.mutating_api is not None:
             yield from policy(
                 f"bedplate-counted-classes{suffix}",
                 "Of the resources that a class of devices declares, the queue counts each.",
@@ -172,7 +163,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
     )
 
 
-def _claims(lock: Lock, *, of_pods: bool) -> dict[str, str]:
+def _claims(args: QueuesArgs, *, of_pods: bool) -> dict[str, str]:
     """Return who may claim: where courses do, the hub for their students, and nothing else.
 
     Pods of the hub's Jobs are made by the controller, which makes those of anybody's: so Jobs with
@@ -180,9 +171,9 @@ def _claims(lock: Lock, *, of_pods: bool) -> dict[str, str]:
     """
     asking = f"variables.specs.filter(s, {claims.asks('s')})"
     allowed, fix = "", "ask for GPUs by the resource: the queue does not count claims"
-    if by_claim(lock):
+    if args.claiming:
         makers = json.dumps([HUB_ACCOUNT, *([JOB_CONTROLLER] if of_pods else [])])
-        right = f"variables.specs.all(s, {claims.by_template(lock, 's')})"
+        right = f"variables.specs.all(s, {claims.by_template(args, 's')})"
         allowed = f" || (request.userInfo.username in {makers} && {right})"
         fix = "ask for GPUs by the resource, or in the hub: it alone claims, for its students"
     return {
@@ -190,30 +181,25 @@ def _claims(lock: Lock, *, of_pods: bool) -> dict[str, str]:
             f"{_KIND} with resource claims",
             NAMESPACE,
             f"{{{asking}[0].resourceClaims[0].name}}",
-            ", ".join(counted(lock)),
+            ", ".join(args.resources),
             fix,
         )
     }
 
 
-def _courses(lock: Lock) -> list[str]:
-    return sorted(lock.cluster.courses) if lock.cluster else []
-
-
-def _of_courses(lock: Lock) -> dict[str, str]:
+def _of_courses(args: QueuesArgs) -> dict[str, str]:
     """Return who asks for GPUs in a course's namespace: the hub, which counts them by person.
 
     What controllers make follows from what was judged before.
     """
-    courses = _courses(lock)
-    if not courses:
+    if not args.courses:
         return {}
     team = f"namespaceObject.metadata.labels[?'{TEAM_LABEL}'].orValue('')"
     known = json.dumps([HUB_ACCOUNT, CONTROLLER, jobset.CONTROLLER])
     user = "request.userInfo.username"
     allowed = (
-        f"!({team} in {json.dumps(courses)})",
-        f"!variables.specs.exists(s, {gpus('s', lock)})",
+        f"!({team} in {json.dumps(sorted(args.courses))})",
+        f"!variables.specs.exists(s, {gpus('s', args)})",
         f"{user} in {known}",
         f"{user}.startsWith('{SYSTEM}')",
         _ADMINISTERS,

@@ -19,13 +19,11 @@ from bedplate.components.schedulers.kueue.admission import (
     policy,
 )
 from bedplate.components.schedulers.kueue.objects import CONTROLLER, Object
-from bedplate.components.schedulers.kueue.users import mutating_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 NAME: Final = "bedplate-groups-by-pods"
 ROLE: Final = "kueue.x-k8s.io/role-hash"
@@ -34,17 +32,16 @@ _PODS: Final = (("", "v1", ("pods",)),)
 _ROLE_OF: Final = f".metadata.?annotations[?'{ROLE}']"
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
+def objects(args: QueuesArgs) -> Iterator[Object]:
     """Yield the policies. Where the API server changes nothing, GPUs are for single pods."""
-    api = mutating_api(lock, catalogue)
-    if api is None:
+    if args.mutating_api is None:
         yield from policy(
             NAME,
             "Pods with GPUs are in no group: here nothing keeps Kueue's annotation for Kueue.",
             _PODS,
             CREATE,
             {
-                f"!({devices.gpus('object.spec', lock)}) || "
+                f"!({devices.gpus('object.spec', args)}) || "
                 f"!object.metadata.?labels[?'{GROUP}'].hasValue()": cel.message(
                     "pod with GPUs in a group",
                     NAMESPACE,
@@ -65,7 +62,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
         CREATE,
         {"patchType": "JSONPatch", "jsonPatch": removed},
         {"says-it": f"object{_ROLE_OF}.hasValue()"},
-        version=api,
+        version=args.mutating_api,
     )
     yield from policy(
         NAME,

@@ -24,11 +24,6 @@ TEAM_LABEL: Final = "bedplate.io/team"
 ABOUT: Final = "bedplate.io/about"
 
 
-def named(name: str) -> str:
-    """Return a pool's name as Kubernetes writes names: `pool_class` is `pool-class`."""
-    return name.replace("_", "-").lower()
-
-
 def made(
     kind: str,
     name: str,

@@ -12,33 +12,32 @@ from bedplate.accounting.turns import reason
 from bedplate.components.schedulers.kueue import devices
 from bedplate.components.schedulers.kueue.admission import BOTH, mutation
 from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, Object
-from bedplate.components.schedulers.kueue.queues import teams_of
-from bedplate.components.schedulers.kueue.users import mutating_api
 from bedplate.pods.hub.shares import HELD
 from bedplate.pods.remote.objects import TEAM_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bedplate.accounting.hours import Limits as Hours
     from bedplate.accounting.turns import Limits
-    from bedplate.catalogue import Catalogue
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
     from bedplate.lock import Lock
+    from bedplate.lock.model import Team
 
 NAME: Final = "bedplate-person-limits"
 
 
-def limits(lock: Lock) -> dict[str, int]:
+def limits(teams: Mapping[str, Team]) -> dict[str, int]:
     """Return the GPUs or shares that one member has at once, by team."""
-    found = {name: team.per_user.gpus for name, team in sorted(teams_of(lock).items())}
+    found = {name: team.per_user.gpus for name, team in sorted(teams.items())}
     return {name: gpus for name, gpus in found.items() if gpus is not None}
 
 
-def by_namespace(lock: Lock) -> Limits:
+def by_namespace(teams: Mapping[str, Team]) -> Limits:
     """Return what the recorder counts by, also in the namespaces of remote claims."""
     return {
         namespace: (name, team.per_user.gpus)
-        for name, team in sorted(teams_of(lock).items())
+        for name, team in sorted(teams.items())
         if team.per_user.limited
         for namespace in (*team.namespaces, TEAM_NAMESPACE.format(name))
     }
@@ -46,16 +45,15 @@ def by_namespace(lock: Lock) -> Limits:
 
 def hours(lock: Lock) -> Hours:
     """Return whose limit it is and the GPU-hours of a week, by queue; sizes are their course's."""
-    courses = lock.cluster.courses if lock.cluster else {}
-    found = {name: (name, team.per_user.hours) for name, team in teams_of(lock).items()}
-    found |= {name: (one.of or name, one.per_user.hours) for name, one in courses.items()}
+    found = {name: (name, team.per_user.hours) for name, team in lock.teams.items()}
+    found |= {name: (one.of or name, one.per_user.hours) for name, one in lock.courses.items()}
     return {name: (of, most) for name, (of, most) in sorted(found.items()) if most is not None}
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
+def objects(args: QueuesArgs) -> Iterator[Object]:
     """Yield the policy; none where no team has `per_user`."""
-    found, api = dict(by_namespace(lock).values()), mutating_api(lock, catalogue)
-    if not found or api is None:
+    found = dict(by_namespace(args.teams).values())
+    if not found or args.mutating_api is None:
         return
     told = ", ".join(f"'{name}': '{reason(name, gpus)}'" for name, gpus in found.items())
     why = f"{{{told}}}[namespaceObject.metadata.labels['{TEAM_LABEL}']]"
@@ -77,9 +75,9 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             "is-new": "oldObject == null || !oldObject.?status.?admission.hasValue() && "
             "object.spec.?podSets != oldObject.spec.?podSets",
             "has-gpus": "object.spec.?podSets.orValue([]).exists(p, "
-            f"{devices.gpus('p.template.spec', lock)})",
+            f"{devices.gpus('p.template.spec', args)})",
         },
-        version=api,
+        version=args.mutating_api,
         namespaces={
             "matchExpressions": [{"key": TEAM_LABEL, "operator": "In", "values": sorted(found)}]
         },

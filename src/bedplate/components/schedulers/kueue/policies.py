@@ -21,7 +21,6 @@ from bedplate.components.schedulers.kueue import (
     users,
 )
 from bedplate.components.schedulers.kueue.admission import BOTH, CREATE, NAMESPACE, UPDATE, policy
-from bedplate.components.schedulers.kueue.configuration import JOBSET, frameworks
 from bedplate.components.schedulers.kueue.objects import (
     CONTROLLER,
     JOB_CONTROLLER,
@@ -30,11 +29,9 @@ from bedplate.components.schedulers.kueue.objects import (
     TEAM_LABEL,
     Object,
 )
-from bedplate.components.schedulers.kueue.queues import teams_of
 
 if TYPE_CHECKING:
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 #: What Kueue's holds of a pod begin with, and the one that every pod has which it queues.
 GATES: Final = "kueue.x-k8s.io/"
@@ -54,9 +51,9 @@ _QUEUED_KINDS: Final = (
 )
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
+def objects(args: QueuesArgs) -> list[Object]:
     """Return the policies with their bindings; none where there are no teams."""
-    if not teams_of(lock):
+    if not args.teams:
         return []
     return [
         *policy(
@@ -102,7 +99,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
                 )
             },
             variables={
-                "gpus": devices.gpus("object.spec", lock),
+                "gpus": devices.gpus("object.spec", args),
                 "held": f"{_gates('object')}.exists(g, g.name == '{GATE}')",
             },
         ),
@@ -116,9 +113,9 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
                     "job", "a job that starts at once", f"label it {QUEUE_LABEL}: {QUEUE}"
                 )
             },
-            variables={"gpus": devices.gpus("object.spec.template.spec", lock)},
+            variables={"gpus": devices.gpus("object.spec.template.spec", args)},
         ),
-        *(_job_sets(lock) if JOBSET in frameworks(lock) else []),
+        *(_job_sets(args) if args.jobsets else []),
         *policy(
             "bedplate-queue-starts-jobs",
             "Only the queue starts what waits in it.",
@@ -151,7 +148,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
                 )
             },
             variables={
-                "gpus": devices.gpus("object.spec.template.spec", lock),
+                "gpus": devices.gpus("object.spec.template.spec", args),
                 "pods": _at_a_time("object"),
                 "before": _at_a_time("oldObject"),
             },
@@ -169,12 +166,12 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
                 )
             },
         ),
-        *devices.objects(lock, catalogue),
-        *request_limits.objects(lock, catalogue),
-        *person_limits.objects(lock, catalogue),
-        *groups.objects(lock, catalogue),
-        *classes.objects(lock, catalogue),
-        *users.objects(lock, catalogue),
+        *devices.objects(args),
+        *request_limits.objects(args),
+        *person_limits.objects(args),
+        *groups.objects(args),
+        *classes.objects(args),
+        *users.objects(args),
     ]
 
 
@@ -198,7 +195,7 @@ def _queued(noun: str, got: str, fix: str) -> str:
     return cel.message(what, NAMESPACE, got, f"{noun}s that wait for their quota", fix)
 
 
-def _job_sets(lock: Lock) -> list[Object]:
+def _job_sets(args: QueuesArgs) -> list[Object]:
     """Return the policy by which a JobSet begins suspended: its Jobs are not looked at."""
     spec = "j.template.spec.template.spec"
     return policy(
@@ -211,7 +208,7 @@ def _job_sets(lock: Lock) -> list[Object]:
                 "jobset", "a jobset that starts at once", f"label it {QUEUE_LABEL}: {QUEUE}"
             )
         },
-        variables={"gpus": f"object.spec.replicatedJobs.exists(j, {devices.gpus(spec, lock)})"},
+        variables={"gpus": f"object.spec.replicatedJobs.exists(j, {devices.gpus(spec, args)})"},
     )
 
 

@@ -1,4 +1,4 @@
-"""Flavours, topologies, quotas and queues: pure functions of the lock."""
+"""Flavours, topologies, quotas and queues."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Final
 
-from bedplate.accounting.units import annotation
-from bedplate.catalogue import load_catalogue
+from bedplate.accounting.units import flavored
 from bedplate.components.schedulers.kueue import claims
 from bedplate.components.schedulers.kueue.objects import (
     COHORT,
@@ -15,83 +14,47 @@ from bedplate.components.schedulers.kueue.objects import (
     TEAM_LABEL,
     Object,
     made,
-    named,
 )
-from bedplate.components.schedulers.topology import HOST, POOL_LABEL, levels
-from bedplate.lock.claims import by_claim, in_pools_of_claims
+from bedplate.components.schedulers.topology import HOST, POOL_LABEL
 from bedplate.lock.model import Quota
-from bedplate.lock.offers import offered, offers
 from bedplate.pods.hub.shares import UNITS
-from bedplate.site.presets.model import PLAIN, Preset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
     from bedplate.lock.model import Team
 
 #: Kubernetes' numbers for what its own parts need; ours stay far below.
 TEAM_CLASS: Final = "team-{}"
 
-
 #: The topology of a pool whose site says nothing of racks.
 HOSTS: Final = "hosts"
 
 
-def preset_of(lock: Lock) -> Preset:
-    """Return the decided values, or those of a site that chose no preset."""
-    found = lock.cluster.preset if lock.cluster else None
-    return found or PLAIN
-
-
-def teams_of(lock: Lock) -> dict[str, Team]:
-    """Return the teams by name."""
-    return lock.cluster.teams if lock.cluster else {}
-
-
-def pools_of(lock: Lock) -> list[str]:
-    """Return the pools whose nodes offer something to pods."""
-    return [
-        name
-        for name, pool in sorted(lock.pools.items())
-        if offers(pool) and pool.expects is not None and pool.expects.by != "slurm"
-    ]
-
-
-def places_nodes(lock: Lock) -> bool:
-    """Tell whether Kueue chooses the nodes when it admits, and so sees that none has room.
-
-    It fills nodes one after the other. Where pods are to be spread, or the extender chooses GPUs,
-    it counts quota only, and a workload whose pods find no node is put back by its time limit.
-    """
-    placement = preset_of(lock).placement
-    return placement.pods == "binpack" and not placement.extender
-
-
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
+def objects(args: QueuesArgs) -> list[Object]:
     """Return everything that queues are, in the order in which it is needed."""
     return [
-        *topologies(lock),
-        *flavors(lock, catalogue),
-        *priority_classes(lock),
-        *cohort(lock),
-        *(cluster_queue(lock, name) for name in teams_of(lock)),
-        *local_queues(lock),
-        *claims.templates(lock),
+        *topologies(args),
+        *flavors(args),
+        *priority_classes(args),
+        *cohort(args),
+        *(cluster_queue(args, name) for name in args.teams),
+        *local_queues(args),
+        *claims.templates(args),
     ]
 
 
-def topology_name(lock: Lock, pool: str) -> str:
+def topology_name(args: QueuesArgs, pool: str) -> str:
     """Return the name of the topology of a pool: its levels, or `hosts` where the site has none."""
-    return "-".join(label.rpartition("/")[2] for label in levels(lock, pool)) or HOSTS
+    return "-".join(label.rpartition("/")[2] for label in args.pools[pool].levels) or HOSTS
 
 
-def topologies(lock: Lock) -> Iterator[Object]:
+def topologies(args: QueuesArgs) -> Iterator[Object]:
     """Yield one Topology for each set of levels that pools have; hosts are the narrowest level."""
-    if not places_nodes(lock):
+    if not args.places_nodes:
         return
-    found = {topology_name(lock, pool): levels(lock, pool) for pool in pools_of(lock)}
+    found = {topology_name(args, name): pool.levels for name, pool in args.pools.items()}
     for name, labels in sorted(found.items()):
         told = " > ".join(label.rpartition("/")[2] for label in [*labels, HOST])
         yield made(
@@ -102,45 +65,50 @@ def topologies(lock: Lock) -> Iterator[Object]:
         )
 
 
-def flavor_name(lock: Lock, pool: str) -> str:
+def flavor_name(args: QueuesArgs, pool: str) -> str:
     """Return the name of a pool's ResourceFlavor.
 
     A flavour with a topology never changes, so each way to place pods has a flavour of its own: a
     site's other preset, racks that are named later, or other taints make a new one beside that in
     use.
     """
-    if not places_nodes(lock):
-        return f"{named(pool)}.quota-only"
-    topology = topology_name(lock, pool)
-    name = named(pool) if topology == HOSTS else f"{named(pool)}.{topology}"
-    if found := claims.tolerated(lock, pool):
+    if not args.places_nodes:
+        return f"{flavored(pool)}.quota-only"
+    topology = topology_name(args, pool)
+    name = flavored(pool) if topology == HOSTS else f"{flavored(pool)}.{topology}"
+    if found := claims.tolerated(args, pool):
         text = json.dumps(found, sort_keys=True)
         name += f".taints-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return name
 
 
-def flavors(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
-    """Yield a ResourceFlavor for each pool."""
-    catalogue = catalogue or load_catalogue()
-    for pool in pools_of(lock):
-        told = ", ".join(f"{count} {resource}" for resource, count in offered(lock, pool).items())
-        spec: Object = {"nodeLabels": {POOL_LABEL: pool}} | claims.tolerated(lock, pool)
-        if places_nodes(lock):
-            spec["topologyName"] = topology_name(lock, pool)
+def flavors(args: QueuesArgs) -> Iterator[Object]:
+    """Yield a ResourceFlavor for each pool, and for each course in a pool of claims."""
+    for pool, of in sorted(args.pools.items()):
+        told = ", ".join(f"{count} {resource}" for resource, count in of.offers.items())
+        spec: Object = {"nodeLabels": {POOL_LABEL: pool}} | claims.tolerated(args, pool)
+        if args.places_nodes:
+            spec["topologyName"] = topology_name(args, pool)
         labels = {POOL_LABEL: pool}
         about = f"The nodes of {pool}: {told} in all."
-        flavor = made("ResourceFlavor", flavor_name(lock, pool), about, labels=labels, spec=spec)
-        flavor["metadata"]["annotations"][UNITS] = annotation(lock, pool, catalogue)
-        yield flavor
-    yield from claims.flavors(lock, catalogue)
+        flavor = made("ResourceFlavor", flavor_name(args, pool), about, labels=labels, spec=spec)
+        yield _with_units(args, flavored(pool), flavor)
+    for flavor in claims.flavors(args):
+        yield _with_units(args, flavor["metadata"]["name"], flavor)
 
 
-def priority_classes(lock: Lock) -> Iterator[Object]:
+def _with_units(args: QueuesArgs, known: str, flavor: Object) -> Object:
+    if units := args.units.get(known):
+        flavor["metadata"]["annotations"][UNITS] = units
+    return flavor
+
+
+def priority_classes(args: QueuesArgs) -> Iterator[Object]:
     """Yield the preset's classes, and one for each team whose workloads have a priority."""
-    for name, value in sorted(preset_of(lock).priorities.items()):
+    for name, value in sorted(args.preset.priorities.items()):
         about = f"Workloads with the label kueue.x-k8s.io/priority-class: {name}."
         yield made("WorkloadPriorityClass", name, about, value=value, description=about)
-    for name, team in sorted(teams_of(lock).items()):
+    for name, team in sorted(args.teams.items()):
         if team.priority:
             about = f"Workloads of team {name} that name no class of their own."
             yield made(
@@ -187,21 +155,21 @@ def groups(flavors: Mapping[str, Mapping[str, Object]]) -> list[Object]:
     ]
 
 
-def cohort(lock: Lock) -> Iterator[Object]:
+def cohort(args: QueuesArgs) -> Iterator[Object]:
     """Yield the cohort of all teams, with what of their pools is guaranteed to none of them."""
-    teams = teams_of(lock)
+    teams = args.teams
     if not teams:
         return
     free: dict[str, dict[str, Object]] = {}
     # Whole GPUs that are lent would be missing for claims, which are counted by themselves.
-    claimed = {one.pool for one in by_claim(lock).values()}
-    for pool in [one for one in pools_of(lock) if one not in claimed]:
-        for resource, total in offered(lock, pool).items():
+    claimed = {one.pool for one in args.claiming.values()}
+    for pool in sorted(set(args.pools) - claimed):
+        for resource, total in args.pools[pool].offers.items():
             parts = [team.gpus[pool] for team in teams.values() if _has(team, pool)]
             quotas = [part[resource] for part in parts if resource in part]
             left = total - sum(quota.guaranteed for quota in quotas)
             if quotas and left > 0:
-                free.setdefault(flavor_name(lock, pool), {})[resource] = {"nominalQuota": str(left)}
+                free.setdefault(flavor_name(args, pool), {})[resource] = {"nominalQuota": str(left)}
     about = "All teams. What is guaranteed to none of them lies here and can be borrowed."
     yield made("Cohort", COHORT, about, spec={"resourceGroups": groups(free)} if free else {})
 
@@ -210,27 +178,27 @@ def _has(team: Team, pool: str) -> bool:
     return bool(team.gpus.get(pool))
 
 
-def cluster_queue(lock: Lock, name: str) -> Object:
+def cluster_queue(args: QueuesArgs, name: str) -> Object:
     """Return the queue of a team: its guarantee, what it may borrow, and whom it may stop."""
-    course = in_pools_of_claims(lock).get(name)
-    team, preset = teams_of(lock)[name], preset_of(lock)
+    course = args.in_pools_of_claims.get(name)
+    team, preset = args.teams[name], args.preset
     # All pools are named: what a queue doesn't name, Kueue doesn't count. Those that the site names
     # are tried in its order.
     order = {pool: place for place, pool in enumerate(team.gpus)}
     nothing = Quota(guaranteed=0, borrow=0)
     quotas = {
-        flavor_name(lock, pool): {
+        flavor_name(args, pool): {
             resource: _quota(team.gpus.get(pool, {}).get(resource, nothing))
-            for resource in offers(lock.pools[pool])
+            for resource in args.pools[pool].offers
         }
-        for pool in sorted(pools_of(lock), key=lambda one: order.get(one, len(order)))
+        for pool in sorted(args.pools, key=lambda one: (order.get(one, len(order)), one))
     }
     resources = sorted({one for of in quotas.values() for one in of})
     spec: Object = {
         "cohortName": COHORT,
         "queueingStrategy": preset.queue.order,
         "namespaceSelector": {"matchLabels": {TEAM_LABEL: name}},
-        "resourceGroups": claims.groups(lock, name, resources) if course else groups(quotas),
+        "resourceGroups": claims.groups(args, name, resources) if course else groups(quotas),
         "preemption": {
             "reclaimWithinCohort": preset.queue.reclaim,
             "withinClusterQueue": preset.queue.preemption,
@@ -260,9 +228,9 @@ def _about(name: str, team: Team) -> str:
     return f"Team {name}: {'; '.join(told) or 'no GPUs'}."
 
 
-def local_queues(lock: Lock) -> Iterator[Object]:
+def local_queues(args: QueuesArgs) -> Iterator[Object]:
     """Yield the queue of each namespace of a team; it is called the same everywhere."""
-    for name, team in sorted(teams_of(lock).items()):
+    for name, team in sorted(args.teams.items()):
         for namespace in team.namespaces:
             yield made(
                 "LocalQueue",

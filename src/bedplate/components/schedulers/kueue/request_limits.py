@@ -29,16 +29,13 @@ from bedplate.components.schedulers.kueue.objects import (
     TEAM_LABEL,
     Object,
 )
-from bedplate.components.schedulers.kueue.queues import teams_of
-from bedplate.components.schedulers.kueue.users import mutating_api
 from bedplate.pods.remote.claims import GROUP, PLURAL
 from bedplate.pods.remote.objects import LONGEST_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 NAME: Final = "bedplate-request-limits"
 TIME: Final = "bedplate-request-time"
@@ -111,18 +108,18 @@ _CONTROLLERS: Final = json.dumps([CONTROLLER, jobset.CONTROLLER, JOB_CONTROLLER]
 _BY_USERS: Final = f"!(request.userInfo.username in {_CONTROLLERS})"
 
 
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
+def objects(args: QueuesArgs) -> Iterator[Object]:
     """Yield the policies; none where no team has `per_request`."""
-    limits = {name: team.per_request for name, team in sorted(teams_of(lock).items())}
+    limits = {name: team.per_request for name, team in sorted(args.teams.items())}
     gpus = {name: one.gpus for name, one in limits.items() if one.gpus is not None}
     # What is larger than a person's limit would wait for ever.
-    persons = person_limits.limits(lock).items()
+    persons = person_limits.limits(args.teams).items()
     less = {name: most for name, most in persons if most < gpus.get(name, most + 1)}
     gpus |= less
     times = {name: one.time_s for name, one in limits.items() if one.time_s is not None}
     if not gpus and not times:
         return
-    counted, sizes = devices.counted(lock), _of_gpus(gpus, less)
+    sizes = _of_gpus(gpus, less)
     for form in (_WORKLOADS, *_SUBMITTED):
         same = " && ".join(f"object.{one} == oldObject.{one}" for one in form.kept)
         conditions = {"is-new": f"oldObject == null || !({same})"}
@@ -136,7 +133,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             {**sizes, **_of_time(form, times)},
             variables={
                 **_of_team(gpus, times),
-                "gpus": _sum(form, counted),
+                "gpus": _sum(form, args.resources),
                 "seconds": form.seconds,
             },
             conditions=conditions,
@@ -153,7 +150,7 @@ def objects(lock: Lock, catalogue: Catalogue | None = None) -> Iterator[Object]:
             "seconds": "object.spec.limitSeconds",
         },
     )
-    yield from _usual(lock, times, catalogue)
+    yield from _usual(args, times)
 
 
 def _sum(form: _Form, resources: list[str]) -> str:
@@ -239,13 +236,12 @@ def _refused(where: str, got: str, within: str) -> dict[str, str]:
     }
 
 
-def _usual(lock: Lock, limits: Mapping[str, int], catalogue: Catalogue | None) -> Iterator[Object]:
+def _usual(args: QueuesArgs, limits: Mapping[str, int]) -> Iterator[Object]:
     """Yield what writes the team's time into a request that says none.
 
     Where the API server has no such policies, users say it: the refusal has the label's name.
     """
-    api = mutating_api(lock, catalogue)
-    if not limits or api is None:
+    if not limits or args.mutating_api is None:
         return
     times = ", ".join(f"'{name}': '{most}'" for name, most in limits.items())
     own = f"{{{times}}}[namespaceObject.metadata.labels['{TEAM_LABEL}']]"
@@ -264,10 +260,10 @@ def _usual(lock: Lock, limits: Mapping[str, int], catalogue: Catalogue | None) -
             {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}},
             {
                 "says-no-time": f"!object.{_LABEL}.hasValue()",
-                "has-gpus": f"{form.items}.exists(p, {devices.gpus(form.spec, lock)})",
+                "has-gpus": f"{form.items}.exists(p, {devices.gpus(form.spec, args)})",
                 "by-users": _BY_USERS,
             },
-            version=api,
+            version=args.mutating_api,
             namespaces={
                 "matchExpressions": [
                     {"key": TEAM_LABEL, "operator": "In", "values": sorted(limits)}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.components.schedulers.kueue.objects import TEAM_LABEL, Object, made
-from bedplate.components.schedulers.kueue.queues import teams_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
     from bedplate.lock.model import Team
 
 MEMBER: Final = "bedplate-team-member"
@@ -49,9 +48,9 @@ SEES: Final = (
 )
 
 
-def objects(lock: Lock) -> list[Object]:
+def objects(args: QueuesArgs) -> list[Object]:
     """Return namespaces and rights of all teams."""
-    teams = teams_of(lock)
+    teams = args.teams
     if not teams:
         return []
     told = "May submit work in the namespaces of a team, and see where it waits."

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bedplate.accounting.records import STUDENT, USER
-from bedplate.catalogue import load_catalogue
 from bedplate.components.schedulers import jobset
 from bedplate.components.schedulers.kueue.admission import BOTH, Kinds, mutation
 from bedplate.components.schedulers.kueue.objects import CONTROLLER, Object
 from bedplate.pods.remote.objects import CONTROLLER as REMOTE
 
 if TYPE_CHECKING:
-    from bedplate.catalogue import Catalogue
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 #: The controllers of Jobs, ReplicaSets, CronJobs and others, each with an account here.
 SYSTEM: Final = "system:serviceaccount:kube-system:"
@@ -48,18 +46,9 @@ _KINDS: Final[tuple[tuple[str, tuple[str, ...], Kinds], ...]] = (
 )
 
 
-def mutating_api(lock: Lock, catalogue: Catalogue | None = None) -> str | None:
-    """Return the API in which the lock's Kubernetes has MutatingAdmissionPolicy, if it has."""
-    release = lock.cluster and lock.cluster.kubernetes.version
-    fact = (catalogue or load_catalogue()).kubernetes.get(str(release))
-    version = fact.value.mutating_policies if fact is not None else None
-    return None if version is None else f"admissionregistration.k8s.io/{version}"
-
-
-def objects(lock: Lock, catalogue: Catalogue | None = None) -> list[Object]:
+def objects(args: QueuesArgs) -> list[Object]:
     """Return the policies; none where the API server has no such, and users stay unknown."""
-    api = mutating_api(lock, catalogue)
-    if api is None:
+    if (api := args.mutating_api) is None:
         return []
     return [one for name, path, kinds in _KINDS for one in _policy(api, name, path, kinds)]
 

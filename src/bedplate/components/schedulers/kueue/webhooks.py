@@ -14,7 +14,7 @@ from bedplate.components.schedulers.kueue.devices import gpus
 from bedplate.components.schedulers.kueue.objects import QUEUE_LABEL, Object
 
 if TYPE_CHECKING:
-    from bedplate.lock import Lock
+    from bedplate.components.schedulers.kueue.args import QueuesArgs
 
 #: The names that Kueue's chart gives them, and where the pod is in what they see.
 CONFIGURATION: Final = "kueue-mutating-webhook-configuration"
@@ -26,7 +26,7 @@ HOOKS: Final = {
 }
 
 
-def patch(lock: Lock) -> Object:
+def patch(args: QueuesArgs) -> Object:
     """Return the fields that the chart's object gets in addition."""
     named = f"(has(object.metadata.labels) && '{QUEUE_LABEL}' in object.metadata.labels)"
     return {
@@ -39,7 +39,7 @@ def patch(lock: Lock) -> Object:
                 "matchConditions": [
                     {
                         "name": "asks-for-gpus-or-names-a-queue",
-                        "expression": f"{named} || {gpus(where, lock)}",
+                        "expression": f"{named} || {gpus(where, args)}",
                     }
                 ],
             }
