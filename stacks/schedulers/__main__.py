@@ -19,7 +19,7 @@ from bedplate.components.schedulers.nccl import (
 from bedplate.components.schedulers.node_labels import NodeLabels, discovered
 from bedplate.components.schedulers.runtime_class import GpuRuntime
 from bedplate.components.schedulers.topology import node_labels
-from bedplate.components.schedulers.volcano import Volcano
+from bedplate.components.schedulers.volcano import Volcano, volcano_args
 
 config = stackconfig.read()
 lock = stackconfig.lock_of(config.site)
@@ -48,7 +48,7 @@ if "kueue" in lock.addons:
         within = pulumi.ResourceOptions(providers=[provider], depends_on=[queues])
         Accounting("accounting", counted, within)
 if "volcano" in lock.addons:
-    batch = Volcano("volcano", {"site": config.site, "lock": lock}, after)
+    batch = Volcano("volcano", volcano_args(config.site, lock), after)
     pulumi.export("hypernodes", batch.hypernodes)
 
 pulumi.export("labels", labels.applied)

@@ -44,7 +44,7 @@ def rendered(lock: Lock) -> Iterator[dict[str, Any]]:
     if args is not None:
         yield from dra.objects(limited=args["limited"])
     if "volcano" in {addon.name for addon in lock.cluster.addons}:
-        yield from volcano.objects(lock, topology.places(lock, {}))
+        yield from volcano.objects({}, lock.preset, [], topology.places(lock, {}))
 
 
 #: Volcano, which `training` brings, places no GPUs by claim.

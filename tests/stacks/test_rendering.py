@@ -28,7 +28,7 @@ from bedplate.components.rendering.program import HIDDEN, registered
 from bedplate.components.schedulers import volcano_objects
 from bedplate.components.schedulers.kueue import policies, queues, tenancy
 from bedplate.components.schedulers.kueue.args import queues_args
-from bedplate.components.schedulers.topology import node_labels, places
+from bedplate.components.schedulers.topology import Places, node_labels, places
 from bedplate.lock import load_lock
 from tests.schedulers.certificates import Authority
 from tests.unit.bill import made
@@ -179,7 +179,9 @@ def test_a_larger_site_with_every_scheduler(
     for name, wished in labels.items():
         found = objects["Node", "", name]["metadata"]["labels"]
         assert {key: found[key] for key in wished} == wished
-    batch = named(volcano_objects.objects(lock, places(lock, {})))
+    known = places(lock, {})
+    with_gpus = {name: known.nodes[name] for name in known.nodes if lock.hosts[name].pool}
+    batch = named(volcano_objects.objects({}, lock.preset, [], Places(known.levels, with_gpus)))
     assert len(batch) >= 20
     assert {key: objects.get(key) for key in batch} == batch
     nccl = objects["ConfigMap", "vision", "nccl-pool-train"]["data"]

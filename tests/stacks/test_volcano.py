@@ -13,7 +13,7 @@ from bedplate.components.cluster import artifact
 from bedplate.components.config import StackError
 from bedplate.components.schedulers import topology
 from bedplate.components.schedulers import volcano_objects as volcano
-from bedplate.components.schedulers.volcano import Volcano, tag_of
+from bedplate.components.schedulers.volcano import Volcano, tag_of, volcano_args
 from bedplate.site.presets import Placement, Preset, Queue, load_presets
 from tests.stacks.locks import lock_of
 from tests.stacks.test_components import run
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     import pulumi
 
 GPU = "nvidia.com/gpu"
+IMAGE = "docker.io/volcanosh/vc-{}:v1.14.1@sha256:" + "0" * 64
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a site with evidence of gpu-a; chart and images are as its bill would have them."""
+    monkeypatch.setattr(artifact, "chart", lambda *_: Path("../volcano.tgz"))
+    monkeypatch.setattr(artifact, "image", lambda *given: IMAGE.format(given[-1]))
+    evidence = tmp_path / ".bedplate/evidence"
+    evidence.mkdir(parents=True)
+    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.clique": "7.1"}
+    (evidence / "host-gpu-a.json").write_text(json.dumps({"labels": labels}))
+    return tmp_path
 
 
 def config(preset: Preset, *, queued_elsewhere: bool = False) -> dict[str, Any]:
@@ -78,11 +91,12 @@ def test_spread_takes_the_node_with_the_most_free_gpus() -> None:
     assert aware["hypernode.binpack.normal-pod.enable"] is False
 
 
-def test_values_name_the_tag_and_leave_the_rest_to_the_chart() -> None:
+def test_values_name_the_tag_and_leave_the_rest_to_the_chart(site: Path) -> None:
     preset = load_presets()["training"]
-    lock = lock_of({"gpu-a": {}}, addons=["volcano", "kueue"], preset=preset)
-
-    found = volcano.values(lock, "v1.14.1")
+    args = volcano_args(site, lock_of({"gpu-a": {}}, addons=["volcano", "kueue"], preset=preset))
+    elsewhere = args["queued_elsewhere"]
+    scheduler = volcano.scheduler_config(preset, [GPU], queued_elsewhere=elsewhere)
+    found = volcano.values(args["tag"], scheduler)
 
     assert found["basic"] == {"image_tag_version": "v1.14.1", "image_pull_policy": "IfNotPresent"}
     assert found["custom"]["common_labels"] == {"app.kubernetes.io/managed-by": "bedplate"}
@@ -205,23 +219,11 @@ def test_a_host_without_a_leaf_is_in_its_rack() -> None:
     ]
 
 
-IMAGE = "docker.io/volcanosh/vc-{}:v1.14.1@sha256:" + "0" * 64
-
-
-def test_the_component_is_the_chart_and_then_its_objects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(artifact, "chart", lambda *_: Path("../volcano.tgz"))
-    monkeypatch.setattr(artifact, "image", lambda *given: IMAGE.format(given[-1]))
-    evidence = tmp_path / ".bedplate/evidence"
-    evidence.mkdir(parents=True)
-    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.clique": "7.1"}
-    (evidence / "host-gpu-a.json").write_text(json.dumps({"labels": labels}))
+def test_the_component_is_the_chart_and_then_its_objects(site: Path) -> None:
     lock = lock_of({"gpu-a": {"rack": "r1"}}, teams=TEAMS, preset=load_presets()["training"])
 
     def program() -> dict[str, pulumi.Output[Any]]:
-        made = Volcano("volcano", {"site": tmp_path, "lock": lock})
-        return {"hypernodes": made.hypernodes}
+        return {"hypernodes": Volcano("volcano", volcano_args(site, lock)).hypernodes}
 
     engine, outputs = run(program)
 
@@ -255,10 +257,10 @@ def test_the_component_is_the_chart_and_then_its_objects(
     }
 
 
-def test_beside_kueue_volcano_has_no_queues() -> None:
+def test_beside_kueue_volcano_has_no_queues(site: Path) -> None:
     lock = lock_of({"gpu-a": {}}, teams=TEAMS, addons=["kueue", "volcano"])
-
-    found = volcano.objects(lock, topology.places(lock, {}))
+    args = volcano_args(site, lock)
+    found = volcano.objects(args["teams"], lock.preset, args["resources"], args["places"])
 
     assert [
         (one["kind"], one["metadata"]["name"]) for one in found if one["kind"] != "HyperNode"

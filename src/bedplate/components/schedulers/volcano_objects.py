@@ -1,6 +1,6 @@
 """What Volcano is told: its scheduler's configuration, queues, priority classes and HyperNodes.
 
-Pure functions of the lock. Names of plugins, arguments and fields are those of Volcano 1.14.
+Pure functions. Names of plugins, arguments and fields are those of Volcano 1.14.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from bedplate.components.schedulers.kueue.tenancy import ABOUT_LIMITS, limits
 from bedplate.components.schedulers.topology import object_name
 from bedplate.portable.dra import IMPLICIT
 from bedplate.site.nesting import DOMAIN
-from bedplate.site.presets.model import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bedplate.components.schedulers.topology import Places
-    from bedplate.lock import Lock
     from bedplate.lock.model import Team
     from bedplate.site.presets import Preset
 
 SCHEDULER: Final = "volcano"
-QUEUES_OF_ITS_OWN: Final = "kueue"
 BATCH: Final = "scheduling.volcano.sh/v1beta1"
 TOPOLOGY: Final = "topology.volcano.sh/v1alpha1"
 ABOUT: Final = "bedplate.io/about"
@@ -58,12 +55,6 @@ GPU_WEIGHT: Final = 10
 SCORE_WEIGHT: Final = 10
 #: Kubernetes' own scores that prefer empty nodes, and so pull against packing.
 NO_PULL: Final = {"leastrequested.weight": 0, "balancedresource.weight": 0}
-
-
-def resources_of(lock: Lock) -> list[str]:
-    """Return the resources that the nodes' accelerators are given to pods as."""
-    expected = [pool.expects for pool in lock.pools.values() if pool.expects]
-    return sorted({name for one in expected for name in (one.resource, *one.also)})
 
 
 def scheduler_config(
@@ -138,50 +129,29 @@ def _placement(preset: Preset, resources: list[str]) -> list[dict[str, Any]]:
     return [*plugins, {"name": "network-topology-aware", "arguments": arguments}]
 
 
-def values(lock: Lock, tag: str) -> dict[str, Any]:
-    """Return the values of Volcano's chart, whose three images have one tag."""
+def values(tag: str, scheduler: str) -> dict[str, Any]:
+    """Return the values of Volcano's chart: the tag of its three images, and `scheduler_config`."""
     return {
         "basic": {"image_tag_version": tag, "image_pull_policy": "IfNotPresent"},
         "custom": {
             "common_labels": dict(MANAGED),
             "enabled_admissions": ",".join(ADMISSIONS),
-            "scheduler_config_override": scheduler_config(
-                preset_of(lock), resources_of(lock), queued_elsewhere=_queued_elsewhere(lock)
-            ),
+            "scheduler_config_override": scheduler,
         },
     }
 
 
-def preset_of(lock: Lock) -> Preset:
-    """Return what the scheduler is decided by; without a choice of the site, plain values."""
-    chosen = lock.cluster.preset if lock.cluster else None
-    return chosen or PLAIN
-
-
-def _queued_elsewhere(lock: Lock) -> bool:
-    addons = lock.cluster.addons if lock.cluster else []
-    return any(one.name == QUEUES_OF_ITS_OWN for one in addons)
-
-
-def objects(lock: Lock, known: Places) -> list[dict[str, Any]]:
-    """Return all that is made once Volcano answers.
-
-    Where Kueue keeps the queues, with namespaces and rights, Volcano has none of its own.
-    """
-    teams = lock.cluster.teams if lock.cluster and not _queued_elsewhere(lock) else {}
-    preset = preset_of(lock)
-    with_gpus = [
-        name
-        for name in known.nodes
-        if (pool := lock.hosts[name].pool) is not None and lock.pools[pool].expects
-    ]
+def objects(
+    teams: Mapping[str, Team], preset: Preset, resources: Iterable[str], known: Places
+) -> list[dict[str, Any]]:
+    """Return all that is made once Volcano answers."""
     return [
         *priority_classes(preset),
         *namespaces(teams),
         *queues(teams, preset),
-        *(guard(resources_of(lock)) if teams else []),
+        *(guard(resources) if teams else []),
         *claims_guard(),
-        *hypernodes(known, with_gpus),
+        *hypernodes(known, known.nodes),
     ]
 
 
