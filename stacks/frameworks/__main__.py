@@ -9,7 +9,7 @@ from bedplate.components.cluster import artifact
 from bedplate.components.frameworks.hub import Hub
 from bedplate.components.frameworks.remote import RemoteGpus, remote_args
 from bedplate.components.frameworks.smoke import JOB, Smoke
-from bedplate.components.frameworks.storage import Storage, StorageArgs
+from bedplate.components.frameworks.storage import Storage, storage_args
 from bedplate.lock.taints import tolerations
 
 NAMESPACE = "bedplate-smoke"
@@ -32,11 +32,8 @@ smoke = Smoke(
 if (remote := remote_args(lock)) is not None:
     RemoteGpus("remote", remote, pulumi.ResourceOptions(providers=[provider]))
 
-if lock.cluster and lock.cluster.courses:
-    image = artifact.image(config.site, lock, "smoke")
-    data: StorageArgs = {"lock": lock, "image": image}
-    if lock.cluster.storage and any(one.url for one in lock.cluster.storage.datasets.values()):
-        data["cache"] = artifact.image(config.site, lock, "data-cache")
+if lock.courses:
+    data = storage_args(config.site, lock)
     homes = Storage("storage", data, pulumi.ResourceOptions(providers=[provider]))
     secrets = pulumi.Config("bedplate")
     hub = Hub(

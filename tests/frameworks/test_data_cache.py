@@ -114,7 +114,8 @@ def remote() -> Lock:
 
 def test_each_node_of_the_courses_pool_has_the_cache_and_pods_see_it_come_back() -> None:
     lock = remote()
-    found = {(one["kind"], one["metadata"]["name"]): one for one in volumes.objects(lock, "a", "b")}
+    made = volumes.objects(volumes.volumes_args(lock), "a", "b")
+    found = {(one["kind"], one["metadata"]["name"]): one for one in made}
     cache = found["DaemonSet", "data-mnist"]["spec"]["template"]["spec"]
     (container,) = cache["containers"]
     assert container["image"] == "b"

@@ -46,7 +46,7 @@ def nfs(folder: str = HOMES) -> list[dict[str, Any]]:
         hosts=2,
         dataset={"nfs": {"server": "nas", "path": DATA}},
     )
-    return volumes.objects(lock, "debian")
+    return volumes.objects(volumes.volumes_args(lock), "debian")
 
 
 def mount(spec: dict[str, Any], target: str, *options: str) -> str:

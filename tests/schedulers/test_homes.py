@@ -46,6 +46,11 @@ def locked(homes: Mapping[str, Any], hosts: int = 1, dataset: Mapping[str, Any] 
     return lock.model_copy(update={"cluster": cluster})
 
 
+def objects(lock: Lock) -> list[dict[str, Any]]:
+    """Return everything about a lock's data."""
+    return volumes.objects(volumes.volumes_args(lock), "debian")
+
+
 LOCK = locked({"path": "/srv/homes"})
 
 
@@ -66,7 +71,7 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
     ref = {"kind": "Role", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
     bound = made("RoleBinding", "member", "Tests.", version=RBAC, namespace=COURSE)
     bound |= {"subjects": who, "roleRef": ref}
-    every = [space, role, bound, *volumes.objects(LOCK, "debian")]
+    every = [space, role, bound, *objects(LOCK)]
     for one in every:
         found.apply(one)
     eventually(lambda: in_force(found), PATIENCE)
@@ -222,7 +227,7 @@ def test_who_may_make_pods_reads_all_homes_where_the_policy_is_off(api: Api) -> 
     binding = api.path(*POLICIES, name=volumes.POLICIES[0])
     (kept,) = (
         one
-        for one in volumes.objects(LOCK, "debian")
+        for one in objects(LOCK)
         if one["kind"] == "ValidatingAdmissionPolicyBinding"
         and one["metadata"]["name"] == volumes.POLICIES[0]
     )
@@ -251,17 +256,17 @@ def test_a_member_cannot_delete_the_claims(api: Api) -> None:
 def test_rendered_for_a_server_and_for_file_systems_of_all_hosts() -> None:
     """What is rendered is looked at; tests/frameworks/test_nfs.py mounts an NFS server's."""
     nfs = locked({"nfs": {"server": "nas", "path": "/export/homes/"}}, hosts=2)
-    source = {one["kind"]: one for one in volumes.objects(nfs, "debian")}
+    source = {one["kind"]: one for one in objects(nfs)}
     (folder,) = source["Job"]["spec"]["template"]["spec"]["volumes"]
     assert folder["nfs"] == {"server": "nas", "path": "/export/homes/"}
     (homes,) = (
         one["spec"]
-        for one in volumes.objects(nfs, "debian")
+        for one in objects(nfs)
         if one["metadata"]["name"] == f"bedplate-homes-{COURSE}" and "spec" in one
     )
     assert homes["nfs"]["path"] == f"/export/homes/{COURSE}"
     assert homes["mountOptions"] == ["nosuid", "nodev"]
-    shared = volumes.objects(locked({"path": "/mnt/lustre", "shared": True}, hosts=2), "debian")
+    shared = objects(locked({"path": "/mnt/lustre", "shared": True}, hosts=2))
     (spec,) = (
         one["spec"]
         for one in shared
@@ -272,5 +277,5 @@ def test_rendered_for_a_server_and_for_file_systems_of_all_hosts() -> None:
 
 
 def test_without_storage_there_is_nothing() -> None:
-    assert volumes.objects(lock_of({"pool_class": [{}]}, {}), "debian") == []
+    assert objects(lock_of({"pool_class": [{}]}, {})) == []
     assert volumes.of_course(LOCK, "other") == {"volumes": [], "volume_mounts": []}

@@ -239,12 +239,15 @@ def test_a_size_is_a_course_with_the_students_and_homes_of_the_other() -> None:
     assert profile["about"].endswith(", 2048 MiB of home, for 2 at a time.")
     assert "code-intro" in (secrets := hub_settings.secrets(of, SEED, {}))
     assert "code-intro-large" not in secrets, "students sign up for the course"
-    made = {one["metadata"]["name"]: one for one in volumes.objects(of, "debian") if "spec" in one}
+    data = volumes.volumes_args(of)
+    made = {
+        one["metadata"]["name"]: one for one in volumes.objects(data, "debian") if "spec" in one
+    }
     folders = [made[f"bedplate-homes-{name}"]["spec"]["nfs"]["path"] for name in found]
     assert folders == ["/homes/intro", "/homes/intro"]
     assert [name for name, one in made.items() if one["kind"] == "Job"] == ["homes-intro"]
     claim = next(one for one in made.values() if one["metadata"].get("namespace") == "intro-large")
-    assert f"job-{volumes.NAMESPACE}-homes-intro" in storage._needs(claim, of)
+    assert f"job-{volumes.NAMESPACE}-homes-intro" in storage._needs(claim, data.courses)
 
 
 def test_a_size_in_another_pool_leaves_the_hubs_volume_where_it_is() -> None:
@@ -279,7 +282,7 @@ def test_volumes_of_a_size_and_of_a_course_have_names_of_their_own() -> None:
         "storage": Storage(datasets=data),
     }
     of = of.model_copy(update={"cluster": of.cluster.model_copy(update=more)})
-    found = [one["metadata"]["name"] for one in volumes.objects(of, "debian")]
+    found = [one["metadata"]["name"] for one in volumes.objects(volumes.volumes_args(of), "debian")]
     volumes_of = [name for name in found if name.startswith("bedplate-data-")]
     assert len(set(volumes_of)) == len(volumes_of) == 4
 

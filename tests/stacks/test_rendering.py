@@ -143,7 +143,7 @@ def test_the_demo_is_there_with_all_that_pure_functions_give(
     ):
         assert objects[next(iter(named([one])))] == one
     assert named(hub_use.objects(lock, "")).keys() <= objects.keys()
-    assert named(volumes.objects(lock, "", "")).keys() <= objects.keys()
+    assert named(volumes.objects(volumes.volumes_args(lock), "", "")).keys() <= objects.keys()
     assert ("Job", "bedplate-smoke", "nvidia-smi") in objects
     configuration = charts["kueue"]["values"]["managerConfig"]["controllerManagerConfigYaml"]
     assert yaml.safe_load(configuration)["kind"] == "Configuration"

@@ -1,4 +1,4 @@
-"""Homes and datasets of courses as volumes: pure functions of the lock.
+"""Homes and datasets of courses as volumes: pure functions.
 
 A course has one claim with the homes of all its students, and each size of it one of the same
 folder. Each pod gets its student's folder of it, by a `subPath` of one name: kubelet makes the
@@ -9,17 +9,21 @@ through the student's own links, so they are refused.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.accounting.records import USER
 from bedplate.common import cel
+from bedplate.components.config import StackError
 from bedplate.components.frameworks import data_cache
 from bedplate.components.schedulers.kueue.objects import JOB_CONTROLLER, TEAM_LABEL, Object, made
 from bedplate.components.schedulers.topology import HOST
+from bedplate.lock.courses import Storage
+from bedplate.portable.message import problem
 from bedplate.site.site import NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from bedplate.lock import Lock
     from bedplate.lock.courses import Course, Volume
@@ -43,31 +47,63 @@ POLICY: Final = "admissionregistration.k8s.io/v1"
 MAKE: Final = 'mkdir -p "$1" && chown "0:$2" "$1" && chmod 2770 "$1"'
 
 
-def objects(lock: Lock, image: str, cache: str = "") -> list[Object]:
+@dataclass(frozen=True)
+class VolumesArgs:
+    """Courses, and where their data lies.
+
+    Attributes:
+        courses: by name; each has a namespace of that name. Those with `storage_mib` have homes.
+        storage: where homes and datasets lie.
+        nodes: the nodes of each pool of the courses.
+    """
+
+    courses: Mapping[str, Course]
+    storage: Storage
+    nodes: Mapping[str, Sequence[str]]
+
+    def hosts(self, pools: Iterable[str]) -> list[str]:
+        """Name the nodes of pools."""
+        return sorted(name for pool in pools for name in self.nodes[pool])
+
+    def homes(self, course: Course) -> Volume | None:
+        """Return where a course's homes lie, if it has some."""
+        return self.storage.homes if course.storage_mib else None
+
+    def cached(self, data: str) -> bool:
+        """Tell whether nodes read a dataset from elsewhere, and keep it."""
+        return data in self.storage.datasets and self.storage.datasets[data].url is not None
+
+
+def volumes_args(lock: Lock) -> VolumesArgs:
+    """Return what a lock decides of data, with the courses that have some."""
+    storage = (lock.cluster and lock.cluster.storage) or Storage()
+    every = VolumesArgs(lock.courses, storage, {})
+    courses = {name: one for name, one in lock.courses.items() if every.homes(one) or one.datasets}
+    pools = {pool for one in courses.values() for pool in one.pools}
+    return VolumesArgs(courses, storage, {pool: nodes(lock, pool) for pool in pools})
+
+
+def objects(args: VolumesArgs, image: str, cache: str = "") -> list[Object]:
     """Return everything about data, in the order in which it is needed.
 
-    `image` has a shell, and `cache` has rclone: it is needed where a dataset has an address.
+    `image` has a shell, and `cache` has rclone: it is needed where a dataset has an address. Raises
+    StackError for a dataset that lies nowhere.
     """
-    found = [one for name in courses_of(lock) for one in _course(lock, name, image)]
-    found += _caches(lock, cache)
+    found = [one for name in args.courses for one in _course(args, name, image)]
+    found += _caches(args, cache)
     if not found:
         return []
     about = "Folders of courses are made here."
     return [made("Namespace", NAMESPACE, about, version="v1"), *_policies(), *found]
 
 
-def courses_of(lock: Lock) -> dict[str, Course]:
-    """Return the courses that have homes or datasets, by name."""
-    courses = lock.cluster.courses if lock.cluster else {}
-    return {name: one for name, one in courses.items() if _homes(lock, one) or one.datasets}
-
-
 def of_course(lock: Lock, name: str) -> dict[str, list[dict[str, Any]]]:
     """Return `volumes` and `volume_mounts` of a student's pod; `{username}` is to be filled in."""
-    course = courses_of(lock).get(name)
+    args = volumes_args(lock)
+    course = args.courses.get(name)
     volumes: list[dict[str, Any]] = []
     mounts: list[dict[str, Any]] = []
-    if course is not None and _homes(lock, course):
+    if course is not None and args.homes(course):
         volumes.append({"name": HOMES, "persistentVolumeClaim": {"claimName": HOMES}})
         mounts.append({"name": HOMES, "mountPath": HOME, "subPath": "{username}"})
     for data in course.datasets if course is not None else ():
@@ -75,43 +111,26 @@ def of_course(lock: Lock, name: str) -> dict[str, list[dict[str, Any]]]:
         source = {"claimName": claim, "readOnly": True}
         volumes.append({"name": claim, "persistentVolumeClaim": source})
         mount = {"name": claim, "mountPath": f"{READ}/{data}", "readOnly": True}
-        if cached(lock, data):
+        if args.cached(data):
             # A cache that starts again mounts again, below what the pod has already.
             mount["mountPropagation"] = "HostToContainer"
         mounts.append(mount)
     return {"volumes": volumes, "volume_mounts": mounts}
 
 
-def cached(lock: Lock, data: str) -> bool:
-    """Tell whether nodes read a dataset from elsewhere, and keep it."""
-    storage = lock.cluster.storage if lock.cluster else None
-    return bool(storage and data in storage.datasets and storage.datasets[data].url)
-
-
-def _caches(lock: Lock, image: str) -> Iterator[Object]:
+def _caches(args: VolumesArgs, image: str) -> Iterator[Object]:
     """Yield the cache of each dataset, on the nodes of all courses that read it."""
-    courses = courses_of(lock).values()
+    courses = args.courses.values()
     for data in sorted({name for course in courses for name in course.datasets}):
-        if not cached(lock, data):
-            continue
-        pools = {pool for one in courses if data in one.datasets for pool in one.pools}
-        hosts = nodes(lock, *pools)
-        kept = (
-            lock.cluster.storage.datasets[data] if lock.cluster and lock.cluster.storage else None
-        )
-        if kept is not None:
+        if args.cached(data):
+            pools = {pool for one in courses if data in one.datasets for pool in one.pools}
+            kept, hosts = args.storage.datasets[data], args.hosts(pools)
             yield data_cache.daemon(data, kept, hosts, image, NAMESPACE)
 
 
-def _homes(lock: Lock, course: Course) -> Volume | None:
-    storage = lock.cluster.storage if lock.cluster else None
-    return storage.homes if storage and course.storage_mib else None
-
-
-def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
-    course = courses_of(lock)[name]
-    hosts = nodes(lock, *course.pools)
-    homes = _homes(lock, course)
+def _course(args: VolumesArgs, name: str, image: str) -> Iterator[Object]:
+    course = args.courses[name]
+    hosts, homes = args.hosts(course.pools), args.homes(course)
     if homes is not None:
         if not course.of:
             yield _folder(name, homes, hosts, image)
@@ -120,11 +139,12 @@ def _course(lock: Lock, name: str, image: str) -> Iterator[Object]:
         about = f"Homes of course {name}. The size is what the site plans, and no limit."
         spec = _source(homes, hosts, folder=course.of or name)
         yield from _claimed(volume, (name, HOMES), about, (size, "ReadWriteMany"), spec)
-    storage = lock.cluster.storage if lock.cluster else None
     for data in course.datasets:
-        kept = storage.datasets[data] if storage else None
+        kept = args.storage.datasets.get(data)
         if kept is None:
-            raise AssertionError(f"no dataset {data}: the plan refuses it")
+            known = ", ".join(args.storage.datasets) or "none"
+            fix = "correct the name, or say where the dataset lies"
+            raise StackError(problem("no such dataset", f"course {name}", data, known, fix))
         # Neither name has a point: `a` with `b-c` is not size `b` of `a` with `c`.
         volume, claim = f"bedplate-{DATA}-{name}{'.' if course.of else '-'}{data}", f"{DATA}-{data}"
         about = f"Dataset {data}, read-only whatever a pod asks for."
