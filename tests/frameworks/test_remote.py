@@ -21,6 +21,7 @@ import yaml
 from bedplate.components.frameworks import remote_install as install
 from bedplate.components.schedulers.kueue import users
 from bedplate.components.schedulers.kueue.tenancy import MEMBER
+from bedplate.lock.offers import resources_of
 from bedplate.pods.remote import objects, tunnel
 from bedplate.pods.remote.claims import API, KIND, PLURAL, USER
 from tests.frameworks.fronts import EngineStandIn, FrontKubelets
@@ -158,8 +159,9 @@ def running(lock: Lock) -> Iterator[Remote]:
         kueue = RunningKueue(plane, lock)
         add_nodes(plane.api, nodes_of(lock))
         kueue.configure(lock)
-        wanted = install.settings(lock, "registry.invalid/engine-stand-in", "registry.invalid/p")
-        for one in [*users.objects(queues_of(lock)), *install.objects(lock, wanted)]:
+        images = ("registry.invalid/engine-stand-in", "registry.invalid/p")
+        wanted = install.settings(lock.teams, resources_of(lock), *images)
+        for one in [*users.objects(queues_of(lock)), *install.objects(lock.teams, wanted)]:
             if one["kind"] == "ConfigMap":
                 (where / "settings.json").write_text(one["data"]["settings.json"])
                 (where / "remote.pyz").write_bytes(

@@ -43,7 +43,9 @@ def test_the_component_makes_the_documents_of_the_configured_engine() -> None:
     assert (args["command"], args["engine_port"]) == (["engine", "--host", "127.0.0.1"], 14833)
     engine, _ = run(lambda: {"made": RemoteGpus("remote", args).urn})
     made = {kind.rpartition(":")[2] for kind in engine.seen}
-    wanted = install.objects(LOCK, install.settings(LOCK, args["engine"], args["python"]))
+    assert (sorted(args["teams"]), args["resources"]) == (["vision"], ["nvidia.com/gpu"])
+    given = install.settings(args["teams"], args["resources"], args["engine"], args["python"])
+    wanted = install.objects(args["teams"], given)
     assert made == {one["kind"] for one in wanted}
     (container,) = engine.one("kubernetes:apps/v1:Deployment").inputs["spec"]["template"]["spec"][
         "containers"

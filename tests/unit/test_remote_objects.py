@@ -32,6 +32,10 @@ def lock(teams: dict[str, Any] = TEAMS) -> Any:
     return lock_of({"pool_a": [{}]}, teams)
 
 
+def settings(teams: dict[str, Any] = TEAMS) -> objects.Settings:
+    return install.settings(lock(teams).teams, ["nvidia.com/gpu"], ENGINE, "python")
+
+
 def claim(**more: Any) -> Claim:
     spec = {"resource": "nvidia.com/gpu.shared", "count": 1, "limitSeconds": 600}
     meta = {
@@ -46,7 +50,7 @@ def claim(**more: Any) -> Claim:
 
 def test_the_engines_pod_holds_the_share_and_nothing_else() -> None:
     """It has no token and no right to grow; its engine is a sidecar, so the front ends the pod."""
-    made = objects.job(claim(), install.settings(lock(), ENGINE, "python"))
+    made = objects.job(claim(), settings())
     assert (made["metadata"]["namespace"], made["spec"]["suspend"]) == ("remote-vision", True)
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
     assert made["spec"]["activeDeadlineSeconds"] == 600 + objects.GRACE
@@ -62,14 +66,12 @@ def test_the_engines_pod_holds_the_share_and_nothing_else() -> None:
 
 
 def test_an_opening_after_a_stop_has_what_is_left() -> None:
-    made = objects.job(
-        claim(status={"usedSeconds": 500.4}), install.settings(lock(), ENGINE, "python")
-    )
+    made = objects.job(claim(status={"usedSeconds": 500.4}), settings())
     assert made["spec"]["activeDeadlineSeconds"] == 100 + objects.GRACE
 
 
 def test_only_the_claims_namespace_and_the_controller_reach_a_front() -> None:
-    made = objects.policy(claim(), install.settings(lock(), ENGINE, "python"))["spec"]
+    made = objects.policy(claim(), settings())["spec"]
     (rule,) = made["ingress"]
     names = [one["namespaceSelector"]["matchLabels"] for one in rule["from"]]
     key = "kubernetes.io/metadata.name"
@@ -79,7 +81,7 @@ def test_only_the_claims_namespace_and_the_controller_reach_a_front() -> None:
 
 
 def test_members_have_no_rights_where_engines_run() -> None:
-    found = install.objects(lock(), install.settings(lock(), ENGINE, "python"))
+    found = install.objects(lock().teams, settings())
     spaces = [one["metadata"] for one in found if one["kind"] == "Namespace"]
     assert {one["name"]: one["labels"].get(TEAM_LABEL) for one in spaces} == {
         "bedplate-remote": None,
@@ -138,7 +140,7 @@ def test_members_have_no_rights_where_engines_run() -> None:
 )
 def test_names_that_would_let_members_in_are_refused(teams: Any, message: str) -> None:
     with pytest.raises(BedplateError) as refused:
-        install.settings(lock(teams), ENGINE, "python")
+        settings(teams)
     assert str(refused.value) == message
 
 

@@ -38,6 +38,11 @@ def pools_with_offers(lock: Lock) -> list[str]:
     ]
 
 
+def resources_of(lock: Lock) -> list[str]:
+    """Return the resources that pods can ask for of any pool."""
+    return sorted({one for name in pools_with_offers(lock) for one in offers(lock.pools[name])})
+
+
 def pools_of_nodes(lock: Lock) -> set[str]:
     """Return the pools whose hosts are nodes of Kubernetes; those of Slurm run no pods."""
     pools = {host.pool for host in lock.hosts.values() if set(NODES) & set(host.groups)}

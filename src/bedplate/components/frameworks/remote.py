@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 import pulumi
 
 from bedplate.components.cluster.manifest import token
 from bedplate.components.config import StackError
 from bedplate.components.frameworks import remote_install as install
+from bedplate.lock.offers import resources_of
 from bedplate.pods.remote.objects import PORT, Settings
 from bedplate.portable.message import problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bedplate.lock import Lock
+    from bedplate.lock.model import Team
 
 BY_DIGEST: Final = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 PORTS: Final = 2**16
@@ -23,13 +27,15 @@ PORTS: Final = 2**16
 class RemoteGpusArgs(TypedDict):
     """Inputs of a RemoteGpus."""
 
-    lock: Lock
-    """Its teams may ask; Kueue counts what they get."""
+    teams: Mapping[str, Team]
+    """Who may ask, by name; each has a ClusterQueue of its name and its namespaces."""
+    resources: list[str]
+    """What may be asked for: the resources that the queues count."""
     engine: str
     """The engine's image, by digest. None is delivered or proved here."""
-    command: list[str]
+    command: NotRequired[list[str]]
     """What starts the engine on loopback; empty: the image's own."""
-    engine_port: int
+    engine_port: NotRequired[int]
     """Where the engine listens."""
     python: str
     """An image with Python 3.10 or newer and the package cryptography."""
@@ -43,14 +49,15 @@ class RemoteGpus(pulumi.ComponentResource):  # type: ignore[misc]
     ) -> None:
         super().__init__("bedplate:frameworks:RemoteGpus", name, None, opts)
         settings = install.settings(
-            args["lock"],
+            args["teams"],
+            args["resources"],
             args["engine"],
             args["python"],
-            command=tuple(args["command"]),
-            engine_port=args["engine_port"],
+            command=tuple(args.get("command", ())),
+            engine_port=args.get("engine_port", Settings.engine_port),
         )
         before: list[pulumi.Resource] = []
-        for found in install.objects(args["lock"], settings):
+        for found in install.objects(args["teams"], settings):
             meta = found["metadata"]
             called = "-".join(
                 filter(None, (found["kind"].lower(), meta.get("namespace"), meta["name"]))
@@ -110,7 +117,8 @@ def remote_args(lock: Lock) -> RemoteGpusArgs | None:
             )
         )
     return {
-        "lock": lock,
+        "teams": lock.teams,
+        "resources": resources_of(lock),
         "engine": engine,
         "command": command,
         "engine_port": port,

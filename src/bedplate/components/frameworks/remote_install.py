@@ -19,7 +19,6 @@ from bedplate.components.schedulers.accounting_objects import ACCOUNT as RECORDE
 from bedplate.components.schedulers.accounting_objects import LETS_IN
 from bedplate.components.schedulers.kueue.objects import QUEUE, TEAM_LABEL, made
 from bedplate.components.schedulers.kueue.tenancy import RBAC, SECURITY, subjects
-from bedplate.lock.offers import offers, pools_with_offers
 from bedplate.pods.remote.claims import API, GROUP, PLURAL, USER, definition
 from bedplate.pods.remote.objects import (
     NAMESPACE,
@@ -31,9 +30,9 @@ from bedplate.pods.remote.objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from bedplate.lock import Lock
+    from bedplate.lock.model import Team
 
 Object = dict[str, Any]
 NAME: Final = "bedplate-remote"
@@ -66,9 +65,10 @@ ROLES: Final = {
 MEMBER: Final = f"{NAME}-member"
 
 
-def settings(lock: Lock, engine: str, python: str, **more: Any) -> Settings:
-    """Return the settings of a lock's teams. Raises BedplateError where a name is taken."""
-    teams = lock.teams
+def settings(
+    teams: Mapping[str, Team], resources: Iterable[str], engine: str, python: str, **more: Any
+) -> Settings:
+    """Return the controller's settings for teams. Raises BedplateError where a name is taken."""
     own = {TEAM_NAMESPACE.format(name): name for name in teams}
     taken = [
         Problem(
@@ -98,19 +98,16 @@ def settings(lock: Lock, engine: str, python: str, **more: Any) -> Settings:
     by_namespace = {
         namespace: name for name, team in sorted(teams.items()) for namespace in team.namespaces
     }
-    counted = {
-        resource for pool in pools_with_offers(lock) for resource in offers(lock.pools[pool])
-    }
     return Settings(
         engine=engine,
         python=python,
         teams=by_namespace,
-        resources=tuple(sorted(counted)),
+        resources=tuple(resources),
         **more,
     )
 
 
-def objects(lock: Lock, wanted: Settings) -> list[Object]:
+def objects(teams: Mapping[str, Team], wanted: Settings) -> list[Object]:
     """Return all documents, in the order in which they are needed."""
     running = [*_program(wanted), _deployment(wanted)]
     digest = hashlib.sha256(json.dumps(running[0], sort_keys=True).encode()).hexdigest()
@@ -120,7 +117,7 @@ def objects(lock: Lock, wanted: Settings) -> list[Object]:
     found["metadata"] |= made("", "", "Shares of GPUs on other nodes, for a time.")["metadata"] | {
         "name": found["metadata"]["name"]
     }
-    return [found, *_rights(lock), *_policies(), *running]
+    return [found, *_rights(teams), *_policies(), *running]
 
 
 @functools.cache
@@ -130,7 +127,7 @@ def archive() -> bytes:
     return program("pods/remote", [*modules("pods/remote", "install.py"), *shared])
 
 
-def _rights(lock: Lock) -> Iterator[Object]:
+def _rights(teams: Mapping[str, Team]) -> Iterator[Object]:
     told = "The controller of remote GPUs."
     own = made("Namespace", NAMESPACE, told, version="v1")
     own["metadata"]["labels"] |= SECURITY
@@ -144,7 +141,7 @@ def _rights(lock: Lock) -> Iterator[Object]:
     rules = [(GROUP, [PLURAL], list(ALL))]
     about = "May ask for GPUs on other nodes, and release them."
     yield made("ClusterRole", MEMBER, about, version=RBAC, rules=_rules(rules))
-    for name, team in sorted(lock.teams.items()):
+    for name, team in sorted(teams.items()):
         yield from _engines(name)
         yield _bound(engines, account, TEAM_NAMESPACE.format(name))
         if team.per_user.limited:
