@@ -282,6 +282,11 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 f"({', '.join(leftovers(host))}): run `kubeadm reset` there if it may go, or use "
                 "another host"
             )
+        if mark.get("action") == "restore":
+            raise RefusalError(
+                "this host was being restored from a backup, and the run was cut off: run "
+                "ansible-playbook bedplate.gpu.restore again, then pulumi up"
+            )
         if mark.get("endpoint") != request["endpoint"] or mark.get("action") != "init":
             raise RefusalError(
                 f"this host is a member of another cluster ({mark.get('endpoint')}), requested "
